@@ -99,8 +99,8 @@ std::vector<SampleId> chosen_samples(const LlavaCorpus& corpus, const AnswerOpti
   return out;
 }
 
-PagePicture picture_for_page(const std::filesystem::path& file) {
-  Image image = decode_image(file).value_or_throw();
+PagePicture picture_for_page(const StoredPicture& picture) {
+  Image image = decode_image(picture).value_or_throw();
   const std::int64_t side = std::max(image.width, image.height);
   if (side > shown_side) {
     image = resize(image, std::max<std::int64_t>(1, image.width * shown_side / side),
@@ -128,7 +128,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   out.question = view.question;
   out.reference = view.answer;
   out.written = corpus.decode(model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
-  for (const std::filesystem::path& file : view.pictures) out.pictures.push_back(picture_for_page(file));
+  for (const StoredPicture& picture : view.pictures) out.pictures.push_back(picture_for_page(picture));
   return out;
 }
 

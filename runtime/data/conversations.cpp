@@ -7,9 +7,9 @@
 #include <optional>
 #include <system_error>
 
-#include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/records/row_files.hpp"
 
 namespace maestro {
 
@@ -85,14 +85,22 @@ Result<std::string> turn_of(const json& turn, std::size_t number) {
   return *std::move(value);
 }
 
-Result<Conversation> conversation_of(const json& entry, std::string id) {
+/// Returns the conversation of an entry. `beside`: the pictures of its row in an archive; null: it names files.
+Result<Conversation> conversation_of(const json& entry, std::string id, const std::vector<std::string>* beside) {
   if (!entry.is_object()) return wrong("the entry is not an object");
   auto names = names_of(entry);
   if (!names) return names.error();
+  if (beside != nullptr && !names->empty() && names->size() != beside->size()) {
+    return wrong("it names " + counted(names->size(), "picture") + ", but " + counted(beside->size(), "picture") +
+                 " lie beside it");
+  }
+  if (beside != nullptr) *names = *beside;
   const auto turns = entry.find("conversations");
   if (turns == entry.end() || !turns->is_array()) return wrong("there is no list \"conversations\"");
   if (turns->empty()) return wrong("the conversation is empty");
-  Conversation out{std::move(id), *std::move(names), {}};
+  Conversation out;
+  out.id = std::move(id);
+  out.images = *std::move(names);
   std::size_t placeholders = 0;
   for (const json& turn : *turns) {
     auto text = turn_of(turn, out.turns.size());
@@ -113,11 +121,84 @@ void parse_conversations(std::istream& text, const std::string& name, const Conv
   std::size_t entries = 0;
   parse_json_list({text, name, "conversations"}, [&](const json& entry) {
     const std::string id = id_of(entry, ++entries);
-    sink(id, conversation_of(entry, id));
+    sink(id, conversation_of(entry, id, nullptr));
   }).or_throw();
 }
 
-void read_conversations(const std::string& path, const ConversationSink& sink) {
+namespace {
+
+void read_list(const fs::path& file, const ConversationSink& sink) {
+  errno = 0;
+  std::ifstream text(file, std::ios::binary);
+  if (!text) {
+    throw JobError(
+        "[data] path: cannot read " + printable(file.string()) + ": " + std::generic_category().message(errno),
+        ErrorCode::unavailable);
+  }
+  parse_conversations(text, file.string(), sink);
+}
+
+Status read_lines(const fs::path& file, const ConversationSink& sink) {
+  std::size_t entries = 0;
+  return read_rows(file, RowFileKind::json_lines, [&](Row&& row) {
+    const Result<json> entry = parse_json(row.content, row.where);
+    const std::string id = entry ? id_of(*entry, ++entries) : "#" + std::to_string(++entries);
+    sink(id, entry ? conversation_of(*entry, id, nullptr) : entry.error());
+  });
+}
+
+Result<Conversation> captioned(std::string id, const std::vector<std::string>& pictures, std::string caption) {
+  if (pictures.empty()) return wrong("a caption without a picture");
+  if (caption.empty()) return wrong("an empty caption");
+  std::string question;
+  for (std::size_t at = 0; at < pictures.size(); ++at) question += image_placeholder;
+  Conversation out;
+  out.id = std::move(id);
+  out.images = pictures;
+  out.turns = {std::move(question), std::move(caption)};
+  return out;
+}
+
+Result<Conversation> conversation_of(TarRow& row, const json& entry, std::string id) {
+  std::vector<std::string> names;
+  for (const TarPicture& picture : row.pictures) names.push_back(picture.name);
+  const bool has_turns = entry.is_object() && entry.contains("conversations");
+  if (row.text && has_turns) return wrong("it has a caption (.txt) and a conversation (.json)");
+  if (row.text) return captioned(std::move(id), names, *std::move(row.text));
+  return conversation_of(entry, std::move(id), &names);
+}
+
+/// Returns the number of members .json without effect.
+std::uint64_t read_archive(const fs::path& file, const ConversationSink& sink) {
+  std::uint64_t unread = 0;
+  read_tar_rows(file, [&](TarRow&& row) -> Status {
+    const std::string where = file.string() + ": " + row.stem;
+    if (!row.pictures.empty() && !row.pictures.front().position) {
+      return wrong(printable(file.string()) +
+                   " is compressed, so that its pictures cannot be read one by one; "
+                   "decompress it");
+    }
+    Result<json> entry = row.json ? parse_json(*row.json, where + ".json") : json();
+    const std::string id = entry && entry->is_object() && entry->contains("id") ? id_of(*entry, 0) : row.stem;
+    if (!entry) {
+      sink(id, entry.error());
+      return {};
+    }
+    if (row.json && row.text) ++unread;
+    Result<Conversation> conversation = conversation_of(row, *entry, id);
+    if (conversation) {
+      conversation->archive = file;
+      conversation->members = std::move(row.pictures);
+    }
+    sink(id, std::move(conversation));
+    return {};
+  }).or_throw();
+  return unread;
+}
+
+}  // namespace
+
+std::uint64_t read_conversations(const std::string& path, const ConversationSink& sink) {
   if (path.empty()) throw JobError("[data] path is missing; give a JSON file of conversations");
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
@@ -127,16 +208,22 @@ void read_conversations(const std::string& path, const ConversationSink& sink) {
         "[data] path: " + printable(path) + " does not exist; the part that exists is " + printable(existing.string()),
         ErrorCode::not_found);
   }
-  if (fs::is_directory(path, ignored))
-    throw JobError("[data] path: " + printable(path) + " is a folder; give its JSON file");
-  check_readable_kind(path).or_throw();
-  errno = 0;
-  std::ifstream text(path, std::ios::binary);
-  if (!text) {
-    throw JobError("[data] path: cannot read " + printable(path) + ": " + std::generic_category().message(errno),
-                   ErrorCode::unavailable);
+  const bool folder = fs::is_directory(path, ignored);
+  std::uint64_t unread = 0;
+  for (const fs::path& file : row_files({path})) {
+    const RowFileKind kind = kind_of_rows(file).value_or_throw();
+    if (kind == RowFileKind::webdataset) {
+      unread += read_archive(file, sink);
+    } else if (folder) {
+      throw JobError("[data] path: " + printable(path) + " is a folder, in which " + printable(file.string()) +
+                     " is no tar archive; give the JSON file of the conversations, or a folder of archives");
+    } else if (kind == RowFileKind::json_lines) {
+      read_lines(file, sink).or_throw();
+    } else {
+      read_list(file, sink);
+    }
   }
-  parse_conversations(text, path, sink);
+  return unread;
 }
 
 }  // namespace maestro

@@ -2,9 +2,13 @@
 // Conversations about pictures in the JSON format of LLaVA (Liu et al. 2023, "Visual Instruction Tuning"): a list of
 //   {"id": "1", "image": "a.png", "conversations": [{"from": "human", "value": "<image>\nWhat is it?"},
 //                                                   {"from": "gpt", "value": "A cat."}]}
-// "image" (or "images") is a name, a list of names, or absent; "user" and "assistant" are also understood.
+// "image" (or "images") is a name, a list of names, or absent; "user" and "assistant" are also understood. The same
+// entries may be the lines of a file, or members .json of tar archives (WebDataset), whose pictures lie beside them
+// under the same name. There a member .txt in place of .json is a caption, the answer to the pictures alone.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <istream>
 #include <string>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/records/tar_rows.hpp"
 
 namespace maestro {
 
@@ -20,8 +25,10 @@ inline constexpr std::string_view image_placeholder = "<image>";
 
 struct Conversation {
   std::string id;
-  std::vector<std::string> images;  ///< as named in the file
-  std::vector<std::string> turns;   ///< question, answer, question, answer, ...
+  std::vector<std::string> images;       ///< as named in the file
+  std::vector<std::string> turns;        ///< question, answer, question, answer, ...
+  std::filesystem::path archive = {};    ///< that holds the pictures; empty: they are files
+  std::vector<TarPicture> members = {};  ///< of an archive: the pictures
 };
 
 /// Receives the next entry's id (`#` and its number, from 1, if it has none) and the conversation, or the error in it.
@@ -33,7 +40,9 @@ using ConversationSink = std::function<void(const std::string& id, Result<Conver
 /// file's, for messages. Throws JobError when the text is not JSON or not a list.
 void parse_conversations(std::istream& text, const std::string& name, const ConversationSink& sink);
 
-/// Reads the same from a file; throws JobError if there is none, naming the part of its path that exists.
-void read_conversations(const std::string& path, const ConversationSink& sink);
+/// Reads the same from a file of JSON, JSON Lines or a tar archive, or from the archives of a folder. Returns the
+/// number of members .json without effect, which stand beside a caption. Throws JobError if there is none, naming the
+/// part of its path that exists, and for an archive that is damaged or compressed.
+std::uint64_t read_conversations(const std::string& path, const ConversationSink& sink);
 
 }  // namespace maestro

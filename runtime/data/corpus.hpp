@@ -90,7 +90,8 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 };
 
-/// Returns the kind of the data at a path, by content: prepared data, conversations in rows, or text.
+/// Returns the kind of the data at a path, by content: prepared data, conversations in rows, or text. A folder holds
+/// rows where files of rows are the larger part of its bytes.
 [[nodiscard]] DataKind kind_of_data(const std::string& path);
 
 /// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Rows of files are prepared in

@@ -8,10 +8,12 @@
 #include <new>
 #include <optional>
 #include <sstream>
+#include <streambuf>
 #include <system_error>
 
 #include "runtime/data/image_codecs.hpp"
 #include "runtime/data/orientation.hpp"
+#include "runtime/data/webp_header.hpp"
 
 namespace maestro {
 
@@ -21,8 +23,11 @@ namespace {
 
 constexpr std::string_view png_signature("\x89PNG\r\n\x1a\n", 8);
 constexpr std::string_view jpeg_signature("\xff\xd8\xff", 3);
+constexpr std::string_view riff_signature("RIFF", 4);
+constexpr std::string_view webp_signature("WEBP", 4);  // behind the length of the RIFF
+constexpr std::size_t longest_signature = 12;
 
-enum class Format { png, jpeg };
+enum class Format { png, jpeg, webp };
 
 struct Header {
   Format format = Format::png;
@@ -121,24 +126,51 @@ Status check(ImageSize size) {
   return {};
 }
 
+/// Returns the format by the first bytes of a file; nothing: it is none of them.
+std::optional<Format> format_of(std::string_view start) {
+  if (start.starts_with(png_signature)) return Format::png;
+  if (start.starts_with(jpeg_signature)) return Format::jpeg;
+  if (start.starts_with(riff_signature) && start.ends_with(webp_signature)) return Format::webp;
+  return std::nullopt;
+}
+
+/// Returns whether more bytes behind `start` could make it a picture.
+bool is_cut(std::string_view start) {
+  const bool riff = start.size() < longest_signature && riff_signature.starts_with(start.substr(0, 4));
+  return png_signature.starts_with(start) || jpeg_signature.starts_with(start) || riff;
+}
+
+Result<Header> header_of(Format format, std::istream& stream) {
+  if (format == Format::png) return png_header(stream);
+  if (format == Format::jpeg) return jpeg_header(stream);
+  const Result<WebpHeader> header = webp_header(stream);
+  if (!header) return header.error();
+  return Header{format, header->size, header->orientation};
+}
+
 Result<Header> read_header(std::istream& stream) {
-  std::array<char, 8> raw{};
+  std::array<char, longest_signature> raw{};
   stream.read(raw.data(), raw.size());
   const std::string_view start(raw.data(), static_cast<std::size_t>(stream.gcount()));
   stream.clear();
   if (start.empty()) return corrupt("the file is empty");
-  const bool png = start == png_signature;
-  const bool jpeg = start.starts_with(jpeg_signature);
-  if (!png && !jpeg) {
-    const bool cut = png_signature.starts_with(start) || jpeg_signature.starts_with(start);
-    if (cut) return corrupt("truncated: only " + std::to_string(start.size()) + " bytes of a picture are there");
-    return corrupt("not an image: neither PNG nor JPEG");
+  const std::optional<Format> format = format_of(start);
+  if (!format) {
+    if (is_cut(start))
+      return corrupt("truncated: only " + std::to_string(start.size()) + " bytes of a picture are there");
+    return corrupt("not an image: neither PNG nor JPEG nor WebP");
   }
-  stream.seekg(png ? 8 : 2);
-  const auto header = png ? png_header(stream) : jpeg_header(stream);
+  constexpr std::array<std::int64_t, 3> behind{8, 2, longest_signature};  // JPEG: its first segment's marker
+  stream.seekg(behind[static_cast<std::size_t>(*format)]);
+  const auto header = header_of(*format, stream);
   if (!header) return header.error();
   if (const Status fine = check(header->size); !fine) return fine.error();
   return header;
+}
+
+Result<Image> decoded(Format format, std::string_view bytes) {
+  if (format == Format::png) return decode_png(bytes);
+  return format == Format::jpeg ? decode_jpeg(bytes) : decode_webp(bytes);
 }
 
 Result<std::ifstream> open(const fs::path& file) {
@@ -154,6 +186,13 @@ Result<std::ifstream> open(const fs::path& file) {
   return Error{ErrorCode::unavailable, "cannot be read: " + std::generic_category().message(cause)};
 }
 
+Result<Image> decode(std::string_view bytes, const Header& header) {
+  auto image = decoded(header.format, bytes);
+  if (!image) return image.error();
+  if (image->size() != header.size) return corrupt("broken: the file holds two sizes");
+  return upright(*std::move(image), header.orientation);
+}
+
 Result<Image> decode(const fs::path& file) {
   auto stream = open(file);
   if (!stream) return stream.error();
@@ -164,13 +203,40 @@ Result<Image> decode(const fs::path& file) {
   std::ostringstream bytes;
   bytes << stream->rdbuf();
   if (!bytes || stream->bad()) return Error{ErrorCode::unavailable, "cannot be read: read error"};
-  auto image = header->format == Format::png ? decode_png(bytes.view()) : decode_jpeg(bytes.view());
-  if (!image) return image.error();
-  if (image->size() != header->size) return corrupt("broken: the file holds two sizes");
-  return upright(*std::move(image), header->orientation);
+  return decode(bytes.view(), *header);
+}
+
+/// Bytes in memory as a stream's buffer.
+class ViewBuffer final : public std::streambuf {
+ public:
+  explicit ViewBuffer(std::string_view bytes) {
+    char* begin = const_cast<char*>(bytes.data());  // NOLINT: a get area is never written to
+    setg(begin, begin, begin + bytes.size());
+  }
+
+ private:
+  pos_type seekoff(off_type offset, std::ios::seekdir from, std::ios::openmode /*which*/) override {
+    const off_type base = from == std::ios::beg ? 0 : (from == std::ios::cur ? gptr() : egptr()) - eback();
+    if (base + offset < 0 || base + offset > egptr() - eback()) return pos_type(off_type(-1));
+    setg(eback(), eback() + base + offset, egptr());
+    return pos_type(base + offset);
+  }
+  pos_type seekpos(pos_type position, std::ios::openmode which) override {
+    return seekoff(off_type(position), std::ios::beg, which);
+  }
+};
+
+Result<Header> read_header(std::string_view bytes) {
+  ViewBuffer buffer(bytes);
+  std::istream stream(&buffer);
+  return read_header(stream);
 }
 
 }  // namespace
+
+std::uint8_t on_white(unsigned colour, unsigned alpha) {
+  return static_cast<std::uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
+}
 
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole) {
   constexpr std::size_t at_once = std::size_t{16} << 20;
@@ -180,14 +246,37 @@ void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t
   pixels.reserve(std::max(pixels.size() + count, 2 * next > whole ? whole : next));
 }
 
-Result<Image> decode_image(const fs::path& file) {
+namespace {
+
+/// Returns what `decode` makes of the picture called `name`, or the error with that name.
+template <class Decode>
+Result<Image> named(const fs::path& name, Decode decode) {
   try {
-    auto image = decode(file);
-    if (!image) return about(file, image.error());
+    auto image = decode();
+    if (!image) return about(name, image.error());
     return image;
   } catch (const std::bad_alloc&) {  // of a single file among many
-    return about(file, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
+    return about(name, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
   }
+}
+
+}  // namespace
+
+Result<Image> decode_image(const fs::path& file) {
+  return named(file, [&] { return decode(file); });
+}
+
+Result<Image> decode_image(std::string_view bytes, const std::string& name) {
+  return named(name, [&]() -> Result<Image> {
+    const auto header = read_header(bytes);
+    return header ? decode(bytes, *header) : header.error();
+  });
+}
+
+Result<ImageSize> image_size(std::string_view bytes, const std::string& name) {
+  const auto header = read_header(bytes);
+  if (!header) return about(name, header.error());
+  return upright(header->size, header->orientation);
 }
 
 Result<ImageSize> image_size(const fs::path& file) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures from files: PNG and JPEG, distinguished by content, never by name.
+// Pictures from files: PNG, JPEG and WebP, distinguished by content, never by name.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/result.hpp"
@@ -31,14 +32,19 @@ struct Image {
 };
 
 /// Decodes the picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white
-/// (linearly in the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK, turned by its EXIF orientation (that of a
-/// PNG is ignored). Sizes are checked before memory is allocated, and pixels take memory as the file delivers rows. The
-/// error names the file and the fault: missing, not an image, truncated, no pixels, over 16384 pixels a side or
-/// 178,956,970 in all, or the library's own message. Any thread.
+/// (linearly in the stored values), as in WebP; JPEG in gray, YCbCr, RGB, CMYK and YCCK; WebP with and without loss,
+/// but no animation. JPEG and WebP are turned by their EXIF orientation (that of a PNG is ignored). Sizes are checked
+/// before memory is allocated, and pixels take memory as the file delivers rows. The error names the file and the
+/// fault: missing, not an image, truncated, no pixels, over 16384 pixels a side or 178,956,970 in all, or the library's
+/// own message. Any thread.
 [[nodiscard]] Result<Image> decode_image(const std::filesystem::path& file);
+/// The same of a file's bytes, which errors call `name`.
+[[nodiscard]] Result<Image> decode_image(std::string_view bytes, const std::string& name);
 
 /// Reads no more than the header, so pixels may still be broken. Errors as decode_image.
 [[nodiscard]] Result<ImageSize> image_size(const std::filesystem::path& file);
+/// The same of a file's first bytes.
+[[nodiscard]] Result<ImageSize> image_size(std::string_view bytes, const std::string& name);
 
 /// Returns the bytes of a PNG file that holds the picture without loss.
 [[nodiscard]] Result<std::string> encode_png(const Image& image);

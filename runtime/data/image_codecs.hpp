@@ -15,6 +15,12 @@ namespace maestro {
 /// `bytes` starts with a JPEG header whose size has been checked.
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes);
 
+/// `bytes` starts with a WebP header whose size has been checked, of a still picture.
+[[nodiscard]] Result<Image> decode_webp(std::string_view bytes);
+
+/// Returns a colour with alpha on white, in the stored values: 0 to 255 each.
+[[nodiscard]] std::uint8_t on_white(unsigned colour, unsigned alpha);
+
 /// Reserves room for `count` more of a picture's `whole` bytes: for all of them up to 32 MB, beyond that in doubling
 /// steps, so that a picture takes memory for the rows that its file delivers.
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/data/chat_template.hpp"
 #include "runtime/data/image_resize.hpp"
@@ -30,6 +31,13 @@ std::string sample_name(const std::string& file, const std::string& id) {
 }
 
 }  // namespace
+
+Result<Image> decode_image(const StoredPicture& picture) {
+  if (!picture.position) return decode_image(picture.path);
+  const Result<std::string> bytes = read_tar_picture(picture.path, *picture.position);
+  if (!bytes) return bytes.error();
+  return decode_image(*bytes, picture.path.string() + ": " + picture.name);
+}
 
 /// State that is needed only while the files are read.
 struct LlavaCorpus::Opening {
@@ -74,7 +82,7 @@ LlavaCorpus::LlavaCorpus(const DataConfig& config, std::size_t cache_bytes)
 void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
   const std::string& file = whole.file;
   const fs::path folder = config_.images.empty() ? fs::path(file).parent_path() / "images" : fs::path(config_.images);
-  read_conversations(file, [&](const std::string& id, Result<Conversation> conversation) {
+  unread_ += read_conversations(file, [&](const std::string& id, Result<Conversation> conversation) {
     Result<Entry> kept = conversation ? checked(*std::move(conversation), folder, opening) : conversation.error();
     if (!kept) {
       if (++left_out_ <= bad_samples_listed) opening.bad.push_back(sample_name(file, id) + ": " + kept.error().message);
@@ -90,8 +98,13 @@ void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
 
 Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const fs::path& folder, Opening& opening) {
   Entry out;
-  for (const std::string& name : conversation.images) {
-    const auto number = picture_at(folder, name, opening);
+  if (!conversation.archive.empty() && !config_.images.empty()) {
+    throw JobError("[data] images = " + printable(config_.images) + " has no effect: the pictures of " +
+                   printable(conversation.archive.string()) + " lie in it; remove the key");
+  }
+  for (std::size_t at = 0; at < conversation.images.size(); ++at) {
+    const auto number = conversation.archive.empty() ? picture_at(folder, conversation.images[at], opening)
+                                                     : picture_in(conversation.archive, conversation.members[at]);
     if (!number) return number.error();
     out.pictures.push_back(*number);
   }
@@ -104,6 +117,8 @@ Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const
   for (const std::int64_t count : patches) out.patches += static_cast<std::int32_t>(count);
   out.conversation = std::move(conversation);
   out.conversation.images = {};
+  out.conversation.archive.clear();
+  out.conversation.members = {};
   return out;
 }
 
@@ -117,8 +132,21 @@ Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& folder, const std:
   opening.numbers.emplace(path.string(), number);
   std::error_code failure;  // its header was read: the size is there, or the name has to do
   const std::uintmax_t bytes = fs::file_size(path, failure);
-  pictures_.push_back({path, patch_grid(*size, patch_settings_), name, failure ? 0 : bytes});
+  pictures_.push_back({{path, name}, patch_grid(*size, patch_settings_), failure ? 0 : bytes});
   return number;
+}
+
+Result<std::uint32_t> LlavaCorpus::picture_in(const fs::path& archive, const TarPicture& member) {
+  const std::string name = archive.string() + ": " + member.name;
+  auto size = image_size(member.head, name);
+  if (!size && member.bytes > member.head.size()) {  // its header may be longer
+    const Result<std::string> whole = read_tar_picture(archive, *member.position);
+    if (!whole) return whole.error();
+    size = image_size(*whole, name);
+  }
+  if (!size) return Error{size.error().code, "picture " + size.error().message};
+  pictures_.push_back({{archive, member.name, member.position}, patch_grid(*size, patch_settings_), member.bytes});
+  return static_cast<std::uint32_t>(pictures_.size() - 1);
 }
 
 const LlavaCorpus::Entry& LlavaCorpus::entry(Split split, SampleId sample) const {
@@ -150,7 +178,7 @@ SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
 
 /// Returns the picture at the size of the grid from the opening (LL-3).
 Result<Image> LlavaCorpus::decode_picture(const Picture& picture) const {
-  const auto image = decode_image(picture.path);
+  const auto image = decode_image(picture.stored);
   if (!image) return image.error();
   return resize(*image, picture.grid.columns * config_.patch, picture.grid.rows * config_.patch);
 }
@@ -203,7 +231,7 @@ ConversationView LlavaCorpus::view(Split split, SampleId sample) const {
   out.id = from.conversation.id;
   out.question = chat_question(from.conversation);
   out.answer = from.conversation.turns[1];
-  for (const std::uint32_t number : from.pictures) out.pictures.push_back(pictures_[number].path);
+  for (const std::uint32_t number : from.pictures) out.pictures.push_back(pictures_[number].stored);
   out.prompt = chat_prompt(from.conversation, patches_of(from), *tokenizer_);
   return out;
 }
@@ -224,7 +252,7 @@ DataFingerprint LlavaCorpus::fingerprint() const {
       for (const std::string& turn : entry.conversation.turns) add(turn);
       for (const std::uint32_t number : entry.pictures) {
         const Picture& picture = pictures_[number];
-        add(picture.name + " " + std::to_string(picture.bytes) + " " + std::to_string(picture.grid.rows) + "x" +
+        add(picture.stored.name + " " + std::to_string(picture.bytes) + " " + std::to_string(picture.grid.rows) + "x" +
             std::to_string(picture.grid.columns));
       }
     }
@@ -251,7 +279,8 @@ std::string LlavaCorpus::describe() const {
          " files of up to " + std::to_string(max_patches_) + " patches a sample, " +
          std::to_string(samples(Split::train)) + " training and " + std::to_string(samples(Split::validation)) +
          " validation samples of up to " + std::to_string(config_.sequence) + " positions (" + std::to_string(cut_) +
-         " cut at the end)";
+         " cut at the end)" +
+         (unread_ > 0 ? ", " + std::to_string(unread_) + " members .json beside captions without effect" : "");
 }
 
 }  // namespace maestro

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples from conversations about pictures (see conversations.hpp) and the folder of those pictures.
+// Samples from conversations about pictures (see conversations.hpp), and those pictures, in a folder or in the archives
+// of the conversations.
 //
 // LL-1 (checked at opening): every sample was checked at opening: its text, that its pictures exist with a readable
 //       header, and that they and the start of an answer fit data.sequence. A sample that fails is skipped and counted.
@@ -10,6 +11,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/data/chat_template.hpp"
@@ -21,12 +23,20 @@
 
 namespace maestro {
 
+/// A picture as a file, or as a member of an archive.
+struct StoredPicture {
+  std::filesystem::path path;
+  std::string name;                           ///< in the folder of pictures, or in the archive
+  std::optional<std::int64_t> position = {};  ///< in the archive
+};
+[[nodiscard]] Result<Image> decode_image(const StoredPicture& picture);
+
 /// A sample for display, and the prompt for a model to answer its first question.
 struct ConversationView {
   std::string id;
   std::string question;  ///< without placeholders
   std::string answer;    ///< the reference
-  std::vector<std::filesystem::path> pictures;
+  std::vector<StoredPicture> pictures;
   std::vector<std::int32_t> prompt;  ///< tokens up to the answer
 };
 
@@ -69,9 +79,8 @@ class LlavaCorpus final : public Corpus {
 
  private:
   struct Picture {
-    std::filesystem::path path;
+    StoredPicture stored;
     PatchGrid grid;
-    std::string name = {};     // in the folder of pictures
     std::uintmax_t bytes = 0;  // of the file, at opening
   };
   struct Entry {
@@ -96,6 +105,7 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] Result<Entry> checked(Conversation conversation, const std::filesystem::path& folder, Opening& opening);
   [[nodiscard]] Result<std::uint32_t> picture_at(const std::filesystem::path& folder, const std::string& name,
                                                  Opening& opening);
+  [[nodiscard]] Result<std::uint32_t> picture_in(const std::filesystem::path& archive, const TarPicture& member);
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
 
@@ -110,6 +120,7 @@ class LlavaCorpus final : public Corpus {
   std::uint64_t with_pictures_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint64_t cut_ = 0;
+  std::uint64_t unread_ = 0;    // members .json beside captions
   mutable PictureCache cache_;  // thread-safe, and no part of the corpus's value
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
@@ -14,6 +16,7 @@
 #include "runtime/data/synthetic_corpus.hpp"
 #include "runtime/data/synthetic_image_corpus.hpp"
 #include "runtime/data/text_corpus.hpp"
+#include "runtime/data/text_files.hpp"
 #include "runtime/records/prepare_once.hpp"
 #include "runtime/records/record_format.hpp"
 #include "runtime/records/row_files.hpp"
@@ -71,12 +74,23 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config) {
   return std::make_unique<MixedCorpus>(std::move(parts));
 }
 
-/// Whether a file of kind = "text" has rows; a folder of texts has none.
-bool has_rows(const std::string& path) {
+/// Returns the first file of kind = "text" that has rows, where rows are the larger part of a folder's bytes; nothing:
+/// a text, a folder of texts, or a missing path, which its reader reports.
+std::optional<std::filesystem::path> first_with_rows(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  const Result<RowFileKind> kind = kind_of_rows(path);
-  return kind && *kind != RowFileKind::text && *kind != RowFileKind::binary;
+  std::vector<std::filesystem::path> files;
+  if (std::filesystem::is_regular_file(path, ignored)) files = {path};
+  if (std::filesystem::is_directory(path, ignored)) files = files_of_folder(path);
+  std::optional<std::filesystem::path> first;
+  std::uintmax_t of_rows = 0, of_texts = 0;
+  for (const std::filesystem::path& file : files) {
+    const Result<RowFileKind> kind = kind_of_rows(file);
+    if (!kind || *kind == RowFileKind::binary) continue;
+    const bool rows = *kind != RowFileKind::text;
+    (rows ? of_rows : of_texts) += std::filesystem::file_size(file, ignored);
+    if (rows && !first) first = file;
+  }
+  return of_rows > of_texts ? first : std::nullopt;
 }
 
 /// Throws for settings of rows, which a plain text would ignore silently.
@@ -122,7 +136,8 @@ DataKind kind_of_data(const std::string& path) {
   struct First {};  // ends the reading behind the first row
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(path) / prepared_index_file, ignored)) return DataKind::prepared;
-  if (!has_rows(path)) return DataKind::text;
+  const std::optional<std::filesystem::path> rows = first_with_rows(path);
+  if (!rows) return DataKind::text;
   bool chat = false;
   const RowSink look = [&](Row&& row) {
     const Result<RecordFormat> format = format_of_row(row, "");
@@ -130,7 +145,7 @@ DataKind kind_of_data(const std::string& path) {
     throw First();
   };
   try {
-    (void)read_rows(path, kind_of_rows(path).value_or_throw(), look);
+    (void)read_rows(*rows, kind_of_rows(*rows).value_or_throw(), look);
   } catch (const First&) {
   }
   return chat ? DataKind::chat : DataKind::text;
@@ -140,7 +155,7 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
                                     const std::function<void(const std::string&)>& note) {
   switch (config.kind) {
     case DataKind::text:
-      if (has_rows(config.path)) return open_rows(config, note);
+      if (first_with_rows(config.path)) return open_rows(config, note);
       refuse_settings_of_rows(config);
       return std::make_unique<TextCorpus>(config);
     case DataKind::chat:

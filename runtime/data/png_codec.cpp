@@ -77,10 +77,6 @@ class PngReader {
   char words_[128]{};
 };
 
-std::uint8_t on_white(unsigned colour, unsigned alpha) {
-  return static_cast<std::uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
-}
-
 /// The rows of a file in order, as RGB.
 class PngRows {
  public:

@@ -191,6 +191,13 @@ std::string TextFilesFound::left_out() const {
          data.text("data files") + ", " + unreadable.text("unreadable") + ", " + folders.text("folders");
 }
 
+std::vector<fs::path> files_of_folder(const fs::path& folder) {
+  TextFilesFound ignored;
+  std::vector<fs::path> files;
+  for (Candidate& file : files_below(folder, ignored)) files.push_back(std::move(file.path));
+  return files;
+}
+
 bool is_data_file(const fs::path& path) {
   constexpr std::array<std::string_view, 5> endings{".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"};
   return std::ranges::find(endings, ending_of(path)) != endings.end();

@@ -39,6 +39,9 @@ struct TextFilesFound {
 /// text would be trained on with its keys and separators.
 [[nodiscard]] bool is_data_file(const std::filesystem::path& path);
 
+/// Returns the files of a folder that read_text_files() looks at, in its order.
+[[nodiscard]] std::vector<std::filesystem::path> files_of_folder(const std::filesystem::path& folder);
+
 /// Calls `sink` with the text of every file, in order of path (bytewise, relative to the folder).
 ///
 /// A folder is read recursively without hidden folders, `build*`, `runs` and `CMakeFiles`, and without following links

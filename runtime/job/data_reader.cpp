@@ -50,7 +50,7 @@ void read_pictures(const JobTable& data, DataConfig& out) {
     refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
   }
   out.images = data.text("images", out.images,
-                         {"llava: the folder of the pictures (PNG, JPEG); empty: `images` beside the file"});
+                         {"llava: the folder of the pictures (PNG, JPEG, WebP); empty: `images` beside the file"});
   out.validation_path = data.text("validation_path", out.validation_path,
                                   {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
   out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
@@ -162,7 +162,7 @@ void check_path(const JobTable& data, const DataConfig& read) {
     case DataKind::prepared:
       return missing("a folder of `maestro prepare`, or [data.mix]");
     case DataKind::llava:
-      return missing("a JSON file of conversations");
+      return missing("a file of conversations, or tar archives");
     default:
       return missing("a text file or a folder of them");
   }
@@ -177,8 +177,8 @@ DataConfig read_data(const JobTable& data) {
       {"text, chat (conversations), parquet, webdataset (tar archives), prepared (by `maestro prepare`), llava "
        "(conversations about pictures), or generated for trials: synthetic, synthetic_images"});
   out.path = data.text("path", out.path,
-                       {"a file or folder; prepared: the folder of `maestro prepare`; llava: the JSON file of "
-                        "conversations; generated data have no path"});
+                       {"a file or folder; prepared: the folder of `maestro prepare`; llava: the file of "
+                        "conversations, or archives; generated data have no path"});
   out.tokenizer =
       read_model(data, "tokenizer", out.tokenizer,
                  {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder or its name on the "

@@ -3,8 +3,11 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <unistd.h>
 
-#include "runtime/core/input_file.hpp"
+#include <algorithm>
+#include <cerrno>
+
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -25,9 +28,13 @@ Error ByteSource::failed() const {
           "cannot read " + printable(file_.string()) + ": " + (reason == nullptr ? "damaged" : printable(reason))};
 }
 
-Result<ByteSource> ByteSource::open(const std::filesystem::path& file, bool raw) {
-  if (const Status regular = check_readable_kind(file); !regular) return regular.error();
+Result<ByteSource> ByteSource::open(const std::filesystem::path& file, bool raw, std::int64_t from) {
+  Result<FileDescriptor> descriptor = open_for_reading(file);
+  if (!descriptor) return descriptor.error();
+  if (::lseek(descriptor->get(), from, SEEK_SET) < 0) return system_error("cannot read", file, errno);
   ByteSource source(file, std::unique_ptr<archive, Close>(archive_read_new()));
+  source.descriptor_ = *std::move(descriptor);
+  source.from_ = from;
   archive* reader = source.archive_.get();
   if (reader == nullptr) return Error{ErrorCode::unavailable, "not enough memory to read " + printable(file.string())};
   archive_read_support_filter_all(reader);
@@ -37,19 +44,37 @@ Result<ByteSource> ByteSource::open(const std::filesystem::path& file, bool raw)
   } else {
     archive_read_support_format_tar(reader);
   }
-  if (archive_read_open_filename(reader, file.c_str(), block_bytes) != ARCHIVE_OK) return source.failed();
+  if (archive_read_open_fd(reader, source.descriptor_.get(), block_bytes) != ARCHIVE_OK) return source.failed();
   return source;
 }
 
 Result<ByteSource> ByteSource::open_raw(const std::filesystem::path& file) {
-  Result<ByteSource> source = open(file, true);
+  Result<ByteSource> source = open(file, true, 0);
   if (!source) return source;
   if (auto member = source->next_member(); !member) return member.error();
   return source;
 }
 
-Result<ByteSource> ByteSource::open_tar(const std::filesystem::path& file) {
-  return open(file, false);
+Result<ByteSource> ByteSource::open_tar(const std::filesystem::path& file, std::int64_t position) {
+  return open(file, false, position);
+}
+
+std::optional<std::int64_t> ByteSource::position() const {
+  if (archive_filter_code(archive_.get(), 0) != ARCHIVE_FILTER_NONE) return std::nullopt;
+  return from_ + archive_read_header_position(archive_.get());
+}
+
+Result<std::string> ByteSource::read_all() {
+  std::string content;
+  for (std::size_t step = std::min<std::uint64_t>(bytes_, block_bytes) + 1;;) {
+    const std::size_t before = content.size();
+    content.resize(before + step);
+    const Result<std::size_t> got = read(std::span(content).subspan(before));
+    if (!got) return got.error();
+    content.resize(before + *got);
+    if (*got < step) return content;
+    step = std::max(step, content.size());
+  }
 }
 
 Result<std::optional<std::string>> ByteSource::next_member() {
@@ -60,6 +85,7 @@ Result<std::optional<std::string>> ByteSource::next_member() {
     if (status < ARCHIVE_WARN) return failed();
     if (archive_entry_filetype(entry) != AE_IFREG) continue;
     in_member_ = true;
+    bytes_ = static_cast<std::uint64_t>(std::max<la_int64_t>(archive_entry_size(entry), 0));
     const char* name = archive_entry_pathname(entry);
     return std::optional<std::string>(name == nullptr ? "" : name);
   }

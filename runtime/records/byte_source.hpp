@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/core/result.hpp"
 
 struct archive;
@@ -20,13 +22,19 @@ class ByteSource {
  public:
   /// As a stream of bytes: a file that is no archive, compressed or not, is its only member.
   [[nodiscard]] static Result<ByteSource> open_raw(const std::filesystem::path& file);
-  /// As a tar archive, compressed or not.
-  [[nodiscard]] static Result<ByteSource> open_tar(const std::filesystem::path& file);
+  /// As a tar archive, compressed or not; from the member on that begins at byte `position` of an archive that is not.
+  [[nodiscard]] static Result<ByteSource> open_tar(const std::filesystem::path& file, std::int64_t position = 0);
 
   /// Goes on to the next member that is a regular file and returns its name; nothing: there is none.
   [[nodiscard]] Result<std::optional<std::string>> next_member();
   /// Fills `bytes` from the current member. Returns how many there were: fewer than asked for only at its end.
   [[nodiscard]] Result<std::size_t> read(std::span<char> bytes);
+  /// Returns all that is left of the current member.
+  [[nodiscard]] Result<std::string> read_all();
+  /// Returns the size of the current member of a tar.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  /// Returns where the current member begins in the file; nothing: the file is compressed.
+  [[nodiscard]] std::optional<std::int64_t> position() const;
 
  private:
   struct Close {
@@ -34,11 +42,14 @@ class ByteSource {
   };
   ByteSource(std::filesystem::path file, std::unique_ptr<archive, Close> opened)
       : file_(std::move(file)), archive_(std::move(opened)) {}
-  [[nodiscard]] static Result<ByteSource> open(const std::filesystem::path& file, bool raw);
+  [[nodiscard]] static Result<ByteSource> open(const std::filesystem::path& file, bool raw, std::int64_t from);
   [[nodiscard]] Error failed() const;
 
   std::filesystem::path file_;
-  std::unique_ptr<archive, Close> archive_;
+  FileDescriptor descriptor_;
+  std::unique_ptr<archive, Close> archive_;  // reads the descriptor
+  std::int64_t from_ = 0;
+  std::uint64_t bytes_ = 0;
   bool in_member_ = false;
 };
 

@@ -52,7 +52,9 @@ std::string request_of(const PrepareOptions& options) {
                      number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);
   std::error_code ignored;
-  if (fs::is_regular_file(options.chat_template, ignored)) add_file(text, options.chat_template);
+  for (const std::string& file : {options.chat_template, options.tokenizer}) {
+    if (fs::is_regular_file(file, ignored)) add_file(text, file);
+  }
   if (fs::is_directory(options.tokenizer, ignored)) {
     for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja",
                              "generation_config.json"}) {

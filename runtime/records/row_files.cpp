@@ -13,6 +13,7 @@
 #include "runtime/core/utf8.hpp"
 #include "runtime/records/byte_source.hpp"
 #include "runtime/records/parquet_rows.hpp"
+#include "runtime/records/tar_rows.hpp"
 
 namespace maestro {
 
@@ -128,68 +129,20 @@ Status read_text_pieces(const fs::path& file, std::istream& in, const RowSink& s
   return held.empty() ? Status() : pass(std::move(held), false);
 }
 
-// ---- WebDataset ----
-
-/// The members of a row as they come.
-struct TarRow {
-  std::string stem;
-  std::string json;
-  std::string text;
-  bool has_json = false;
-  bool has_text = false;
-};
-
-Result<std::string> member_content(ByteSource& tar, const std::string& where) {
-  std::string content;
-  std::array<char, 65536> piece{};
-  for (;;) {
-    Result<std::size_t> got = tar.read(piece);
-    if (!got) return got.error();
-    content.append(piece.data(), *got);
-    if (content.size() > longest_row) return wrong(where + ": the member is longer than 64 MiB");
-    if (*got < piece.size()) return content;
-  }
-}
-
-Status pass_row(const fs::path& file, TarRow row, const RowSink& sink) {
-  if (row.stem.empty()) return {};
-  const std::string where = file.string() + ": " + row.stem;
-  if (row.has_json && row.has_text) {
-    return wrong(printable(where) + " has the members .json and .txt; a row is one of them");
-  }
-  if (!row.has_json && !row.has_text) return wrong(printable(where) + " has no member .json or .txt");
-  const bool json = row.has_json;
-  sink({where, std::move(json ? row.json : row.text), json, false});
-  return {};
-}
-
 Status read_tar(const fs::path& file, const RowSink& sink) {
-  Result<ByteSource> tar = ByteSource::open_tar(file);
-  if (!tar) return tar.error();
-  TarRow row;
-  std::set<std::string> finished;
-  for (;;) {
-    Result<std::optional<std::string>> member = tar->next_member();
-    if (!member) return member.error();
-    if (!*member) return pass_row(file, std::move(row), sink);
-    const std::string& name = **member;
-    const std::size_t base = name.rfind('/') == name.npos ? 0 : name.rfind('/') + 1;
-    const std::size_t dot = name.find('.', base);
-    const std::string where = printable(file.string() + ": " + name);
-    if (dot == name.npos || dot == base) continue;  // as webdataset: no sample
-    if (const std::string stem = name.substr(0, dot); stem != row.stem) {
-      if (const Status passed = pass_row(file, std::exchange(row, {}), sink); !passed) return passed;
-      row.stem = stem;
+  return read_tar_rows(file, [&](TarRow&& row) -> Status {
+    const std::string where = file.string() + ": " + row.stem;
+    if (!row.pictures.empty()) {
+      return wrong(printable(file.string() + ": " + row.pictures.front().name) +
+                   " is a picture, which has no effect here; kind = \"llava\" reads conversations about pictures");
     }
-    const std::string ending = name.substr(dot + 1);
-    if (ending != "json" && ending != "txt") {
-      return wrong(where + ": members .json and .txt have an effect, others have none; leave them out");
+    if (row.json && row.text) {
+      return wrong(printable(where) + " has the members .json and .txt; a row is one of them");
     }
-    Result<std::string> content = member_content(*tar, where);
-    if (!content) return content.error();
-    (ending == "json" ? row.json : row.text) = *std::move(content);
-    (ending == "json" ? row.has_json : row.has_text) = true;
-  }
+    const bool json = row.json.has_value();
+    sink({where, *std::move(json ? row.json : row.text), json, false});
+    return {};
+  });
 }
 
 }  // namespace

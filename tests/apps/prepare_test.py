@@ -106,6 +106,19 @@ class FromAnyFile(Prepared):
         for name, curve in curves.items():
             self.assertEqual(curve, curves["prepared"], name)
 
+    def test_a_folder_of_rows_is_the_same_as_a_file_of_them(self):
+        rows = [{"text": " ".join(WORDS[at:at + 30])} for at in range(0, 3000, 30)]
+        (self.folder / "many").mkdir()
+        self.write("rows.jsonl", self.lines(rows))
+        self.write("many/a.jsonl", self.lines(rows[:60]))
+        self.write("many/b.jsonl", self.lines(rows[60:]))
+        curves = [self.train(self.job({"path": path}), settings={"train.out": f"out-{path}"}).curve()
+                  for path in ("many", "rows.jsonl")]
+        self.assertEqual(*curves)
+        self.write("many/README.md", "about these rows\n")
+        mixed = self.train(self.job({"path": "many"}), settings={"train.out": "mixed"})
+        self.assertIn("prepared 101 rows", mixed.out)
+
     def test_rows_of_text_are_a_stream(self):
         rows = [{"text": " ".join(WORDS[at:at + 30])} for at in range(0, 3000, 30)]
         self.write("rows.jsonl", self.lines(rows))
@@ -172,6 +185,32 @@ class Tables(Prepared):
         self.write("rows.parquet", parquet_of(rows))
         self.assert_refused("rows.parquet: row group 2, row 150: \"text\" is null; it must be a text", "prepare",
                             "rows.parquet", "--tokenizer", "bytes", "--out", "refused")
+
+
+class Sparse(Prepared):
+    def test_a_run_on_20_gb_of_tokens_takes_little_memory(self):
+        tokens = 10_000_000_000
+        sizes = {"tokens": ("U16", tokens, 2), "offsets": ("I64", 2, 8), "source": ("I32", 1, 4)}
+        header, end = {}, 0
+        for name, (dtype, count, width) in sizes.items():
+            header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [end, end + count * width]}
+            end += count * width
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        (self.folder / "data").mkdir()
+        with open(self.folder / "data/train-00000.safetensors", "wb") as shard:
+            shard.write(len(text).to_bytes(8, "little") + text)
+            shard.seek(2 * tokens, os.SEEK_CUR)  # a hole: all tokens are 0
+            shard.write((0).to_bytes(8, "little") + tokens.to_bytes(8, "little") + bytes(4))
+            if os.fstat(shard.fileno()).st_blocks * 512 > 1e9:
+                self.skipTest("the file system has no sparse files")
+        shard = {"file": "train-00000.safetensors", "documents": 1, "tokens": tokens, "learned": tokens, "checksum": ""}
+        index = {"version": 1, "tokenizer": {"name": "bytes", "fingerprint": "bytes", "vocabulary": 256},
+                 "conversations": False, "settings": {}, "sources": [], "counts": {}, "train": [shard], "validation": []}
+        (self.folder / "data/data.json").write_text(json.dumps(index))
+        report = self.train(self.job({"kind": "prepared", "path": "data"}, steps=20, global_batch=64)).report
+        self.assertEqual(len(report["steps"]), 20)
+        self.assertLess(report["max_rss_mb"], 500)
 
 
 class Shown(Prepared):

@@ -2,6 +2,7 @@
 #include "tests/data/image_bytes.hpp"
 
 #include <png.h>
+#include <webp/encode.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +34,16 @@ std::string chunk(const std::string& kind, const std::string& body) {
   return number(static_cast<std::uint32_t>(body.size()), 4) + kind + body + number(~crc, 4);
 }
 
+/// An EXIF block in its TIFF form.
+std::string orientation_block(int orientation, bool little) {
+  const auto value = [&](std::uint32_t of, int bytes) { return number(of, bytes, little); };
+  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of a single short
+    return value(tag, 2) + value(3, 2) + value(1, 4) + value(held, 2) + value(0, 2);
+  };
+  return (little ? "II" : "MM") + value(42, 2) + value(8, 4) + value(2, 2) + entry(0x0103, 6) +
+         entry(0x0112, static_cast<std::uint32_t>(orientation)) + value(0, 4);
+}
+
 }  // namespace
 
 std::string png_promising(int colour_type, bool interlaced, ImageSize size, std::string_view data) {
@@ -43,15 +54,36 @@ std::string png_promising(int colour_type, bool interlaced, ImageSize size, std:
 }
 
 std::string with_orientation(const std::string& jpeg, int orientation, bool little) {
-  const auto value = [&](std::uint32_t of, int bytes) { return number(of, bytes, little); };
-  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of a single short
-    return value(tag, 2) + value(3, 2) + value(1, 4) + value(held, 2) + value(0, 2);
-  };
-  const std::string tiff = (little ? "II" : "MM") + value(42, 2) + value(8, 4) + value(2, 2) + entry(0x0103, 6) +
-                           entry(0x0112, static_cast<std::uint32_t>(orientation)) + value(0, 4);
-  const std::string body = std::string("Exif\0\0", 6) + tiff;
+  const std::string body = std::string("Exif\0\0", 6) + orientation_block(orientation, little);
   return jpeg.substr(0, 2) + "\xff\xe1" + number(static_cast<std::uint32_t>(body.size() + 2), 2) + body +
          jpeg.substr(2);
+}
+
+std::string webp_bytes(bool lossless, bool alpha, ImageSize size, const std::vector<std::uint8_t>& samples) {
+  const int width = static_cast<int>(size.width), height = static_cast<int>(size.height);
+  const int stride = width * (alpha ? 4 : 3);
+  std::uint8_t* made = nullptr;
+  std::size_t bytes = 0;
+  if (lossless) {
+    bytes = (alpha ? WebPEncodeLosslessRGBA : WebPEncodeLosslessRGB)(samples.data(), width, height, stride, &made);
+  } else {
+    bytes = (alpha ? WebPEncodeRGBA : WebPEncodeRGB)(samples.data(), width, height, stride, 100, &made);
+  }
+  std::string out(reinterpret_cast<const char*>(made), bytes);
+  WebPFree(made);
+  return out;
+}
+
+std::string webp_extended(const std::string& picture, ImageSize size, int flags, int orientation) {
+  const auto chunk_of = [](const char* name, const std::string& body) {
+    return name + number(static_cast<std::uint32_t>(body.size()), 4, true) + body + std::string(body.size() % 2, '\0');
+  };
+  const std::string header = number(static_cast<std::uint32_t>(flags), 4, true) +
+                             number(static_cast<std::uint32_t>(size.width - 1), 3, true) +
+                             number(static_cast<std::uint32_t>(size.height - 1), 3, true);
+  const std::string body =
+      "WEBP" + chunk_of("VP8X", header) + picture.substr(12) + chunk_of("EXIF", orientation_block(orientation, true));
+  return "RIFF" + number(static_cast<std::uint32_t>(body.size()), 4, true) + body;
 }
 
 std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples) {

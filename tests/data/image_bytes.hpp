@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small PNG and JPEG files of every kind, written with the libraries' full interfaces.
+// Small PNG, JPEG and WebP files of every kind, written with the libraries' full interfaces.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,13 @@ enum class JpegForm { gray, colour, inks_of_adobe, inks };
 
 /// `samples` (height, width, channels) with 1, 3, 4 and 4 channels.
 std::string jpeg_bytes(JpegForm form, ImageSize size, const std::vector<std::uint8_t>& samples);
+
+/// `samples` (height, width, 3), or 4 with `alpha`. With loss it is of the best quality.
+std::string webp_bytes(bool lossless, bool alpha, ImageSize size, const std::vector<std::uint8_t>& samples);
+
+/// A WebP of `picture`, the bytes of a plain one without alpha, with the header of an extended file: `flags` as in the
+/// specification, and an EXIF chunk that holds the orientation.
+std::string webp_extended(const std::string& picture, ImageSize size, int flags, int orientation);
 
 /// A picture of a single colour.
 Image plain_image(ImageSize size, std::uint8_t red, std::uint8_t green, std::uint8_t blue);

@@ -120,6 +120,42 @@ TEST(Image, a_jpeg_reads_to_within_its_compression) {
   expect_colour(JpegForm::inks, {55, 215, 165, 0}, {200, 40, 90});
 }
 
+TEST(Image, a_webp_reads_exactly_or_to_within_its_compression) {
+  const TempFolder folder;
+  const auto on_white = [](int colour, int alpha) { return (colour * alpha + 255 * (255 - alpha) + 127) / 255; };
+  for (const bool alpha : {false, true}) {
+    const std::size_t channels = alpha ? 4 : 3;
+    const auto various =
+        samples_of(static_cast<int>(channels), [](int at) { return static_cast<std::uint8_t>(at * 29); });
+    const auto exact = decode_image(folder.write("a.jpg", webp_bytes(true, alpha, size, various)));  // by content
+    ASSERT_TRUE(exact.ok()) << exact.error().message;
+    EXPECT_EQ(exact->size(), size);
+    std::vector<std::uint8_t> plain;
+    for (int at = 0; at < 35; ++at) {
+      plain.insert(plain.end(), {200, 40, 90});
+      if (alpha) plain.push_back(128);
+    }
+    const auto file = folder.write("a.webp", webp_bytes(false, alpha, size, plain));
+    const auto lossy = decode_image(file);
+    ASSERT_TRUE(lossy.ok()) << lossy.error().message;
+    EXPECT_EQ(*image_size(file), size);
+    constexpr std::array<int, 3> colour{200, 40, 90};
+    for (std::size_t at = 0; at < 105; ++at) {
+      const std::size_t pixel = at / 3 * channels, channel = at % 3;
+      const int opacity = alpha ? various[pixel + 3] : 255;
+      ASSERT_EQ(exact->pixels[at], on_white(various[pixel + channel], opacity)) << "at " << at;
+      ASSERT_NEAR(lossy->pixels[at], on_white(colour[channel], alpha ? 128 : 255), 3) << "at " << at;
+    }
+  }
+}
+
+TEST(Image, an_animation_is_refused) {
+  const TempFolder folder;
+  const auto samples = samples_of(3, [](int) { return std::uint8_t{9}; });
+  const auto file = folder.write("a.webp", webp_extended(webp_bytes(true, false, size, samples), size, 2, 1));
+  EXPECT_EQ(reason(file), file.string() + ": an animation; give its pictures as files of their own");
+}
+
 TEST(Image, a_written_png_reads_back_the_same) {
   const TempFolder folder;
   const Image image{7, 5, samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 29); })};
@@ -135,7 +171,7 @@ TEST(Image, what_is_no_picture_is_named_with_the_file_and_the_reason) {
   const auto missing = folder.path() / "missing.png";
   EXPECT_EQ(reason(missing), missing.string() + ": does not exist");
   EXPECT_THAT(reason(folder.write("a.png", "no picture at all")),
-              HasSubstr("a.png: not an image: neither PNG nor JPEG"));
+              HasSubstr("a.png: not an image: neither PNG nor JPEG nor WebP"));
   EXPECT_THAT(reason(folder.write("a.png", "")), HasSubstr("the file is empty"));
   EXPECT_THAT(reason(folder.write("a.png", "\x89PN")), HasSubstr("truncated: only 3 bytes"));
   EXPECT_THAT(reason(folder.path()), HasSubstr("a folder, not an image"));
@@ -154,6 +190,12 @@ TEST(Image, every_truncation_is_an_error_that_says_so) {
   }
   for (std::size_t count = 4; count < jpeg.size() - 2; ++count) {
     EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, count))), HasSubstr("a.jpg: ")) << count;
+  }
+  for (const bool lossless : {false, true}) {
+    const std::string webp = webp_bytes(lossless, false, size, samples);
+    for (std::size_t count = 1; count < webp.size(); ++count) {
+      EXPECT_THAT(reason(folder.write("a.webp", webp.substr(0, count))), HasSubstr("a.webp: truncated")) << count;
+    }
   }
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, jpeg.size() - 40))), HasSubstr("a.jpg: truncated"));
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, 30))), HasSubstr("a.jpg: truncated"));
@@ -208,6 +250,15 @@ TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_i
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: too large"));
   jpeg.replace(jpeg.find("\xff\xc0") + 7, 2, "\x40\x00", 2);
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: truncated"));
+  for (const bool alpha : {false, true}) {
+    const auto samples = samples_of(alpha ? 4 : 3, [](int at) { return static_cast<std::uint8_t>(at * 29); });
+    std::string webp = webp_bytes(false, alpha, size, samples);
+    webp.replace(webp.find("\x9d\x01\x2a") + 3, 4, "\xff\x3f\x98\x2a", 4);  // 16383 x 10904
+    if (alpha) webp.replace(webp.find("VP8X") + 12, 6, "\xfe\x3f\x00\x97\x2a\x00", 6);
+    const auto file = folder.write("a.webp", webp);
+    EXPECT_EQ(*image_size(file), (ImageSize{16383, 10904}));
+    EXPECT_THAT(reason(file), HasSubstr("a.webp: "));
+  }
   // The picture would take 510 MB; only a row and the first 16 MB are allocated.
   EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20);
 }
@@ -243,7 +294,7 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
   }
 }
 
-TEST(Image, a_jpeg_is_turned_as_its_orientation_says) {
+TEST(Image, a_jpeg_and_a_webp_are_turned_as_their_orientation_says) {
   const TempFolder folder;
   // Four fields of 16 x 16 pixels, each of a single colour: a b over c d. Rows of letters as each orientation shows
   // them.
@@ -254,17 +305,24 @@ TEST(Image, a_jpeg_is_turned_as_its_orientation_says) {
       samples.push_back(static_cast<std::uint8_t>(row < 16 ? (column < 16 ? a : b) : (column < 16 ? c : d)));
     }
   }
-  const std::string stored = jpeg_bytes(JpegForm::gray, {48, 32}, samples);
+  constexpr ImageSize whole{48, 32};
+  const std::string stored = jpeg_bytes(JpegForm::gray, whole, samples);
+  std::vector<std::uint8_t> colours;
+  for (const std::uint8_t sample : samples) colours.insert(colours.end(), 3, sample);
+  const std::string webp = webp_bytes(true, false, whole, colours);
   struct Shown {
     int orientation;
     std::array<int, 4> corners;  // top left, top right, bottom left, bottom right
   };
   const Shown shown[] = {{1, {a, b, c, d}}, {2, {b, a, d, c}}, {3, {d, c, b, a}}, {4, {c, d, a, b}}, {5, {a, c, b, d}},
                          {6, {c, a, d, b}}, {7, {d, b, c, a}}, {8, {b, d, a, c}}, {0, {a, b, c, d}}, {9, {a, b, c, d}}};
-  for (const bool little : {false, true}) {
+  enum class Stored { jpeg, little_jpeg, webp_file };
+  for (const Stored form : {Stored::jpeg, Stored::little_jpeg, Stored::webp_file}) {
     for (const Shown& each : shown) {
       SCOPED_TRACE("orientation " + std::to_string(each.orientation));
-      const auto file = folder.write("a.jpg", with_orientation(stored, each.orientation, little));
+      const auto file = folder.write(
+          "a", form == Stored::webp_file ? webp_extended(webp, whole, 8, each.orientation)
+                                         : with_orientation(stored, each.orientation, form == Stored::little_jpeg));
       const auto image = decode_image(file);
       ASSERT_TRUE(image.ok()) << image.error().message;
       const bool turned = each.orientation >= 5 && each.orientation <= 8;
@@ -314,8 +372,10 @@ TEST(Image, no_mutation_of_a_file_does_more_than_fail) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   int failed = 0;
-  for (const std::string& whole : {png_bytes({6, 8, true, {}, {}}, {5, 5}, std::vector<std::uint8_t>(100, 9)),
-                                   jpeg_bytes(JpegForm::colour, size, samples)}) {
+  for (const std::string& whole :
+       {png_bytes({6, 8, true, {}, {}}, {5, 5}, std::vector<std::uint8_t>(100, 9)),
+        jpeg_bytes(JpegForm::colour, size, samples), webp_extended(webp_bytes(false, false, size, samples), size, 8, 6),
+        webp_bytes(true, false, size, samples)}) {
     for (int round = 0; round < 600; ++round) {
       std::string bytes = whole;
       for (std::uint64_t edits = random() % 4 + 1; edits > 0; --edits) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "tests/data/image_bytes.hpp"
+#include "tests/data/tar_bytes.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {
@@ -140,8 +142,78 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   const ConversationView view = corpus.view(Split::train, id);
   EXPECT_EQ(view.question, "or ?");
   EXPECT_EQ(view.answer, "b");
-  EXPECT_THAT(view.pictures, testing::ElementsAre(folder.path() / "images/a.png", folder.path() / "images/deep/b.png"));
+  ASSERT_EQ(view.pictures.size(), 2U);
+  EXPECT_EQ(view.pictures[0].path, folder.path() / "images/a.png");
+  EXPECT_EQ(view.pictures[1].path, folder.path() / "images/deep/b.png");
   EXPECT_EQ(view.prompt.size() + 1, length) << "the prompt and one byte of answer";
+}
+
+/// Tokens, targets, pixels and places of a sample.
+auto content_of(const LlavaCorpus& corpus, SampleId id) {
+  const auto length = static_cast<std::size_t>(corpus.length(Split::train, id));
+  const auto patches = static_cast<std::size_t>(corpus.pictures(Split::train, id).patches);
+  std::vector<std::int32_t> tokens(length), targets(length), places(patches * 3);
+  std::vector<float> pixels(patches * static_cast<std::size_t>(corpus.patch_columns()));
+  corpus.read(Split::train, id, tokens, targets);
+  corpus.read_pictures(Split::train, id, pixels, places);
+  return std::tuple(tokens, targets, pixels, places);
+}
+
+std::string turns_of(const std::string& question, const std::string& answer) {
+  return R"("conversations": [{"from": "human", "value": ")" + question + R"("}, {"from": "gpt", "value": ")" + answer +
+         R"("}])";
+}
+
+TEST(LlavaCorpus, a_list_lines_and_archives_of_the_same_conversations_are_the_same_samples) {
+  const TempFolder folder;
+  const std::string a = png_of({32, 16}, 255), b = png_of({16, 32}, 7);
+  folder.write("images/a.png", a);
+  folder.write("images/b.png", b);
+  const std::string two = R"({"id": "two", "image": ["a.png", "b.png"], )" + turns_of("<image><image>?", "b") + "}";
+  const std::string caption = R"({"id": "c", "image": "b.png", )" + turns_of("<image>", "A picture.") + "}";
+  DataConfig config = with_own_validation(folder, Writer());
+  const auto opened = [&](const std::filesystem::path& path) {
+    config.path = path.string();
+    return LlavaCorpus(config);
+  };
+  const LlavaCorpus list = opened(folder.write("list.json", "[" + two + "," + caption + "]"));
+  const LlavaCorpus lines = opened(folder.write("lines.jsonl", two + "\n" + caption + "\n"));
+  const std::string bare = R"({"id": "two", )" + turns_of("<image><image>?", "b") + "}";
+  folder.write("tars/0.tar", tar_of({{"x/two.0.png", a}, {"x/two.json", bare}, {"x/two.1.png", b}}));
+  folder.write("tars/1.tar", tar_of({{"c.png", b}, {"c.txt", "A picture."}, {"c.json", R"({"url": "u"})"}}));
+  const LlavaCorpus archives = opened(folder.path() / "tars");
+  for (const LlavaCorpus* other : {&lines, &archives}) {
+    ASSERT_EQ(other->samples(Split::train), 2U);
+    for (const std::uint64_t at : {0, 1}) {
+      EXPECT_EQ(content_of(*other, SampleId(at)), content_of(list, SampleId(at)));
+      EXPECT_EQ(other->view(Split::train, SampleId(at)).id, list.view(Split::train, SampleId(at)).id);
+    }
+  }
+  EXPECT_EQ(decode_image(archives.view(Split::train, SampleId(1)).pictures[0]).value_or_throw().height, 32);
+  EXPECT_THAT(archives.describe(), HasSubstr("1 members .json beside captions without effect"));
+}
+
+TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
+  const TempFolder folder;
+  const std::string picture = png_of({16, 16}, 1);
+  const std::string turns = "{" + turns_of("<image>?", "b") + "}";
+  DataConfig config = with_own_validation(folder, Writer());
+  const auto refused = [&](const std::vector<std::pair<std::string, std::string>>& members) {
+    config.path = folder.write("a.tar", tar_of(members)).string();
+    return refusal(config);
+  };
+  EXPECT_THAT(refused({{"1.json", turns}}), HasSubstr("sample '1': 1 <image> placeholder, but 0 pictures"));
+  EXPECT_THAT(refused({{"1.txt", "x"}}), HasSubstr("sample '1': a caption without a picture"));
+  EXPECT_THAT(refused({{"1.txt", "x"}, {"1.json", turns}, {"1.png", picture}}),
+              HasSubstr("sample '1': it has a caption (.txt) and a conversation (.json)"));
+  EXPECT_THAT(refused({{"1.png", picture.substr(0, 20)}, {"1.txt", "x"}}), HasSubstr("a.tar: 1.png: truncated"));
+  EXPECT_THAT(refused({{"1.png", picture}}), HasSubstr("a.tar: 1 has no member .json or .txt"));
+  EXPECT_THAT(refused({{"1.gif", "x"}, {"1.txt", "x"}}), HasSubstr("1.gif: members .json, .txt and pictures"));
+  config.images = folder.path().string();
+  EXPECT_THAT(refused({{"1.png", picture}, {"1.txt", "x"}}), HasSubstr("lie in it; remove the key"));
+  config.images.clear();
+  config.path = folder.path().string();
+  EXPECT_THAT(refusal(config), HasSubstr("is no tar archive; give the JSON file of the conversations"));
 }
 
 TEST(LlavaCorpus, pictures_of_samples_that_are_left_out_have_no_grid_in_the_data) {

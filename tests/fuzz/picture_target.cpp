@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures under fuzz: PNG and JPEG files and blocks of EXIF. The checksums in a PNG are replaced by the right sums,
-// too: behind them lie the parts of the decoder that a damaged file does not reach. A small picture is written and read
-// back.
+// Pictures under fuzz: PNG, JPEG and WebP files and blocks of EXIF. The checksums in a PNG are replaced by the right
+// sums, too: behind them lie the parts of the decoder that a damaged file does not reach. A small picture is written
+// and read back.
 #include <zlib.h>
 
 #include "fuzz_target.hpp"

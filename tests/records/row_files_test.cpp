@@ -3,34 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/tar_bytes.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {
 namespace {
-
-/// A tar archive of regular files (POSIX.1-1988, ustar).
-std::string tar_of(const std::vector<std::pair<std::string, std::string>>& members) {
-  std::string archive;
-  for (const auto& [name, content] : members) {
-    std::string header(512, '\0');
-    header.replace(0, name.size(), name);
-    header.replace(100, 7, "0000644");
-    char size[13];
-    (void)std::snprintf(size, sizeof size, "%011zo", content.size());
-    header.replace(124, 11, size);
-    header.replace(136, 11, "00000000000");
-    header[156] = '0';
-    header.replace(257, 8, std::string("ustar\00000", 8));
-    header.replace(148, 8, 8, ' ');
-    unsigned sum = 0;
-    for (const char c : header) sum += static_cast<unsigned char>(c);
-    char check[8];
-    (void)std::snprintf(check, sizeof check, "%06o", sum);
-    header.replace(148, 7, std::string(check, 7));
-    archive += header + content + std::string((512 - content.size() % 512) % 512, '\0');
-  }
-  return archive + std::string(1024, '\0');
-}
 
 class RowFiles : public ::testing::Test {
  protected:
@@ -71,7 +48,11 @@ TEST_F(RowFiles, members_of_an_archive_with_the_same_stem_are_a_row) {
   EXPECT_EQ(rows(tar_of({{"a/1.json", "{}"}, {"a/2.txt", "two"}, {"README", "x"}})),
             "WebDataset: f: a/1={} f: a/2=two (text)");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.jpg", "x"}})),
-            "WebDataset: ERROR f: 1.jpg: members .json and .txt have an effect, others have none; leave them out");
+            "WebDataset: ERROR f: 1.jpg is a picture, which has no effect here; kind = \"llava\" reads conversations "
+            "about pictures");
+  EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.cls", "x"}})),
+            "WebDataset: ERROR f: 1.cls: members .json, .txt and pictures have an effect, others have none; leave "
+            "them out");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.txt", "x"}})),
             "WebDataset: ERROR f: 1 has the members .json and .txt; a row is one of them");
 }
