@@ -199,11 +199,14 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
   }
 }
 
-/// Returns whether the checkpoint that the job ended with is of the step that it had finished.
+/// Returns whether replicas that were left wrote the checkpoint that the job ended with, which then is of the step that
+/// it had finished.
 bool expect_rescued(SimulatedJob& job, const SectionGraph& graph) {
+  if (!job.record().owed)
+    return false;  // none, or an earlier one of the schedule, after which replicas may have trained
   const std::filesystem::path newest = job.record().newest;
   const std::uint64_t step = job.record().last_step;
-  if (newest.empty() || std::stoull(newest.filename().string().substr(5)) != step) return false;
+  EXPECT_EQ(std::stoull(newest.filename().string().substr(5)), step);
   const Manifest manifest = load_manifest(newest).value_or_throw();
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const GraphNode& node = graph.nodes()[index];
@@ -249,7 +252,7 @@ TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) 
     if (HasFailure()) return;
   }
   EXPECT_GT(unfinished, 100);
-  EXPECT_GT(rescued, 30);
+  EXPECT_GT(rescued, 25);
 }
 
 TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1
