@@ -116,6 +116,10 @@ void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
     throw JobError("section '" + from.name + "' runs for the samples of some sources only, but input " +
                    port_text(to, in) + " needs rows of every sample");
   }
+  if (edge.gradient && !to.sources.all() && edge.sources != to.sources) {
+    throw JobError("section '" + to.name + "' runs for the samples of some sources only, so '" + from.name +
+                   "' would get no gradient for the others; freeze one of the two");
+  }
   // Samples without patches have tokens all the same, and would wait for rows that no section produces.
   const bool needs_patches = std::ranges::any_of(
       from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });

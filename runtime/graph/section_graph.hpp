@@ -6,7 +6,7 @@
 //       width, and the graph has no cycle.
 // SG-2 (dense ids): ids are dense indices in order of addition, the same in every process of a job.
 // SG-3 (rows for every sample): after validate() an input has rows for every sample that activates its section, unless
-//       it is optional or chosen.
+//       it is optional or chosen, and a gradient returns for every sample of the section that receives it.
 #pragma once
 
 #include <cstdint>

@@ -52,6 +52,11 @@ bool contains(NumberRange range, double value) {
   return above && below;
 }
 
+/// Returns the value of an integer or a floating-point number.
+double number_of(const toml::node& number) {
+  return number.is_integer() ? static_cast<double>(number.as_integer()->get()) : number.as_floating_point()->get();
+}
+
 std::string listed(std::span<const std::string> names) {
   std::string out;
   for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
@@ -186,8 +191,7 @@ double JobTable::number(std::string_view key, double fallback, NumberRange allow
   const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_number()) refuse_type(*state_, path, "a number", *node);
-  const double value =
-      node->is_integer() ? static_cast<double>(node->as_integer()->get()) : node->as_floating_point()->get();
+  const double value = number_of(*node);
   if (!contains(allowed, value)) state_->fail(path, "must be " + range_text(allowed) + ", got " + number_text(value));
   return value;
 }
@@ -238,7 +242,7 @@ std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed,
   std::vector<double> out;
   visit_list(*state_, path_to(key), "numbers", [&](const toml::node& element) {
     if (!element.is_number()) return false;
-    out.push_back(element.value<double>().value_or(0));
+    out.push_back(number_of(element));
     if (contains(allowed, out.back())) return true;
     fail(key, "element " + std::to_string(out.size()) + " must be " + range_text(allowed) + ", got " +
                   number_text(out.back()));

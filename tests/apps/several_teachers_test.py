@@ -3,9 +3,11 @@
 """A student of several teachers, live and recorded, and a mixture whose sources choose among them."""
 
 import json
+import signal
 import unittest
 
 from maestro_program import SystemTest, decoder, distillation, text_corpus
+from recovery_test import FEW_DEVICES, Recovers
 from trace_test import Trace
 
 FIGURES = ("loss", "ce", "kl", "kl_math", "kl_code", "grad_norm")
@@ -98,9 +100,7 @@ class AStudentOfSeveral(Teachers):
         self.refuse(job, "facts.path: cannot open nowhere/teacher.json")
 
 
-class AMixture(Teachers):
-    """Of 1,024 samples a source gives its share exactly, so a run of as many knows how many each teacher has."""
-
+class Mixtures(Teachers):
     def setUp(self):
         super().setUp()
         for seed, name in enumerate(SOURCES):
@@ -121,6 +121,10 @@ class AMixture(Teachers):
         job["data"] = {"kind": "prepared", "sequence": 16, "mix": mix}
         job["math"]["micro_batch"] = job["code"]["micro_batch"] = 1
         return job
+
+
+class AMixture(Mixtures):
+    """Of 1,024 samples a source gives its share exactly, so a run of as many knows how many each teacher has."""
 
     def passes(self, job):
         """{teacher: forward passes of training}, and the finished run."""
@@ -149,6 +153,22 @@ class AMixture(Teachers):
                     "data.mix.wiki.teachers: \"mth\" teaches no section of this job; did you mean 'math'?")
         self.refuse(self.mixture(wiki=[]), "data.mix.wiki.teachers: names no teacher; leave it out, and all teach")
         self.refuse(self.mixture(wiki=["math", "math"]), "data.mix.wiki.teachers: names \"math\" twice")
+
+
+class ALostProcess(Mixtures, Recovers):
+    def test_of_a_mixture_changes_no_loss(self):
+        job = self.mixture(wiki=["math"], books=["code"])
+        job["train"] |= {"steps": 400, "global_batch": 8, "checkpoint_every": 20, "recover": "restart"}
+        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(job, "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "tcp"})
+        for number, rank in enumerate((1, 3, 2)):  # each has a section of its own
+            self.kill_one(run, rank, signal.SIGKILL, 20)
+            gone_on = lambda: run.text["err"].count(f"(recovery {number + 1} of 10)") == 1  # noqa: B023, E731
+            self.assertTrue(run.wait_for(gone_on), run.text)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(*FIGURES), expected.curve(*FIGURES))
+        self.assertEqual(finished.report["validation"], expected.report["validation"])
 
 
 if __name__ == "__main__":

@@ -167,6 +167,20 @@ TEST(SectionGraph, a_section_of_some_sources_may_feed_only_chosen_and_optional_i
   EXPECT_EQ(refusal(false, true), "no error") << "as between stages of a section";
 }
 
+TEST(SectionGraph, a_section_of_some_sources_returns_no_gradient_to_a_section_of_all) {  // SG-3
+  SectionGraph graph;
+  graph.add(node("data", Role::source, {{}, {{"tokens", DType::i32, 1}}}));
+  graph.add(node("trunk", Role::trained, {{{"tokens", DType::i32, 1}}, {port("out", true)}}));
+  graph.add(node("head", Role::trained, {{port("in", true)}, {}}));
+  graph.connect("data", "tokens", "trunk", "tokens");
+  graph.connect("trunk", "out", "head", "in");
+  graph.set_sources(SectionId(2), SourceSet({true, false}));
+  expect_mentions(error_of([&] { graph.validate(); }),
+                  {"section 'head' runs for the samples of some sources only, so 'trunk' would get no gradient"});
+  graph.set_sources(SectionId(1), SourceSet({true, false}));
+  EXPECT_NO_THROW(graph.validate());
+}
+
 TEST(SectionGraph, sources_of_a_section_are_those_of_its_outputs_and_make_it_follow_its_consumer) {
   SectionGraph graph = teacher_and_student();
   const EdgeId in = graph.connect("data", "tokens", "teacher", "tokens");

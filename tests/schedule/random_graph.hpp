@@ -105,6 +105,7 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     }
     // The source, so that there always is a required input.
     if (index > 0) producers.push_back(0);
+    if (!node.sources.all() && producers.size() > 1) node.role = Role::frozen;  // no gradient for some samples only
     for (const std::int64_t producer : producers) {
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
       const bool patches = producer == 0 && by_patches;
