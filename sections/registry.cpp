@@ -11,8 +11,8 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/decoder/language_model_head.hpp"
-#include "sections/distill/distilled_decoder.hpp"
 #include "sections/distill/recorded_teacher.hpp"
+#include "sections/distill/student_table.hpp"
 #include "sections/vision/projector.hpp"
 #include "sections/vision/vision_encoder.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
@@ -60,43 +60,9 @@ SectionFactory vision_language_decoder(const SectionTable& section) {
   return factory<VisionLanguageDecoder>(std::move(options), section.data);
 }
 
-/// Sets a student's options for a teacher on file: boundary and k are those of its records.
-void learn_from_records(const SectionTable& student, const JobTable& teacher, DistilledDecoder::Options& options) {
-  if (student.table.has("boundary") && options.boundary != TeacherOutput::top_k_rest) {
-    student.table.fail("boundary", "[" + teacher.name() + "] is recorded: leave boundary out, or set \"top_k_rest\"");
-  }
-  options.boundary = TeacherOutput::top_k_rest;
-  const std::string path = read_records_path(teacher);
-  if (path.empty()) teacher.fail("path", "is not given; name the folder that `maestro teach` wrote");
-  const Result<TeacherRecords> records = load_records(path);
-  if (!records) teacher.fail("path", records.error().message);
-  if (student.table.has("top_k") && options.top_k != records->k) {
-    student.table.fail("top_k", "the records of [" + teacher.name() + "] have k = " + std::to_string(records->k) +
-                                    "; leave top_k out");
-  }
-  options.top_k = records->k;
-  options.teacher = TeacherModel();
-  options.teacher.section = teacher.name();
-  options.teacher.recorded = true;
-  options.teacher.decoder.vocabulary = records->vocabulary;
-}
-
 SectionFactory distilled_decoder(const SectionTable& section) {
-  auto options = DistilledDecoder::Options::read(section.table);
+  auto options = read_student(section.table, section.root, section.data);
   match_tokens(section.table, options.decoder, section.data);
-  const std::string teacher = section.table.text("teacher", "teacher", {"the section that the student learns from"});
-  if (!section.root.has(teacher)) {
-    section.table.fail("teacher", "there is no section [" + teacher +
-                                      "] to learn from; add its table, or set teacher " +
-                                      "= \"NAME\" to the one that teaches");
-  }
-  const JobTable of_teacher = section.root.table(teacher);
-  if (of_teacher.has("type") && read_type(of_teacher, "") == recorded_teacher_type) {
-    learn_from_records(section, of_teacher, options);
-    return factory<DistilledDecoder>(std::move(options), section.data);
-  }
-  options.teacher = DistilledDecoder::read_teacher(of_teacher);
-  default_vocabulary(of_teacher, options.teacher.decoder, section.data);
   return factory<DistilledDecoder>(std::move(options), section.data);
 }
 
@@ -139,7 +105,7 @@ SectionRegistry builtin_sections() {
   registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder<DecoderTrunk>);
   registry.add("language_model_head", "output layer and loss behind a decoder_trunk", decoder<LanguageModelHead>);
   registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
-  registry.add("distilled_decoder", "language model that learns from a teacher", distilled_decoder);
+  registry.add("distilled_decoder", "language model that learns from teachers", distilled_decoder);
   registry.add(recorded_teacher_type, "teacher on file: sends what `maestro teach` recorded", recorded_teacher);
   registry.add("vision_encoder", "vision transformer from image patches to features", plain<VisionEncoder>);
   registry.add("projector", "from vision features to a decoder's width", linked<Projector>);

@@ -52,9 +52,9 @@ class SectionRegistry {
 };
 
 /// decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher, vision_encoder, projector and
-/// vision_language_decoder. Some read tables of their neighbours: distilled_decoder that of key `teacher` ("teacher"
-/// unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`, for widths
-/// and precisions.
+/// vision_language_decoder. Some read tables of their neighbours: distilled_decoder those that key `teacher` names
+/// ("teacher" unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`,
+/// for widths and precisions.
 [[nodiscard]] SectionRegistry builtin_sections();
 
 }  // namespace maestro

@@ -25,6 +25,12 @@ bool Inputs::has(std::string_view port) const {
   return find_port(values_, port) != values_.end();
 }
 
+std::vector<bool> Inputs::taken(std::string_view port) const {
+  const auto found = find_port(taken_, port);
+  if (found != taken_.end()) return found->second;
+  return std::vector<bool>(samples_.size(), has(port));
+}
+
 const Var* Outputs::find(std::string_view port) const {
   const auto found = find_port(values_, port);
   return found == values_.end() ? nullptr : &found->second;

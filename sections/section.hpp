@@ -41,12 +41,17 @@ class Inputs {
     values_.emplace_back(std::move(port), std::move(value));
   }
 
+  /// Says which samples have rows at a port where some have none (Port::chosen).
+  void set_taken(std::string port, std::vector<bool> taken) { taken_.emplace_back(std::move(port), std::move(taken)); }
+
   /// (M, columns) of the port's dtype, in memory of the operator table. An unknown or unconnected port is a programming
   /// error: throws std::out_of_range.
   [[nodiscard]] const Var& operator[](std::string_view port) const;
   /// The same in host memory, for sections whose work depends on tokens or places.
   [[nodiscard]] Tensor host(std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
+  /// Whether each sample has rows at the port: none where the port has no value, and all unless the port is chosen.
+  [[nodiscard]] std::vector<bool> taken(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
   /// Where each sample's rows begin on an axis and each row's position in its sample: of the whole micro-batch, also
@@ -66,6 +71,7 @@ class Inputs {
   double loss_scale_;
   std::vector<std::pair<std::string, Var>> values_;
   std::vector<std::pair<std::string, Tensor>> hosts_;
+  std::vector<std::pair<std::string, std::vector<bool>>> taken_;
 };
 
 /// A figure summed over micro-batches: reported as sum / weight of the whole step.

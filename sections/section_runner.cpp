@@ -39,6 +39,12 @@ class RowLayout {
   Block device_positions_;
 };
 
+std::vector<bool> taken(const MicroBatchPlan& plan, const SourceSet& sources) {
+  std::vector<bool> taken;
+  for (const SampleRef& sample : plan.samples) taken.push_back(sources.has(sample.source));
+  return taken;
+}
+
 /// Returns a port's value in memory that the section can use: the value itself, or a copy in its device's memory.
 Var input_of(Tape& tape, const PortTensor& input, bool needs_gradient) {
   if (input.memory == MemoryKind::device || tape.ops().memory().host()) return tape.input(input.tensor, needs_gradient);
@@ -163,6 +169,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
       Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);
       given.set(input.port, std::move(var), input.memory == MemoryKind::host ? input.tensor : Tensor());
+      if (!input.sources.all()) given.set_taken(input.port, taken(plan, input.sources));
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }

@@ -38,6 +38,7 @@ struct PortTensor {
   Tensor tensor;
   bool differentiable = false;  ///< inputs: a gradient is wanted back
   MemoryKind memory = MemoryKind::host;
+  SourceSet sources = {};  ///< inputs: whose samples have rows
 };
 
 class SectionRunner {

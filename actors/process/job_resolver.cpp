@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
 #include "actors/run/data_source.hpp"
@@ -284,6 +285,7 @@ JobPlan JobResolver::resolve() && {
   const std::map<std::string, Role> roles = roles_by_section();
   for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, roles.at(builder.name_));
   connect_all();
+  choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
   composed_.document.finish();
   plan_.graph.validate();
   check_trained(plan_);

@@ -163,8 +163,9 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     if (arrival.channel.direction != direction || arrival.rank != options_.layout_rank) continue;
     Result<ArrivedTensor> arrived = ring(arrival.channel).open(arrival.sequence);
     if (!arrived) return arrived.error();
-    PortTensor tensor{options_.graph->receiver_port(arrival.channel), arrived->tensor,
-                      options_.graph->edge(arrival.channel.edge).gradient};
+    const GraphEdge& edge = options_.graph->edge(arrival.channel.edge);
+    PortTensor tensor{options_.graph->receiver_port(arrival.channel), arrived->tensor, edge.gradient};
+    tensor.sources = edge.sources;
     if (!arrived->space->host()) {
       const bool here = options_.device.memory->reaches(*arrived->space);
       tensor.memory = here ? MemoryKind::device : MemoryKind::peer_device;

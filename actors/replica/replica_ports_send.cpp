@@ -17,7 +17,8 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, Direct
     SendBuffer send;
     send.channel = piece.channel;
     send.buffer = from.buffers.acquire();
-    const std::int64_t rows = own_rows(piece.channel.edge, plan.rows(options_.graph->edge(piece.channel.edge).axis));
+    const GraphEdge& edge = options_.graph->edge(piece.channel.edge);
+    const std::int64_t rows = own_rows(piece.channel.edge, plan.rows(edge.axis, edge.sources));
     send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
     buffers.push_back(std::move(send));
   }

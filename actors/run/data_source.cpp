@@ -42,7 +42,9 @@ void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
                              std::to_string(most_positions_) + " and " + std::to_string(most_patches_));
     return;
   }
-  batch.samples.push_back({id, positions, pictures.patches, pictures.images});
+  SampleRef sample{id, positions, pictures.patches, pictures.images};
+  sample.source = corpus_->source(split, id);
+  batch.samples.push_back(sample);
   batch.target_tokens += corpus_->targets(split, id);
 }
 

@@ -2,11 +2,12 @@
 #include "apps/distill/compose.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
-#include "sections/decoder/decoder_trunk.hpp"
-#include "sections/distill/recorded_teacher.hpp"
+#include "sections/distill/student_table.hpp"
 
 namespace maestro {
 
@@ -19,27 +20,25 @@ std::int64_t replicas_here(const App& app, const std::string& section) {
   return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size()));
 }
 
-/// Returns whether the job's teacher is on file.
-bool recorded(const App& app) {
-  const JobTable table = app.table("teacher");
-  return table.has("type") && read_type(table, "") == recorded_teacher_type;
-}
-
-void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student) {
-  const TeacherOutput fallback = recorded(app) ? TeacherOutput::top_k_rest : TeacherOutput::hidden;
-  switch (read_boundary(app.table(student.name()), fallback)) {
+/// Connects a teacher's outputs to the student's ports whose names begin with `prefix`.
+void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student,
+                     const std::string& prefix) {
+  const auto connect = [&](const std::string& output) {
+    app.connect(teacher.port(output), student.port(prefix + "_" + output));
+  };
+  switch (read_teacher_boundary(app.table(student.name()), app.table(teacher.name()))) {
     case TeacherOutput::hidden:
-      app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
+      connect("hidden");
       break;
     case TeacherOutput::logits:
-      app.connect(teacher.port("logits"), student.port("teacher_logits"));
+      connect("logits");
       break;
     case TeacherOutput::top_k_rest:
-      app.connect(teacher.port("rest"), student.port("teacher_rest"));
+      connect("rest");
       [[fallthrough]];
     case TeacherOutput::top_k:
-      app.connect(teacher.port("top_values"), student.port("teacher_top_values"));
-      app.connect(teacher.port("top_indices"), student.port("teacher_top_indices"));
+      connect("top_values");
+      connect("top_indices");
       break;
   }
 }
@@ -64,13 +63,20 @@ void compose_split_language_model(App& app) {
 
 void compose_distillation(App& app) {
   auto& data = app.source("corpus");
-  auto& teacher = app.section("teacher", "decoder_trunk").forward_only();
-  if (!recorded(app)) teacher.replicas(replicas_here(app, "teacher"));
+  const std::vector<std::string> names = read_teacher_names(app.table("student"));
+  std::vector<const SectionBuilder*> teachers;
+  for (const std::string& name : names) {
+    auto& teacher = app.section(name, "decoder_trunk").forward_only();
+    if (!is_recorded(app.table(name))) teacher.replicas(replicas_here(app, name));
+    teachers.push_back(&teacher);
+  }
   auto& student = app.section("student", "distilled_decoder");
-  app.connect(data.port("tokens"), teacher.port("tokens"));
+  for (const SectionBuilder* teacher : teachers) app.connect(data.port("tokens"), teacher->port("tokens"));
   app.connect(data.port("tokens"), student.port("tokens"));
   app.connect(data.port("targets"), student.port("targets"));
-  connect_teacher(app, teacher, student);
+  for (const SectionBuilder* teacher : teachers) {
+    connect_teacher(app, *teacher, student, names.size() == 1 ? "teacher" : teacher->name());
+  }
   if (!app.has("plain")) return;
   auto& plain = app.section("plain", "decoder_lm");
   app.connect(data.port("tokens"), plain.port("tokens"));

@@ -13,8 +13,9 @@ void compose_language_model(App& app);
 /// hidden states returns over the edge between them. Both tables describe the whole model, with tied = false.
 void compose_split_language_model(App& app);
 
-/// A frozen teacher, present or on file (type = "recorded_teacher"), and a student that learns from it; a section
-/// "plain" in the job trains the same student without a teacher beside them, for comparison.
+/// Frozen teachers, present or on file (type = "recorded_teacher"), and a student that learns from them: "teacher", or
+/// the sections that student.teacher names. A section "plain" in the job trains the same student without a teacher
+/// beside them, for comparison.
 void compose_distillation(App& app);
 
 }  // namespace maestro

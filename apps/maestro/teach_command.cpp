@@ -14,6 +14,7 @@
 #include "actors/process/signal_watcher.hpp"
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/data/served_teacher.hpp"
 #include "runtime/data/teacher_writer.hpp"
@@ -25,6 +26,7 @@
 #include "runtime/state/weights_fingerprint.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/distill/recorded_teacher.hpp"
+#include "sections/distill/student_table.hpp"
 #include "sections/distill/teaching.hpp"
 
 namespace maestro {
@@ -56,17 +58,18 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-std::size_t index_of_teacher(const JobPlan& plan) {
+std::size_t index_of(const JobPlan& plan, const std::string& teacher) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
-    if (node.section_name() != "teacher") continue;
+    if (node.section_name() != teacher) continue;
     if (node.stages > 1 || node.layout.ranks() > 1) {
-      throw JobError("teach: the teacher runs whole on each core; leave teacher.tensor, context and pipeline at 1");
+      throw JobError("teach: the teacher runs whole on each core; leave " + teacher +
+                     ".tensor, context and pipeline at 1");
     }
     if (plan.sections[at].config.emulated()) throw JobError("teach: the teacher is emulated; leave its devices out");
     return at;
   }
-  throw JobError("teach: the job has no section named teacher");
+  throw JobError("teach: the job has no section named " + teacher);
 }
 
 TeachingOptions teaching_options(const JobPlan& plan, std::size_t teacher, const OperatorTable& ops) {
@@ -97,10 +100,25 @@ std::map<std::string, std::string> identity(const JobPlan& plan, std::size_t tea
                                              : weights_fingerprint(config.weights).value_or_throw()}};
 }
 
+void check_app(const JobTable& root) {
+  const std::string name = read_app(root).name;
+  if (name != "distillation") {
+    root.fail("app", "is \"" + name + "\"; teach takes a job of the app \"distillation\"");
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 /// Opens a job's data, as its run does, without its sections.
 std::shared_ptr<const Corpus> corpus_of(const JobTable& root) {
   DataConfig data = read_data(root.table("data"));
-  for (const char* section : {"teacher", "student", "plain"}) {
+  std::vector<std::string> sections = read_teacher_names(root.table("student"));
+  sections.insert(sections.end(), {"student", "plain"});
+  for (const std::string& section : sections) {
     if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(root.table(section)).value_or("");
   }
   if (data.tokenizer.empty()) data.tokenizer = "bytes";
@@ -170,6 +188,7 @@ TeachCommand::TeachCommand(CLI::App& app)
   command_->add_option("--out", out_, "folder of the records; one that is there is continued")->required();
   command_->add_option("--from", from_,
                        "take the rows of a server's answers (JSON lines) instead of running the teacher");
+  command_->add_option("--teacher", teacher_, "of several teachers: the section that is recorded");
   command_->add_option("--top-k", k_, "likeliest tokens of each position, at most")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}))
       ->capture_default_str();
@@ -182,20 +201,33 @@ TeachCommand::TeachCommand(CLI::App& app)
   command_->add_option("--set", overrides_, "override a key: --set teacher.micro_batch=4")->allow_extra_args(false);
 }
 
-JobPlan TeachCommand::plan(Console& console) const {
+std::string TeachCommand::teacher_of(const JobTable& root) const {
+  const JobTable student = root.table("student");
+  const std::vector<std::string> names = read_teacher_names(student);
+  if (!teacher_.empty()) {
+    if (std::ranges::find(names, teacher_) != names.end()) return teacher_;
+    const auto nearest = nearest_name(teacher_, names);
+    throw JobError("teach: --teacher " + printable(teacher_) + " is no teacher of [student]; " +
+                   (nearest ? "did you mean '" + *nearest + "'?" : "they are " + listed(names)));
+  }
+  std::vector<std::string> live = names;
+  std::erase_if(live, [&](const std::string& name) { return is_recorded(root.table(name)); });
+  if (live.size() > 1)
+    throw JobError("teach: [student] has the teachers " + listed(live) + "; choose one by --teacher");
+  return live.empty() ? names.front() : live.front();
+}
+
+JobPlan TeachCommand::plan(const std::string& teacher, Console& console) const {
   std::vector<std::string> settings = overrides_;
   const JobDocument given = JobDocument::load(job_, settings);
-  const std::string name = read_app(given.root()).name;
-  if (name != "distillation") {
-    given.root().fail("app", "is \"" + name + "\"; teach takes a job of the app \"distillation\"");
+  if (const JobTable table = given.root().table(teacher); is_recorded(table)) {
+    table.fail("type", "this teacher is recorded already; teach runs the model itself: name its weights");
   }
-  const JobTable teacher = given.root().table("teacher");
-  if (teacher.has("type") && read_type(teacher, "") == recorded_teacher_type) {
-    teacher.fail("type", "this teacher is recorded already; teach runs the model itself: name its weights");
-  }
-  for (const char* section : {"teacher", "student"}) {
-    settings.push_back(std::string(section) + ".boundary=\"top_k_rest\"");
-    settings.push_back(std::string(section) + ".top_k=" + std::to_string(k_));
+  std::vector<std::string> sections = {teacher};
+  if (read_teacher_names(given.root().table("student")).size() == 1) sections.emplace_back("student");
+  for (const std::string& section : sections) {
+    settings.push_back(section + ".boundary=\"top_k_rest\"");
+    settings.push_back(section + ".top_k=" + std::to_string(k_));
   }
   RunOptions options;
   options.check_only = true;
@@ -219,7 +251,7 @@ TeacherRecords TeachCommand::records_of(const Corpus& corpus) const {
   return records;
 }
 
-void TeachCommand::print_end(const TeacherRecords& records, Console& console) const {
+void TeachCommand::print_end(const TeacherRecords& records, const std::string& teacher, Console& console) const {
   const Totals totals(records);
   if (!records.complete()) {
     console.note("stopped after " + std::to_string(records.shards.size()) + " of " +
@@ -230,13 +262,16 @@ void TeachCommand::print_end(const TeacherRecords& records, Console& console) co
                formatted("%.0f tokens, %.1f bytes a token (%.1f entries), %.3g%% of the probability left out (mean)",
                          totals.rows, totals.bytes / totals.rows, totals.entries / totals.rows,
                          100 * totals.rest / totals.rows));
-  console.note("to learn from it: [teacher] type = \"" + std::string(recorded_teacher_type) + "\", path = \"" +
+  console.note("to learn from it: [" + teacher + "] type = \"" + std::string(recorded_teacher_type) + "\", path = \"" +
                printable(out_.string()) + "\"");
 }
 
 void TeachCommand::run_teacher(Console& console) const {
-  const JobPlan job = plan(console);
-  const std::size_t teacher = index_of_teacher(job);
+  const JobDocument given = JobDocument::load(job_, overrides_);
+  check_app(given.root());
+  const std::string name = teacher_of(given.root());
+  const JobPlan job = plan(name, console);
+  const std::size_t teacher = index_of(job, name);
   for (const std::string& note : job.notes) console.note("note: " + note);
   TeacherRecords wanted = records_of(*job.corpus);
   wanted.teacher = identity(job, teacher);
@@ -251,11 +286,13 @@ void TeachCommand::run_teacher(Console& console) const {
     return teaching->rows(records, records.samples_of(shard), stop.get());
   };
   maker.finished = lines.sink();
-  print_end(write_shards(out_, wanted, maker), console);
+  print_end(write_shards(out_, wanted, maker), name, console);
 }
 
 void TeachCommand::copy_served(Console& console) const {
-  const std::shared_ptr<const Corpus> corpus = corpus_of(JobDocument::load(job_, overrides_).root());
+  const JobDocument given = JobDocument::load(job_, overrides_);
+  const std::string teacher = teacher_of(given.root());
+  const std::shared_ptr<const Corpus> corpus = corpus_of(given.root());
   TeacherRecords wanted = records_of(*corpus);
   if (k_ > wanted.vocabulary) {
     throw JobError("teach: --top-k " + std::to_string(k_) + " is above the corpus' " +
@@ -273,7 +310,7 @@ void TeachCommand::copy_served(Console& console) const {
   maker.finished = lines.sink();
   const TeacherRecords records = write_shards(out_, wanted, maker);
   if (records.complete()) served.finish(records);
-  print_end(records, console);
+  print_end(records, teacher, console);
 }
 
 int TeachCommand::run(Console& console) const {

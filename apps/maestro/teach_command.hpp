@@ -12,6 +12,7 @@
 #include "actors/plan/job_plan.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/teacher_records.hpp"
+#include "runtime/job/job_table.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -25,18 +26,21 @@ class TeachCommand {
   int run(Console& console) const;
 
  private:
-  [[nodiscard]] JobPlan plan(Console& console) const;
+  /// Returns the section that is recorded: --teacher, or the only live teacher of the job. Throws JobError.
+  [[nodiscard]] std::string teacher_of(const JobTable& root) const;
+  [[nodiscard]] JobPlan plan(const std::string& teacher, Console& console) const;
   /// The records to make, without shards and teacher. Throws JobError for data that has no records.
   [[nodiscard]] TeacherRecords records_of(const Corpus& corpus) const;
   void run_teacher(Console& console) const;
   void copy_served(Console& console) const;
-  void print_end(const TeacherRecords& records, Console& console) const;
+  void print_end(const TeacherRecords& records, const std::string& teacher, Console& console) const;
 
   CLI::App* command_;  // belongs to the CLI::App
   std::filesystem::path job_;
   std::vector<std::string> overrides_;
   std::filesystem::path out_;
   std::filesystem::path from_;
+  std::string teacher_;
   std::int64_t k_ = 64;
   double p_ = 1;
   std::uint64_t shard_samples_ = 256;

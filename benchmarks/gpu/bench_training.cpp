@@ -74,14 +74,14 @@ Training::Training(const TrainingSettings& settings, BenchDevice& student, Bench
     : settings_(settings), device_(student), teacher_device_(&teacher) {
   DistilledDecoder::Options options;
   options.decoder = decoder_of(settings.model);
-  options.teacher.decoder = decoder_of(settings.model);
-  options.teacher.decoder.width *= 2;
-  options.teacher.decoder.head_size *= 2;
-  options.teacher.decoder.tied = false;
-  options.teacher.decoder.init_std = 0.1;  // a teacher with opinions
-  options.teacher.precision = settings.dtype();
+  options.teachers[0].decoder = decoder_of(settings.model);
+  options.teachers[0].decoder.width *= 2;
+  options.teachers[0].decoder.head_size *= 2;
+  options.teachers[0].decoder.tied = false;
+  options.teachers[0].decoder.init_std = 0.1;  // a teacher with opinions
+  options.teachers[0].precision = settings.dtype();
   make_batches(options.decoder);
-  make_teacher(options.teacher.decoder);
+  make_teacher(options.teachers[0].decoder);
   device_.run([&] {
     const SectionContext context = context_of("model", device_, true);
     runner_ = runner_of(std::make_shared<DistilledDecoder>(context, options), context);

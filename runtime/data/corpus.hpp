@@ -28,6 +28,12 @@ inline constexpr std::int32_t image_token = -1;
 /// Names of files and folders do not count, so that data may move.
 using DataFingerprint = std::map<std::string, std::string>;
 
+/// A source of a mixture and the sections that teach its samples; no section: all that there are.
+struct SourceTeachers {
+  std::string source;
+  std::vector<std::string> teachers;
+};
+
 struct SamplePictures {
   std::int64_t images = 0;
   std::int64_t patches = 0;
@@ -44,6 +50,10 @@ class Corpus {
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
   /// Returns the sources of the training split, whose samples stand one behind the other, for Sampler.
   [[nodiscard]] virtual std::vector<SampleSource> sources() const { return {{samples(Split::train), 1.0}}; }
+  /// Returns the number of a sample's source among sources(), of either split.
+  [[nodiscard]] virtual std::uint32_t source(Split /*split*/, SampleId /*sample*/) const { return 0; }
+  /// Returns the teachers of each of the sources(); nothing: all teachers teach all samples.
+  [[nodiscard]] virtual std::vector<SourceTeachers> teachers() const { return {}; }
   /// Returns the most positions of any sample, for the size of buffers. Visits every sample unless overridden.
   [[nodiscard]] virtual std::int64_t max_length() const;
   /// Returns how many of them have a target (the loss is a mean over these).

@@ -33,11 +33,18 @@ std::vector<SampleSource> MixedCorpus::sources() const {
   return sources;
 }
 
+std::vector<SourceTeachers> MixedCorpus::teachers() const {
+  std::vector<SourceTeachers> teachers;
+  for (const MixedPart& part : parts_) teachers.push_back({part.name, part.teachers});
+  return teachers;
+}
+
 MixedCorpus::Place MixedCorpus::place(Split split, SampleId sample) const {
   std::uint64_t left = sample.value();
-  for (const MixedPart& part : parts_) {
-    const std::uint64_t samples = part.corpus->samples(split);
-    if (left < samples) return {part.corpus.get(), SampleId(left)};
+  for (std::uint32_t at = 0; at < parts_.size(); ++at) {
+    const PreparedCorpus* corpus = parts_[at].corpus.get();
+    const std::uint64_t samples = corpus->samples(split);
+    if (left < samples) return {corpus, SampleId(left), at};
     left -= samples;
   }
   throw std::out_of_range("sample " + std::to_string(sample.value()) + " of " + std::to_string(samples(split)));
@@ -72,6 +79,9 @@ std::string MixedCorpus::describe() const {
   for (const MixedPart& part : parts_) {
     text += "\n            " + part.name + " (" + number_text(std::round(1000 * part.weight / sum) / 10) +
             "%): " + part.corpus->describe();
+    for (const std::string& teacher : part.teachers) {
+      text += (teacher == part.teachers.front() ? "; taught by " : ", ") + teacher;
+    }
   }
   return text;
 }

@@ -15,6 +15,7 @@ struct MixedPart {
   std::string name;
   double weight = 1;
   std::unique_ptr<PreparedCorpus> corpus;
+  std::vector<std::string> teachers = {};  ///< sections that teach its samples; empty: all that there are
 };
 
 /// The samples of a split are those of the parts, one part behind the other; sources() has the weights, by which a run
@@ -26,6 +27,8 @@ class MixedCorpus final : public Corpus {
 
   [[nodiscard]] std::uint64_t samples(Split split) const override;
   [[nodiscard]] std::vector<SampleSource> sources() const override;
+  [[nodiscard]] std::uint32_t source(Split split, SampleId sample) const override { return place(split, sample).part; }
+  [[nodiscard]] std::vector<SourceTeachers> teachers() const override;
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
@@ -39,6 +42,7 @@ class MixedCorpus final : public Corpus {
   struct Place {
     const PreparedCorpus* corpus;
     SampleId sample;
+    std::uint32_t part;
   };
   /// Throws std::out_of_range when there is no such sample.
   [[nodiscard]] Place place(Split split, SampleId sample) const;

@@ -69,7 +69,7 @@ SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
 std::unique_ptr<Corpus> open_mix(const DataConfig& config) {
   std::vector<MixedPart> parts;
   for (const MixedData& part : config.mix) {
-    parts.push_back({part.name, part.weight, std::make_unique<PreparedCorpus>(part.path, config)});
+    parts.push_back({part.name, part.weight, std::make_unique<PreparedCorpus>(part.path, config), part.teachers});
   }
   return std::make_unique<MixedCorpus>(std::move(parts));
 }

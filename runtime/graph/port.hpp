@@ -28,6 +28,9 @@ struct Port {
   /// The part that each rank of a replica holds. A gradient is sharded as its value and complete on each rank: ranks
   /// that hold the same rows hold the same gradient.
   Sharding sharding = Sharding::context_rows;
+  /// An input that samples choose by their source: its producer runs, and it has rows, for the samples of some sources
+  /// only.
+  bool chosen = false;
 };
 
 struct Ports {

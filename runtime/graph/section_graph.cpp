@@ -93,11 +93,39 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.dtype = out.dtype;
   edge.columns = out.columns;
   edge.axis = out.axis;
+  edge.sources = producer.sources;
   edge.from_sharding = out.sharding;
   edge.to_sharding = in.sharding;
   edge.gradient = out.differentiable && in.differentiable && producer.runs_backward() && consumer.runs_backward();
   edges_.push_back(std::move(edge));
   return EdgeId(static_cast<std::uint32_t>(edges_.size() - 1));
+}
+
+void SectionGraph::set_sources(SectionId id, const SourceSet& sources) {
+  nodes_[id.value()].sources = sources;
+  for (GraphEdge& edge : edges_) {
+    if (edge.from == id) edge.sources = sources;
+  }
+}
+
+void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
+  const GraphNode& from = node(edge.from);
+  const GraphNode& to = node(edge.to);
+  const Port& in = find_port(to, to.ports.inputs, edge.to_port, "input");
+  if (!edge.sources.all() && edge.sources != to.sources && !in.chosen && !in.optional) {
+    throw JobError("section '" + from.name + "' runs for the samples of some sources only, but input " +
+                   port_text(to, in) + " needs rows of every sample");
+  }
+  if (edge.gradient && !to.sources.all() && edge.sources != to.sources) {
+    throw JobError("section '" + to.name + "' runs for the samples of some sources only, so '" + from.name +
+                   "' would get no gradient for the others; freeze one of the two");
+  }
+  // Samples without patches have tokens all the same, and would wait for rows that no section produces.
+  const bool needs_patches = std::ranges::any_of(
+      from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
+  if (edge.axis == Axis::patches || !needs_patches) return;
+  throw JobError("section '" + from.name + "' runs only for samples with images, so its output '" + edge.from_port +
+                 "' must count patches, not tokens");
 }
 
 void SectionGraph::validate() const {
@@ -113,15 +141,7 @@ void SectionGraph::validate() const {
       }
     }
   }
-  for (const GraphEdge& edge : edges_) {
-    // Samples without patches have tokens all the same, and would wait for rows that no section produces.
-    const GraphNode& from = node(edge.from);
-    const bool needs_patches = std::ranges::any_of(
-        from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
-    if (edge.axis == Axis::patches || !needs_patches) continue;
-    throw JobError("section '" + from.name + "' runs only for samples with images, so its output '" + edge.from_port +
-                   "' must count patches, not tokens");
-  }
+  for (const GraphEdge& edge : edges_) check_rows(edge);
   const std::vector<SectionId> ordered = topological();
   if (ordered.size() == nodes_.size()) return;
   std::string names;

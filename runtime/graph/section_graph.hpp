@@ -5,6 +5,8 @@
 // SG-1 (valid graph): after validate() every required input is connected once, edges join ports of equal dtype and
 //       width, and the graph has no cycle.
 // SG-2 (dense ids): ids are dense indices in order of addition, the same in every process of a job.
+// SG-3 (rows for every sample): after validate() an input has rows for every sample that activates its section, unless
+//       it is optional or chosen, and a gradient returns for every sample of the section that receives it.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/channel.hpp"
 #include "runtime/graph/port.hpp"
+#include "runtime/graph/source_set.hpp"
 
 namespace maestro {
 
@@ -42,6 +45,7 @@ struct GraphNode {
   std::int64_t micro_batch = 1;       ///< samples at most
   std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: no bound
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
+  SourceSet sources = {};             ///< whose samples activate the section
 
   /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
@@ -56,7 +60,9 @@ struct GraphNode {
   [[nodiscard]] Axis axis() const;
   /// Returns whether micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting
   /// samples.
-  [[nodiscard]] bool follows_consumer() const { return micro_batch_rows > 0 || axis() == Axis::patches; }
+  [[nodiscard]] bool follows_consumer() const {
+    return micro_batch_rows > 0 || axis() == Axis::patches || !sources.all();
+  }
 };
 
 struct GraphEdge {
@@ -67,7 +73,8 @@ struct GraphEdge {
   DType dtype = DType::f32;
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
-  bool gradient = false;  ///< a gradient travels back
+  SourceSet sources = {};  ///< whose samples have rows here: those of the producer
+  bool gradient = false;   ///< a gradient travels back
   Sharding from_sharding = Sharding::context_rows;
   Sharding to_sharding = Sharding::context_rows;
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
@@ -81,7 +88,9 @@ class SectionGraph {
   /// is connected already.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
   void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }
-  /// Throws JobError for a dangling required input or a cycle.
+  /// Sets the sources whose samples activate a section; its edges have rows for no others.
+  void set_sources(SectionId id, const SourceSet& sources);
+  /// Throws JobError for a dangling required input, a required input without rows for some samples, or a cycle.
   void validate() const;
 
   [[nodiscard]] const std::vector<GraphNode>& nodes() const { return nodes_; }
@@ -118,6 +127,8 @@ class SectionGraph {
   [[nodiscard]] std::vector<SectionId> topological() const;
 
  private:
+  void check_rows(const GraphEdge& edge) const;
+
   std::vector<GraphNode> nodes_;
   std::vector<GraphEdge> edges_;
 };

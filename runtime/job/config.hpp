@@ -94,6 +94,7 @@ struct MixedData {
   std::string name;
   std::string path;                     ///< folder of prepared data
   double weight = 1;                    ///< its ratio to the others' counts
+  std::vector<std::string> teachers;    ///< sections that teach its samples; empty: all that there are
 };
 
 /// [data]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
 
 namespace maestro {
@@ -72,21 +73,33 @@ bool has_rows(DataKind kind) {
   return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet || kind == DataKind::webdataset;
 }
 
+void check_teachers(const JobTable& source, const std::vector<std::string>& teachers) {
+  if (teachers.empty() && source.has("teachers")) {
+    source.fail("teachers", "names no teacher; leave it out, and all teach");
+  }
+  for (const std::string& teacher : teachers) {
+    if (std::ranges::count(teachers, teacher) > 1)
+      source.fail("teachers", "names \"" + printable(teacher) + "\" twice");
+  }
+}
+
 std::vector<MixedData> read_mix(const JobTable& data) {
   std::vector<MixedData> mix;
   const JobTable table = data.table("mix");
   const auto read_source = [&](const std::string& name) {
     const JobTable source = table.table(name);
     std::string path = source.text("path", "", {"prepared, instead of data.path: a folder of `maestro prepare`"});
-    return MixedData{name, std::move(path),
-                     source.number("weight", 1.0, positive,
-                                   {"how often samples of this source come; the ratio to the others' counts"})};
+    const double weight = source.number("weight", 1.0, positive,
+                                        {"how often samples of this source come; the ratio to the others' counts"});
+    return MixedData{name, std::move(path), weight,
+                     source.texts("teachers", {}, {"the teachers that run for its samples; without it, all"})};
   };
   if (table.keys().empty()) (void)read_source("NAME");  // for the reference
   for (const std::string& name : table.keys()) {
     const JobTable source = table.table(name);
     MixedData read = read_source(name);
     if (read.path.empty()) source.fail("path", "is missing; give a folder of `maestro prepare`");
+    check_teachers(source, read.teachers);
     mix.push_back(std::move(read));
   }
   return mix;

@@ -52,6 +52,11 @@ bool contains(NumberRange range, double value) {
   return above && below;
 }
 
+/// Returns the value of an integer or a floating-point number.
+double number_of(const toml::node& number) {
+  return number.is_integer() ? static_cast<double>(number.as_integer()->get()) : number.as_floating_point()->get();
+}
+
 std::string listed(std::span<const std::string> names) {
   std::string out;
   for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
@@ -72,6 +77,30 @@ std::optional<std::string> found_elsewhere(const JobState& state, const std::str
     return label_of(path);
   }
   return std::nullopt;
+}
+
+/// Visits the elements of the list at `path` if it is there. `take` returns false for an element of another type.
+template <class Take>
+void visit_list(JobState& state, const JobPath& path, const std::string& elements, const Take& take) {
+  const toml::node* node = read(state, path);
+  if (node == nullptr) return;
+  if (!node->is_array()) refuse_type(state, path, "a list of " + elements, *node);
+  std::size_t number = 0;
+  for (const auto& element : *node->as_array()) {
+    ++number;
+    if (take(element)) continue;
+    state.fail(path, "expected a list of " + elements + ", but element " + std::to_string(number) + " is " +
+                         describe(element));
+  }
+}
+
+std::vector<std::string> read_texts(JobState& state, const JobPath& path, std::vector<std::string> fallback) {
+  if (state.find(path) != nullptr) fallback.clear();
+  visit_list(state, path, "strings", [&](const toml::node& element) {
+    if (element.is_string()) fallback.push_back(element.as_string()->get());
+    return element.is_string();
+  });
+  return fallback;
 }
 
 std::string unknown_text(const JobState& state, const JobPath& path) {
@@ -162,8 +191,7 @@ double JobTable::number(std::string_view key, double fallback, NumberRange allow
   const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_number()) refuse_type(*state_, path, "a number", *node);
-  const double value =
-      node->is_integer() ? static_cast<double>(node->as_integer()->get()) : node->as_floating_point()->get();
+  const double value = number_of(*node);
   if (!contains(allowed, value)) state_->fail(path, "must be " + range_text(allowed) + ", got " + number_text(value));
   return value;
 }
@@ -199,18 +227,26 @@ std::string JobTable::choice(std::string_view key, std::string fallback, const s
 
 std::vector<std::string> JobTable::texts(std::string_view key, std::vector<std::string> fallback, KeyHelp help) const {
   declare({.name = std::string(key), .type = "list of texts", .fallback = "[" + listed(fallback) + "]"}, help);
-  const auto path = path_to(key);
-  const auto* node = read(*state_, path);
-  if (node == nullptr) return fallback;
-  if (!node->is_array()) refuse_type(*state_, path, "a list of strings", *node);
-  std::vector<std::string> out;
-  for (const auto& element : *node->as_array()) {
-    if (!element.is_string()) {
-      fail(key,
-           "expected a list of strings, but element " + std::to_string(out.size() + 1) + " is " + describe(element));
-    }
-    out.push_back(element.as_string()->get());
-  }
+  return read_texts(*state_, path_to(key), std::move(fallback));
+}
+
+std::vector<std::string> JobTable::names(std::string_view key, const std::string& fallback, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "text or list of texts", .fallback = quoted(fallback)}, help);
+  if (holds_text(key)) return {text(key, {})};
+  return read_texts(*state_, path_to(key), {fallback});
+}
+
+std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "list of numbers", .fallback = "[]", .allowed = range_text(allowed)},
+          help);
+  std::vector<double> out;
+  visit_list(*state_, path_to(key), "numbers", [&](const toml::node& element) {
+    if (!element.is_number()) return false;
+    out.push_back(number_of(element));
+    if (contains(allowed, out.back())) return true;
+    fail(key, "element " + std::to_string(out.size()) + " must be " + range_text(allowed) + ", got " +
+                  number_text(out.back()));
+  });
   return out;
 }
 

@@ -60,6 +60,11 @@ class JobTable {
     while (allowed[index] != name) ++index;
     return static_cast<Enum>(index);
   }
+  /// Returns a list of strings; a string in the file is a list of one.
+  [[nodiscard]] std::vector<std::string> names(std::string_view key, const std::string& fallback,
+                                               KeyHelp help = {}) const;
+  /// Returns a list of numbers; empty when the key is absent.
+  [[nodiscard]] std::vector<double> numbers(std::string_view key, NumberRange allowed = {}, KeyHelp help = {}) const;
   /// Returns a list of strings.
   [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback,
                                                KeyHelp help = {}) const;

@@ -42,6 +42,8 @@ class Needs {
 
  private:
   [[nodiscard]] std::int64_t round_up(SectionId section, std::int64_t end) const {
+    // A micro-batch of a chosen section may hold samples from any part of the step.
+    if (end > 0 && !graph_->node(section).sources.all()) return samples_;
     if (graph_->node(section).follows_consumer()) return std::min(samples_, end);  // MC-4
     const std::int64_t size = graph_->node(section).micro_batch;
     return std::min(samples_, divide_up(end, size) * size);

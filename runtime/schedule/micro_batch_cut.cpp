@@ -99,8 +99,9 @@ class RowCut {
 }  // namespace
 
 bool activates(const GraphNode& node, const SampleRef& sample) {
-  return std::ranges::all_of(node.ports.inputs,
-                             [&](const Port& port) { return port.optional || sample.rows(port.axis) > 0; });
+  return node.sources.has(sample.source) && std::ranges::all_of(node.ports.inputs, [&](const Port& port) {
+           return port.optional || sample.rows(port.axis) > 0;
+         });
 }
 
 StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples) {

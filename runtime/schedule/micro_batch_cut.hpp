@@ -22,7 +22,7 @@
 
 namespace maestro {
 
-/// Returns whether a sample has rows for all required inputs of a section.
+/// Returns whether a section runs for the source of a sample, and the sample has rows for all its required inputs.
 [[nodiscard]] bool activates(const GraphNode& node, const SampleRef& sample);
 
 /// Indices of samples in the step, ascending.

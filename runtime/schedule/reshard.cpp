@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 
-std::int64_t rows_of(std::span<const SampleRef> samples, Axis axis) {
+std::int64_t rows_of(const ReshardRequest& request, std::span<const SampleRef> samples) {
   std::int64_t sum = 0;
-  for (const SampleRef& sample : samples) sum += sample.rows(axis);
+  for (const SampleRef& sample : samples) sum += sample.rows(request.axis, request.sources);
   return sum;
 }
 
@@ -85,7 +85,7 @@ class ReshardPlan::Maker {
       for (const SampleRef& sample : request_->senders[at]) {
         if (sample.index_in_step >= places_.size()) places_.resize(sample.index_in_step + std::size_t{1});
         places_[sample.index_in_step] = {at, row};
-        row += sample.rows(request_->axis);
+        row += sample.rows(request_->axis, request_->sources);
       }
       sender_rows_.push_back(row);
     }
@@ -96,7 +96,7 @@ class ReshardPlan::Maker {
     runs_.clear();
     std::int64_t row = 0;
     for (const SampleRef& sample : receiver) {
-      const std::int64_t rows = sample.rows(request_->axis);
+      const std::int64_t rows = sample.rows(request_->axis, request_->sources);
       if (rows == 0) continue;
       assert(sample.index_in_step < places_.size() && places_[sample.index_in_step].sender != nowhere);
       const SamplePlace source = places_[sample.index_in_step];
@@ -167,7 +167,7 @@ std::int64_t least_rows(const ReshardRequest& request) {
   const ReshardEnd& end = request.receiver;
   std::int64_t least = 0;
   for (const std::span<const SampleRef> receiver : request.receivers) {
-    const std::int64_t rows = rows_of(receiver, request.axis);
+    const std::int64_t rows = rows_of(request, receiver);
     for (std::int64_t rank = 0; rank < end.layout.ranks(); ++rank) {
       least += end.layout.rows(end.sharding, rows, rank).count;
     }

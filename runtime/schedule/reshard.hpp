@@ -40,6 +40,7 @@ struct ReshardRequest {
   /// least_rows().
   std::vector<std::span<const SampleRef>> senders;
   std::vector<std::span<const SampleRef>> receivers;
+  SourceSet sources = {};  ///< whose samples have rows
 };
 
 struct ReshardPiece {

@@ -13,6 +13,7 @@
 #include "runtime/graph/channel.hpp"
 #include "runtime/graph/pass.hpp"
 #include "runtime/graph/port.hpp"
+#include "runtime/graph/source_set.hpp"
 
 namespace maestro {
 
@@ -22,7 +23,12 @@ struct SampleRef {
   std::int64_t patches = 0;  ///< 0: a sample without images
   std::int64_t images = 0;
   std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
+  std::uint32_t source = 0;         ///< number of the source in a mixture
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
+  /// Returns its rows where only samples of `sources` have any.
+  [[nodiscard]] std::int64_t rows(Axis axis, const SourceSet& sources) const {
+    return sources.has(source) ? rows(axis) : 0;
+  }
 };
 
 /// Rows of a rank's tensor that go to a receiving rank's slot. Rows count within the tensors that the two ranks hold.
@@ -71,9 +77,9 @@ struct MicroBatchPlan {
   std::uint32_t backward_phase = 0;
   std::vector<ArrivalPlan> arrivals;  ///< inputs, then gradients of outputs
   std::vector<PieceOut> pieces;       ///< outputs, then gradients of inputs
-  [[nodiscard]] std::int64_t rows(Axis axis = Axis::tokens) const {
+  [[nodiscard]] std::int64_t rows(Axis axis = Axis::tokens, const SourceSet& sources = {}) const {
     std::int64_t sum = 0;
-    for (const SampleRef& sample : samples) sum += sample.rows(axis);
+    for (const SampleRef& sample : samples) sum += sample.rows(axis, sources);
     return sum;
   }
 };

@@ -134,7 +134,7 @@ void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<
         std::vector<std::size_t> producers;
         for (const std::uint32_t place : batch) {
           const std::size_t producer = task_of[graph.edge(edge).from.value()][place];
-          const bool rows = samples[place].rows(graph.edge(edge).axis) > 0;
+          const bool rows = samples[place].rows(graph.edge(edge).axis, graph.edge(edge).sources) > 0;
           if (rows && producer != npos && std::ranges::find(producers, producer) == producers.end()) {
             producers.push_back(producer);
           }
@@ -241,13 +241,14 @@ void StepPlanner::join(StepPlan& plan, Channel channel) {
   const SectionId to = graph.receiver(channel);
   ReshardRequest request;
   request.axis = graph.edge(channel.edge).axis;
+  request.sources = graph.edge(channel.edge).sources;
   request.sender = {graph.node(from).layout, graph.sender_sharding(channel)};
   request.receiver = {graph.node(to).layout, graph.receiver_sharding(channel)};
   std::vector<MicroBatchPlan*> senders;
   std::vector<MicroBatchPlan*> receivers;
   for (MicroBatchPlan& batch : plan.micro_batches) {
     if (batch.section == from) senders.push_back(&batch);
-    if (batch.section == to && batch.rows(request.axis) > 0) receivers.push_back(&batch);
+    if (batch.section == to && batch.rows(request.axis, request.sources) > 0) receivers.push_back(&batch);
   }
   if (channel.gradient()) {
     std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_order; });

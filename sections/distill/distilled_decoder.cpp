@@ -7,8 +7,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/distillation_settings.hpp"
-#include "sections/decoder/decoder_trunk.hpp"
-#include "sections/parallel_fit.hpp"
+#include "sections/distill/shared_vocabulary.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -25,29 +24,32 @@ Divergence read_divergence(const JobTable& table, Divergence fallback) {
 
 /// Checks the settings that readers of job files check, for options written in C++, and those that depend on both
 /// models.
-void check(const std::string& section, const DistilledDecoder::Options& options, std::int64_t shared) {
+void check(const std::string& section, const DistilledDecoder::Options& options, const TeacherModel& teacher,
+           std::int64_t shared) {
   DistillationSettings settings;
-  settings.boundary = options.boundary;
+  settings.boundary = teacher.boundary;
   settings.divergence = options.divergence;
   settings.temperature = options.temperature;
   settings.alpha = options.alpha;
   settings.beta = options.beta;
   settings.student_vocabulary = options.decoder.vocabulary;
-  settings.teacher_vocabulary = options.teacher.decoder.vocabulary;
+  settings.teacher_vocabulary = teacher.decoder.vocabulary;
   settings.shared_vocabulary = shared;
-  settings.top_k = options.top_k;
+  settings.top_k = teacher.top_k;
   try {
     validate(settings);
   } catch (const JobError& error) {
-    throw JobError(section + ": " + error.what(), error.code());
+    throw JobError(section + ": " + (options.teachers.size() > 1 ? teacher.section + ": " : "") + error.what(),
+                   error.code());
   }
 }
 
-SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::Options& options) {
-  const std::int64_t rows = std::min(options.decoder.vocabulary, options.teacher.decoder.vocabulary);
-  check_tokenizer_files(options.weights, options.teacher.weights, rows);
+SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::Options& options,
+                         const TeacherModel& model) {
+  const std::int64_t rows = std::min(options.decoder.vocabulary, model.decoder.vocabulary);
+  check_tokenizer_files(options.weights, model.weights, rows);
   const VocabularySide student{context.name, options.decoder.vocabulary, ""};
-  const VocabularySide teacher{options.teacher.section, options.teacher.decoder.vocabulary, options.teacher.tokenizer};
+  const VocabularySide teacher{model.section, model.decoder.vocabulary, model.tokenizer};
   return shared_vocabulary(student, teacher, options.data.vocabulary, options.data.tokenizer);
 }
 
@@ -62,8 +64,6 @@ DistilledDecoder::Options DistilledDecoder::Options::read(const JobTable& studen
   options.alpha =
       student.number("alpha", options.alpha, fraction, {"loss = alpha T^2 divergence + (1 - alpha) cross-entropy"});
   options.beta = student.number("beta", options.beta, fraction, {"js: the teacher's weight in the mixture"});
-  options.boundary = read_boundary(student, options.boundary);
-  options.top_k = read_top_k(student, options.top_k);
   options.weights = read_weights_folder(student);
   return options;
 }
@@ -79,111 +79,72 @@ TeacherModel DistilledDecoder::read_teacher(const JobTable& table) {
 }
 
 DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options& options)
-    : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied),
-      options_(options),
-      vocabulary_(matched(context, options)) {
-  check(context.name, options, vocabulary_.columns);
-  options_.teacher.decoder = resolved(options.teacher.decoder);
-  if (!options.teacher.recorded) check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
-  if (options.boundary == TeacherOutput::top_k_rest && (context.for_cuda || !context.memory().host())) {
-    throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is computed on " +
-                   "processors alone; leave devices out, or learn from a teacher beside the student");
-  }
-  if (!names_tokens(options.boundary)) {
-    const CutSizes sizes{.vocabulary = options_.teacher.decoder.vocabulary,
-                         .vocabulary_name = "the teacher's vocabulary"};
-    check_parallel_fit(context.name, sizes, context.parallel.layout);
-  }
-  if (options.boundary == TeacherOutput::hidden && last_stage() && !context.meta) {
-    teacher_head_.emplace(context, options_.teacher);
+    : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied), options_(options) {
+  const bool several = options_.teachers.size() > 1;
+  for (TeacherModel& teacher : options_.teachers) {
+    const SharedVocabulary vocabulary = matched(context, options, teacher);
+    check(context.name, options, teacher, vocabulary.columns);
+    shared_vocabulary_ = vocabulary.columns;  // of the corpus, or of equal vocabularies
+    if (!vocabulary.note.empty()) notes_.push_back(vocabulary.note);
+    teacher.decoder = resolved(teacher.decoder);
+    if (!teacher.recorded) check_decoder(teacher.section, teacher.decoder, options.data);
+    teachers_.emplace_back(context, teacher, several ? teacher.section : "teacher", several);
   }
 }
 
 Ports DistilledDecoder::ports() const {
   Ports behind{{targets_port}, {}};
-  const TeacherModel& teacher = options_.teacher;
-  switch (options_.boundary) {
-    case TeacherOutput::hidden:
-      behind.inputs.push_back({"teacher_hidden", teacher.precision, teacher.decoder.width, false, false, Axis::tokens,
-                               Sharding::rank_rows});
-      break;
-    case TeacherOutput::logits:
-      behind.inputs.push_back(
-          {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Sharding::vocabulary});
-      break;
-    case TeacherOutput::top_k:
-    case TeacherOutput::top_k_rest:
-      behind.inputs.push_back(
-          {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
-      behind.inputs.push_back(
-          {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
-      if (options_.boundary == TeacherOutput::top_k) break;
-      behind.inputs.push_back({"teacher_rest", DType::f32, 1, false, false, Axis::tokens, Sharding::rank_rows});
-      break;
+  for (const TeacherInput& teacher : teachers_) {
+    for (Port& port : teacher.ports()) behind.inputs.push_back(std::move(port));
   }
   return stage_ports({tokens_port}, behind);
 }
 
-DistilledDecoder::Received DistilledDecoder::received(Tape& tape, const Inputs& inputs) const {
-  const auto all_rows = [&](const char* port) {
-    return gathered(tape, inputs[port], context().parallel, inputs.layout());
-  };
-  Received received;
-  switch (options_.boundary) {
-    case TeacherOutput::hidden:
-      received.hidden = all_rows("teacher_hidden");
-      break;
-    case TeacherOutput::logits:
-      received.logits = inputs["teacher_logits"];
-      break;
-    case TeacherOutput::top_k_rest:
-      received.rest = all_rows("teacher_rest");
-      [[fallthrough]];
-    case TeacherOutput::top_k:
-      received.values = all_rows("teacher_top_values");
-      received.indices = all_rows("teacher_top_indices");
-      break;
-  }
-  return received;
+std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {
+  const RowRange part = context_rows(context().parallel, inputs.layout());
+  if (teachers_.size() == 1) return {{{{0, part.count}}, {{0, 1, {{0, part.count}}}}}};
+  std::vector<TaughtSamples> teachers;
+  for (const TeacherInput& teacher : teachers_) teachers.push_back({teacher.model().weight, teacher.taken(inputs)});
+  return lessons_of(inputs.layout().offsets, part, teachers);
 }
 
-TeacherSignal DistilledDecoder::signal(const Received& received) {
-  TeacherSignal teacher;
-  teacher.boundary = options_.boundary;
-  teacher.vocabulary = options_.teacher.decoder.vocabulary;
-  switch (options_.boundary) {
-    case TeacherOutput::hidden:
-      teacher.hidden = received.hidden;
-      teacher.head = &teacher_head_->parameter();
-      teacher.softcap = options_.teacher.decoder.logit_softcap;
-      break;
-    case TeacherOutput::logits:
-      teacher.logits = received.logits.value();
-      break;
-    case TeacherOutput::top_k_rest:
-      teacher.rest = received.rest.value();
-      [[fallthrough]];
-    case TeacherOutput::top_k:
-      teacher.values = received.values.value();
-      teacher.indices = received.indices.value();
-      break;
+void DistilledDecoder::learn(Tape& tape, const Rows& rows, const Lesson& lesson, LessonSums& sums) {
+  const Var state = chosen_rows(tape, rows.state, lesson.rows);
+  const Var targets = chosen_rows(tape, rows.targets, lesson.rows);
+  const Tensor wanted = targets.value().reshaped(Shape{targets.value().elements()});
+  sums.begin_lesson();
+  if (lesson.teachers.empty()) {  // of a row without a teacher the cross-entropy alone counts, with its weight
+    const double share = 1 - options_.alpha;
+    const HeadLoss loss{&wanted, rows.loss_scale * share, decoder().logit_softcap};
+    return sums.add_untaught(share, cross_entropy_loss(tape, state, head(), loss, head_part()));
   }
-  return teacher;
+  const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
+                                shared_vocabulary_};
+  for (const Lesson::Teacher& each : lesson.teachers) {
+    TeacherInput& teacher = teachers_[each.number];
+    const TeacherRows taught = chosen_rows(tape, rows.teachers[each.number], each.rows);
+    const HeadLoss loss{&wanted, rows.loss_scale * each.share, decoder().logit_softcap};
+    const VocabularyParts parts{head_part(), vocabulary_part(context().parallel, teacher.model().decoder.vocabulary)};
+    sums.add(each.number, each.share,
+             distillation_loss(tape, state, head(), teacher.signal(taught), terms, loss, parts));
+  }
 }
 
 void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);
-  const Var state = gathered_hidden(tape, inputs);
-  const Received teacher = received(tape, inputs);
+  Rows rows;
+  rows.state = gathered_hidden(tape, inputs);
   const Tensor targets = targets_of(inputs);
-  const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
-                                vocabulary_.columns};
-  const HeadLoss loss{&targets, inputs.loss_scale(), decoder().logit_softcap};
-  const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
-  const Pending<LossSums> sums =
-      distillation_loss(tape, state, head(), signal(teacher), terms, loss, {head_part(), teacher_part});
-  // The teacher's cross-entropy needs its logit of the target, which may not be among the k.
-  if (context().parallel.tensor() == 0) outputs.losses(sums, true, !names_tokens(options_.boundary));
+  rows.targets = tape.input(targets.reshaped(Shape{targets.elements(), 1}));
+  rows.loss_scale = inputs.loss_scale();
+  for (const TeacherInput& teacher : teachers_) rows.teachers.push_back(teacher.received(tape, inputs));
+  LessonSums sums;
+  for (const Lesson& lesson : lessons(inputs)) learn(tape, rows, lesson, sums);
+  if (context().parallel.tensor() != 0) return;
+  if (teachers_.size() == 1) return outputs.losses(sums.only(), true, teachers_.front().knows_cross_entropy());
+  std::vector<LessonSums::Teacher> teachers;
+  for (const TeacherInput& each : teachers_) teachers.push_back({each.model().section, each.knows_cross_entropy()});
+  sums.report(outputs, teachers);
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {
@@ -199,14 +160,15 @@ LayerCosts DistilledDecoder::layer_costs(const SampleShape& sample) const {
 }
 
 double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
-  if (options_.boundary != TeacherOutput::hidden) return 0;
-  const DecoderConfig& teacher = options_.teacher.decoder;
-  return head_flops(sample.tokens, teacher.width, teacher.vocabulary);
+  double flops = 0;
+  for (const TeacherInput& teacher : teachers_) flops += teacher.flops(sample.tokens);
+  // Each further teacher's losses compute the student's logits again.
+  const auto again = static_cast<double>(teachers_.size() - 1);
+  return flops + again * head_flops(sample.tokens, decoder().width, decoder().vocabulary);
 }
 
 std::vector<std::string> DistilledDecoder::notes() const {
-  if (vocabulary_.note.empty() || !last_stage()) return {};  // the last stage alone reports it
-  return {vocabulary_.note};
+  return last_stage() ? notes_ : std::vector<std::string>();  // the last stage alone reports them
 }
 
 }  // namespace maestro

@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// The student's description of its teacher.
+/// The student's description of a teacher.
 struct TeacherModel {
   std::string section = "teacher";  ///< name in the job; its random values are derived from it
   DecoderConfig decoder;
@@ -19,6 +19,9 @@ struct TeacherModel {
   std::string weights;           ///< Hugging Face folder; empty: random
   std::string tokenizer;         ///< empty: unknown
   bool recorded = false;         ///< on file: no model is there, and of `decoder` only the vocabulary is meant
+  TeacherOutput boundary = TeacherOutput::hidden;
+  std::int64_t top_k = 64;  ///< of boundary = top_k and top_k_rest
+  double weight = 1;        ///< its share of the divergence among the teachers of a sample; their ratio counts
 };
 
 /// TH-1 (same values): the layer's values are bitwise those of the teacher section's own output layer, or of the rank's

@@ -137,6 +137,19 @@ TEST_F(Prepared, a_mixture_holds_the_samples_of_its_parts_and_their_weights) {
   EXPECT_THROW((void)corpus.length(Split::train, SampleId(3)), std::out_of_range);
 }
 
+TEST_F(Prepared, a_mixture_knows_the_source_of_each_sample_and_its_teachers) {
+  std::vector<MixedPart> parts;
+  parts.push_back({"one", 3, std::make_unique<PreparedCorpus>(write("a", {counted(1, 9)}), config(4)), {"math"}});
+  parts.push_back({"two", 1, std::make_unique<PreparedCorpus>(write("b", {counted(11, 5)}), config(4))});
+  const MixedCorpus corpus(std::move(parts));
+  EXPECT_EQ(corpus.source(Split::train, SampleId(1)), 0U);
+  EXPECT_EQ(corpus.source(Split::train, SampleId(2)), 1U);
+  ASSERT_EQ(corpus.teachers().size(), 2U);
+  EXPECT_EQ(corpus.teachers()[0].source, "one");
+  EXPECT_EQ(corpus.teachers()[0].teachers, (std::vector<std::string>{"math"}));
+  EXPECT_TRUE(corpus.teachers()[1].teachers.empty());
+}
+
 /// Of this process, in bytes.
 std::size_t resident() {
   std::ifstream in("/proc/self/statm");

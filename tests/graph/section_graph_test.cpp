@@ -146,6 +146,54 @@ TEST(SectionGraph, a_section_that_runs_for_images_only_may_make_patches) {  // S
   EXPECT_NO_THROW(graph.validate());
 }
 
+TEST(SectionGraph, a_section_of_some_sources_may_feed_only_chosen_and_optional_inputs) {  // SG-3
+  const auto refusal = [](bool chosen, bool same_sources) {
+    SectionGraph graph;
+    graph.add(node("data", Role::source, {{}, {{"tokens", DType::i32, 1}}}));
+    graph.add(node("teacher", Role::frozen, {{{"tokens", DType::i32, 1}}, {port("hidden")}}));
+    Port wanted = port("hidden");
+    wanted.chosen = chosen;
+    graph.add(node("student", Role::trained, {{wanted, port("extra", false, true)}, {}}));
+    graph.connect("data", "tokens", "teacher", "tokens");
+    graph.connect("teacher", "hidden", "student", "hidden");
+    graph.connect("teacher", "hidden", "student", "extra");
+    graph.set_sources(SectionId(1), SourceSet({true, false}));
+    if (same_sources) graph.set_sources(SectionId(2), SourceSet({true, false}));
+    return error_of([&] { graph.validate(); });
+  };
+  expect_mentions(refusal(false, false), {"section 'teacher' runs for the samples of some sources only",
+                                          "student.hidden", "needs rows of every sample"});
+  EXPECT_EQ(refusal(true, false), "no error");
+  EXPECT_EQ(refusal(false, true), "no error") << "as between stages of a section";
+}
+
+TEST(SectionGraph, a_section_of_some_sources_returns_no_gradient_to_a_section_of_all) {  // SG-3
+  SectionGraph graph;
+  graph.add(node("data", Role::source, {{}, {{"tokens", DType::i32, 1}}}));
+  graph.add(node("trunk", Role::trained, {{{"tokens", DType::i32, 1}}, {port("out", true)}}));
+  graph.add(node("head", Role::trained, {{port("in", true)}, {}}));
+  graph.connect("data", "tokens", "trunk", "tokens");
+  graph.connect("trunk", "out", "head", "in");
+  graph.set_sources(SectionId(2), SourceSet({true, false}));
+  expect_mentions(error_of([&] { graph.validate(); }),
+                  {"section 'head' runs for the samples of some sources only, so 'trunk' would get no gradient"});
+  graph.set_sources(SectionId(1), SourceSet({true, false}));
+  EXPECT_NO_THROW(graph.validate());
+}
+
+TEST(SectionGraph, sources_of_a_section_are_those_of_its_outputs_and_make_it_follow_its_consumer) {
+  SectionGraph graph = teacher_and_student();
+  const EdgeId in = graph.connect("data", "tokens", "teacher", "tokens");
+  const EdgeId out = graph.connect("teacher", "hidden", "student", "hidden");
+  EXPECT_FALSE(graph.node(SectionId(1)).follows_consumer());
+  graph.set_sources(SectionId(1), SourceSet({false, true}));
+  EXPECT_TRUE(graph.node(SectionId(1)).follows_consumer());
+  EXPECT_TRUE(graph.edge(in).sources.all());
+  EXPECT_FALSE(graph.edge(out).sources.has(0));
+  EXPECT_TRUE(graph.edge(out).sources.has(1));
+  EXPECT_TRUE(SourceSet({true, true}).all());
+}
+
 TEST(SectionGraph, the_axis_of_a_section_is_that_of_its_required_inputs) {
   Port pixels = port("pixels", false, true);
   pixels.axis = Axis::patches;

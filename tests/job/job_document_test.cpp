@@ -33,6 +33,19 @@ TEST(JobTable, reads_every_kind_of_value) {
   EXPECT_NO_THROW(root.finish());
 }
 
+TEST(JobTable, a_name_is_a_list_of_one_and_numbers_are_checked_one_by_one) {
+  const auto a = document("[a]\none = \"p\"\nmany = [\"p\", \"q\"]\nw = [2, 0.5]\n").root().table("a");
+  EXPECT_THAT(a.names("one", "d"), ElementsAre("p"));
+  EXPECT_THAT(a.names("many", "d"), ElementsAre("p", "q"));
+  EXPECT_THAT(a.names("none", "d"), ElementsAre("d"));
+  EXPECT_THAT(a.numbers("w"), ElementsAre(2, 0.5));
+  EXPECT_TRUE(a.numbers("none").empty());
+  EXPECT_EQ(job_error_of([&] { (void)a.numbers("w", {.min = 1}); }),
+            "job.toml:4: a.w: element 2 must be at least 1, got 0.5");
+  EXPECT_EQ(job_error_of([&] { (void)a.numbers("many"); }),
+            "job.toml:3: a.many: expected a list of numbers, but element 1 is a string \"p\"");
+}
+
 TEST(JobTable, absent_keys_and_tables_give_the_fallbacks) {
   const auto b = document("[a]\n").root().table("b");
   EXPECT_EQ(b.integer("i", 7), 7);

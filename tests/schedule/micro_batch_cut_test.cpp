@@ -72,6 +72,48 @@ TEST(MicroBatchCut, a_step_without_images_has_no_vision_micro_batch) {  // MC-1
   EXPECT_EQ(cut[llm].size(), 2u);
 }
 
+GraphNode node(const char* name, Role role, std::int64_t micro_batch, Ports ports) {
+  GraphNode made;
+  made.name = name;
+  made.role = role;
+  made.micro_batch = micro_batch;
+  made.ports = std::move(ports);
+  return made;
+}
+
+/// data -> teacher, for the samples of source 1 of two -> student, beside tokens for all.
+SectionGraph taught(std::int64_t teacher_batch, std::int64_t student_batch) {
+  const Port tokens{"tokens", DType::i32, 1, false, false};
+  Port lesson{"lesson", DType::f32, 4, false, false};
+  lesson.chosen = true;
+  SectionGraph graph;
+  graph.add(node("data", Role::source, 64, {{}, {tokens}}));
+  graph.add(node("teacher", Role::frozen, teacher_batch, {{tokens}, {{"hidden", DType::f32, 4, false, false}}}));
+  graph.add(node("student", Role::trained, student_batch, {{tokens, lesson}, {}}));
+  for (const char* to : {"teacher", "student"}) graph.connect("data", "tokens", to, "tokens");
+  graph.connect("teacher", "hidden", "student", "lesson");
+  graph.set_sources(SectionId(1), SourceSet({false, true}));
+  graph.validate();
+  return graph;
+}
+
+std::vector<SampleRef> of_sources(const std::vector<std::uint32_t>& sources) {
+  std::vector<SampleRef> samples;
+  for (const std::uint32_t source : sources) {
+    samples.push_back({SampleId(samples.size()), 10});
+    samples.back().source = source;
+  }
+  return samples;
+}
+
+TEST(MicroBatchCut, samples_of_other_sources_never_enter_a_chosen_section) {  // MC-1, MC-4
+  const std::vector<SampleRef> samples = of_sources({0, 1, 1, 0, 0, 0, 1, 1});
+  EXPECT_EQ(cut_step(taught(8, 2), samples)[1], (std::vector<CutBatch>{{1, 2, 6, 7}}));
+  EXPECT_EQ(cut_step(taught(3, 2), samples)[1], (std::vector<CutBatch>{{1, 2}, {6, 7}}));
+  EXPECT_EQ(cut_step(taught(8, 2), samples)[2], (std::vector<CutBatch>{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_TRUE(cut_step(taught(8, 2), of_sources({0, 0, 0}))[1].empty());
+}
+
 TEST(MicroBatchCut, images_fill_the_budget_from_any_samples_and_end_with_a_micro_batch_of_the_consumer) {  // MC-3, MC-4
   const StepCut cut = cut_step(vision_language(10, 2), with_patches({4, 4, 4, 4, 1, 1, 4, 4}));
   EXPECT_EQ(cut[vision], (std::vector<CutBatch>{{0, 1}, {2, 3, 4, 5}, {6, 7}}));

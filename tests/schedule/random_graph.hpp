@@ -28,6 +28,7 @@ struct GraphLimits {
   bool frozen = true;       ///< some pass gradients on and are not trained
   std::int64_t tensor = 1;  ///< degrees of a replica; beyond 1, ports have random shardings
   std::int64_t context = 1;
+  std::int64_t sources = 1;  ///< of the samples; beyond 1, some sections run for some sources only
 };
 
 /// Shardings of ports, by section. Vocabulary needs equal tensor degrees at both ends: all sections have it, or no port
@@ -64,6 +65,12 @@ class RandomShardings {
   std::int64_t equal_tensor_ = 0;  // 0: every section has a degree of its own
 };
 
+inline SourceSet random_sources(Generator& random, std::int64_t count) {
+  std::vector<bool> held;
+  for (std::int64_t at = 0; at < count; ++at) held.push_back(random() % 2 == 0);
+  return SourceSet(held);
+}
+
 /// Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input "iK" for some
 /// sections sK before it, and the output "out"; every port is f32 with a single column. A section by patches reads only
 /// patches; a section by tokens reads at least an input by tokens, and patches as optional inputs. The last section is
@@ -88,6 +95,8 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     const Axis axis = by_patches ? Axis::patches : Axis::tokens;
     if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);
     if (index > 0) axes.push_back(axis);
+    const bool chosen = limits.sources > 1 && index > 0 && index < count && !by_patches && random() % 2 == 0;
+    if (chosen) node.sources = random_sources(random, limits.sources);
     std::vector<std::int64_t> producers;
     for (std::int64_t before = 1; before < index; ++before) {
       if ((!by_patches || axes[static_cast<std::size_t>(before)] == Axis::patches) && random() % 2 == 0) {
@@ -96,12 +105,14 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     }
     // The source, so that there always is a required input.
     if (index > 0) producers.push_back(0);
+    if (!node.sources.all() && producers.size() > 1) node.role = Role::frozen;  // no gradient for some samples only
     for (const std::int64_t producer : producers) {
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
       const bool patches = producer == 0 && by_patches;
       const GraphNode& sender = graph.nodes()[static_cast<std::size_t>(producer)];
       const Sharding sharding = shardings.input(sender.ports.outputs[patches ? 1 : 0].sharding);
-      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, sharding});
+      node.ports.inputs.push_back(
+          {"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, sharding, !sender.sources.all()});
     }
     node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, shardings.output()});
     if (index == 0) {

@@ -24,12 +24,12 @@ using testing::roomy;
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
 /// Returns the rows that a rank of the section's replica holds.
-std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding sharding,
+std::vector<Row> rows_of(const MicroBatchPlan& batch, const GraphEdge& edge, const Layout& layout, Sharding sharding,
                          std::int64_t rank) {
   const std::int64_t columns = sharding == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
   std::vector<Row> rows;
   for (const SampleRef& sample : batch.samples) {
-    for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
+    for (std::int64_t position = 0; position < sample.rows(edge.axis, edge.sources); ++position) {
       rows.emplace_back(sample.index_in_step, position, columns);
     }
   }
@@ -74,7 +74,7 @@ class PlanCheck {
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, LayoutRank rank) const {
     const GraphEdge& edge = graph_->edge(id);
     const Sharding sharding = batch.section == edge.from ? edge.from_sharding : edge.to_sharding;
-    return rows_of(batch, edge.axis, graph_->node(batch.section).layout, sharding, rank.value());
+    return rows_of(batch, edge, graph_->node(batch.section).layout, sharding, rank.value());
   }
 
   void pieces_cover_arrivals(const StepPlan& plan) {
@@ -139,7 +139,8 @@ class PlanCheck {
       const auto ranks = static_cast<std::uint32_t>(graph_->node(batch.section).layout.ranks());
       for (const Channel channel : graph_->received(batch.section)) {
         if (channel.gradient() && plan.pass != Pass::train) continue;
-        if (batch.rows(graph_->edge(channel.edge).axis) == 0) continue;
+        const GraphEdge& edge = graph_->edge(channel.edge);
+        if (batch.rows(edge.axis, edge.sources) == 0) continue;
         for (std::uint32_t rank = 0; rank < ranks; ++rank) expected.emplace(channel, LayoutRank(rank));
       }
       for (const ArrivalPlan& arrival : batch.arrivals) {
@@ -198,7 +199,7 @@ void check_random_runs(std::string_view policy, const testing::GraphLimits& grap
     Counters counters;
     for (std::uint64_t step = 1; step <= 6; ++step) {
       const Pass pass = random() % 3 == 0 ? Pass::evaluate : Pass::train;
-      const std::vector<SampleRef> samples = random_samples(random, draw(random, 1, 13));
+      const std::vector<SampleRef> samples = random_samples(random, draw(random, 1, 13), graphs.sources);
       const Result<PlannedStep> planned = planner.plan(StepId(step), pass, samples, 0.25);
       ASSERT_TRUE(planned) << planned.error().message;
       PlanCheck(graph, samples).check(planned->plan, counters);
@@ -220,6 +221,14 @@ TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random
   graphs.tensor = 4;
   graphs.context = 4;
   check_random_runs(GetParam(), graphs, 100);
+}
+
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_where_samples_choose_sections) {  // ST-1, ST-2, ST-3
+  testing::GraphLimits graphs;
+  graphs.sources = 3;
+  check_random_runs(GetParam(), graphs, 100);
+  graphs.tensor = graphs.context = 3;
+  check_random_runs(GetParam(), graphs, 60);
 }
 
 TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replicas) {  // ST-4, MC-2

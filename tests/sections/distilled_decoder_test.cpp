@@ -43,12 +43,12 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   DistilledDecoder::Options options;
   options.decoder = student_shape();
   options.divergence = divergence;
-  options.boundary = boundary;
+  options.teachers[0].boundary = boundary;
   options.temperature = 1.5;
   options.alpha = 0.7;
   options.beta = 0.3;
-  options.top_k = 6;
-  options.teacher.decoder = teacher_shape();
+  options.teachers[0].top_k = 6;
+  options.teachers[0].decoder = teacher_shape();
   options.data = {12, tokens, "bytes"};
   return options;
 }
@@ -57,10 +57,10 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
 class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& student, const Batch& batch)
-      : trunk_(bench.context(student.teacher.section, false),
-               {student.teacher.decoder, student.boundary, student.top_k, student.data}),
-        pass_(bench, trunk_, batch, Pass::evaluate, student.teacher.precision) {
-    if (!student.teacher.weights.empty()) load_weights(trunk_, student.teacher.weights).or_throw();
+      : trunk_(bench.context(student.teachers[0].section, false),
+               {student.teachers[0].decoder, student.teachers[0].boundary, student.teachers[0].top_k, student.data}),
+        pass_(bench, trunk_, batch, Pass::evaluate, student.teachers[0].precision) {
+    if (!student.teachers[0].weights.empty()) load_weights(trunk_, student.teachers[0].weights).or_throw();
     pass_.forward();
   }
   [[nodiscard]] Connect connect() const {
@@ -116,8 +116,9 @@ TEST_P(DistillationCases, the_loss_falls_when_trained) {
 
 TEST_P(DistillationCases, the_ports_match_the_teachers) {
   const DistilledDecoder student(bench.context("student", true), settings);
-  const DecoderTrunk teacher(bench.context("teacher", false),
-                             {settings.teacher.decoder, settings.boundary, settings.top_k, {}});
+  const DecoderTrunk teacher(
+      bench.context("teacher", false),
+      {settings.teachers[0].decoder, settings.teachers[0].boundary, settings.teachers[0].top_k, {}});
   const auto inputs = student.ports().inputs;
   const auto outputs = teacher.ports().outputs;
   ASSERT_EQ(inputs.size(), 2 + outputs.size());
@@ -158,8 +159,8 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
     for (const TeacherOutput boundary :
          {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k, TeacherOutput::top_k_rest}) {
       auto settings = options(boundary, Divergence::forward_kl);
-      settings.teacher.decoder = teacher_shape(tied);
-      settings.top_k = tokens;  // then top-k leaves nothing out
+      settings.teachers[0].decoder = teacher_shape(tied);
+      settings.teachers[0].top_k = tokens;  // then top-k leaves nothing out
       DistilledDecoder student(bench.context("student", false), settings);
       const Teacher teacher(bench, settings, batch);
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
@@ -206,8 +207,8 @@ TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
     auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
     settings.decoder.vocabulary = 61;
     settings.decoder.positions = 16;
-    settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
-    settings.teacher.weights = reference_folder(model).string();
+    settings.teachers[0].decoder = read_hf_config(reference_folder(model)).value_or_throw();
+    settings.teachers[0].weights = reference_folder(model).string();
     settings.data = {16, 61, ""};
     DistilledDecoder student(bench.context("student", false), settings);
     const Teacher teacher(bench, settings, batch);
@@ -220,9 +221,9 @@ TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
 TEST(DistilledDecoder, a_teacher_folder_of_another_shape_is_refused_naming_the_key) {
   Bench bench;
   auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
-  settings.teacher.decoder = read_hf_config(reference_folder("llama_untied")).value_or_throw();
-  settings.teacher.decoder.vocabulary = 64;
-  settings.teacher.weights = reference_folder("llama_untied").string();
+  settings.teachers[0].decoder = read_hf_config(reference_folder("llama_untied")).value_or_throw();
+  settings.teachers[0].decoder.vocabulary = 64;
+  settings.teachers[0].weights = reference_folder("llama_untied").string();
   const std::string error = error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
   EXPECT_NE(error.find("config.json: vocab_size is 61, but the section has 64"), std::string::npos) << error;
 }
@@ -257,7 +258,7 @@ TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
   auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   DistilledDecoder exact(bench.context("student", false), settings);
   const Teacher exact_teacher(bench, settings, batch);
-  settings.teacher.precision = DType::bf16;
+  settings.teachers[0].precision = DType::bf16;
   DistilledDecoder student(bench.context("student", false), settings);
   const Teacher teacher(bench, settings, batch);
   EXPECT_EQ(student.ports().inputs[2].dtype, DType::bf16);
@@ -324,9 +325,9 @@ TEST(DistilledDecoder, a_top_k_teacher_chooses_among_the_tokens_of_the_corpus) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
   auto settings = options(TeacherOutput::top_k, Divergence::forward_kl);
-  settings.teacher.decoder.vocabulary = 64;
-  DecoderTrunk teacher(bench.context("teacher", false),
-                       {settings.teacher.decoder, settings.boundary, settings.top_k, settings.data});
+  settings.teachers[0].decoder.vocabulary = 64;
+  DecoderTrunk teacher(bench.context("teacher", false), {settings.teachers[0].decoder, settings.teachers[0].boundary,
+                                                         settings.teachers[0].top_k, settings.data});
   // Rows without a token have the largest logits there are.
   const Tensor head = teacher.parameters().find("lm_head.weight")->value();
   for (std::int64_t row = tokens; row < 64; ++row) {
@@ -358,11 +359,12 @@ TEST(DistilledDecoder, options_out_of_range_are_refused_by_name) {
   };
   names([](auto& settings) { settings.temperature = 0; }, "temperature = 0");
   names([](auto& settings) { settings.alpha = 1.5; }, "alpha = 1.5");
-  names([](auto& settings) { settings.top_k = 38; }, "top_k = 38");
+  names([](auto& settings) { settings.teachers[0].top_k = 38; }, "top_k = 38");
   names([](auto& settings) { settings.divergence = Divergence::reverse_kl; }, "divergence = \"reverse_kl\"");
   names([](auto& settings) { settings.divergence = Divergence::js, settings.beta = 1; }, "beta = 1");
-  EXPECT_NE(build([](auto& settings) { settings.teacher.decoder.vocabulary = 30; }).find("teacher: vocabulary = 30"),
-            std::string::npos);
+  EXPECT_NE(
+      build([](auto& settings) { settings.teachers[0].decoder.vocabulary = 30; }).find("teacher: vocabulary = 30"),
+      std::string::npos);
 }
 
 TEST(DistilledDecoder, counts_the_teachers_output_layer_where_it_is_computed) {

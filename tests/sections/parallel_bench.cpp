@@ -186,6 +186,7 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
     const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).sharding, feed.whole, number);
     held.push_back(cut(feed.whole, block));
     inputs.set(feed.port, tape.input(held.back(), feed.differentiable));
+    if (!feed.taken.empty()) inputs.set_taken(feed.port, feed.taken);
   }
   rank.section->forward(tape, inputs, outputs);
   work.metrics[static_cast<std::size_t>(number)] = outputs.metrics();

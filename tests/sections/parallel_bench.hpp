@@ -25,6 +25,7 @@ struct Feed {
   std::string port;
   Tensor whole;  ///< (M, columns)
   bool differentiable = false;
+  std::vector<bool> taken = {};  ///< of a chosen port: the samples that have rows; empty: all
 };
 
 /// The results of a micro-batch, whole.

@@ -29,17 +29,17 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   DistilledDecoder::Options options;
   options.decoder = student_shape(tokens);
   options.divergence = divergence;
-  options.boundary = boundary;
+  options.teachers[0].boundary = boundary;
   options.temperature = 1.5;
   options.alpha = 0.7;
   options.beta = 0.3;
-  options.top_k = 12;
-  options.teacher.decoder = student_shape(tokens);
-  options.teacher.decoder.family = "llama";
-  options.teacher.decoder.width = 24;
-  options.teacher.decoder.heads = 4;
-  options.teacher.decoder.tied = false;
-  options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].top_k = 12;
+  options.teachers[0].decoder = student_shape(tokens);
+  options.teachers[0].decoder.family = "llama";
+  options.teachers[0].decoder.width = 24;
+  options.teachers[0].decoder.heads = 4;
+  options.teachers[0].decoder.tied = false;
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
   options.data = {12, tokens, "bytes"};
   return options;
 }
@@ -54,10 +54,11 @@ class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& settings, const Batch& batch)
       : bench_({}, bench.context("teacher", false), [&](const SectionContext& context) {
-          const DecoderTrunk::Options trunk{settings.teacher.decoder, settings.boundary, settings.top_k, {}};
+          const DecoderTrunk::Options trunk{
+              settings.teachers[0].decoder, settings.teachers[0].boundary, settings.teachers[0].top_k, {}};
           return std::make_unique<DecoderTrunk>(context, trunk);
         }) {
-    if (!settings.teacher.weights.empty()) load_weights(bench_.section(0), settings.teacher.weights).or_throw();
+    if (!settings.teachers[0].weights.empty()) load_weights(bench_.section(0), settings.teachers[0].weights).or_throw();
     sent_ = bench_.run(batch, Pass::evaluate);
   }
   [[nodiscard]] std::vector<Feed> feeds() const {
@@ -79,7 +80,7 @@ void expect_as_on_one_rank(const DistilledDecoder::Options& settings, Layout lay
   ranks.load(single.whole());
   const ParallelPass expected = single.run(batch, Pass::train, teacher.feeds());
   const ParallelPass found = ranks.run(batch, Pass::train, teacher.feeds());
-  EXPECT_EQ(expected.metrics.size(), settings.boundary == TeacherOutput::top_k ? 3U : 4U);
+  EXPECT_EQ(expected.metrics.size(), settings.teachers[0].boundary == TeacherOutput::top_k ? 3U : 4U);
   EXPECT_EQ(found.metrics.size(), expected.metrics.size());
   for (const auto& [name, sum, weight] : expected.metrics) {
     EXPECT_NEAR(found.metric(name).sum, sum, 1e-6 * std::abs(sum)) << name;
@@ -102,7 +103,7 @@ TEST_P(StudentOverRanks, vocabularies_that_are_padded_differently_line_up) {
   DistilledDecoder::Options settings = options(boundary, divergence);
   settings.decoder.vocabulary = 53;
   settings.decoder.tied = false;
-  settings.teacher.decoder.vocabulary = 40;
+  settings.teachers[0].decoder.vocabulary = 40;
   expect_as_on_one_rank(settings, layout, Batch::random(5, {9, 1, 12}, tokens));
 }
 
@@ -131,9 +132,9 @@ INSTANTIATE_TEST_SUITE_P(cases, StudentOverRanks, ::testing::ValuesIn(cases()), 
 TEST(StudentsOverRanks, every_rank_loads_its_part_of_the_teachers_output_layer) {
   for (const char* model : {"gpt2_tied", "llama_untied"}) {
     DistilledDecoder::Options settings = options(TeacherOutput::hidden, Divergence::forward_kl);
-    settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
-    settings.teacher.weights = reference_folder(model).string();
-    settings.decoder.vocabulary = settings.teacher.decoder.vocabulary;
+    settings.teachers[0].decoder = read_hf_config(reference_folder(model)).value_or_throw();
+    settings.teachers[0].weights = reference_folder(model).string();
+    settings.decoder.vocabulary = settings.teachers[0].decoder.vocabulary;
     settings.data = {12, settings.decoder.vocabulary, ""};
     expect_as_on_one_rank(settings, {4, 1}, Batch::random(5, {9, 1, 12}, settings.decoder.vocabulary));
   }
@@ -143,7 +144,7 @@ TEST(StudentsOverRanks, a_teachers_vocabulary_smaller_than_the_tensor_degree_is_
   Bench bench;
   DistilledDecoder::Options settings = options(TeacherOutput::logits, Divergence::forward_kl);
   settings.data = {12, 3, ""};
-  settings.teacher.decoder.vocabulary = 3;
+  settings.teachers[0].decoder.vocabulary = 3;
   try {
     student(bench, {4, 1}, settings);
     FAIL() << "no error";

@@ -22,17 +22,17 @@ DistilledDecoder::Options options(TeacherOutput boundary) {
   options.decoder.ffn = 24;
   options.decoder.vocabulary = tokens;
   options.decoder.positions = 12;
-  options.boundary = boundary;
+  options.teachers[0].boundary = boundary;
   options.temperature = 1.5;
   options.alpha = 0.7;
-  options.top_k = 12;
-  options.teacher.decoder = options.decoder;
-  options.teacher.decoder.family = "llama";
-  options.teacher.decoder.layers = 1;
-  options.teacher.decoder.width = 24;
-  options.teacher.decoder.heads = 4;
-  options.teacher.decoder.tied = false;
-  options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].top_k = 12;
+  options.teachers[0].decoder = options.decoder;
+  options.teachers[0].decoder.family = "llama";
+  options.teachers[0].decoder.layers = 1;
+  options.teachers[0].decoder.width = 24;
+  options.teachers[0].decoder.heads = 4;
+  options.teachers[0].decoder.tied = false;
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
   options.data = {12, tokens, "bytes"};
   return options;
 }
@@ -46,7 +46,8 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
   ParallelBench teacher({}, bench.context("teacher", false), [&](const SectionContext& context) {
-    const DecoderTrunk::Options trunk{settings.teacher.decoder, settings.boundary, settings.top_k, {}};
+    const DecoderTrunk::Options trunk{
+        settings.teachers[0].decoder, settings.teachers[0].boundary, settings.teachers[0].top_k, {}};
     return std::make_unique<DecoderTrunk>(context, trunk);
   });
   const ParallelPass sent = teacher.run(batch, Pass::evaluate);
@@ -62,7 +63,7 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
   randomise(single.section(0), 11);
   stages.load(single.whole());
   const ParallelPass expected = single.run(batch, Pass::train, feeds), found = stages.run(batch, Pass::train, feeds);
-  EXPECT_EQ(expected.metrics.size(), settings.boundary == TeacherOutput::top_k ? 3U : 4U);
+  EXPECT_EQ(expected.metrics.size(), settings.teachers[0].boundary == TeacherOutput::top_k ? 3U : 4U);
   EXPECT_EQ(found.metrics.size(), expected.metrics.size());
   for (const auto& [name, sum, weight] : expected.metrics) {
     EXPECT_NEAR(found.metric(name).sum, sum, 1e-6 * std::abs(sum)) << name;

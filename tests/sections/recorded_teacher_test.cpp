@@ -114,11 +114,11 @@ struct Lesson {
 Lesson lesson(Bench& bench, const MicroBatch& teacher, const Batch& batch, std::int64_t k, Divergence divergence) {
   DistilledDecoder::Options options;
   options.decoder = shape(16);
-  options.boundary = TeacherOutput::top_k_rest;
+  options.teachers[0].boundary = TeacherOutput::top_k_rest;
   options.divergence = divergence;
   options.alpha = 0.7;
-  options.top_k = k;
-  options.teacher.decoder = shape(24);
+  options.teachers[0].top_k = k;
+  options.teachers[0].decoder = shape(24);
   options.data = {sequence, tokens, "tokens"};
   DistilledDecoder student(bench.context("student", true), options);
   Lesson result;

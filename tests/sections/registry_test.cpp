@@ -92,6 +92,30 @@ TEST(SectionRegistry, a_student_without_its_teacher_is_refused) {
       << build_error(text, "distilled_decoder", "student");
 }
 
+TEST(SectionRegistry, teachers_are_refused_by_name) {
+  const auto error = [](const std::string& student) {
+    const std::string tables = "[math]\nvocabulary = 37\n[code]\nvocabulary = 37\n[student]\nvocabulary = 37\n";
+    const std::string records = "[records]\ntype = \"recorded_teacher\"\n";
+    const bool recorded = student.find("records") != std::string::npos;
+    return build_error(tables + student + "\n" + (recorded ? records : ""), "distilled_decoder", "student");
+  };
+  EXPECT_EQ(error("teacher = [\"math\", \"code\"]\nteacher_weights = [2, 1]"), "no error");
+  EXPECT_EQ(error("teacher = [\"math\", \"coda\"]"),
+            "job.toml:7: student.teacher: there is no section [coda] to learn from; did you mean 'code'?");
+  EXPECT_EQ(error("teacher = [\"math\", \"math\"]"), "job.toml:7: student.teacher: names \"math\" twice");
+  EXPECT_EQ(error("teacher = []"), "job.toml:7: student.teacher: names no section to learn from; name one or several");
+  EXPECT_EQ(error("teacher_weights = [1]\nteacher = [\"math\", \"code\"]"),
+            "job.toml:7: student.teacher_weights: has 1 weight for 2 teachers; give each teacher one, or leave it out");
+  EXPECT_EQ(error("teacher_weights = [1, 0]\nteacher = [\"math\", \"code\"]"),
+            "job.toml:7: student.teacher_weights: element 2 must be greater than 0, got 0");
+  EXPECT_EQ(error("teacher_weights = [1, \"two\"]\nteacher = [\"math\", \"code\"]"),
+            "job.toml:7: student.teacher_weights: expected a list of numbers, but element 2 is a string \"two\"");
+  EXPECT_EQ(error("boundary = \"logits\"\nteacher = [\"math\", \"code\"]"),
+            "job.toml:7: student.boundary: stands in the tables of the teachers if there are several");
+  EXPECT_EQ(error("teacher = [\"math\", \"records\"]"),
+            "job.toml:8: records.path: is not given; name the folder that `maestro teach` wrote");
+}
+
 TEST(SectionRegistry, misspelt_and_wrong_settings_are_refused_with_their_line) {
   const auto with = [](const std::string& line) { return std::string(job) + line + "\n"; };
   EXPECT_NE(build_error(with("tempratur = 1.0"), "distilled_decoder", "student").find("temperature"),

@@ -51,6 +51,8 @@ class MicroBatch {
  public:
   MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass = Pass::train, DType precision = DType::f32);
   void connect(const std::string& port, const Tensor& value, bool differentiable = false);
+  /// Of a chosen port: the samples that have rows.
+  void take(const std::string& port, std::vector<bool> taken) { inputs_.set_taken(port, std::move(taken)); }
   MicroBatch& forward();
   void backward() { tape_.backward(); }
   void seed(const std::string& port, const Tensor& gradient) { tape_.seed(*outputs_.find(port), gradient); }

@@ -275,16 +275,17 @@ TEST_P(SectionOverDevices, a_student_learns_from_every_boundary_as_on_a_processo
   options.decoder.vocabulary = 53;  // padded otherwise than the teacher's: parts do not line up
   options.temperature = 1.5;
   options.alpha = 0.7;
-  options.top_k = 12;
-  options.teacher.decoder = model("llama", false);
-  options.teacher.decoder.vocabulary = 40;
-  options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].top_k = 12;
+  options.teachers[0].decoder = model("llama", false);
+  options.teachers[0].decoder.vocabulary = 40;
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
   options.data = {34, vocabulary, "bytes"};
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     SCOPED_TRACE("boundary " + std::to_string(static_cast<int>(boundary)));
-    options.boundary = boundary;
+    options.teachers[0].boundary = boundary;
     ParallelBench teacher({}, bench.context("teacher", false), [&options](const SectionContext& context) {
-      const DecoderTrunk::Options trunk{options.teacher.decoder, options.boundary, options.top_k, {}};
+      const DecoderTrunk::Options trunk{
+          options.teachers[0].decoder, options.teachers[0].boundary, options.teachers[0].top_k, {}};
       return std::make_unique<DecoderTrunk>(context, trunk);
     });
     const ParallelPass sent = teacher.run(batch, Pass::evaluate);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A teacher as its student sees it: the ports that its outputs arrive at, and its output layer where these are hidden
+// states.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/ops/functions.hpp"
+#include "sections/distill/teacher_head.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// A teacher's outputs for some rows of a micro-batch.
+struct TeacherRows {
+  Var hidden, logits, values, indices, rest;  ///< by boundary
+};
+
+class TeacherInput {
+ public:
+  /// `prefix` begins the names of its ports. `among_others`: samples may have rows of other teachers alone, so over
+  /// context ranks every rank receives all rows. Throws JobError when teacher and layout do not fit, or its weights
+  /// cannot be loaded.
+  TeacherInput(const SectionContext& context, const TeacherModel& model, std::string prefix, bool among_others);
+
+  [[nodiscard]] const TeacherModel& model() const { return model_; }
+  [[nodiscard]] std::vector<Port> ports() const;
+  /// The teacher's cross-entropy needs its logit of the target, which may not be among the k.
+  [[nodiscard]] bool knows_cross_entropy() const { return !names_tokens(model_.boundary); }
+  /// Returns the FLOPs of the teacher's output layer where it is kept here.
+  [[nodiscard]] double flops(std::int64_t tokens) const;
+  /// Returns the samples of the micro-batch that it sends rows for.
+  [[nodiscard]] std::vector<bool> taken(const Inputs& inputs) const { return inputs.taken(ports().front().name); }
+
+  /// Returns what arrived for its samples: all rows of the context part, or of the micro-batch if it is among others.
+  [[nodiscard]] TeacherRows received(Tape& tape, const Inputs& inputs) const;
+  /// The rows as the losses take them; valid while `rows` live.
+  [[nodiscard]] TeacherSignal signal(const TeacherRows& rows);
+
+ private:
+  [[nodiscard]] Var all_rows(Tape& tape, const Inputs& inputs, const char* output) const;
+
+  TeacherModel model_;
+  ParallelContext parallel_;
+  std::string prefix_;
+  bool replicated_;                  // every rank receives all rows
+  std::optional<TeacherHead> head_;  // boundary = hidden, in the last stage
+};
+
+/// Returns the rows of `from` in `ranges`, ascending: `from` itself if these are all, else a copy, with a gradient for
+/// `from` if that needs one.
+[[nodiscard]] Var chosen_rows(Tape& tape, const Var& from, std::span<const RowRange> ranges);
+[[nodiscard]] TeacherRows chosen_rows(Tape& tape, const TeacherRows& from, std::span<const RowRange> ranges);
+
+}  // namespace maestro
