@@ -17,7 +17,7 @@ struct KeyHelp {
 struct JobKey {
   std::string table = {};  ///< full name; empty: top level
   std::string name = {};
-  std::string type = {};      ///< "integer", "number", "true or false", "text", "choice" or "list of texts"
+  std::string type = {};      ///< "integer", "number", "true or false", "text", "choice", "list of texts" or "table"
   std::string fallback = {};  ///< the default as TOML
   std::string allowed = {};   ///< range or choices; empty: any value of the type
   std::string unit = {};
