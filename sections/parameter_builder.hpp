@@ -24,6 +24,11 @@ class ParameterBuilder {
   Parameter& matrix(const std::string& name, Shape shape, double deviation, ParameterSlice slice = {}) {
     return parameters_.add({name, shape, true, init_.normal(name, deviation), std::move(slice)});
   }
+  /// Uniform initial values in [-bound, bound), or 0; weight decay applies.
+  Parameter& uniform_matrix(const std::string& name, Shape shape, double bound, ParameterSlice slice = {}) {
+    auto initial = bound == 0 ? ParameterInit::constant(0) : init_.uniform(name, bound);
+    return parameters_.add({name, shape, true, std::move(initial), std::move(slice)});
+  }
   /// No weight decay.
   Parameter& vector(const std::string& name, std::int64_t size, float value, ParameterSlice slice = {}) {
     return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value), std::move(slice)});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/core/normal_values.hpp"
+#include "runtime/core/random.hpp"
 
 namespace maestro {
 
@@ -19,6 +20,13 @@ std::uint64_t parameter_stream(std::string_view section, std::string_view parame
 ParameterInit::Fill ParameterInit::normal(std::string_view parameter, double deviation) const {
   return [seed = seed_, stream = parameter_stream(section_, parameter), deviation](std::span<float> values) {
     fill_normal(seed, stream, deviation, values);
+  };
+}
+
+ParameterInit::Fill ParameterInit::uniform(std::string_view parameter, double bound) const {
+  return [seed = seed_, stream = parameter_stream(section_, parameter), bound](std::span<float> values) {
+    Random random(seed, stream);
+    for (float& value : values) value = static_cast<float>((2.0 * random.uniform() - 1.0) * bound);
   };
 }
 

@@ -22,6 +22,8 @@ class ParameterInit {
 
   /// Normal values of mean 0.
   [[nodiscard]] Fill normal(std::string_view parameter, double deviation) const;
+  /// Uniform values in [-bound, bound).
+  [[nodiscard]] Fill uniform(std::string_view parameter, double bound) const;
   [[nodiscard]] static Fill constant(float value);
 
  private:

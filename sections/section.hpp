@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,9 +24,11 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/pass.hpp"
 #include "runtime/graph/port.hpp"
+#include "runtime/job/lora_config.hpp"
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "runtime/ops/tape.hpp"
+#include "runtime/state/adapter_config.hpp"
 
 namespace maestro {
 
@@ -157,6 +160,12 @@ struct StateEntry {
   bool copy = false;        ///< another stage stores it: read, and not written
 };
 
+/// Parameters with the names that they are stored under.
+struct NamedParameters {
+  Parameters* parameters = nullptr;
+  std::vector<StateEntry> entries;
+};
+
 class Section {
  public:
   virtual ~Section() = default;
@@ -168,6 +177,12 @@ class Section {
   [[nodiscard]] virtual Cost cost(const SampleShape& sample) const = 0;
   /// Every parameter under its Hugging Face name, for checkpoints and weights in and out.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
+  /// Returns the parameters that a folder of weights holds: those above, or below adapters the frozen ones.
+  [[nodiscard]] virtual NamedParameters weights() { return {&parameters(), state()}; }
+  /// Whether the section observes SectionContext::lora.
+  [[nodiscard]] virtual bool takes_adapters() const { return false; }
+  /// Returns the adapters that parameters() are, without the folder of their base; nothing: parameters() are weights.
+  [[nodiscard]] virtual std::optional<AdapterConfig> adapters() const { return std::nullopt; }
   /// Whether a stored tensor that is none of state() may stand in the section's file: another section's part of the
   /// same model, or a buffer that is computed here.
   [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
@@ -231,6 +246,8 @@ struct SectionContext {
   bool passes_gradient = false;
   /// Layers of a group that the backward pass computes again (Section::recomputes); 0: none.
   std::int64_t recompute = 0;
+  /// Adapters to train instead of the weights (Section::takes_adapters).
+  LoraConfig lora;
   /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
   /// and load nothing.
   bool meta = false;

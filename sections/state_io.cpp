@@ -335,7 +335,7 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status same = check_same_model(section.config_json(), folder); !same) return same;
   const auto stored = WeightsFolder::open(folder);
   if (!stored) return stored.error();
-  const std::vector<StateEntry> entries = section.state();
+  const auto& [parameters, entries] = section.weights();
   std::map<Parameter*, std::vector<const StateEntry*>> entries_of;
   Names described;
   for (const std::string& name : stored->names()) {
@@ -347,9 +347,8 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   }
   if (const Status fits = check_all(section, entries, described, stored->label(), ""); !fits) return fits;
   for (const StateEntry& entry : entries) entries_of[entry.parameter].push_back(&entry);
-  Parameters& parameters = section.parameters();
-  for (Parameter& parameter : parameters.all()) {
-    parameters.load(parameter, [&](std::span<float> values) {
+  for (Parameter& parameter : parameters->all()) {
+    parameters->load(parameter, [&](std::span<float> values) {
       const Tensor held(values.data(), DType::f32, parameter.shape());
       for (const StateEntry* entry : entries_of[&parameter]) {
         take(stored->tensor(entry->name).value_or_throw(), *entry, held);

@@ -62,7 +62,8 @@ struct TensorSnapshot {
 
 /// Loads the values from a Hugging Face folder: config.json must describe the section's model (the first differing key
 /// is named), then the tensors of model.safetensors or of its shards. Names may lack the base model's prefix
-/// ("transformer.", "model."). A section that was frozen before packs each parameter as it comes (Parameters::load).
+/// ("transformer.", "model."). Adapters stay as they are (Section::weights). A section that was frozen before packs
+/// each parameter as it comes (Parameters::load).
 [[nodiscard]] Status load_weights(Section& section, const std::filesystem::path& folder);
 
 }  // namespace maestro

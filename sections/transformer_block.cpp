@@ -50,8 +50,9 @@ std::int64_t context_rows(const BlockOptions& options, const SequenceLayout& lay
 }
 
 /// Of a row-parallel product: the bias must enter the sum over the group once.
-Parameter* bias_of_part(const Affine& weights, const Communicator* group) {
-  return group == nullptr || group->rank() == 0 ? weights.bias : nullptr;
+Affine part_of(Affine product, const Communicator* group) {
+  if (group != nullptr && group->rank() > 0) product.bias = nullptr;
+  return product;
 }
 
 /// The input of a branch, (M_t, C) act: the stream, normed where the branch has a norm before it.
@@ -70,11 +71,10 @@ Var branch_result(Tape& tape, const Var& branch, const Affine& norm, const NormT
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
   const Affine& in = weights.ffn_in;
-  const Affine& out = weights.ffn_out;
+  const Affine out = part_of(weights.ffn_out, group);
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
-  const Var parts = gated ? linear(tape, glu(tape, linear(tape, x, *in.weight, in.bias), options.gate), *out.weight,
-                                   bias_of_part(out, group))
-                          : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
+  const Var parts =
+      gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out) : gelu_network(tape, x, in, out);
   return reduce_scatter_rows(tape, parts, group);
 }
 
@@ -88,7 +88,7 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   const NormTerms& terms = options.norm;
   Var branch = branch_input(tape, x, weights.attention_norm, terms);
   branch = all_gather_rows(tape, branch, group, rows);
-  branch = linear(tape, branch, *weights.qkv.weight, weights.qkv.bias);
+  branch = linear(tape, branch, weights.qkv);
   if (weights.query_norm != nullptr) {
     const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, terms.epsilon, terms.offset};
     branch = head_norm(tape, branch, norms, options.attention.shape, group);
@@ -100,7 +100,7 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
     branch = index_select(tape, branch, wanted);
     stream = index_select(tape, stream, wanted);
   }
-  branch = linear(tape, branch, *weights.attention_out.weight, bias_of_part(weights.attention_out, group));
+  branch = linear(tape, branch, part_of(weights.attention_out, group));
   branch = branch_result(tape, reduce_scatter_rows(tape, branch, group), weights.behind_attention, terms);
   Stream middle(stream, branch);
   branch = branch_input(tape, middle, weights.ffn_norm, terms);

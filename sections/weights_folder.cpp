@@ -10,6 +10,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/state/adapter_config.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 
@@ -68,6 +69,10 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
     if (is_shard(entry->path())) shards.push_back(entry->path());
   }
   if (error) return Error{ErrorCode::unavailable, folder.string() + ": cannot be listed: " + error.message()};
+  if (shards.empty() && fs::exists(folder / adapter_config_file, error)) {
+    return Error{ErrorCode::invalid_argument, folder.string() + ": holds adapters; `maestro export --merge` makes a " +
+                                                  "whole model of them and the weights below"};
+  }
   if (shards.empty()) {
     return Error{ErrorCode::not_found, folder.string() + ": holds neither model.safetensors nor model-*.safetensors"};
   }

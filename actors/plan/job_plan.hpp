@@ -39,6 +39,7 @@ struct JobPlan {
   std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections
   std::vector<std::shared_ptr<const Section>> meta_sections;  ///< by SectionId: ports and costs only
   std::vector<std::int64_t> rank_parameters;                  ///< by SectionId: elements held by a rank
+  std::vector<std::int64_t> rank_weights;                     ///< likewise of the frozen weights below adapters
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;

@@ -22,7 +22,8 @@ double parameter_bytes(const MemoryDemand& demand) {
   const auto packed = static_cast<double>(size_of(demand.precision));
   if (!demand.trained) return elements * (sizeof(float) + (demand.keeps_activations ? 2 : 1) * packed);
   const double moments = 2.0 * sizeof(float) / static_cast<double>(demand.moment_shards);
-  return elements * (2.0 * sizeof(float) + moments + 2.0 * packed);
+  const double below = static_cast<double>(demand.weights_below) * 2.0 * packed;
+  return below + elements * (2.0 * sizeof(float) + moments + 2.0 * packed);
 }
 
 double activation_bytes(const MemoryDemand& demand) {

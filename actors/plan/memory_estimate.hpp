@@ -13,6 +13,7 @@ namespace maestro {
 /// Demand of a rank.
 struct MemoryDemand {
   std::int64_t parameters = 0;     ///< elements held by the rank
+  std::int64_t weights_below = 0;  ///< elements of frozen weights below adapters
   std::int64_t moment_shards = 1;  ///< replicas that shard the optimizer state (zero)
   bool trained = false;
   bool keeps_activations = false;  ///< trained, or gradients pass through
@@ -22,8 +23,9 @@ struct MemoryDemand {
   std::int64_t in_flight = 1;    ///< micro-batches whose activations are kept at once
 };
 
-/// Bytes: values, gradients and two moments in f32, packed weights of both passes in `precision`, activations of the
-/// micro-batches in flight. Buffers of edges and scratch come on top.
+/// Bytes: of frozen weights below adapters the packed forms of both passes; values, gradients and two moments in f32,
+/// packed weights of both passes in `precision`, activations of the micro-batches in flight. Buffers of edges and
+/// scratch come on top.
 [[nodiscard]] double parameter_bytes(const MemoryDemand& demand);
 [[nodiscard]] double activation_bytes(const MemoryDemand& demand);
 

@@ -82,6 +82,7 @@ void check_memory(const JobPlan& plan) {
         plan.meta_sections[index]->cost({plan.largest.tokens, plan.largest.patches, plan.largest.images});
     MemoryDemand demand;
     demand.parameters = plan.rank_parameters[index];
+    demand.weights_below = plan.rank_weights[index];
     demand.trained = node.trained();
     if (config.zero) demand.moment_shards = config.replicas;
     demand.keeps_activations = node.runs_backward();

@@ -33,15 +33,16 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }
 
-/// Refuses a section that is neither trained nor loaded: its values would be noise, unless the job requests that.
+/// Refuses weights that are neither trained nor loaded: their values would be noise, unless the job requests that.
 void check_frozen(const JobPlan& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     const SectionConfig& config = plan.sections[at].config;
-    const bool keeps_random = node.frozen() && config.weights.empty() && plan.rank_parameters[at] > 0;
-    if (!keeps_random || config.random || config.emulated()) continue;
+    const bool frozen = node.frozen() ? plan.rank_parameters[at] > 0 : config.lora.given();
+    if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
+    const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
     root.table(node.section_name())
-        .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
+        .fail("weights", "is not given, and " + what + ": it would keep random values; name a folder of " +
                              std::string("weights, or set weights = \"random\" to keep them"));
   }
 }
@@ -95,7 +96,8 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
   std::vector<std::int64_t> ranks;
   for (const GraphNode& node : graph.nodes()) {
     ranks.push_back(node.layout.ranks());
-    backward.push_back(node.trained() ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
+    const bool adapted = meta_sections[ranks.size() - 1]->adapters().has_value();
+    backward.push_back(node.trained() && !adapted ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
   }
   return [backward, ranks, meta_sections = std::move(meta_sections)](SectionId section, const SampleRef& sample) {
     const Cost cost = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images});
@@ -112,6 +114,13 @@ void check_recompute(const SectionConfig& config, const GraphNode& node, const S
     throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
   }
   if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
+}
+
+void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
+  if (!config.lora.given()) return;
+  const std::string key = node.section_name() + ".lora";
+  if (!node.trained()) throw JobError(key + " has no meaning in a frozen section: adapters are trained");
+  if (!meta_section.takes_adapters()) throw JobError(key + ": a section of this type has no adapters; decoders have");
 }
 
 }  // namespace
@@ -201,6 +210,7 @@ SectionContext JobResolver::meta_context(const PlannedSection& planned, const Gr
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
   context.recompute = planned.config.recompute;
+  context.lora = planned.config.lora;
   context.meta = true;
   context.ops = plan_.meta_ops.get();
   context.for_cuda = std::ranges::any_of(planned.config.devices, &DeviceId::is_cuda);
@@ -213,6 +223,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   // For ports, costs and errors; replicas are built where they run.
   const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
   check_recompute(planned.config, node, *meta_section);
+  check_lora(planned.config, node, *meta_section);
   if (node.layout.ranks() > 1 && !meta_section->spreads_over_ranks()) {
     const bool tensor = node.layout.tensor > 1;
     throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
@@ -220,9 +231,9 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
   node.ports = meta_section->ports();
-  std::int64_t parameters = 0;
-  for (const Parameter& parameter : meta_section->parameters().all()) parameters += parameter.shape().elements();
-  plan_.rank_parameters.push_back(parameters);
+  plan_.rank_parameters.push_back(meta_section->parameters().added_elements());
+  const std::int64_t below = planned.config.lora.given() ? meta_section->weights().parameters->added_elements() : 0;
+  plan_.rank_weights.push_back(below);
   for (const std::string& note : meta_section->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
   plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));

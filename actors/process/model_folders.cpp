@@ -2,9 +2,11 @@
 #include "actors/process/model_folders.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 
 #include "actors/plan/planning_options.hpp"
+#include "runtime/state/adapter_config.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "runtime/state/hf_export.hpp"
 #include "runtime/state/model_export.hpp"
@@ -68,6 +70,15 @@ WeightDtype prepare_new(const JobPlan& plan, std::size_t index, const fs::path& 
   return dtype;
 }
 
+/// The adapters' own file, of the job: where their base lies may have changed.
+void write_adapter_config(const JobPlan& plan, std::size_t index, const fs::path& folder) {
+  std::optional<AdapterConfig> adapters = plan.meta_sections[index]->adapters();
+  if (!adapters) return;
+  const std::string& weights = plan.sections[index].config.weights;
+  if (!weights.empty()) adapters->base = fs::absolute(weights).lexically_normal().string();
+  (void)write_file(folder / adapter_config_file, adapter_config_text(*adapters)).value_or_throw();
+}
+
 void copy_stored(const fs::path& section, const fs::path& folder) {
   std::vector<std::string> files = model_files(section);
   files.emplace_back(config_file);
@@ -98,6 +109,7 @@ std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, cons
     } else {
       dtypes[name] = name_of(prepare_new(plan, index, folder));
     }
+    write_adapter_config(plan, index, folder);
   }
   return dtypes;
 }

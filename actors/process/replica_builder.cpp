@@ -32,6 +32,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
   context.recompute = plan_->sections[place.section.value()].config.recompute;
+  context.lora = plan_->sections[place.section.value()].config.lora;
   context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;
@@ -48,11 +49,17 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
   const bool frozen = !made_from.trained && !made_from.passes_gradient;
   const bool values_later = parameters.values_later();
   if (frozen && values_later) section->freeze();  // values are packed as they come
+  const bool adapted = made_from.lora.given();    // the weights are in no checkpoint
+  if (adapted || !resumed) {
+    if (!planned.config.weights.empty()) {
+      load_weights(*section, planned.config.weights).or_throw();
+    } else if (values_later) {
+      section->weights().parameters->initialise();
+    }
+  }
   if (resumed) {
     restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
-  } else if (!planned.config.weights.empty()) {
-    load_weights(*section, planned.config.weights).or_throw();
-  } else if (values_later) {
+  } else if (adapted && values_later) {
     parameters.initialise();
   }
   if (frozen && !values_later) section->freeze();

@@ -112,11 +112,12 @@ std::map<std::string, std::string> data_fingerprint(const JobPlan& plan) {
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
     const std::string& weights = plan.sections[index].config.weights;
-    if (!node.frozen() || node.stage > 0) continue;
+    const bool keeps_weights = node.frozen() || plan.sections[index].config.lora.given();
+    if (!keeps_weights || node.stage > 0) continue;
     const std::string origin = plan.meta_sections[index]->origin();
     if (!origin.empty()) data["records of section '" + node.section_name() + "'"] = origin;
     if (!fs::is_directory(weights)) continue;
-    data["weights of section '" + node.section_name() + "'"] = weights_fingerprint(weights).value_or_throw();
+    data[weights_key(node.section_name())] = weights_fingerprint(weights).value_or_throw();
   }
   return data;
 }

@@ -44,7 +44,8 @@ struct RunClaim {
                                  const std::optional<RunIdentity>& earlier);
 
 /// Returns the identity of a run's data: Corpus::fingerprint(), and the weights and the origin() of every frozen
-/// section, whose outputs others are trained on (see weights_fingerprint). Throws JobError.
+/// section, whose outputs others are trained on, and the weights below adapters (see weights_fingerprint). Throws
+/// JobError.
 [[nodiscard]] std::map<std::string, std::string> data_fingerprint(const JobPlan& plan);
 
 /// Returns how `now` differs from the data of checkpoint `name`, a line per difference. Throws JobError for other data,

@@ -23,6 +23,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
   Section& section = *tensor_ranks.front();
   into.section = name;
   into.config = section.config_json();
+  into.adapters = section.adapters().has_value();
   into.updates = static_cast<std::uint64_t>(section.parameters().updates());
   Result<TensorSnapshot> values =
       export_tensors(tensor_ranks, ParameterBuffer::values, "", std::move(into.values.memory));
@@ -85,6 +86,7 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
   const auto work = [this, staging = std::move(staging), held, written = std::move(written)]() -> Report {
     SectionState state;
     state.config = held->config;
+    state.adapters = held->adapters;
     state.parameters = held->values.tensors;
     state.optimizer = held->first_moments.tensors;
     state.optimizer.insert(state.optimizer.end(), held->second_moments.tensors.begin(),

@@ -24,6 +24,7 @@ struct SectionSnapshot {
   std::string section;
   StatePart part;  ///< the whole section by default
   std::string config;
+  bool adapters = false;
   std::uint64_t updates = 0;  ///< of the optimizer so far
   TensorSnapshot values;
   TensorSnapshot first_moments;

@@ -26,7 +26,8 @@ std::vector<std::string> continued(const NamedModel& model, std::span<const std:
   const auto tokenizer = open_tokenizer(model.folder).value_or_throw();
   const ContinuationLimits limits =
       continuation_limits(read_hf_generation(model.folder).value_or_throw(), *tokenizer, most_tokens);
-  const bool bf16 = WeightsFolder::open(model.folder).value_or_throw().dtype() == WeightDtype::bf16;
+  const auto weights = ModelFolder::open(model.folder).value_or_throw().weights;
+  const bool bf16 = WeightsFolder::open(weights).value_or_throw().dtype() == WeightDtype::bf16;
   const cpu::CpuOperatorTable ops;
   TextGenerator generator(ops, model.folder, bf16 ? DType::bf16 : DType::f32);
   std::vector<std::string> texts;

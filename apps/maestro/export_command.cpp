@@ -10,6 +10,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/state/model_export.hpp"
+#include "sections/model_folder.hpp"
 
 namespace maestro {
 
@@ -34,7 +35,9 @@ ExportCommand::ExportCommand(CLI::App& app)
   command_->add_option("checkpoint", from_, "a checkpoint or a run's folder, with /SECTION where it has several")
       ->required();
   command_->add_option("--to", to_, "the folder to make")->required();
-  command_->add_option("--dtype", dtype_, "f32, bf16 or f16 (default: of the weights that the section began from)");
+  command_->add_option("--dtype", dtype_,
+                       "f32, bf16 or f16 (default: of the weights that the section began from; of adapters f32)");
+  command_->add_flag("--merge", merge_, "of a section with lora: the whole model, instead of the adapters");
   command_->add_option("--shard-gb", shard_gb_, "largest file of weights, in 10^9 bytes")
       ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
@@ -44,12 +47,14 @@ int ExportCommand::run(Console& console) const {
   ExportOptions options;
   options.dtype = read_dtype(dtype_);
   options.shard_bytes = static_cast<std::uint64_t>(shard_gb_ * bytes_of_gb);
+  if (merge_) options.merge = merge_adapters;
   const CheckpointSection source = resolve_section(from_).value_or_throw();
   const ExportedModel model = export_section(source.checkpoint, source.section, to_, options).value_or_throw();
   char size[32];
   std::snprintf(size, sizeof size, "%.3g MB", static_cast<double>(model.bytes) / 1e6);
-  console.note(source.section + " of " + source.checkpoint.string() + ": " + std::string(name_of(model.dtype)) + ", " +
-               size + " in " + std::to_string(model.files) + (model.files == 1 ? " file" : " files"));
+  console.note(source.section + " of " + source.checkpoint.string() + ": " +
+               std::string(model.adapters ? "adapters, " : "") + std::string(name_of(model.dtype)) + ", " + size +
+               " in " + std::to_string(model.files) + (model.files == 1 ? " file" : " files"));
   print_models({{source.section, to_.string()}}, console);
   return 0;
 }

@@ -10,7 +10,7 @@
 
 namespace maestro {
 
-/// Writes a complete Hugging Face folder out of a checkpoint (export_section).
+/// Writes a complete Hugging Face folder, or one of PEFT, out of a checkpoint (export_section).
 class ExportCommand {
  public:
   explicit ExportCommand(CLI::App& app);
@@ -24,6 +24,7 @@ class ExportCommand {
   std::filesystem::path from_;
   std::filesystem::path to_;
   std::string dtype_;
+  bool merge_ = false;
   double shard_gb_ = 5;
 };
 

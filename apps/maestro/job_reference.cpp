@@ -122,6 +122,8 @@ void JobReference::add_section_groups() {
   groups_.push_back(
       {"section", "every section", "keys of every section, in the table of its name such as [student]", every});
   groups_.push_back({"optimizer", "trained sections", "keys of trained sections, in the same table", trained});
+  groups_.push_back({"lora", "adapters", "keys of the table lora of a trained decoder, lora = {rank = 16}",
+                     keys_of(document, "trained.lora")});
   groups_.push_back({"decoder", "decoders", "keys of the types " + decoders, decoder});
   groups_.insert(groups_.end(), own.begin(), own.end());
 }
@@ -138,7 +140,7 @@ void JobReference::add_bundled_sections() {
 }
 
 std::vector<const KeyGroup*> JobReference::groups_of(std::string_view table) const {
-  std::vector<std::string> names{std::string(table)};
+  std::vector<std::string> names{std::string(table.ends_with(".lora") ? "lora" : table)};
   if (const auto type = types_.find(table); type != types_.end()) names = type->second;
   for (const ReferenceSection& section : sections_) {
     if (section.name != table) continue;

@@ -24,8 +24,10 @@ std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptio
   const auto stored = checkpoint ? load_checkpoint(*checkpoint) : checkpoint.error();
   if (!stored) return settings;  // the run itself reports it
   for (const std::string& section : stored->sections()) {
-    const std::string weights = job.root().table(section).text("weights", "");
+    const JobTable table = job.root().table(section);
+    const std::string weights = table.text("weights", "");
     std::error_code failure;
+    if (table.has("lora")) continue;  // its checkpoint has adapters alone
     if (weights.empty() || weights == random_weights || fs::exists(weights, failure)) continue;
     const std::string instead = (*checkpoint / section).string();
     settings.push_back(section + ".weights=" + quoted(instead));

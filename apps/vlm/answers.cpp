@@ -11,8 +11,8 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
+#include "sections/model_folder.hpp"
 #include "sections/registry.hpp"
-#include "sections/state_io.hpp"
 #include "sections/vision/generate.hpp"
 
 namespace maestro {
@@ -58,15 +58,14 @@ class TrainedModel {
     context.precision = config.precision;
     context.values = InitialValues::later;
     context.ops = &ops_;
+    context.lora = config.lora;
     LoadedSection out{registry_.build(read_type(table, type), {name, table, root_, shape_})(context), config.precision};
     const auto trained = weights_.find(name);
     const std::string folder = trained != weights_.end() ? trained->second : config.weights;
     out.section->freeze();
-    if (folder.empty()) {
-      out.section->parameters().initialise();
-    } else {
-      load_weights(*out.section, folder).or_throw();
-    }
+    const bool adapted = config.lora.given() && trained != weights_.end();
+    const ModelFolder model = adapted ? ModelFolder{config.weights, folder, config.lora} : ModelFolder{folder, {}, {}};
+    load_model(*out.section, model).or_throw();
     return out;
   }
 

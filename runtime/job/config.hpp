@@ -11,6 +11,7 @@
 
 #include "runtime/core/device_id.hpp"
 #include "runtime/core/dtype.hpp"
+#include "runtime/job/lora_config.hpp"
 
 // clang-format off
 namespace maestro {
@@ -197,6 +198,7 @@ struct SectionConfig {
   std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
   double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
   OptimizerConfig optimizer;
+  LoraConfig lora;                      ///< adapters that are trained instead of the weights
   /// Returns the replicas with devices of their own at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns the devices of a replica: stages x context parts x tensor parts.

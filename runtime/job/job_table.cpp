@@ -264,7 +264,8 @@ bool JobTable::holds_text(std::string_view key) const {
   return node != nullptr && node->is_string();
 }
 
-JobTable JobTable::table(std::string_view key) const {
+JobTable JobTable::table(std::string_view key, KeyHelp help) const {
+  if (!help.text.empty()) declare({.name = std::string(key), .type = "table", .fallback = "{}"}, help);
   auto path = path_to(key);
   const auto* node = read(*state_, path);
   if (node != nullptr && !node->is_table()) refuse_type(*state_, path, "a table", *node);

@@ -71,7 +71,8 @@ class JobTable {
 
   /// Whether the file or an override holds `key`. Counts as a reading of the key.
   [[nodiscard]] bool has(std::string_view key) const;
-  [[nodiscard]] JobTable table(std::string_view key) const;
+  /// Returns the table at `key`, of which the reference has a line where there is help.
+  [[nodiscard]] JobTable table(std::string_view key, KeyHelp help = {}) const;
   /// Whether `key` is present and a table. Counts as a reading of the key.
   [[nodiscard]] bool holds_table(std::string_view key) const;
   /// Whether `key` is present and a text. Counts as a reading of the key.

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
 
@@ -174,6 +175,43 @@ void read_weights(const JobTable& section, SectionConfig& out) {
   if (out.random) out.weights.clear();
 }
 
+void read_products(const JobTable& lora, LoraConfig& out) {
+  const std::vector<std::string> known{"qkv", "out", "ffn"};
+  bool* const chosen[] = {&out.qkv, &out.out, &out.ffn};
+  const std::vector<std::string> names = lora.texts(
+      "on", known,
+      {"the products that have adapters: query, key and value; the attention's output; the feed-forward network"});
+  if (names.empty()) lora.fail("on", "is empty: nothing would be trained; name some of qkv, out, ffn");
+  for (bool* product : chosen) *product = false;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(known, name);
+    if (found == known.end()) {
+      const auto near = nearest_name(name, known);
+      lora.fail("on", "\"" + printable(name) + "\" is not one of qkv, out, ffn" +
+                          (near ? "; did you mean '" + *near + "'?" : ""));
+    }
+    bool& product = *chosen[found - known.begin()];
+    if (product) lora.fail("on", "\"" + name + "\" is named twice");
+    product = true;
+  }
+}
+
+/// Reads a table: lora = {rank = 16, alpha = 32, on = ["qkv", "out", "ffn"]}.
+void read_lora(const JobTable& section, SectionConfig& out) {
+  const JobTable lora = section.table(
+      "lora", {"low-rank adapters that are trained instead of the weights: {rank = 16, alpha = 32, on = [\"qkv\", "
+               "\"out\", \"ffn\"]}"});
+  out.lora.rank = lora.integer("rank", 0, {.min = 1, .max = 4096},
+                               {"rank r of low-rank adapters (LoRA), which are trained instead of the weights: these "
+                                "are frozen"});
+  out.lora.alpha = lora.number("alpha", static_cast<double>(out.lora.rank), positive,
+                               {"the adapters' product counts alpha / rank; by default rank, so that it counts 1"});
+  read_products(lora, out.lora);
+  const double dropout = lora.number("dropout", 0, not_negative, {"dropout of adapters is not supported: 0 alone"});
+  if (dropout != 0) lora.fail("dropout", "adapters are trained without dropout; set 0 or leave it out");
+  if (section.has("lora") && !out.lora.given()) lora.fail("rank", "is not given; name the rank of the adapters");
+}
+
 }  // namespace
 
 SectionConfig read_section(const JobTable& section, std::string name, SectionConfig defaults, Training training) {
@@ -203,6 +241,7 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
                                 "before it"});
     out.zero = section.flag("zero", out.zero, {"optimizer state is sharded over the replicas"});
     out.optimizer = read_optimizer(section, out.optimizer);
+    read_lora(section, out);
   }
   out.devices = devices_named(section, devices);
   check_devices(section, out);

@@ -261,6 +261,7 @@ Var gelu(Tape& tape, const Var& x) {
 }
 
 Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) {
+  if (in.adapter != nullptr || out.adapter != nullptr) return linear(tape, gelu(tape, linear(tape, x, in)), out);
   const DType compute = tape.compute();
   const OperatorTable& ops = tape.ops();
   const std::int64_t rows = x.value().rows();

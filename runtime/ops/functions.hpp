@@ -42,13 +42,17 @@ Var converted(Tape& tape, const Var& x, DType dtype);
 void keep(Tape& tape, const Block& memory);
 void keep(Tape& tape, std::shared_ptr<const void> memory);
 Var gelu(Tape& tape, const Var& x);
+class LowRank;
 /// A product's or a norm's parameters.
 struct Affine {
   Parameter* weight = nullptr;
-  Parameter* bias = nullptr;  ///< null: none
+  Parameter* bias = nullptr;   ///< null: none
+  LowRank* adapter = nullptr;  ///< of a product; null: none
 };
+/// As linear() above, with the adapter, if there is one (low_rank.hpp).
+Var linear(Tape& tape, const Var& x, const Affine& affine);
 /// Returns (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient fused into the products where
-/// the backend supports that.
+/// the backend supports that and neither has an adapter.
 Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
 /// Maps x (M, 2F) = [gate | up] to activation(gate) up, (M, F).
 Var glu(Tape& tape, const Var& x, GluGate gate);

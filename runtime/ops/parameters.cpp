@@ -108,6 +108,12 @@ Parameter& Parameters::add(ParameterSpec spec) {
   return parameter;
 }
 
+std::int64_t Parameters::added_elements() const {
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : parameters_) elements += parameter.shape().elements();
+  return elements;
+}
+
 void Parameters::lay_out() {
   const auto place = [this](bool decayed, bool sharded) {
     for (Parameter& parameter : parameters_) {

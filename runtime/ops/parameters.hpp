@@ -157,6 +157,8 @@ class Parameters {
   [[nodiscard]] std::deque<Parameter>& all() { return parameters_; }
   [[nodiscard]] Parameter* find(std::string_view name);
   [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(elements_); }
+  /// Returns the elements of all parameters that were added, allocated or not, without alignment.
+  [[nodiscard]] std::int64_t added_elements() const;
   [[nodiscard]] std::size_t decayed_elements() const { return decayed_elements_; }
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
   /// This and the other flat buffers lie in memory(). Empty once a frozen section has dropped them.

@@ -3,6 +3,8 @@
 // <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
 // A section whose tensors were written in N parts has model-0000i-of-0000N.safetensors with
 // model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
+// Of a section that trains adapters the stem is adapter_model, beside adapter_config.json (a folder of PEFT), and there
+// is no index: PEFT has no shards.
 // Parts record only which writer wrote which tensors: reading merges them into the whole section. The folder also has
 // the model's other files (model_files.hpp), which the writer of part 0 copies.
 #pragma once
@@ -36,6 +38,7 @@ struct SectionState {
   std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*; empty for a frozen section
   std::uint64_t optimizer_step = 0;     ///< the same in every part
   StatePart part;
+  bool adapters = false;  ///< the parameters are low-rank adapters under PEFT's names; the same in every part
 };
 
 /// A whole section read back, its parts merged. `state` views the mapped files, which live as long as this object or

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "runtime/state/adapter_config.hpp"
 #include "runtime/state/checkpoint_folders.hpp"
 #include "runtime/state/model_files.hpp"
 #include "runtime/state/section_files.hpp"
@@ -94,7 +95,7 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
     }
   }
   // transformers refuses a file whose metadata does not name the framework of its layout.
-  const std::string model = model_file(state.part);
+  const std::string model = state.adapters ? adapter_file(state.part) : model_file(state.part);
   Status kept = keep(model, write_safetensors(folder / model, state.parameters, {{"format", "pt"}}, options_.after));
   if (!kept) return kept.error();
   const std::string optimizer = optimizer_file(state.part);
@@ -110,7 +111,9 @@ std::vector<std::string> CheckpointStore::prepared_files(const std::string& sect
   const fs::path folder = options_.model_files / section;
   std::vector<std::string> files = model_files(folder);
   std::error_code failure;
-  if (fs::exists(folder / section_config_file, failure)) files.emplace_back(section_config_file);
+  for (const std::string_view file : {section_config_file, adapter_config_file}) {
+    if (fs::exists(folder / file, failure)) files.emplace_back(file);
+  }
   return files;
 }
 
@@ -155,6 +158,7 @@ Status CheckpointStore::write_indexes(const fs::path& staging, Manifest& manifes
     // Maps the section as read_section will: a section that cannot be read back must not be committed (CK-2).
     const Result<StoredSection> stored = map_section(staging, manifest, section);
     if (!stored) return stored.error();
+    if (stored->state.adapters) continue;
     const Result<std::string> text = index_text(*stored);
     if (!text) return text.error();
     const Result<WrittenFile> written = write_file(staging / section / section_index_file, *text, options_.after);

@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include "runtime/core/input_file.hpp"
+#include "runtime/state/adapter_config.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "runtime/state/hf_keys.hpp"
 
@@ -59,6 +61,17 @@ std::string quoted(const fs::path& path) {
   return json(path.string()).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+Result<std::string> adapter_expression(const fs::path& folder) {
+  const fs::path file = folder / adapter_config_file;
+  const Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  const Result<AdapterConfig> config = parse_adapter_config(*text, file.string());
+  if (!config) return config.error();
+  const std::string base =
+      config->base.empty() ? "MODEL" : "AutoModelForCausalLM.from_pretrained(" + quoted(fs::path(config->base)) + ")";
+  return "PeftModel.from_pretrained(" + base + ", " + quoted(folder) + ")";
+}
+
 }  // namespace
 
 Result<std::string> kept_config(std::string_view original, std::string_view own, std::string_view where) {
@@ -104,6 +117,8 @@ Result<std::string> generation_config_text(std::string_view config, std::string_
 }
 
 Result<std::string> load_expression(const fs::path& folder) {
+  std::error_code failure;
+  if (fs::exists(folder / adapter_config_file, failure)) return adapter_expression(folder);
   const auto config = read_hf_config_text(folder);
   if (!config) return config.error();
   const auto tensors = tensor_names(folder);

@@ -28,8 +28,8 @@ namespace maestro {
 /// generation_config.json with the ids of such a config.json.
 [[nodiscard]] Result<std::string> generation_config_text(std::string_view config, std::string_view where);
 
-/// Returns the Python expression that loads a folder of export_section: of transformers, or of safetensors for a model
-/// that transformers lacks. Errors: a config.json or weights that cannot be read.
+/// Returns the Python expression that loads a folder of export_section: of transformers, of PEFT for adapters, or of
+/// safetensors for a model that transformers lacks. Errors: a config.json or weights that cannot be read.
 [[nodiscard]] Result<std::string> load_expression(const std::filesystem::path& folder);
 
 }  // namespace maestro

@@ -57,6 +57,11 @@ struct Manifest {
   [[nodiscard]] std::vector<std::string> sections() const;
 };
 
+/// Returns the name in Manifest::data of the fingerprint of a section's frozen weights.
+[[nodiscard]] inline std::string weights_key(std::string_view section) {
+  return "weights of section '" + std::string(section) + "'";
+}
+
 /// JSON with a checksum over itself.
 [[nodiscard]] std::string manifest_text(const Manifest& manifest);
 /// Errors (corrupt; invalid_argument for a newer format) name `where` and the key.

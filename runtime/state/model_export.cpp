@@ -8,11 +8,12 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/state/checkpoint.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/checkpoint_folders.hpp"
 #include "runtime/state/hf_export.hpp"
 #include "runtime/state/model_files.hpp"
 #include "runtime/state/section_files.hpp"
+#include "runtime/state/weights_fingerprint.hpp"
 
 namespace maestro {
 
@@ -36,8 +37,23 @@ std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& 
   return shards;
 }
 
-Result<ExportedModel> write_model(const StoredSection& stored, const ExportOptions& options, const fs::path& folder) {
-  const auto shards = shards_of(stored.state.parameters, options);
+/// Memory for the tensors of a file, filled by `model`.
+Result<AlignedMemory> make_tensors(const MadeModel& model, std::vector<NamedTensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const NamedTensor& named : tensors) bytes += named.tensor.bytes();
+  AlignedMemory memory(bytes);
+  std::byte* next = memory.data();
+  for (NamedTensor& named : tensors) {
+    named.tensor = Tensor(next, DType::f32, named.tensor.shape());
+    next += named.tensor.bytes();
+    if (Status made = model.make(named); !made) return made.error();
+  }
+  return memory;
+}
+
+Result<ExportedModel> write_model(const MadeModel& whole, std::string_view original, const ExportOptions& options,
+                                  const fs::path& folder) {
+  auto shards = shards_of(whole.tensors, options);
   const auto count = static_cast<std::uint32_t>(shards.size());
   std::map<std::string, std::string> files;  // by tensor
   ExportedModel model{*options.dtype, shards.size(), 0};
@@ -47,6 +63,9 @@ Result<ExportedModel> write_model(const StoredSection& stored, const ExportOptio
       files[named.name] = file;
       model.bytes += static_cast<std::uint64_t>(named.tensor.elements()) * size_of(model.dtype);
     }
+    Result<AlignedMemory> made = AlignedMemory();
+    if (whole.make) made = make_tensors(whole, shards[index]);
+    if (!made) return made.error();
     const auto written = write_weights(folder / file, shards[index], model.dtype);
     if (!written) return written.error();
   }
@@ -55,7 +74,7 @@ Result<ExportedModel> write_model(const StoredSection& stored, const ExportOptio
     if (!index) return index.error();
   }
   const std::string where = (folder / section_config_file).string();
-  const Result<std::string> config = config_with_dtype(stored.state.config, model.dtype, where);
+  const Result<std::string> config = config_with_dtype(original, model.dtype, where);
   if (!config) return config.error();
   const auto written = write_file(where, *config);
   if (!written) return written.error();
@@ -69,6 +88,67 @@ WeightDtype own_dtype(const Manifest& manifest, std::string_view section) {
   const auto found = std::ranges::find(weight_dtype_names, recorded->second);
   const auto index = found == weight_dtype_names.end() ? 0 : found - weight_dtype_names.begin();
   return static_cast<WeightDtype>(index);
+}
+
+/// A folder of PEFT.
+Result<ExportedModel> write_adapters(const StoredSection& stored, const std::string& config, WeightDtype dtype,
+                                     const fs::path& folder) {
+  ExportedModel model{dtype, 1, 0, true};
+  for (const NamedTensor& named : stored.state.parameters) {
+    model.bytes += static_cast<std::uint64_t>(named.tensor.elements()) * size_of(dtype);
+  }
+  const auto weights = write_weights(folder / adapter_file({}), stored.state.parameters, dtype);
+  if (!weights) return weights.error();
+  const auto written = write_file(folder / adapter_config_file, config);
+  if (!written) return written.error();
+  return model;
+}
+
+/// EX-3.
+Status check_base(const Manifest& manifest, std::string_view section, const std::string& base) {
+  const std::string begin = "cannot merge the adapters of section " + std::string(section) + ": ";
+  if (base.empty()) {
+    return Error{ErrorCode::invalid_argument, begin + "the weights below them are random values that no folder holds"};
+  }
+  std::error_code failure;
+  if (!fs::is_directory(base, failure)) {
+    return Error{ErrorCode::not_found, begin + "there is no folder " + printable(base) + ", of the weights below them"};
+  }
+  const Result<std::string> now = weights_fingerprint(base);
+  if (!now) return now.error();
+  const auto was = manifest.data.find(weights_key(section));
+  if (was != manifest.data.end() && was->second == *now) return {};
+  return Error{ErrorCode::invalid_argument,
+               begin + "the weights in " + printable(base) + " are not those that they were trained on"};
+}
+
+/// A section that trains adapters: they alone, or the whole model.
+Result<ExportedModel> write_adapted(const StoredSection& stored, const Manifest& manifest, std::string_view section,
+                                    const fs::path& staging, const ExportOptions& options) {
+  const fs::path file = stored.model.front().path().parent_path() / adapter_config_file;
+  const Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  const Result<AdapterConfig> config = parse_adapter_config(*text, file.string());
+  if (!config) return config.error();
+  if (!options.merge) return write_adapters(stored, *text, options.dtype.value_or(WeightDtype::f32), staging);
+  if (const Status same = check_base(manifest, section, config->base); !same) return same.error();
+  const Result<MadeModel> merged = options.merge(stored, *config);
+  if (!merged) return merged.error();
+  ExportOptions whole = options;
+  if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
+  return write_model(*merged, stored.state.config, whole, staging);
+}
+
+/// Of a section that trains its weights.
+Result<ExportedModel> write_trained(const StoredSection& stored, const Manifest& manifest, std::string_view section,
+                                    const fs::path& staging, const ExportOptions& options) {
+  if (options.merge) {
+    return Error{ErrorCode::invalid_argument,
+                 "cannot merge section " + std::string(section) + ": it has no adapters; leave --merge out"};
+  }
+  ExportOptions whole = options;
+  if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
+  return write_model({stored.state.parameters, {}}, stored.state.config, whole, staging);
 }
 
 Status check_target(const fs::path& to, bool replace) {
@@ -102,17 +182,17 @@ Status publish(const fs::path& staging, const fs::path& to) {
 }
 
 Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view section, const fs::path& staging,
-                                   ExportOptions options) {
+                                   const ExportOptions& options) {
   const Result<Manifest> manifest = load_checkpoint(checkpoint);
   if (!manifest) return manifest.error();
   const Result<StoredSection> stored = read_section(checkpoint, section);
   if (!stored) return stored.error();
-  if (!options.dtype) options.dtype = own_dtype(*manifest, section);
   std::error_code failure;
   fs::remove_all(staging, failure);
   fs::create_directories(staging, failure);
   if (failure) return system_error("cannot create folder", staging, failure.value());
-  const Result<ExportedModel> model = write_model(*stored, options, staging);
+  const auto write = stored->state.adapters ? write_adapted : write_trained;
+  const Result<ExportedModel> model = write(*stored, *manifest, section, staging, options);
   if (!model) return model.error();
   const fs::path source = checkpoint / section;
   if (const Status copied = copy_model_files(source, model_files(source), staging); !copied) return copied.error();

@@ -4,28 +4,46 @@
 //
 // EX-1 (whole or absent): under its final name an export is complete; a folder that it replaces is removed after it.
 // EX-2 (nothing overwritten): without `replace`, a folder that holds anything is refused.
+// EX-3 (adapters' base): adapters are merged with the weights that they were trained on alone, by their fingerprint.
+//
+// Of a section that trains adapters the export is a folder of PEFT, in f32 unless another dtype is named, or with
+// `merge` the whole model.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/state/adapter_config.hpp"
+#include "runtime/state/checkpoint.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
+
+/// A model whose tensors are made while it is written, a file at a time.
+struct MadeModel {
+  std::vector<NamedTensor> tensors;                ///< names and shapes, f32, without memory
+  std::function<Status(const NamedTensor&)> make;  ///< writes a tensor's values to its memory
+};
+/// Returns the model that adapters and the weights below them are together. The arguments outlive it.
+using MergeAdapters = std::function<Result<MadeModel>(const StoredSection&, const AdapterConfig&)>;
 
 struct ExportOptions {
   std::optional<WeightDtype> dtype;           ///< none: that of the weights that the section began from, else f32
   std::uint64_t shard_bytes = 5'000'000'000;  ///< of tensors in a file; a larger tensor has a file of its own
   bool replace = false;                       ///< an earlier export in its place
+  MergeAdapters merge = {};                   ///< for sections that train adapters alone; none: no merging
 };
 
 struct ExportedModel {
   WeightDtype dtype = WeightDtype::f32;
   std::size_t files = 0;    ///< of weights
   std::uint64_t bytes = 0;  ///< of all tensors
+  bool adapters = false;    ///< a folder of PEFT
 };
 
 /// Exports a section of a checkpoint to the folder `to`, whose parents are made. Reads and verifies the section as

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view model_stem = "model";
+constexpr std::string_view adapter_stem = "adapter_model";
 constexpr std::string_view optimizer_stem = "optimizer";
 constexpr std::string_view extension = ".safetensors";
 
@@ -158,19 +159,30 @@ std::string model_file(StatePart part) {
   return file_of(model_stem, part);
 }
 
+std::string adapter_file(StatePart part) {
+  return file_of(adapter_stem, part);
+}
+
 std::string optimizer_file(StatePart part) {
   return file_of(optimizer_stem, part);
 }
 
+bool has_adapters(const Manifest& manifest, std::string_view section) {
+  return !parts_of(manifest, section, adapter_stem).empty();
+}
+
 bool is_in_parts(const Manifest& manifest, std::string_view section) {
   const auto is_part = [](StatePart part) { return part.count > 1; };
-  return std::ranges::any_of(parts_of(manifest, section, model_stem), is_part) ||
+  const std::string_view stem = has_adapters(manifest, section) ? adapter_stem : model_stem;
+  return std::ranges::any_of(parts_of(manifest, section, stem), is_part) ||
          std::ranges::any_of(parts_of(manifest, section, optimizer_stem), is_part);
 }
 
 Result<StoredSection> map_section(const fs::path& checkpoint, const Manifest& manifest, std::string_view section) {
   const Place place{checkpoint, std::string(section)};
-  const auto models = count_parts(parts_of(manifest, section, model_stem), model_stem, place);
+  const bool adapters = has_adapters(manifest, section);
+  const std::string_view stem = adapters ? adapter_stem : model_stem;
+  const auto models = count_parts(parts_of(manifest, section, stem), stem, place);
   if (!models) return models.error();
   const auto optimizers = count_parts(parts_of(manifest, section, optimizer_stem), optimizer_stem, place);
   if (!optimizers) return optimizers.error();
@@ -180,7 +192,7 @@ Result<StoredSection> map_section(const fs::path& checkpoint, const Manifest& ma
   }
   Result<std::string> config = read_text(place.folder() / section_config_file);
   if (!config) return config.error();
-  Result<std::vector<SafetensorsFile>> model = open_parts(model_stem, *models, place);
+  Result<std::vector<SafetensorsFile>> model = open_parts(stem, *models, place);
   if (!model) return model.error();
   Result<std::vector<SafetensorsFile>> optimizer = open_parts(optimizer_stem, *optimizers, place);
   if (!optimizer) return optimizer.error();
@@ -190,7 +202,7 @@ Result<StoredSection> map_section(const fs::path& checkpoint, const Manifest& ma
   if (!moments) return moments.error();
   const Result<std::uint64_t> step = common_step(*optimizer, place);
   if (!step) return step.error();
-  SectionState state{*std::move(config), *std::move(parameters), *std::move(moments), *step, {}};
+  SectionState state{*std::move(config), *std::move(parameters), *std::move(moments), *step, {}, adapters};
   return StoredSection{std::move(state), *std::move(model), *std::move(optimizer)};
 }
 

@@ -20,8 +20,12 @@ inline const std::string optimizer_step_key = "optimizer_step";  // in the metad
 
 /// model.safetensors; of the second of three parts model-00002-of-00003.safetensors, as transformers names shards.
 [[nodiscard]] std::string model_file(StatePart part);
+/// adapter_model.safetensors, or likewise a part of it.
+[[nodiscard]] std::string adapter_file(StatePart part);
 [[nodiscard]] std::string optimizer_file(StatePart part);
 
+/// Whether the section's parameters are adapters.
+[[nodiscard]] bool has_adapters(const Manifest& manifest, std::string_view section);
 /// Whether the manifest has a file of a part of the section.
 [[nodiscard]] bool is_in_parts(const Manifest& manifest, std::string_view section);
 

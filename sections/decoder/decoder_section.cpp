@@ -27,12 +27,15 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
     : context_(context),
       output_layer_(output_layer),
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
-             context.stage) {
+             context.stage, {context.lora.given() ? &adapters_ : nullptr, context.lora}) {
   stack_.recompute(context.recompute);
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
-  if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
-  context.allocate(parameters_);
+  if (context.stage.count > 1) names_of_model_ = body_names(this->decoder(), context.lora);
+  context.allocate(parameters());
+  if (!context.lora.given() || context.meta) return;
+  parameters_.allocate(false, context.memory(), context.values);
+  freeze_weights(context.trained || context.passes_gradient);  // AO-1
 }
 
 Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {
@@ -42,15 +45,45 @@ Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {
 }
 
 Parameter* DecoderSection::tied() {
+  if (context_.lora.given()) return nullptr;  // the embedding is frozen in every stage
   if (context_.stage.count == 1 || output_layer_ == OutputLayer::none || !decoder().tied) return nullptr;
   if (last_stage()) return head_;
   return first_stage() ? &stack_.token_embedding() : nullptr;
 }
 
 std::vector<StateEntry> DecoderSection::state() {
-  std::vector<StateEntry> entries = stack_.state();
-  if (separate_head()) entries.push_back({head_->name(), head_, 0, 0, false, decoder().tied});
-  return entries;
+  return context_.lora.given() ? stack_.adapter_state() : weights().entries;
+}
+
+NamedParameters DecoderSection::weights() {
+  NamedParameters weights{&parameters_, stack_.state()};
+  if (separate_head()) weights.entries.push_back({head_->name(), head_, 0, 0, false, decoder().tied});
+  return weights;
+}
+
+std::optional<AdapterConfig> DecoderSection::adapters() const {
+  if (!context_.lora.given()) return std::nullopt;
+  AdapterConfig config{context_.lora.rank, context_.lora.alpha, {}, decoder().gpt2(), ""};
+  for (const StateEntry& entry : stack_.adapter_state()) {
+    const std::string_view name = entry.name;
+    if (!name.ends_with(adapter_a)) continue;
+    // "...layers.0.self_attn.q_proj" is targeted as q_proj; GPT-2 has two modules c_proj, of which the branch tells.
+    const std::size_t module = name.rfind('.', name.size() - adapter_a.size() - 1);
+    const std::size_t from = decoder().gpt2() ? name.rfind('.', module - 1) : module;
+    const std::string target(name.substr(from + 1, name.size() - adapter_a.size() - from - 1));
+    if (std::ranges::find(config.modules, target) == config.modules.end()) config.modules.push_back(target);
+  }
+  return config;
+}
+
+std::string DecoderSection::description() const {
+  const LoraConfig& lora = context_.lora;
+  if (!lora.given()) return described(decoder());
+  const auto [body, adapters] = body_elements(decoder(), lora);
+  const bool with_head = output_layer_ != OutputLayer::none && !decoder().tied;
+  const std::int64_t all = body + adapters + (with_head ? decoder().vocabulary * decoder().width : 0);
+  return described(decoder()) + "; LoRA rank " + std::to_string(lora.rank) + " on " + products_of(lora) + ", " +
+         std::to_string(adapters) + " trained of " + std::to_string(all) + " parameters";
 }
 
 bool DecoderSection::ignores(std::string_view stored_name) const {
@@ -65,11 +98,16 @@ std::string DecoderSection::config_json() const {
 }
 
 void DecoderSection::freeze() {
+  if (context_.lora.given()) return;  // the weights are already, and adapters stay as they are
+  freeze_weights(context_.passes_gradient);
+  frozen_ = true;
+}
+
+void DecoderSection::freeze_weights(bool passes_gradient) {
   std::vector<Parameter*> matrices = stack_.matrices();
   if (head_ != nullptr) matrices.push_back(head_);
   Parameter* const table = first_stage() ? &stack_.token_embedding() : nullptr;
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient, table);
-  frozen_ = true;
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, passes_gradient, table);
 }
 
 Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behind) const {

@@ -6,6 +6,9 @@
 // output layer and all that a section adds behind the layers. Between them travels
 //   stream   (M, width) f32, differentiable: the residual stream behind a stage's layers; over ranks, rows of each rank
 // When the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
+//
+// AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
+//       held as a frozen section holds its own, and are in no gradient, reduction, moment or checkpoint.
 #pragma once
 
 #include <span>
@@ -25,8 +28,12 @@ enum class OutputLayer : std::uint8_t { none, own_or_tied };
 /// A Section that owns a decoder body and, when wanted, its output layer; or a pipeline stage of it.
 class DecoderSection : public Section {
  public:
-  Parameters& parameters() override { return parameters_; }
+  /// The adapters, where the section has some.
+  Parameters& parameters() override { return context_.lora.given() ? adapters_ : parameters_; }
   [[nodiscard]] std::vector<StateEntry> state() override;
+  [[nodiscard]] NamedParameters weights() override;
+  [[nodiscard]] bool takes_adapters() const override { return true; }
+  [[nodiscard]] std::optional<AdapterConfig> adapters() const override;
   /// The body's parts in other stages and buffers; the output layer too where it is not a parameter of its own here.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   /// Of all layers, whatever the stage; after: the output layer.
@@ -34,7 +41,7 @@ class DecoderSection : public Section {
   [[nodiscard]] Parameter* tied() override;
   /// Of the whole model, whatever the stage.
   [[nodiscard]] std::string config_json() const override;
-  [[nodiscard]] std::string description() const override { return described(decoder()); }
+  [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
@@ -90,13 +97,16 @@ class DecoderSection : public Section {
 
  private:
   [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
+  /// Keeps only the packed forms of the weights' matrices.
+  void freeze_weights(bool passes_gradient);
   /// The output layer is a parameter that does not embed too: of an untied model, or a copy.
   [[nodiscard]] bool separate_head() const { return head_ != nullptr && !(decoder().tied && first_stage()); }
 
   SectionContext context_;
   OutputLayer output_layer_;
-  Parameters parameters_;
-  DecoderStack stack_;  // after parameters_: refers to them
+  Parameters parameters_;  // all, or the frozen weights below adapters
+  Parameters adapters_;
+  DecoderStack stack_;  // after the parameters: refers to them
   bool frozen_ = false;
   Parameter* head_ = nullptr;                // null without an output layer in this stage
   std::vector<std::string> names_of_model_;  // of the whole body, sorted; empty with a single stage

@@ -16,8 +16,13 @@ namespace maestro {
 /// The families' parameters.
 class DecoderStack::Builder {
  public:
-  Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init)
-      : stack_(stack), config_(stack.config_), add_(parameters, init, stack.state_), cut_(stack.parallel_) {}
+  Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init, const StackAdapters& adapters)
+      : stack_(stack),
+        config_(stack.config_),
+        init_(init),
+        add_(parameters, init, stack.state_),
+        cut_(stack.parallel_),
+        adapters_(adapters) {}
 
   void build_gpt2();
   void build_rotary();
@@ -46,6 +51,20 @@ class DecoderStack::Builder {
     const auto initial = static_cast<float>(1.0 - config_.norm_offset);
     return add_.stored(add_.vector(name + ".weight", size, initial, std::move(slice)));
   }
+  /// A weight with the matrices of modules of Hugging Face: `modules` of so many `rows` each, or one of all.
+  struct Product {
+    std::vector<std::string> modules;
+    std::vector<std::int64_t> rows;
+    std::int64_t columns = 0;
+    bool columns_cut = false;  ///< over the tensor group; else the rows
+  };
+  /// Adds adapters beside `affine`, if the job names its product.
+  void adapt(bool named, Affine& affine, const Product& product);
+  /// The rows of modules that are on this rank.
+  [[nodiscard]] std::vector<std::int64_t> held_rows(const Product& product) const;
+  /// The modules of a projection by `stacked`.
+  [[nodiscard]] std::vector<std::string> modules(const std::string& prefix, const std::string& fused,
+                                                 const std::vector<const char*>& names) const;
   Affine rms_norm(const std::string& name) { return {&norm_weight(name, config_.width), nullptr}; }
   /// A projection (rows, columns) that adds to the residual stream; its columns are cut.
   Affine added(const std::string& name, Shape shape, bool bias) {
@@ -63,9 +82,52 @@ class DecoderStack::Builder {
 
   DecoderStack& stack_;
   const DecoderConfig& config_;
+  const ParameterInit& init_;
   ParameterBuilder add_;
   TensorCut cut_;
+  const StackAdapters& adapters_;
 };
+
+std::vector<std::int64_t> DecoderStack::Builder::held_rows(const Product& product) const {
+  std::vector<std::int64_t> held = product.rows;
+  const ParameterSlice slice = product.columns_cut ? ParameterSlice() : cut_.stacked(product.rows);
+  for (std::size_t part = 0; part < slice.rows.size(); ++part) held[part] = slice.rows[part].count;
+  if (product.modules.size() > 1) return held;
+  return {std::accumulate(held.begin(), held.end(), std::int64_t{0})};
+}
+
+void DecoderStack::Builder::adapt(bool named, Affine& affine, const Product& product) {
+  if (!named || adapters_.parameters == nullptr) return;
+  const std::int64_t rank = adapters_.lora.rank;
+  const auto modules = static_cast<std::int64_t>(product.modules.size());
+  const std::int64_t all_rows = std::accumulate(product.rows.begin(), product.rows.end(), std::int64_t{0});
+  const ParameterSlice columns = product.columns_cut ? cut_.columns(product.columns) : ParameterSlice();
+  const ParameterSlice rows = product.columns_cut ? ParameterSlice() : cut_.stacked(product.rows);
+  const std::string name(adapter_prefix);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(product.columns));
+  ParameterBuilder add(*adapters_.parameters, init_, stack_.adapter_state_);
+  const std::string& first = product.modules.front();
+  Parameter& a =
+      add.uniform_matrix(first + std::string(adapter_a), Shape{modules * rank, product.columns}, bound, columns);
+  Parameter& b = add.uniform_matrix(first + std::string(adapter_b), Shape{all_rows, rank}, 0, rows);
+  std::int64_t row = 0;
+  for (std::int64_t i = 0; i < modules; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t count = modules == 1 ? all_rows : product.rows[at];
+    add.stored_rows(name + product.modules[at] + std::string(adapter_a), a, i * rank, rank);
+    add.stored_rows(name + product.modules[at] + std::string(adapter_b), b, row, count);
+    row += count;
+  }
+  affine.adapter = &stack_.adapters_.emplace_back(LowRank::Parts{&a, &b, held_rows(product), adapters_.lora.scale()});
+}
+
+std::vector<std::string> DecoderStack::Builder::modules(const std::string& prefix, const std::string& fused,
+                                                        const std::vector<const char*>& names) const {
+  if (config_.fused_names) return {prefix + fused};
+  std::vector<std::string> all;
+  for (const char* name : names) all.push_back(prefix + name);
+  return all;
+}
 
 BlockWeights DecoderStack::Builder::gpt2_layer(const std::string& prefix) {
   const std::int64_t width = config_.width;
@@ -76,6 +138,11 @@ BlockWeights DecoderStack::Builder::gpt2_layer(const std::string& prefix) {
   layer.ffn_norm = add_.layer_norm(prefix + "ln_2", width);
   layer.ffn_in = conv1d(prefix + "mlp.c_fc", {config_.ffn, width}, config_.init_std, cut_.rows(config_.ffn));
   layer.ffn_out = conv1d(prefix + "mlp.c_proj", {width, config_.ffn}, residual_deviation(), cut_.columns(config_.ffn));
+  const LoraConfig& lora = adapters_.lora;
+  adapt(lora.qkv, layer.qkv, {{prefix + "attn.c_attn"}, {width, width, width}, width});
+  adapt(lora.out, layer.attention_out, {{prefix + "attn.c_proj"}, {width}, width, true});
+  adapt(lora.ffn, layer.ffn_in, {{prefix + "mlp.c_fc"}, {config_.ffn}, width});
+  adapt(lora.ffn, layer.ffn_out, {{prefix + "mlp.c_proj"}, {width}, config_.ffn, true});
   return layer;
 }
 
@@ -111,8 +178,12 @@ Affine DecoderStack::Builder::stacked(const std::string& prefix, const std::stri
 
 void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string& prefix) {
   const std::int64_t queries = config_.query_columns(), keys = config_.key_columns();
-  layer.qkv = stacked(prefix, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, {queries, keys, keys}, config_.qkv_bias);
+  const std::vector<const char*> names{"q_proj", "k_proj", "v_proj"};
+  const std::vector<std::int64_t> rows{queries, keys, keys};
+  layer.qkv = stacked(prefix, "qkv_proj", names, rows, config_.qkv_bias);
   layer.attention_out = added(prefix + "o_proj", Shape{config_.width, queries}, config_.out_bias);
+  adapt(adapters_.lora.qkv, layer.qkv, {modules(prefix, "qkv_proj", names), rows, config_.width});
+  adapt(adapters_.lora.out, layer.attention_out, {{prefix + "o_proj"}, {config_.width}, queries, true});
   if (config_.qk_norm == QkNorm::none) return;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](const char* name, std::int64_t columns) {
@@ -124,9 +195,12 @@ void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string
 }
 
 void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::string& prefix) {
-  layer.ffn_in =
-      stacked(prefix, "gate_up_proj", {"gate_proj", "up_proj"}, {config_.ffn, config_.ffn}, config_.ffn_bias);
+  const std::vector<const char*> names{"gate_proj", "up_proj"};
+  const std::vector<std::int64_t> rows{config_.ffn, config_.ffn};
+  layer.ffn_in = stacked(prefix, "gate_up_proj", names, rows, config_.ffn_bias);
   layer.ffn_out = added(prefix + "down_proj", Shape{config_.width, config_.ffn}, config_.ffn_bias);
+  adapt(adapters_.lora.ffn, layer.ffn_in, {modules(prefix, "gate_up_proj", names), rows, config_.width});
+  adapt(adapters_.lora.ffn, layer.ffn_out, {{prefix + "down_proj"}, {config_.width}, config_.ffn, true});
 }
 
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
@@ -156,11 +230,11 @@ void DecoderStack::Builder::build_rotary() {
 }
 
 DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
-                           const ParallelContext& parallel, const Stage& stage)
+                           const ParallelContext& parallel, const Stage& stage, const StackAdapters& adapters)
     : config_(config), parallel_(parallel), stage_(stage) {
   if (stage.count == 1) stage_.layers = config.layers;
   for (std::int64_t i = 0; i < stage_.layers; ++i) options_.push_back(options_of(stage_.first_layer + i));
-  Builder builder(*this, parameters, init);
+  Builder builder(*this, parameters, init, adapters);
   if (config.gpt2()) {
     builder.build_gpt2();
   } else {
@@ -240,13 +314,30 @@ Var DecoderStack::normed(Tape& tape, Stream x) const {
   return block_norm(tape, x, final_norm_, norm_terms());
 }
 
-std::vector<std::string> body_names(const DecoderConfig& config) {
-  Parameters never_allocated;
-  const DecoderStack whole(never_allocated, ParameterInit(0, ""), config);
+namespace {
+
+/// A whole body whose parameters are never allocated.
+struct DescribedBody {
+  DescribedBody(const DecoderConfig& config, const LoraConfig& lora)
+      : stack(weights, ParameterInit(0, ""), config, {}, {}, {lora.given() ? &adapters : nullptr, lora}) {}
+  Parameters weights, adapters;
+  DecoderStack stack;
+};
+
+}  // namespace
+
+std::vector<std::string> body_names(const DecoderConfig& config, const LoraConfig& lora) {
+  const DescribedBody whole(config, lora);
   std::vector<std::string> names;
-  for (const StateEntry& entry : whole.state()) names.push_back(entry.name);
+  for (const StateEntry& entry : whole.stack.state()) names.push_back(entry.name);
+  for (const StateEntry& entry : whole.stack.adapter_state()) names.push_back(entry.name);
   std::ranges::sort(names);
   return names;
+}
+
+BodyElements body_elements(const DecoderConfig& config, const LoraConfig& lora) {
+  const DescribedBody whole(config, lora);
+  return {whole.weights.added_elements(), whole.adapters.added_elements()};
 }
 
 std::string_view embedding_name(const DecoderConfig& config) {

@@ -11,22 +11,37 @@
 // layers), norms 1 (their offset included), biases zero. Weight decay applies to every matrix, token and
 // position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 //
+// Adapters (SectionContext::lora) begin as those of PEFT do: A uniform in +-1 / sqrt(K), which is He's (2015) uniform
+// initialisation with a = sqrt(5), and B zero, so that the model begins as its weights are. Both decay, as every
+// matrix.
+//
 // DK-1 (same bits): losses and gradients are those of values that are kept, whatever recompute() is.
 // DK-2 (less kept): with recompute() the tape keeps the streams before groups of layers, and the values of a group
 //       while its backward pass runs.
+// DK-3 (PEFT's modules): every module of Hugging Face's model that has an adapter has one A and one B, also where this
+//       stack holds several modules in a parameter.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/job/decoder_config.hpp"
+#include "runtime/job/lora_config.hpp"
+#include "runtime/ops/low_rank.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"
 #include "sections/transformer_block.hpp"
 
 namespace maestro {
+
+/// The adapters that a stack has beside its weights: their parameters, apart from the stack's, and their settings.
+struct StackAdapters {
+  Parameters* parameters = nullptr;  ///< null: none
+  LoraConfig lora;
+};
 
 // Over ranks: the token embedding is sharded over the vocabulary, positions and norms are replicated, layers as in
 // transformer_block.hpp. M rows of the micro-batch, M_c of a context part, M_t of a rank; all the same on a single
@@ -39,7 +54,7 @@ class DecoderStack {
   /// `config`, of the whole model, must be resolved and fit layout (check_parallel_fit) and stage (check_stage); call
   /// before Parameters::allocate().
   DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
-               const ParallelContext& parallel = {}, const Stage& stage = {});
+               const ParallelContext& parallel = {}, const Stage& stage = {}, const StackAdapters& adapters = {});
 
   /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
   /// zeros for the former. First stage only.
@@ -63,6 +78,8 @@ class DecoderStack {
   /// (vocabulary of the rank, width); the output layer too when the model is tied. First stage only.
   [[nodiscard]] Parameter& token_embedding() { return *tokens_; }
   [[nodiscard]] const std::vector<StateEntry>& state() const { return state_; }
+  /// The adapters under PEFT's names, those of a layer behind another's.
+  [[nodiscard]] const std::vector<StateEntry>& adapter_state() const { return adapter_state_; }
   /// Parameters that are used in matrix products only, so that a frozen section may keep just their packed forms.
   [[nodiscard]] std::vector<Parameter*> matrices() const { return product_matrices(layers_); }
 
@@ -91,10 +108,19 @@ class DecoderStack {
   std::vector<BlockWeights> layers_;
   Affine final_norm_;
   std::vector<StateEntry> state_;
+  std::deque<LowRank> adapters_;  // stable addresses
+  std::vector<StateEntry> adapter_state_;
 };
 
-/// Every stored name of the body of a whole model, sorted; `config` must be resolved.
-[[nodiscard]] std::vector<std::string> body_names(const DecoderConfig& config);
+/// Every stored name of the body of a whole model and of its adapters, sorted; `config` must be resolved.
+[[nodiscard]] std::vector<std::string> body_names(const DecoderConfig& config, const LoraConfig& lora = {});
+
+/// Elements of the body of a whole model, and of its adapters; `config` must be resolved.
+struct BodyElements {
+  std::int64_t body = 0;
+  std::int64_t adapters = 0;
+};
+[[nodiscard]] BodyElements body_elements(const DecoderConfig& config, const LoraConfig& lora);
 
 /// Name of the token embedding in Hugging Face's layout of the family.
 [[nodiscard]] std::string_view embedding_name(const DecoderConfig& config);

@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::int64_t block_rows = 512;  // of a prompt at once: bounds the memory of activations
 
-SectionContext context_of(const OperatorTable& ops, DType precision) {
+SectionContext context_of(const OperatorTable& ops, DType precision, const LoraConfig& lora) {
   SectionContext context;
   context.name = "generate";
   context.precision = precision;
   context.values = InitialValues::later;
   context.ops = &ops;
+  context.lora = lora;
   return context;
 }
 
@@ -35,11 +36,14 @@ ContinuationLimits continuation_limits(const HfGenerationConfig& config, const T
 }
 
 TextGenerator::TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision)
-    : model_(context_of(ops, precision), {read_hf_config(folder).value_or_throw(), {}}),
+    : TextGenerator(ops, ModelFolder::open(folder).value_or_throw(), precision) {}
+
+TextGenerator::TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision)
+    : model_(context_of(ops, precision, folder.lora), {read_hf_config(folder.weights).value_or_throw(), {}}),
       caches_(static_cast<std::size_t>(model_.decoder().layers)),
       tape_(ops, arena_, precision, false) {
   model_.freeze();
-  load_weights(model_, folder).or_throw();
+  load_model(model_, folder).or_throw();
 }
 
 std::string TextGenerator::refusal(std::span<const std::int32_t> prompt) const {

@@ -18,6 +18,7 @@
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/token_sampler.hpp"
+#include "sections/model_folder.hpp"
 
 namespace maestro {
 
@@ -39,7 +40,8 @@ struct ContinuationLimits {
 /// Not thread-safe.
 class TextGenerator {
  public:
-  /// Loads a Hugging Face folder for products in `precision`. Throws JobError.
+  /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
+  /// JobError.
   TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
 
   [[nodiscard]] const DecoderConfig& decoder() const { return model_.decoder(); }
@@ -62,6 +64,7 @@ class TextGenerator {
                          const std::function<void(std::int32_t)>& sink);
 
  private:
+  TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision);
   void reserve(std::int64_t rows);
   /// Takes the next rows of the sequence through the decoder.
   void run(std::span<const std::int32_t> tokens);

@@ -33,6 +33,15 @@ class ALanguageModel(OnDevices):
             with self.subTest(**settings):
                 self.check_graphs(language_model(tied=True, micro_batch=1), settings)
 
+    def test_with_adapters_trains_as_on_a_processor(self):
+        changes = {"weights": "random", "lora": {"rank": 3, "alpha": 6}}
+        for family in FAMILIES:
+            for precision, tolerance in (("fp32", FP32_TOLERANCE), ("bf16", BF16_TOLERANCE)):
+                with self.subTest(family, precision=precision):
+                    job = language_model(family, {"steps": FEW}, precision=precision, **changes)
+                    self.check(job, {"teacher": [ONE]}, tolerance=tolerance)
+        self.check_graphs(language_model(micro_batch=1, **changes), {"teacher.devices": [ONE]})
+
     def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
         for family in FAMILIES:
             with self.subTest(family):

@@ -71,10 +71,10 @@ def write_model(folder, config, seed=1):
             file.write(random_bf16(shape, chosen))
 
 
-def tensors(folder):
+def tensors(folder, file="model.safetensors"):
     """{name: (dtype, shape, bytes)} of the model in a folder, whole or in shards."""
     index = folder / "model.safetensors.index.json"
-    names = {"model.safetensors"}
+    names = {file}
     if index.exists():
         names = set(json.loads(index.read_text())["weight_map"].values())
     found = {}

@@ -214,6 +214,31 @@ TEST(DecoderReader, refuses_impossible_shapes) {
   EXPECT_THAT(decoder_error("family = \"lama\""), HasSubstr("did you mean 'llama'?"));
 }
 
+TEST(SectionReader, adapters_have_a_rank_a_scale_and_products) {
+  const auto whole = read_section(student_of("lora = {rank = 16, alpha = 24, dropout = 0.0}\n"), "student");
+  EXPECT_EQ(whole.lora, (LoraConfig{16, 24, true, true, true}));
+  EXPECT_EQ(whole.lora.scale(), 1.5);
+  const auto some = read_section(student_of("lora = {rank = 2, on = [\"ffn\", \"qkv\"]}\n"), "student");
+  EXPECT_EQ(some.lora, (LoraConfig{2, 2, true, false, true}));
+  EXPECT_FALSE(read_section(student_of(""), "student").lora.given());
+  EXPECT_THAT(section_error("lora = 16"), HasSubstr("student.lora: expected a table"));
+  EXPECT_THAT(section_error("lora = {alpha = 16}"), HasSubstr("student.lora.rank: is not given"));
+  EXPECT_THAT(section_error("lora = {rank = 0}"), HasSubstr("rank: must be from 1 to 4096"));
+  EXPECT_THAT(section_error("lora = {rank = 2, alpha = 0}"), HasSubstr("alpha: must be greater than 0"));
+  EXPECT_THAT(section_error("lora = {rank = 2, on = []}"), HasSubstr("student.lora.on: is empty"));
+  EXPECT_THAT(section_error("lora = {rank = 2, on = [\"out\", \"out\"]}"), HasSubstr("\"out\" is named twice"));
+  EXPECT_THAT(section_error("lora = {rank = 2, on = [\"fnn\"]}"),
+              HasSubstr("\"fnn\" is not one of qkv, out, ffn; did you mean 'ffn'?"));
+  EXPECT_THAT(section_error("lora = {rank = 2, dropout = 0.1}"), HasSubstr("without dropout; set 0 or leave it out"));
+}
+
+TEST(SectionReader, a_misspelt_key_of_adapters_is_answered_with_the_nearest) {
+  const auto document = JobDocument::parse("[student]\nlora = {rank = 2, alpa = 4}\n", "job.toml");
+  (void)read_section(document.root().table("student"), "student");
+  EXPECT_THAT(job_error_of([&] { document.finish(); }),
+              HasSubstr("student.lora.alpa: unknown key; did you mean 'alpha'?"));
+}
+
 TEST(SectionReader, replicas_that_move_have_two_bounds) {
   const auto section = read_section(student_of("replicas = {least = 2, most = 6}\n"), "student", {});
   EXPECT_EQ(section.replicas, 6);

@@ -45,6 +45,13 @@ TEST(MemoryEstimate, a_frozen_section_keeps_no_activations_unless_gradients_pass
   EXPECT_EQ(parameter_bytes(frozen), (1 << 20) * 12.0) << "packed for both directions";
 }
 
+TEST(MemoryEstimate, weights_below_adapters_are_their_packed_forms) {
+  MemoryDemand adapted = student();
+  adapted.weights_below = 1 << 20;
+  adapted.precision = DType::bf16;
+  EXPECT_EQ(parameter_bytes(adapted), (1 << 20) * (20.0 + 4.0));
+}
+
 TEST(MemoryEstimate, a_micro_batch_that_cannot_fit_is_refused_with_the_largest_that_does) {
   EXPECT_EQ(refusal(student(), 40), "fits");
   EXPECT_EQ(refusal(student(), 0), "fits");  // no limit
