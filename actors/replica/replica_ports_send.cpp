@@ -17,7 +17,9 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, Direct
     SendBuffer send;
     send.channel = piece.channel;
     send.buffer = from.buffers.acquire();
-    const std::int64_t rows = own_rows(piece.channel.edge, plan.rows(options_.graph->edge(piece.channel.edge).axis));
+    const EdgeId edge = piece.channel.edge;
+    const std::int64_t all = plan.rows(options_.graph->edge(edge).axis);
+    const std::int64_t rows = sizes_.own_rows(edge, all, options_.layout_rank);
     send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
     buffers.push_back(std::move(send));
   }
