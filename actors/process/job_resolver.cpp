@@ -15,6 +15,7 @@
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -37,7 +38,7 @@ void check_frozen(const JobPlan& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     const SectionConfig& config = plan.sections[at].config;
-    const bool keeps_random = node.frozen() && config.weights.empty() && plan.rank_parameters[at] > 0;
+    const bool keeps_random = node.frozen() && config.weights.empty() && plan.held[at].all > 0;
     if (!keeps_random || config.random || config.emulated()) continue;
     root.table(node.section_name())
         .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
@@ -86,6 +87,9 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
 }
 
 constexpr double flops_per_ms_of_a_gflops = 1e6;
+constexpr double bytes_per_mb = 1e6;
+/// Taken by actors, threads, transport and kernels between the plan and the first step: measured of runs of small jobs.
+constexpr double bytes_of_start = 25e6;
 
 /// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
 /// where the section's parameters are frozen, and the layers that are computed again.
@@ -219,9 +223,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
   node.ports = meta_section->ports();
-  std::int64_t parameters = 0;
-  for (const Parameter& parameter : meta_section->parameters().all()) parameters += parameter.shape().elements();
-  plan_.rank_parameters.push_back(parameters);
+  plan_.held.push_back(held_elements(*meta_section));
   for (const std::string& note : meta_section->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
   plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));
@@ -291,11 +293,12 @@ JobPlan JobResolver::resolve() && {
   check_batches(plan_);
   check_in_flight(plan_);
   raise_in_flight(plan_);
-  check_memory(plan_);
   set_costs();
   check_emulated(plan_);
   place_sections();
   check_cuda(plan_);
+  plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
+  check_memory(plan_);
   check_seats(plan_);
   check_shadows(plan_);
   plan_.effective_job = composed_.document.to_toml();

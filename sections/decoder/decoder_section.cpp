@@ -64,11 +64,15 @@ std::string DecoderSection::config_json() const {
   return hf_config_text(decoder());
 }
 
+ProductParameters DecoderSection::products() {
+  ProductParameters products{stack_.matrices(), first_stage() ? &stack_.token_embedding() : nullptr};
+  if (head_ != nullptr) products.matrices.push_back(head_);
+  return products;
+}
+
 void DecoderSection::freeze() {
-  std::vector<Parameter*> matrices = stack_.matrices();
-  if (head_ != nullptr) matrices.push_back(head_);
-  Parameter* const table = first_stage() ? &stack_.token_embedding() : nullptr;
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient, table);
+  const ProductParameters kept = products();
+  parameters_.freeze_packed(*context_.ops, context_.precision, kept.matrices, context_.passes_gradient, kept.table);
   frozen_ = true;
 }
 
@@ -134,8 +138,10 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
   here.layers = stack_.stage().layers;
   Cost cost{body_flops(here, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
+  cost.working = body_working_bytes(here, sample.tokens, context_.precision);
   if (context_.trained || context_.passes_gradient) {
-    cost.bytes = body_bytes(here, sample.tokens, context_.precision, context_.recompute);
+    cost.bytes =
+        body_bytes(here, sample.tokens, context_.precision, context_.recompute, context_.parallel.layout.tensor);
     if (context_.recompute > 0) cost.recomputed = body_flops(here, sample.tokens);
     if (!last_stage()) cost.bytes -= final_norm_bytes(here, sample.tokens, context_.precision);
   }

@@ -52,6 +52,8 @@ class DistilledDecoder final : public DecoderSection {
   /// With boundary = hidden the teacher's output layer counts too, although it has no backward pass.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
+  /// The teacher's output layer, where it is kept here.
+  [[nodiscard]] double extra_bytes() const override;
   [[nodiscard]] std::vector<std::string> notes() const override;
 
  private:
