@@ -134,6 +134,7 @@ struct Cost {
   double flops = 0;
   double bytes = 0;       ///< activations kept for the backward pass, of all ranks together
   double recomputed = 0;  ///< FLOPs of the forward pass that the backward pass repeats (SectionContext::recompute)
+  double working = 0;     ///< bytes that a pass takes for a while beside those kept, of all ranks together
 };
 struct SampleShape {
   std::int64_t tokens = 0;
@@ -166,6 +167,13 @@ struct NamedParameters {
   std::vector<StateEntry> entries;
 };
 
+/// The parameters that matrix products read, in packed form, and an embedding's table, if any: tied if it is one of the
+/// matrices.
+struct ProductParameters {
+  std::vector<Parameter*> matrices;
+  Parameter* table = nullptr;
+};
+
 class Section {
  public:
   virtual ~Section() = default;
@@ -175,6 +183,9 @@ class Section {
   /// Throws JobError only for errors that could not be detected at start; anything else is a bug.
   virtual void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) = 0;
   [[nodiscard]] virtual Cost cost(const SampleShape& sample) const = 0;
+  [[nodiscard]] virtual ProductParameters products() { return {}; }
+  /// Bytes of frozen values that a rank holds beside parameters(), such as another model's output layer.
+  [[nodiscard]] virtual double extra_bytes() const { return 0; }
   /// Every parameter under its Hugging Face name, for checkpoints and weights in and out.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
   /// Returns the parameters that a folder of weights holds: those above, or below adapters the frozen ones.

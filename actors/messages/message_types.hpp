@@ -42,7 +42,7 @@ MAESTRO_INSPECT(Seat, x.section, x.replica, x.process)
 MAESTRO_INSPECT(ProcessGone, x.process, x.awaited)
 MAESTRO_INSPECT(SeatsReady, x.epoch, x.process)
 MAESTRO_INSPECT(TransferBroken, x.message)
-MAESTRO_INSPECT(ProcessSummary, x.process, x.max_rss_mb, x.provider, x.bytes, x.writes)
+MAESTRO_INSPECT(ProcessSummary, x.process, x.max_rss_mb, x.provider, x.bytes, x.writes, x.device_mb)
 MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer,
                 x.peers, x.events)
 MAESTRO_INSPECT(WriteFinished, x.cookie)

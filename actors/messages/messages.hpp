@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -174,6 +175,7 @@ struct ProcessSummary {
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
+  std::map<std::string, double> device_mb = {};  ///< by GPU: the peaks of its sections together
 };
 /// To a replica: requests its ReplicaAddress.
 struct AddressRequest {};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/plan/memory_estimate.hpp"
 #include "actors/plan/run_options.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/graph/placement.hpp"
@@ -38,14 +39,15 @@ struct JobPlan {
   std::int64_t validation_samples = 0;                        ///< of a validation pass
   std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections
   std::vector<std::shared_ptr<const Section>> meta_sections;  ///< by SectionId: ports and costs only
-  std::vector<std::int64_t> rank_parameters;                  ///< by SectionId: elements held by a rank
-  std::vector<std::int64_t> rank_weights;                     ///< likewise of the frozen weights below adapters
+  std::vector<HeldElements> held;                             ///< by SectionId: by a rank
+  std::vector<HeldElements> below;                            ///< likewise of the frozen weights below adapters
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;
   SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
   double unit_per_ms = 1;               ///< units per millisecond of an emulated device
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
+  double program_bytes = 0;             ///< of a process before its sections are built: program and corpus
   std::vector<std::string> notes;
   std::string effective_job;                    ///< the job file with all overrides, TOML
   std::map<std::string, std::string> settings;  ///< the same by key

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "actors/plan/memory_estimate.hpp"
+#include "actors/plan/memory_table.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/seats.hpp"
 #include "runtime/core/printable.hpp"
@@ -74,23 +74,9 @@ void check_devices(const JobPlan& plan, std::int64_t devices) {
 }
 
 void check_memory(const JobPlan& plan) {
-  for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
-    const SectionConfig& config = plan.sections[index].config;
-    const GraphNode& node = plan.graph.nodes()[index];
-    if (config.memory_mib == 0 || config.emulated()) continue;
-    const Cost largest =
-        plan.meta_sections[index]->cost({plan.largest.tokens, plan.largest.patches, plan.largest.images});
-    MemoryDemand demand;
-    demand.parameters = plan.rank_parameters[index];
-    demand.weights_below = plan.rank_weights[index];
-    demand.trained = node.trained();
-    if (config.zero) demand.moment_shards = config.replicas;
-    demand.keeps_activations = node.runs_backward();
-    demand.precision = config.precision;
-    demand.sample_bytes = largest.bytes / static_cast<double>(node.layout.ranks());
-    demand.micro_batch = node.micro_batch;
-    demand.in_flight = plan.graph.awaits_gradient(SectionId(index)) ? node.max_in_flight : 1;
-    check_memory(node.section_name(), demand, config.memory_mib);
+  for (const RankMemory& rank : estimate_memory(plan).ranks) {
+    const std::int64_t memory_mib = plan.sections[rank.section.value()].config.memory_mib;
+    check_memory(plan.graph.node(rank.section).section_name(), rank.demand, memory_mib);
   }
 }
 

@@ -16,7 +16,7 @@ void check_in_flight(const JobPlan& plan);
 void raise_in_flight(JobPlan& plan);
 /// Stages, replicas and ranks of a section are on separate devices.
 void check_devices(const JobPlan& plan, std::int64_t devices);
-/// Checks the memory that the job assigns to a device of each section.
+/// Checks the memory that the job assigns to a device of each section. Called after placement.
 void check_memory(const JobPlan& plan);
 /// Emulated devices train nothing: no state to store or to resume from.
 void check_emulated(JobPlan& plan);

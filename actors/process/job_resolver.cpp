@@ -16,6 +16,7 @@
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -38,7 +39,7 @@ void check_frozen(const JobPlan& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     const SectionConfig& config = plan.sections[at].config;
-    const bool frozen = node.frozen() ? plan.rank_parameters[at] > 0 : config.lora.given();
+    const bool frozen = node.frozen() ? plan.held[at].all > 0 : config.lora.given();
     if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
     const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
     root.table(node.section_name())
@@ -88,6 +89,9 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
 }
 
 constexpr double flops_per_ms_of_a_gflops = 1e6;
+constexpr double bytes_per_mb = 1e6;
+/// Taken by actors, threads, transport and kernels between the plan and the first step: measured of runs of small jobs.
+constexpr double bytes_of_start = 25e6;
 
 /// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
 /// where the section's parameters are frozen, and the layers that are computed again.
@@ -231,9 +235,8 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
   node.ports = meta_section->ports();
-  plan_.rank_parameters.push_back(meta_section->parameters().added_elements());
-  const std::int64_t below = planned.config.lora.given() ? meta_section->weights().parameters->added_elements() : 0;
-  plan_.rank_weights.push_back(below);
+  plan_.held.push_back(held_elements(*meta_section));
+  plan_.below.push_back(held_below_adapters(*meta_section));
   for (const std::string& note : meta_section->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
   plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));
@@ -304,11 +307,12 @@ JobPlan JobResolver::resolve() && {
   check_batches(plan_);
   check_in_flight(plan_);
   raise_in_flight(plan_);
-  check_memory(plan_);
   set_costs();
   check_emulated(plan_);
   place_sections();
   check_cuda(plan_);
+  plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
+  check_memory(plan_);
   check_seats(plan_);
   check_shadows(plan_);
   plan_.effective_job = composed_.document.to_toml();

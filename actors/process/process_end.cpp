@@ -9,6 +9,7 @@
 
 #include "actors/control/control_place.hpp"
 #include "actors/messages/wait_text.hpp"
+#include "actors/plan/memory_table.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
@@ -87,7 +88,9 @@ void ProcessRun::State::write_trace(const RunOutcome& ended) {
 }
 
 void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
+  constexpr double bytes_per_mb = 1e6;
   const ProcessTotals totals = total_of(ended.processes);
+  result.estimated_mb = host_bytes(estimate_memory(plan)) / bytes_per_mb;
   if (!plan.options.report.empty()) {
     make_report(plan, *record, totals).write(plan.options.report).or_throw();
     result.report = plan.options.report.string();

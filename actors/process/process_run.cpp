@@ -7,6 +7,7 @@
 
 #include "actors/control/control_place.hpp"
 #include "actors/plan/headroom.hpp"
+#include "actors/plan/memory_table.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/preflight.hpp"
 #include "actors/plan/reduction_paths.hpp"
@@ -133,6 +134,7 @@ void ProcessRun::State::print_header() const {
                        (several() ? " processes" : " process") + ", transport: " + network->provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
+  console.note("  memory    " + memory_in_short(plan) + ", by an estimate");
   for (const auto& at : plan.places) {
     const GraphNode& node = plan.graph.node(at.section);
     if (node.role == Role::source) continue;
@@ -158,6 +160,11 @@ void ProcessRun::State::print_models() const {
     const bool first = plan.sections[index].stage.first();
     if (first && !model.empty()) console.note(plan.sections[index].config.name + ": " + model);
   }
+}
+
+void ProcessRun::State::print_memory() const {
+  console.note("memory, by an estimate");
+  for (const std::string& line : describe_memory(plan)) console.note("  " + line);
 }
 
 ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start, RunMemory& memory)
@@ -197,6 +204,7 @@ void ProcessRun::prepare() {
     return;
   }
   state.print_models();
+  state.print_memory();
   for (const std::string& note : state.claim.notes) state.note(note);
 }
 

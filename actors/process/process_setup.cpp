@@ -91,7 +91,7 @@ void ProcessRun::State::make_shadows() {
   std::int64_t bytes = 0;
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
-    if (node.trained()) bytes += plan.rank_parameters[index] * node.layout.ranks() * bytes_of_parameter;
+    if (node.trained()) bytes += plan.held[index].all * node.layout.ranks() * bytes_of_parameter;
   }
   memory.shadows.emplace(prepared_files_folder(plan));
   const Status room = memory.shadows->room_for(static_cast<std::uint64_t>(bytes));
@@ -135,8 +135,14 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
 }
 
 ProcessSummary ProcessRun::State::summary() const {
+  constexpr double bytes_per_mb = 1e6;
   const Network::Written written = network->written();
-  return {process, max_rss_mb(), network->provider(), written.bytes, written.writes};
+  ProcessSummary summary{process, max_rss_mb(), network->provider(), written.bytes, written.writes};
+  for (const auto& [at, opened_device] : devices) {
+    if (!at.first.is_cuda() || !opened_device) continue;  // null: it could not be opened
+    summary.device_mb[text_of(at.first)] += static_cast<double>(opened_device->peak_bytes()) / bytes_per_mb;
+  }
+  return summary;
 }
 
 void ProcessRun::State::open_actors() {

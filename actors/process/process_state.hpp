@@ -226,6 +226,8 @@ struct ProcessRun::State {
   void print_header() const;
   /// The sections' models, of `check`.
   void print_models() const;
+  /// The estimate of memory, of `check`.
+  void print_memory() const;
   /// "section 'student' replica 0".
   [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
     return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());

@@ -13,6 +13,7 @@ static_assert(most_slots == max_immediate_slots);
 
 ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, PortEvents events)
     : options_(options),
+      sizes_(*options.graph, options.section, options.largest, options.limits),
       network_(&network),
       on_buffer_free_(std::move(events.buffer_free)),
       client_(network.next_client()) {
@@ -38,14 +39,12 @@ void ReplicaPorts::add_ring(Channel channel) {
   spec.channel = channel;
   spec.receiver = options_.replica;
   spec.ring = network_->next_ring();
-  // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
-  spec.slots = static_cast<std::uint32_t>(channel.gradient() ? node.max_in_flight
-                                                             : input_window(graph, options_.section, options_.limits));
+  spec.slots = static_cast<std::uint32_t>(sizes_.slots(channel));
   const ReshardEnd sender{graph.node(graph.sender(channel)).layout, graph.sender_sharding(channel)};
   spec.max_pieces =
       static_cast<std::uint32_t>(max_pieces_of(sender, node.micro_batch, options_.largest.rows(joined.axis)));
-  spec.max_rows = most_own_rows(channel.edge);
-  spec.columns = own_columns(channel.edge);
+  spec.max_rows = sizes_.most_own_rows(channel.edge);
+  spec.columns = sizes_.own_columns(channel.edge, options_.layout_rank);
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
@@ -62,36 +61,6 @@ void ReplicaPorts::add_ring(Channel channel) {
   if (spec.device == nullptr) return;
   ring_index_[spec.device_ring] = made.slots.get();
   offer_device_memory(made, channel);
-}
-
-std::int64_t ReplicaPorts::max_rows(Axis axis) const {
-  const GraphNode& node = options_.graph->node(options_.section);
-  const std::int64_t by_count = node.micro_batch * options_.largest.rows(axis);
-  if (node.micro_batch_rows == 0) return by_count;
-  // A bound on tokens bounds patches, too: every patch has a position of its own.
-  const std::int64_t bound = std::max(node.micro_batch_rows, options_.largest.rows(node.axis()));
-  return axis == node.axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
-}
-
-Sharding ReplicaPorts::sharding(EdgeId edge) const {
-  const GraphEdge& joined = options_.graph->edge(edge);
-  return joined.to == options_.section ? joined.to_sharding : joined.from_sharding;
-}
-
-std::int64_t ReplicaPorts::own_rows(EdgeId edge, std::int64_t rows) const {
-  return layout().rows(sharding(edge), rows, options_.layout_rank.value()).count;
-}
-
-std::int64_t ReplicaPorts::most_own_rows(EdgeId edge) const {
-  const std::int64_t rows = max_rows(options_.graph->edge(edge).axis);
-  const auto up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  if (sharding(edge) == Sharding::replicated) return rows;
-  const std::int64_t part = up(rows, layout().context);
-  return sharding(edge) == Sharding::rank_rows ? up(part, layout().tensor) : part;
-}
-
-std::int64_t ReplicaPorts::own_columns(EdgeId edge) const {
-  return layout().columns(sharding(edge), options_.graph->edge(edge).columns, options_.layout_rank.value()).count;
 }
 
 std::size_t ReplicaPorts::most_pieces_sent() const {
@@ -113,12 +82,8 @@ void ReplicaPorts::add_pool(Channel channel) {
   }
   const GraphEdge& joined = options_.graph->edge(edge);
   const std::size_t pieces = most_pieces_sent();
-  const std::size_t row_bytes = static_cast<std::size_t>(own_columns(edge)) * size_of(joined.dtype);
-  const std::size_t payload = static_cast<std::size_t>(most_own_rows(edge)) * row_bytes;
-  const std::size_t aligned = (payload + 63) / 64 * 64;
-  const auto blocks =
-      static_cast<std::size_t>(channel.gradient() ? gradient_blocks(*options_.graph, edge, options_.limits)
-                                                  : send_blocks(*options_.graph, options_.section, options_.limits));
+  const std::size_t aligned = (sizes_.payload(edge, options_.layout_rank) + 63) / 64 * 64;
+  const auto blocks = static_cast<std::size_t>(sizes_.blocks(channel));
   const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host(channel, self());
   MemorySpace& memory = by_host ? host_memory() : *options_.device.memory;
   const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
@@ -126,7 +91,7 @@ void ReplicaPorts::add_pool(Channel channel) {
                                           nullptr,
                                           {},
                                           aligned,
-                                          own_columns(edge),
+                                          sizes_.own_columns(edge, options_.layout_rank),
                                           joined.dtype});
   if (options_.remote && memory.host()) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());

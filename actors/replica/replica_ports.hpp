@@ -27,7 +27,7 @@
 #include "actors/services/network.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/graph/section_graph.hpp"
-#include "runtime/schedule/flow_bounds.hpp"
+#include "runtime/schedule/port_sizes.hpp"
 #include "sections/section_runner.hpp"
 #include "transport/ring/input_ring.hpp"
 #include "transport/ring/output_link.hpp"
@@ -174,16 +174,8 @@ class ReplicaPorts {
   /// could not be kept.
   void choose_method(Link& link, const Pool& from, TransferPath planned);
   void log(const std::string& line);
-  /// Returns the most rows of an axis in a micro-batch.
-  [[nodiscard]] std::int64_t max_rows(Axis axis) const;
-  /// Return the sharding of this section's end of an edge, and the rows and columns that this rank holds there.
-  [[nodiscard]] Sharding sharding(EdgeId edge) const;
-  [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows) const;
-  [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
-  [[nodiscard]] std::int64_t own_columns(EdgeId edge) const;
   /// Returns the most pieces of a micro-batch, over all edges.
   [[nodiscard]] std::size_t most_pieces_sent() const;
-  [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
   /// Returns whether the sender's section is repeatable.
   [[nodiscard]] bool renewable(Channel channel) const;
   InputRing& ring(Channel channel) { return *rings_.at(channel).slots; }
@@ -193,6 +185,7 @@ class ReplicaPorts {
   /// Sends credits to the senders of these sequences, which have entered the window (RB-3).
   void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
   ReplicaPortsOptions options_;
+  PortSizes sizes_;
   Network* network_;
   std::function<void()> on_buffer_free_;
   Outbox outbox_;

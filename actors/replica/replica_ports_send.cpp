@@ -17,8 +17,10 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, Direct
     SendBuffer send;
     send.channel = piece.channel;
     send.buffer = from.buffers.acquire();
-    const GraphEdge& edge = options_.graph->edge(piece.channel.edge);
-    const std::int64_t rows = own_rows(piece.channel.edge, plan.rows(edge.axis, edge.sources));
+    const EdgeId edge = piece.channel.edge;
+    const GraphEdge& of_graph = options_.graph->edge(edge);
+    const std::int64_t all = plan.rows(of_graph.axis, of_graph.sources);
+    const std::int64_t rows = sizes_.own_rows(edge, all, options_.layout_rank);
     send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
     buffers.push_back(std::move(send));
   }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/run_report.hpp"
 
+#include "actors/plan/memory_table.hpp"
+
 namespace maestro {
 
 namespace {
+
+constexpr double bytes_per_mb = 1e6;
 
 double per_second(std::uint64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
@@ -38,6 +42,33 @@ void describe_plan(const JobPlan& plan, Report& report) {
                                   {"to", plan.graph.node(edge.to).name + "." + edge.to_port},
                                   {"row_bytes", static_cast<std::int64_t>(edge.row_bytes())},
                                   {"gradient", edge.gradient}});
+  }
+}
+
+void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& report) {
+  const MemoryEstimate estimate = estimate_memory(plan);
+  report.set("memory.estimated_mb", host_bytes(estimate) / bytes_per_mb);
+  report.set("memory.used_mb", totals.max_rss_mb);
+  for (const RankMemory& rank : estimate.ranks) {
+    report.add_row("memory.ranks", {{"section", plan.graph.node(rank.section).name},
+                                    {"replica", rank.replica.value()},
+                                    {"rank", rank.rank.value()},
+                                    {"parameters_mb", rank.use.parameters / bytes_per_mb},
+                                    {"gradients_mb", rank.use.gradients / bytes_per_mb},
+                                    {"optimizer_mb", rank.use.optimizer / bytes_per_mb},
+                                    {"activations_mb", rank.use.activations / bytes_per_mb},
+                                    {"edges_mb", rank.use.edges / bytes_per_mb},
+                                    {"checkpoint_mb", rank.use.checkpoint / bytes_per_mb}});
+  }
+  for (const auto& [process, mb] : totals.rss_mb) {  // a process that joined later is in no plan
+    const bool planned = process.value() < estimate.processes.size();
+    report.add_row("memory.processes",
+                   {{"process", process.value()},
+                    {"estimated_mb", planned ? estimate.processes[process.value()] / bytes_per_mb : 0.0},
+                    {"used_mb", mb}});
+  }
+  for (const auto& [at, mb] : totals.device_mb) {
+    report.add_row("memory.devices", {{"process", at.first.value()}, {"device", at.second}, {"used_mb", mb}});
   }
 }
 
@@ -81,6 +112,8 @@ ProcessTotals total_of(const std::vector<ProcessSummary>& processes) {
     totals.max_rss_mb += process.max_rss_mb;
     totals.bytes += process.bytes;
     totals.writes += process.writes;
+    totals.rss_mb[process.process] = process.max_rss_mb;
+    for (const auto& [device, mb] : process.device_mb) totals.device_mb[{process.process, device}] = mb;
     if (totals.provider.empty()) totals.provider = process.provider;
   }
   return totals;
@@ -104,6 +137,7 @@ Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTo
   report.set("throughput.tokens_per_s", per_second(counts.tokens, record.train_seconds));
   report.set("throughput.train_seconds", record.train_seconds);
   report.set("max_rss_mb", totals.max_rss_mb);
+  describe_memory(plan, totals, report);
   report.set("resumed_from", record.resumed_from);
   report.set("last_step", record.last_step);
   report.set("interrupted", record.interrupted);

@@ -2,6 +2,11 @@
 // The report of a finished run, and the metrics returned to an app. Pure.
 #pragma once
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "actors/messages/messages.hpp"
 #include "actors/plan/job_plan.hpp"
 #include "actors/run/run_record.hpp"
@@ -15,6 +20,8 @@ struct ProcessTotals {
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
+  std::map<ProcessId, double> rss_mb = {};                             ///< peaks
+  std::map<std::pair<ProcessId, std::string>, double> device_mb = {};  ///< peaks, by process and GPU
 };
 [[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
 

@@ -20,6 +20,7 @@ struct RunResult {
   double tokens_per_s = 0;
   double train_seconds = 0;
   double max_rss_mb = 0;
+  double estimated_mb = 0;  ///< of max_rss_mb, before the run
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;

@@ -52,7 +52,7 @@ std::string loss_text(const std::optional<double>& loss, const char* absent) {
 void print_speed_and_files(const RunResult& student, Console& console) {
   console.note("  distillation        " + text("%.1f samples/s", student.samples_per_s) + ", " +
                text("%.0f s", student.train_seconds));
-  console.note("  peak memory         " + text("%.0f MB", student.max_rss_mb));
+  console.note("  peak memory         " + memory_text(student.max_rss_mb, student.estimated_mb));
   console.note("  moved by RMA        " + text("%.1f MB", static_cast<double>(student.bytes) / 1e6) + " in " +
                std::to_string(student.writes) + " writes (" + student.provider + ")");
   console.note("files");

@@ -29,6 +29,12 @@ std::string figures_text(const std::map<std::string, double>& figures) {
 
 }  // namespace
 
+std::string memory_text(double used_mb, double estimated_mb) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f MB, estimated %.0f MB", used_mb, estimated_mb);
+  return text;
+}
+
 void print_models(const std::map<std::string, std::string>& folders, Console& console) {
   if (!folders.empty()) console.note("models");
   for (const auto& [section, folder] : folders) {
@@ -46,6 +52,10 @@ void print_weights(const RunResult& result, Console& console) {
 void print_end(const RunResult& result, Console& console) {
   if (!result.validation.empty()) console.note("validation");
   for (const auto& [section, figures] : result.validation) console.note(entry(section, figures_text(figures)));
+  if (result.estimated_mb > 0) {  // of rank 0
+    console.note("memory");
+    console.note(entry("peak", memory_text(result.max_rss_mb, result.estimated_mb)));
+  }
   print_models(result.models, console);
   if (result.checkpoint.empty()) return;
   console.note("files");

@@ -10,6 +10,9 @@
 
 namespace maestro {
 
+/// Returns peak memory beside its estimate: "508 MB, estimated 480 MB".
+[[nodiscard]] std::string memory_text(double used_mb, double estimated_mb);
+
 /// Prints the folders of exported models by section, each with the line of Python that loads it.
 void print_models(const std::map<std::string, std::string>& folders, Console& console);
 

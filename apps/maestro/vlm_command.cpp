@@ -118,7 +118,7 @@ void print_figures(const RunFigures& figures, const RunResult& result, const fs:
                fixed(figures.train_seconds, 0) + " s");
   console.note("  busy                " + utilization_text(figures) + " of the makespan");
   console.note("  makespan / bound    " + fixed(figures.makespan_over_bound, 3) + " (" + figures.policy + ")");
-  console.note("  peak memory         " + fixed(figures.max_rss_mb, 0) + " MB");
+  console.note("  peak memory         " + memory_text(figures.max_rss_mb, figures.estimated_mb));
   console.note("files");
   console.note("  page                " + page.string() + "   (open in a browser)");
   console.note("  report              " + result.report);

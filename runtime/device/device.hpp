@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +43,8 @@ class Device {
   /// `done` must only enqueue. On a CPU work is complete when the operators return, and `done` is called at once.
   virtual void finish(std::function<void(const std::string& failure)> done) { done({}); }
   [[nodiscard]] virtual std::unique_ptr<WorkTimer> timer();
+  /// Returns the most bytes of the device's own memory in use at a time; 0: its memory is the host's. Any thread.
+  [[nodiscard]] virtual std::size_t peak_bytes() const { return 0; }
   /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or pinned host
   /// memory. Runs beside the device's work and is not ordered with it: the source is complete, and no other thread
   /// touches the target. Returns at once; then `done` as in finish(), in the order of these calls. Any thread.

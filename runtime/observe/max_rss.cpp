@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace maestro {
 namespace {
@@ -13,13 +14,13 @@ namespace {
 constexpr double bytes_per_kib = 1024.0;
 constexpr double bytes_per_mb = 1e6;
 
-/// Parses "VmHWM:  1234 kB"; 0 if the kernel does not report it.
-double high_water_kib() {
+/// Parses "VmHWM:  1234 kB"; 0 if the kernel does not report `field`.
+double kib_of(std::string_view field) {
   std::ifstream status("/proc/self/status");
   std::string word;
   while (status >> word) {
     double kib = 0;
-    if (word == "VmHWM:" && status >> kib) return kib;
+    if (word == field && status >> kib) return kib;
     status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return 0;
@@ -29,12 +30,16 @@ double high_water_kib() {
 
 double max_rss_mb() {
   // Preferred over getrusage, whose maximum survives exec: it would count the launcher's memory as this process's.
-  double kib = high_water_kib();
+  double kib = kib_of("VmHWM:");
   if (kib <= 0) {
     rusage usage{};
     if (::getrusage(RUSAGE_SELF, &usage) == 0) kib = static_cast<double>(usage.ru_maxrss);
   }
   return kib * bytes_per_kib / bytes_per_mb;
+}
+
+double rss_mb() {
+  return kib_of("VmRSS:") * bytes_per_kib / bytes_per_mb;
 }
 
 }  // namespace maestro

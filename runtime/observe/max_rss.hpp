@@ -6,5 +6,7 @@ namespace maestro {
 
 /// Returns the largest resident set of this process so far, in MB (10^6 bytes). Any thread.
 [[nodiscard]] double max_rss_mb();
+/// Present memory of this process; 0 if the kernel does not report it.
+[[nodiscard]] double rss_mb();
 
 }  // namespace maestro

@@ -97,6 +97,12 @@ std::string DecoderSection::config_json() const {
   return hf_config_text(decoder());
 }
 
+ProductParameters DecoderSection::products() {
+  ProductParameters products{stack_.matrices(), first_stage() ? &stack_.token_embedding() : nullptr};
+  if (head_ != nullptr) products.matrices.push_back(head_);
+  return products;
+}
+
 void DecoderSection::freeze() {
   if (context_.lora.given()) return;  // the weights are already, and adapters stay as they are
   freeze_weights(context_.passes_gradient);
@@ -104,10 +110,8 @@ void DecoderSection::freeze() {
 }
 
 void DecoderSection::freeze_weights(bool passes_gradient) {
-  std::vector<Parameter*> matrices = stack_.matrices();
-  if (head_ != nullptr) matrices.push_back(head_);
-  Parameter* const table = first_stage() ? &stack_.token_embedding() : nullptr;
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, passes_gradient, table);
+  const ProductParameters kept = products();
+  parameters_.freeze_packed(*context_.ops, context_.precision, kept.matrices, passes_gradient, kept.table);
 }
 
 Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behind) const {
@@ -172,8 +176,10 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
   here.layers = stack_.stage().layers;
   Cost cost{body_flops(here, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
+  cost.working = body_working_bytes(here, sample.tokens, context_.precision);
   if (context_.trained || context_.passes_gradient) {
-    cost.bytes = body_bytes(here, sample.tokens, context_.precision, context_.recompute);
+    cost.bytes =
+        body_bytes(here, sample.tokens, context_.precision, context_.recompute, context_.parallel.layout.tensor);
     if (context_.recompute > 0) cost.recomputed = body_flops(here, sample.tokens);
     if (!last_stage()) cost.bytes -= final_norm_bytes(here, sample.tokens, context_.precision);
   }

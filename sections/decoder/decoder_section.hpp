@@ -36,6 +36,7 @@ class DecoderSection : public Section {
   [[nodiscard]] std::optional<AdapterConfig> adapters() const override;
   /// The body's parts in other stages and buffers; the output layer too where it is not a parameter of its own here.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  [[nodiscard]] ProductParameters products() override;
   /// Of all layers, whatever the stage; after: the output layer.
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
   [[nodiscard]] Parameter* tied() override;

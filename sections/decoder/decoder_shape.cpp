@@ -135,7 +135,8 @@ double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabula
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);
 }
 
-double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute) {
+double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute,
+                  std::int64_t tensor) {
   const auto width = static_cast<double>(config.width);
   const auto ffn = static_cast<double>(config.ffn);
   const auto queries = static_cast<double>(config.query_columns());
@@ -145,7 +146,8 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
   const double heads = config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv;
   const double ffn_values = static_cast<double>(config.ffn_matrices()) * ffn;
-  const double activations = norms + heads + queries + 2.0 * width + ffn_values;
+  const double gathered = tensor == 1 ? 0 : 4.0 * width * static_cast<double>(tensor);
+  const double activations = norms + heads + queries + 2.0 * width + ffn_values + gathered;
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double ends = width * (sizeof(float) + static_cast<double>(size_of(precision)));
@@ -153,6 +155,14 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   const std::int64_t groups = group == 0 ? 0 : (config.layers + group - 1) / group;
   const double streams = static_cast<double>(recompute == 0 ? 0 : groups) * ends;
   return static_cast<double>(tokens) * (static_cast<double>(group) * layer + streams + ends);
+}
+
+double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
+  const auto width = static_cast<double>(config.width);
+  const double attention = static_cast<double>(2 * config.query_columns() + 2 * config.key_columns());
+  const double network = static_cast<double>(config.ffn_matrices() * config.ffn);
+  const double branch = (std::max(attention, network) + 2.0 * width) * static_cast<double>(size_of(precision));
+  return static_cast<double>(tokens) * (branch + 2.0 * width * sizeof(float));
 }
 
 double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {

@@ -51,9 +51,12 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 [[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
 /// Bytes of activations that a training pass of the body keeps until its backward pass, the stream before its layers
 /// and the final norm's result included; `config` must be resolved. With `recompute` layers to a group: of one group
-/// and of the stream before each.
+/// and of the stream before each. Of all `tensor` ranks together, each of which keeps the gathered input of either
+/// branch and its part of the sum behind it whole.
 [[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision,
-                                std::int64_t recompute = 0);
+                                std::int64_t recompute = 0, std::int64_t tensor = 1);
+/// Bytes of a layer's values and gradients that a pass holds for a while.
+[[nodiscard]] double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 /// The final norm's share of body_bytes().
 [[nodiscard]] double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 

@@ -45,6 +45,8 @@ void LanguageModelHead::forward(Tape& tape, const Inputs& inputs, Outputs& outpu
 
 Cost LanguageModelHead::cost(const SampleShape& sample) const {
   Cost cost{head_flops(sample.tokens, decoder_.width, decoder_.vocabulary), 0};
+  cost.working =
+      2.0 * static_cast<double>(sample.tokens * decoder_.width) * static_cast<double>(size_of(context_.precision));
   // The fused loss leaves only the gradient of its input behind.
   if (context_.trained)
     cost.bytes = static_cast<double>(sample.tokens * decoder_.width) * static_cast<double>(size_of(context_.precision));
@@ -64,8 +66,7 @@ std::string LanguageModelHead::config_json() const {
 }
 
 void LanguageModelHead::freeze() {
-  Parameter* const matrices[] = {head_};
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+  parameters_.freeze_packed(*context_.ops, context_.precision, products().matrices);
 }
 
 }  // namespace maestro

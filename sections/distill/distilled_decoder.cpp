@@ -159,6 +159,14 @@ LayerCosts DistilledDecoder::layer_costs(const SampleShape& sample) const {
   return costs;
 }
 
+double DistilledDecoder::extra_bytes() const {
+  if (options_.boundary != TeacherOutput::hidden || !last_stage()) return 0;
+  const DecoderConfig& teacher = options_.teacher.decoder;
+  const auto elements = static_cast<double>(teacher.vocabulary * teacher.width);
+  const auto parts = static_cast<double>(context().parallel.layout.tensor);
+  return elements * static_cast<double>(size_of(options_.teacher.precision)) / parts;
+}
+
 double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
   double flops = 0;
   for (const TeacherInput& teacher : teachers_) flops += teacher.flops(sample.tokens);

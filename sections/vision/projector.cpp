@@ -93,6 +93,7 @@ Cost Projector::cost(const SampleShape& sample) const {
   const auto patches = static_cast<double>(sample.patches);
   const auto width = static_cast<double>(config_.width);
   Cost cost{2.0 * patches * width * (static_cast<double>(config_.vision_width) + width), 0};
+  cost.working = patches * 2.0 * width * static_cast<double>(size_of(context_.precision));
   if (context_.trained || context_.passes_gradient) {
     // Before and behind GELU, and the result.
     cost.bytes = patches * 3.0 * width * static_cast<double>(size_of(context_.precision));
@@ -112,8 +113,7 @@ std::vector<std::string> Projector::notes() const {
 }
 
 void Projector::freeze() {
-  Parameter* const matrices[] = {first_.weight, second_.weight};
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
+  parameters_.freeze_packed(*context_.ops, context_.precision, products().matrices, context_.passes_gradient);
   frozen_ = true;
 }
 

@@ -196,6 +196,7 @@ void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
 
 Cost VisionEncoder::cost(const SampleShape& sample) const {
   Cost cost{vision_flops(config_, sample), 0};
+  cost.working = vision_working_bytes(config_, sample, context_.precision);
   if (context_.trained) cost.bytes = vision_bytes(config_, sample, context_.precision);
   return cost;
 }
@@ -210,10 +211,14 @@ bool VisionEncoder::ignores(std::string_view stored_name) const {
          stored_name == "vision_model.embeddings.position_ids";
 }
 
+ProductParameters VisionEncoder::products() {
+  ProductParameters products{product_matrices(layers_)};
+  products.matrices.push_back(patch_embedding_.weight);
+  return products;
+}
+
 void VisionEncoder::freeze() {
-  std::vector<Parameter*> matrices = product_matrices(layers_);
-  matrices.push_back(patch_embedding_.weight);
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+  parameters_.freeze_packed(*context_.ops, context_.precision, products().matrices);
   frozen_ = true;
 }
 

@@ -162,4 +162,11 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
   return static_cast<double>(sample.patches) * (static_cast<double>(config.layers) * layer + ends);
 }
 
+double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
+  const auto width = static_cast<double>(config.width);
+  const double branch = std::max(4.0 * width, 2.0 * static_cast<double>(config.ffn)) + 2.0 * width;
+  const double row = branch * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float);
+  return static_cast<double>(sample.patches) * row;
+}
+
 }  // namespace maestro

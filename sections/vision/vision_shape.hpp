@@ -36,6 +36,8 @@ void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::st
 [[nodiscard]] double vision_flops(const VisionConfig& config, const SampleShape& sample);
 /// Bytes of activations that a training pass keeps until its backward pass; `config` must be resolved.
 [[nodiscard]] double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
+/// Bytes of a layer's values and gradients that a pass holds for a while.
+[[nodiscard]] double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
 
 /// Elements of a patch, (channel, row, column).
 [[nodiscard]] inline std::int64_t patch_columns(const VisionConfig& config) {

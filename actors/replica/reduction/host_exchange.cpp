@@ -237,12 +237,18 @@ void HostExchange::add_parts() {
     }
     return;
   }
-  std::vector<float> total(part(0).begin(), part(0).end());
-  for (std::size_t replica = 1; replica < members(); ++replica) {
-    options_.host_ops->run(
-        AddInto{.into = total, .values = replica == self() ? std::span<const float>(mine) : part(replica)});
+  constexpr std::size_t block = std::size_t{64} << 10;  // the sum lies in a cache
+  std::vector<float> memory(std::min(block, mine.size()));
+  for (std::size_t first = 0; first < mine.size(); first += block) {
+    const std::span<float> own = mine.subspan(first, std::min(block, mine.size() - first));
+    const std::span<float> total = std::span(memory).first(own.size());
+    std::ranges::copy(part(0).subspan(first, own.size()), total.begin());
+    for (std::size_t replica = 1; replica < members(); ++replica) {
+      const std::span<const float> more = replica == self() ? own : part(replica).subspan(first, own.size());
+      options_.host_ops->run(AddInto{.into = total, .values = more});
+    }
+    std::ranges::copy(total, own.begin());
   }
-  std::copy(total.begin(), total.end(), mine.begin());
 }
 
 void HostExchange::stage_moments() const {

@@ -70,6 +70,7 @@ class CudaDevice final : public Device {
   void submit(Priority priority, std::function<void()> work) override { thread_->submit(priority, std::move(work)); }
   void finish(std::function<void(const std::string& failure)> done) override;
   [[nodiscard]] std::unique_ptr<WorkTimer> timer() override;
+  [[nodiscard]] std::size_t peak_bytes() const override { return memory_->figures().peak_bytes; }
   /// Also memory of other devices of this process: directly where PeerAccess has them, else the driver's way. Memory of
   /// the host that is not pinned makes the call wait.
   void move(const std::byte* from, std::byte* to, std::size_t bytes,

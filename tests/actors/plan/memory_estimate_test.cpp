@@ -10,7 +10,7 @@ namespace {
 
 MemoryDemand student() {
   MemoryDemand demand;
-  demand.parameters = 1 << 20;
+  demand.held = {.all = 1 << 20, .matrices = 1 << 19, .table = 1 << 18};
   demand.trained = demand.keeps_activations = true;
   demand.sample_bytes = 1 << 20;
   demand.micro_batch = 8;
@@ -27,46 +27,84 @@ std::string refusal(const MemoryDemand& demand, std::int64_t memory_mib) {
   return "fits";
 }
 
-TEST(MemoryEstimate, counts_values_gradients_moments_packed_weights_and_activations_in_flight) {
-  EXPECT_EQ(parameter_bytes(student()), (1 << 20) * 24.0);
-  EXPECT_EQ(activation_bytes(student()), (1 << 20) * 16.0);
-  MemoryDemand sharded = student();
-  sharded.moment_shards = 4;
-  EXPECT_EQ(parameter_bytes(sharded), (1 << 20) * 18.0);
+constexpr double mega = 1 << 20;
+
+TEST(MemoryEstimate, a_trained_rank_has_values_gradients_two_moments_and_activations_in_flight) {
+  const MemoryUse use = use_of(student());
+  EXPECT_EQ(use.parameters, 4 * mega);
+  EXPECT_EQ(use.gradients, 4 * mega);
+  EXPECT_EQ(use.optimizer, 8 * mega);
+  EXPECT_EQ(use.activations, 16 * mega);
+  EXPECT_EQ(use.sum(), 32 * mega);
+  MemoryDemand more = student();
+  more.moment_shards = 4;
+  more.exchange_bytes = mega;
+  more.working_bytes = mega / 2;
+  EXPECT_EQ(use_of(more).optimizer, 2 * mega);
+  EXPECT_EQ(use_of(more).gradients, 5 * mega);
+  EXPECT_EQ(use_of(more).activations, 24 * mega);
 }
 
-TEST(MemoryEstimate, a_frozen_section_keeps_no_activations_unless_gradients_pass_through) {
+TEST(MemoryEstimate, bf16_packs_matrices_for_both_directions_and_a_gpu_rounds_all_values_once) {
+  MemoryDemand narrow = student();
+  narrow.precision = DType::bf16;
+  EXPECT_EQ(use_of(narrow).parameters, (4 + 2 * 0.5 * 2) * mega);
+  narrow.on_cuda = true;
+  EXPECT_EQ(use_of(narrow).parameters, (4 + 2) * mega);
+  EXPECT_EQ(use_of(narrow).activations, 2 * 256 * mega) << "in whole pieces of an arena";
+}
+
+TEST(MemoryEstimate, a_frozen_rank_keeps_packed_forms_and_no_activations_unless_gradients_pass_through) {
   MemoryDemand frozen = student();
   frozen.trained = frozen.keeps_activations = false;
-  EXPECT_EQ(activation_bytes(frozen), 0.0);
-  EXPECT_EQ(parameter_bytes(frozen), (1 << 20) * 8.0);
+  EXPECT_EQ(use_of(frozen).sum(), 4 * mega);
+  frozen.precision = DType::bf16;
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 4 + 0.25 * 4) * mega) << "a table that bf16 rounds stays";
+  frozen.from_file = true;
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mega);
+  frozen.held.tied = true;
+  frozen.held.extra_bytes = 3 * mega;
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.5 * 4 + 3) * mega);
+  frozen.shared = true;
+  EXPECT_EQ(use_of(frozen).parameters, 3 * mega) << "the values are those of an earlier replica";
+  frozen.shared = false;
   frozen.keeps_activations = true;
-  EXPECT_GT(activation_bytes(frozen), 0.0);
-  EXPECT_EQ(parameter_bytes(frozen), (1 << 20) * 12.0) << "packed for both directions";
+  EXPECT_EQ(use_of(frozen).activations, 16 * mega);
+  EXPECT_EQ(use_of(frozen).parameters, (4 + 2 * 0.5 * 2 + 3) * mega);
 }
 
 TEST(MemoryEstimate, weights_below_adapters_are_their_packed_forms) {
   MemoryDemand adapted = student();
-  adapted.weights_below = 1 << 20;
+  const double plain = use_of(adapted).sum();
+  adapted.below = {.all = 1 << 20, .matrices = 1 << 19, .table = 1 << 18};
+  EXPECT_EQ(use_of(adapted).sum(), plain + 4 * mega) << "products read the values";
   adapted.precision = DType::bf16;
-  EXPECT_EQ(parameter_bytes(adapted), (1 << 20) * (20.0 + 4.0));
+  adapted.from_file = true;
+  const double below = (2 * 0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mega;
+  EXPECT_EQ(use_of(adapted).parameters, (4 + 2 * 0.5 * 2) * mega + below) << "both directions";
 }
 
 TEST(MemoryEstimate, a_micro_batch_that_cannot_fit_is_refused_with_the_largest_that_does) {
-  EXPECT_EQ(refusal(student(), 40), "fits");
+  EXPECT_EQ(refusal(student(), 32), "fits");
   EXPECT_EQ(refusal(student(), 0), "fits");  // no limit
-  EXPECT_EQ(refusal(student(), 35),
-            "student.micro_batch = 8 needs about 40 MiB on each device (parameters 24 MiB, activations of 2 "
-            "micro-batches in flight 16 MiB), more than memory_mib = 35; nearest that fits: micro_batch = 5");
+  EXPECT_EQ(refusal(student(), 27),
+            "student.micro_batch = 8 needs about 32 MiB on each device (parameters 16 MiB, activations of 2 "
+            "micro-batches in flight 16 MiB), more than memory_mib = 27; nearest that fits: micro_batch = 5");
   MemoryDemand fitting = student();
   fitting.micro_batch = 5;
-  EXPECT_EQ(refusal(fitting, 35), "fits");
-  EXPECT_NE(refusal(student(), 27).find("nearest that fits: micro_batch = 1"), std::string::npos);
+  EXPECT_EQ(refusal(fitting, 27), "fits");
+  EXPECT_NE(refusal(student(), 19).find("nearest that fits: micro_batch = 1"), std::string::npos);
 }
 
 TEST(MemoryEstimate, parameters_that_leave_no_room_for_one_sample_ask_for_another_layout) {
-  EXPECT_NE(refusal(student(), 25).find("not even one sample fits: raise tensor, pipeline or memory_mib"),
+  EXPECT_NE(refusal(student(), 17).find("not even one sample fits: raise tensor, pipeline or memory_mib"),
             std::string::npos);
+}
+
+TEST(MemoryEstimate, sizes_are_in_megabytes_below_a_gigabyte) {
+  EXPECT_EQ(text_of_bytes(0.2e6), "1 MB");
+  EXPECT_EQ(text_of_bytes(999e6), "999 MB");
+  EXPECT_EQ(text_of_bytes(1234e6), "1.2 GB");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ TEST(ProcessTotals, add_up_memory_and_traffic_and_name_the_first_provider) {
   EXPECT_EQ(totals.provider, "shm");
   EXPECT_EQ(totals.bytes, 70u);
   EXPECT_EQ(totals.writes, 7u);
+  EXPECT_EQ(totals.rss_mb.at(ProcessId(1)), 50);
 }
 
 TEST(RunResult, has_the_rates_of_the_training_time_alone) {

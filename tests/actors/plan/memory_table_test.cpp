@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The estimate of a plan's memory: a frozen teacher of two replicas before a student of two, each section with outputs
+// of 64 bytes a row.
+#include "actors/plan/memory_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/plan/plan_checks.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double mega = 1e6;
+
+/// Keeps 1,000 bytes of a token for its backward pass and takes 500 for a while.
+class Measured final : public Section {
+ public:
+  [[nodiscard]] Ports ports() const override { return {}; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& /*tape*/, const Inputs& /*inputs*/, Outputs& /*outputs*/) override {}
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override {
+    const auto tokens = static_cast<double>(sample.tokens);
+    return {.bytes = 1000 * tokens, .working = 500 * tokens};
+  }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return {}; }
+
+ private:
+  Parameters parameters_;
+};
+
+class MemoryTable : public testing::Test {
+ protected:
+  MemoryTable() {
+    add("teacher", Role::frozen, {});
+    add("student", Role::trained, {{"in", DType::f32, 16, false, false}});
+    plan_.graph.connect("teacher", "out", "student", "in");
+    plan_.largest = {SampleId(0), 1000};
+    plan_.train.global_batch = 8;
+    plan_.train.checkpoint_at_end = false;
+    plan_.program_bytes = 50 * mega;
+    put(1);
+  }
+  void add(const std::string& name, Role role, std::vector<Port> inputs) {
+    GraphNode node;
+    node.name = name;
+    node.role = role;
+    node.replicas = 2;
+    node.micro_batch = 2;
+    node.ports.inputs = std::move(inputs);
+    node.ports.outputs = {{"out", DType::f32, 16, false, false}};
+    plan_.graph.add(node);
+    PlannedSection section;
+    section.config.name = name;
+    section.config.replicas = 2;
+    plan_.sections.push_back(std::move(section));
+    plan_.meta_sections.push_back(std::make_shared<Measured>());
+    plan_.below.emplace_back();
+    plan_.held.push_back({.all = 1'000'000, .matrices = 800'000, .table = 100'000});
+  }
+  /// Replica 1 of both sections is on the last of `processes`.
+  void put(std::uint32_t processes) {
+    plan_.options.processes = processes;
+    plan_.places.clear();
+    for (std::uint32_t section = 0; section < 2; ++section) {
+      for (std::uint32_t replica = 0; replica < 2; ++replica) {
+        plan_.places.push_back({SectionId(section),
+                                ReplicaIndex(replica),
+                                ProcessId(replica * (processes - 1)),
+                                {{DeviceId::Kind::cpu, static_cast<int>(replica)}}});
+      }
+    }
+  }
+  [[nodiscard]] MemoryUse use(std::uint32_t section, std::uint32_t replica) const {
+    return estimate_memory(plan_).ranks[section * 2 + replica].use;
+  }
+
+  JobPlan plan_;
+};
+
+TEST_F(MemoryTable, replicas_of_a_process_share_frozen_values_and_nothing_touches_its_rings) {  // ME-1
+  EXPECT_EQ(use(0, 0).parameters, 4 * mega);
+  EXPECT_EQ(use(0, 1).parameters, 0);
+  EXPECT_EQ(use(1, 1).parameters, 4 * mega);
+  EXPECT_EQ(use(1, 1).edges, use(1, 0).edges);
+  const double in_process = use(1, 0).edges;
+  put(2);
+  EXPECT_EQ(use(0, 1).parameters, 4 * mega);
+  EXPECT_GT(use(1, 0).edges, in_process) << "another process writes into the rings";
+  plan_.transport.force_rma = true;
+  put(1);
+  EXPECT_GT(use(1, 0).edges, in_process);
+}
+
+TEST_F(MemoryTable, activations_are_those_of_a_micro_batch_of_the_largest_samples) {
+  EXPECT_EQ(use(0, 0).activations, 2 * 1000 * 500);
+  EXPECT_EQ(use(1, 0).activations, 2 * 1000 * 1500);
+}
+
+TEST_F(MemoryTable, gradients_of_replicas_in_other_processes_and_copies_for_checkpoints_count) {
+  EXPECT_EQ(use(1, 0).gradients, 4 * mega);
+  EXPECT_EQ(use(1, 0).checkpoint, 0);
+  plan_.sections[1].config.zero = true;
+  plan_.train.checkpoint_at_end = true;
+  put(2);
+  EXPECT_EQ(use(1, 0).gradients, 6 * mega);
+  EXPECT_EQ(use(1, 0).optimizer, 4 * mega);
+  EXPECT_EQ(use(1, 0).checkpoint, 12 * mega);
+  EXPECT_EQ(use(1, 1).checkpoint, 0) << "the first replica writes it";
+  EXPECT_EQ(use(0, 0).checkpoint, 0);
+}
+
+TEST_F(MemoryTable, sums_are_by_process_and_by_gpu) {
+  const auto sum = [this](std::uint32_t section, std::uint32_t replica) { return use(section, replica).sum(); };
+  MemoryEstimate estimate = estimate_memory(plan_);
+  EXPECT_THAT(estimate.processes, ElementsAre(50 * mega + sum(0, 0) + sum(0, 1) + sum(1, 0) + sum(1, 1)));
+  EXPECT_EQ(host_bytes(estimate), estimate.processes[0]);
+  const DeviceId gpu{DeviceId::Kind::cuda, 0};
+  plan_.places[2].devices = {gpu};
+  estimate = estimate_memory(plan_);
+  EXPECT_EQ(estimate.devices.at({0, gpu}), use(1, 0).on_device());
+  EXPECT_EQ(estimate.processes[0], 50 * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + sum(1, 1));
+}
+
+TEST_F(MemoryTable, equal_ranks_stand_in_one_line_and_the_sums_below) {
+  plan_.train.checkpoint_at_end = false;
+  const std::vector<std::string> lines = describe_memory(plan_);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("teacher replica 0: parameters 4 MB, activations 1 MB"),
+                                 HasSubstr("teacher replica 1: activations 1 MB"),
+                                 HasSubstr("student replica 0..1: parameters 4 MB, gradients 4 MB, optimizer 8 MB, "),
+                                 HasSubstr("process 0: ")));
+  EXPECT_THAT(lines[2], HasSubstr(" each"));
+  EXPECT_THAT(memory_in_short(plan_), HasSubstr("about "));
+}
+
+TEST_F(MemoryTable, a_section_above_its_memory_is_refused) {
+  plan_.sections[1].config.memory_mib = 64;
+  check_memory(plan_);
+  plan_.sections[1].config.memory_mib = 17;
+  EXPECT_THAT([this] { check_memory(plan_); },
+              testing::ThrowsMessage<JobError>(HasSubstr("student.micro_batch = 2 needs about ")));
+}
+
+}  // namespace
+}  // namespace maestro
