@@ -160,11 +160,10 @@ LayerCosts DistilledDecoder::layer_costs(const SampleShape& sample) const {
 }
 
 double DistilledDecoder::extra_bytes() const {
-  if (options_.boundary != TeacherOutput::hidden || !last_stage()) return 0;
-  const DecoderConfig& teacher = options_.teacher.decoder;
-  const auto elements = static_cast<double>(teacher.vocabulary * teacher.width);
-  const auto parts = static_cast<double>(context().parallel.layout.tensor);
-  return elements * static_cast<double>(size_of(options_.teacher.precision)) / parts;
+  double bytes = 0;
+  if (!last_stage()) return bytes;
+  for (const TeacherInput& teacher : teachers_) bytes += teacher.head_bytes();
+  return bytes;
 }
 
 double DistilledDecoder::teacher_flops(const SampleShape& sample) const {

@@ -57,7 +57,7 @@ class DistilledDecoder final : public DecoderSection {
   /// teachers all count, as for a sample that learns from all of them.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
-  /// The teacher's output layer, where it is kept here.
+  /// The teachers' output layers, where they are kept here.
   [[nodiscard]] double extra_bytes() const override;
   [[nodiscard]] std::vector<std::string> notes() const override;
 

@@ -67,6 +67,12 @@ double TeacherInput::flops(std::int64_t tokens) const {
   return head_flops(tokens, model_.decoder.width, model_.decoder.vocabulary);
 }
 
+double TeacherInput::head_bytes() const {
+  if (model_.boundary != TeacherOutput::hidden) return 0;
+  const auto elements = static_cast<double>(model_.decoder.vocabulary * model_.decoder.width);
+  return elements * static_cast<double>(size_of(model_.precision)) / static_cast<double>(parallel_.layout.tensor);
+}
+
 Var TeacherInput::all_rows(Tape& tape, const Inputs& inputs, const char* output) const {
   const Var& sent = inputs[prefix_ + "_" + output];
   if (replicated_) return sent;

@@ -32,6 +32,8 @@ class TeacherInput {
   [[nodiscard]] bool knows_cross_entropy() const { return !names_tokens(model_.boundary); }
   /// Returns the FLOPs of the teacher's output layer where it is kept here.
   [[nodiscard]] double flops(std::int64_t tokens) const;
+  /// Returns the bytes of this rank's part of it.
+  [[nodiscard]] double head_bytes() const;
   /// Returns the samples of the micro-batch that it sends rows for.
   [[nodiscard]] std::vector<bool> taken(const Inputs& inputs) const { return inputs.taken(ports().front().name); }
 
