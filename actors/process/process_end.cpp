@@ -14,6 +14,7 @@
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/observe/trace.hpp"
+#include "runtime/state/run_folder.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
@@ -105,6 +106,8 @@ void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended
     result.weights[node.section_name()] = (fs::path(record->checkpoint) / node.section_name()).string();
   }
   if (record->interrupted) return;
+  // Again: the folder may have been removed in mid-run, and models without a record would be those of another run.
+  RunFolder(plan.train.out).record(claim.origin.run).or_throw();
   const auto models = export_models(plan, record->checkpoint);
   if (models) {
     result.models = *models;

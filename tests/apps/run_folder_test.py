@@ -5,6 +5,7 @@
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import unittest
@@ -56,6 +57,16 @@ class AFolder(RunFolderTest):
 
     def test_is_of_one_run_at_a_time_of_two_processes(self):
         self.check_one_run(2)
+
+    def test_that_was_removed_in_mid_run_can_be_gone_on_with(self):
+        run = self.start(distillation(steps=2000))
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        os.kill(run.process.pid, signal.SIGSTOP)
+        shutil.rmtree(self.folder / "out")
+        os.kill(run.process.pid, signal.SIGCONT)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.train(distillation(steps=2001), "--resume", "out")
 
     def test_of_a_killed_run_is_free(self):
         run = self.start(distillation(steps=1_000_000, checkpoint_every=1))
