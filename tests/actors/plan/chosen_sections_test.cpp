@@ -9,12 +9,13 @@
 namespace maestro {
 namespace {
 
-GraphNode node(std::string name, Role role, Ports ports) {
-  GraphNode made;
-  made.name = std::move(name);
-  made.role = role;
-  made.ports = std::move(ports);
-  return made;
+void add(SectionGraph& graph, const char* name, Role role, std::vector<Port> inputs, std::vector<Port> outputs) {
+  GraphNode node;
+  node.name = name;
+  node.role = role;
+  node.ports.inputs = std::move(inputs);
+  node.ports.outputs = std::move(outputs);
+  graph.add(std::move(node));
 }
 
 /// Teachers "math" and "code" of "student"; "other" learns from "code" alone.
@@ -26,13 +27,13 @@ SectionGraph classroom() {
     port.chosen = true;
     return port;
   };
-  graph.add(node("data", Role::source, {{}, {tokens}}));
+  add(graph, "data", Role::source, {}, {tokens});
   for (const char* name : {"math", "code"}) {
-    graph.add(node(name, Role::frozen, {{tokens}, {{"hidden", DType::f32, 4, false, false}}}));
+    add(graph, name, Role::frozen, {tokens}, {{"hidden", DType::f32, 4, false, false}});
     graph.connect("data", "tokens", name, "tokens");
   }
-  graph.add(node("student", Role::trained, {{tokens, lesson("math_hidden"), lesson("code_hidden")}, {}}));
-  graph.add(node("other", Role::trained, {{tokens, lesson("teacher_hidden")}, {}}));
+  add(graph, "student", Role::trained, {tokens, lesson("math_hidden"), lesson("code_hidden")}, {});
+  add(graph, "other", Role::trained, {tokens, lesson("teacher_hidden")}, {});
   for (const char* name : {"student", "other"}) graph.connect("data", "tokens", name, "tokens");
   graph.connect("math", "hidden", "student", "math_hidden");
   graph.connect("code", "hidden", "student", "code_hidden");
