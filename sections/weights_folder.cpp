@@ -20,6 +20,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* adapters_instead =
+    " holds adapters; `maestro export --merge` makes a whole model of them and the weights below";
+
+/// As an export of a section that trains adapters.
+bool holds_adapters_alone(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / adapter_config_file, error) && !fs::exists(folder / "config.json", error);
+}
+
 bool is_shard(const fs::path& path) {
   return path.extension() == ".safetensors" && path.filename().string().starts_with("model-");
 }
@@ -70,8 +79,7 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
   }
   if (error) return Error{ErrorCode::unavailable, folder.string() + ": cannot be listed: " + error.message()};
   if (shards.empty() && fs::exists(folder / adapter_config_file, error)) {
-    return Error{ErrorCode::invalid_argument, folder.string() + ": holds adapters; `maestro export --merge` makes a " +
-                                                  "whole model of them and the weights below"};
+    return Error{ErrorCode::invalid_argument, folder.string() + adapters_instead};
   }
   if (shards.empty()) {
     return Error{ErrorCode::not_found, folder.string() + ": holds neither model.safetensors nor model-*.safetensors"};
@@ -117,6 +125,7 @@ std::string read_weights_folder(const JobTable& section) {
   const std::string path = read_model(section, "weights", "");
   if (path.empty() || path == random_weights) return "";
   std::error_code error;
+  if (holds_adapters_alone(path)) section.fail("weights", printable(path) + adapters_instead);
   if (fs::is_directory(path, error)) return path;
   if (fs::exists(path, error)) {
     const fs::path parent = fs::path(path).parent_path();

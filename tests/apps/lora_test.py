@@ -166,6 +166,8 @@ class WhatCannotBe(Lora):
 
     def test_is_another_base_or_a_merge_of_none(self):
         self.train(job_of({"steps": 1}))
+        self.check_refused(job_of(weights="out/models/teacher"), "teacher.weights: out/models/teacher holds adapters")
+        self.check_refused(job_of({"out": "next"}, weights="out/checkpoints/step-00000001/teacher"), "holds adapters")
         write_model(self.folder / "other", CONFIG, seed=2)
         (self.folder / "other/model.safetensors").replace(self.folder / "model/model.safetensors")
         self.check_refused(job_of({"steps": 2}), "weights of section 'teacher' differ", options=("train", "--resume", "out"))

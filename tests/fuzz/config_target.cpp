@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of decoders, vision encoders and projectors, generation_config.json and the index of weights under fuzz:
-// every reader takes each input.
+// config.json of decoders, vision encoders and projectors, adapter_config.json, generation_config.json and the index of
+// weights under fuzz: every reader takes each input.
 #include "fuzz_target.hpp"
+#include "runtime/state/adapter_config.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "runtime/state/hf_generation.hpp"
 #include "runtime/state/hf_tokenizer.hpp"
@@ -40,6 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_config(text, parse_hf_config, hf_config_text);
   fuzz::check_config(text, parse_hf_vision_config, hf_vision_config_text);
   fuzz::check_config(text, parse_hf_projector_config, hf_projector_config_text);
+  fuzz::check_config(text, parse_adapter_config, adapter_config_text);
   const fuzz::ScratchFolder& folder = fuzz::scratch();
   folder.write("generation_config.json", text);
   fuzz::accepted(read_hf_generation(folder.path()));
