@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training or distillation by transformers and PyTorch, fp32, on tokens drawn at random."""
+"""Steps of training or distillation by transformers and PyTorch, fp32, on tokens drawn at random.
+
+--recompute  gradient checkpointing of every layer    --lora RANK  PEFT's LoRA of all linear layers but the output
+"""
 import argparse
 
 import torch
@@ -12,6 +15,17 @@ from transformers import LlamaConfig, LlamaForCausalLM
 def model(shape):
     config = {key: value for key, value in SHAPES[shape].items() if key != "dtype"}
     return LlamaForCausalLM._from_config(LlamaConfig(**config), attn_implementation="sdpa", dtype=torch.float32)
+
+
+def adapted(student, settings):
+    if settings.lora:
+        from peft import LoraConfig, get_peft_model
+        student = get_peft_model(student, LoraConfig(r=settings.lora, lora_alpha=2 * settings.lora, lora_dropout=0.0,
+                                                     target_modules="all-linear", task_type="CAUSAL_LM"))
+    if settings.recompute:
+        student.enable_input_require_grads()  # of frozen embeddings
+        student.gradient_checkpointing_enable({"use_reentrant": False})
+    return student
 
 
 def loss_of(student, teacher, tokens, alpha):
@@ -31,12 +45,15 @@ def main():
     for name in ("steps", "threads", "sequence", "micro-batch", "micro-batches"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--recompute", action="store_true")
+    parser.add_argument("--lora", type=int, default=0)
     settings = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(settings.threads)
-    student = model("135m").train()
+    student = adapted(model("135m").train(), settings)
     teacher = model("360m").eval().requires_grad_(False) if settings.work == "distillation" else None
-    matrices, vectors = ([p for p in student.parameters() if (p.dim() == 2) == two] for two in (True, False))
+    trained = [p for p in student.parameters() if p.requires_grad]
+    matrices, vectors = ([p for p in trained if (p.dim() == 2) == two] for two in (True, False))
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
                                   lr=3e-4, betas=(0.9, 0.95), fused=True)
     run = torch.compile(loss_of) if settings.compile else loss_of
@@ -44,7 +61,7 @@ def main():
         for _ in range(settings.micro_batches):
             tokens = torch.randint(student.config.vocab_size, (settings.micro_batch, settings.sequence))
             (run(student, teacher, tokens, 0.7) / settings.micro_batches).backward()
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         print(f"step {step + 1}/{settings.steps}", flush=True)
