@@ -174,7 +174,7 @@ std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
       if (at->is_directory() && hidden) at.disable_recursion_pending();
       if (!hidden && at->is_regular_file()) found.push_back(at->path());
     }
-    if (found.empty()) throw JobError(printable(path.string()) + " has no files");
+    if (found.empty()) throw JobError(printable(path.string()) + " is a folder without files");
     std::ranges::sort(found, {}, [](const fs::path& each) { return each.string(); });
     files.insert(files.end(), found.begin(), found.end());
   }
