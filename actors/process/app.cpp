@@ -7,6 +7,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
+#include "runtime/observe/max_rss.hpp"
 
 namespace maestro {
 
@@ -79,6 +80,7 @@ JobPlan App::plan() {
 RunResult App::run() {
   std::optional<JobPlan> plan;
   RunMemory memory;
+  begin_max_rss();
   while (true) {
     try {
       if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;

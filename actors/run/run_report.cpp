@@ -45,6 +45,18 @@ void describe_plan(const JobPlan& plan, Report& report) {
   }
 }
 
+/// Returns the memory of a GPU that all processes of its host have used.
+double used_of(const JobPlan& plan, const ProcessTotals& totals, std::uint32_t host, const std::string& device) {
+  const std::vector<std::uint32_t>& hosts = plan.options.launch_info.place.hosts;
+  double mb = 0;
+  for (const auto& [at, used] : totals.device_mb) {
+    const std::size_t process = at.first.value();
+    const bool here = process >= hosts.size() || hosts[process] == host;
+    if (here && at.second == device) mb += used;
+  }
+  return mb;
+}
+
 void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& report) {
   const MemoryEstimate estimate = estimate_memory(plan);
   report.set("memory.estimated_mb", host_bytes(estimate) / bytes_per_mb);
@@ -67,8 +79,12 @@ void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& r
                     {"estimated_mb", planned ? estimate.processes[process.value()] / bytes_per_mb : 0.0},
                     {"used_mb", mb}});
   }
-  for (const auto& [at, mb] : totals.device_mb) {
-    report.add_row("memory.devices", {{"process", at.first.value()}, {"device", at.second}, {"used_mb", mb}});
+  for (const auto& [planned, bytes] : estimate.devices) {
+    const std::string device = text_of(planned.second);
+    report.add_row("memory.devices", {{"host", planned.first},
+                                      {"device", device},
+                                      {"estimated_mb", bytes / bytes_per_mb},
+                                      {"used_mb", used_of(plan, totals, planned.first, device)}});
   }
 }
 

@@ -49,10 +49,11 @@ std::string loss_text(const std::optional<double>& loss, const char* absent) {
   return loss ? text("%.4f", *loss) : absent;
 }
 
-void print_speed_and_files(const RunResult& student, Console& console) {
+/// `largest`: the run that took the most memory.
+void print_speed_and_files(const RunResult& student, const RunResult& largest, Console& console) {
   console.note("  distillation        " + text("%.1f samples/s", student.samples_per_s) + ", " +
                text("%.0f s", student.train_seconds));
-  console.note("  peak memory         " + memory_text(student.max_rss_mb, student.estimated_mb));
+  console.note("  peak memory         " + memory_text(largest.max_rss_mb, largest.estimated_mb));
   console.note("  moved by RMA        " + text("%.1f MB", static_cast<double>(student.bytes) / 1e6) + " in " +
                std::to_string(student.writes) + " writes (" + student.provider + ")");
   console.note("files");
@@ -82,7 +83,7 @@ void print_speeds(const RunResult& teacher, const RunResult& student, Console& c
   console.note("speed");
   console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
                text("%.0f s", teacher.train_seconds));
-  print_speed_and_files(student, console);
+  print_speed_and_files(student, teacher.max_rss_mb > student.max_rss_mb ? teacher : student, console);
 }
 
 /// Returns the folder of a model that an option names.
@@ -225,7 +226,7 @@ int DistillCommand::distil_given(Console& console) const {
   print_losses(student, "token", console);
   print_texts(model_folder("--teacher", arguments_.teacher), student, console);
   console.note("speed");
-  print_speed_and_files(student, console);
+  print_speed_and_files(student, student, console);
   return 0;
 }
 

@@ -38,6 +38,10 @@ double max_rss_mb() {
   return kib * bytes_per_kib / bytes_per_mb;
 }
 
+void begin_max_rss() {
+  std::ofstream("/proc/self/clear_refs") << "5";  // proc(5): resets VmHWM alone
+}
+
 double rss_mb() {
   return kib_of("VmRSS:") * bytes_per_kib / bytes_per_mb;
 }

@@ -48,6 +48,15 @@ class ALanguageModel(OnDevices):
                 self.check(language_model(family, tied=True), {"teacher": [ONE, OTHER]},
                            settings={"teacher.pipeline": 2})
 
+    def test_reports_the_memory_of_each_device_beside_its_estimate(self):
+        finished = self.train_on(language_model("gpt2", {"steps": 2}), {"teacher": [ONE, OTHER]},
+                                 settings={"teacher.replicas": 2})
+        devices = finished.report["memory"]["devices"]
+        self.assertEqual([row["device"] for row in devices], [ONE, OTHER])
+        for row in devices:
+            self.assertGreater(row["used_mb"], 0)
+            self.assertAlmostEqual(row["estimated_mb"] / row["used_mb"], 1, delta=0.5)
+
     def test_cut_into_two_sections_returns_its_gradient(self):
         part = gpt2(tied=False, **LEARNS)
         job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
