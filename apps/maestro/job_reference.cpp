@@ -121,6 +121,9 @@ void JobReference::add_section_groups() {
   }
   groups_.push_back(
       {"section", "every section", "keys of every section, in the table of its name such as [student]", every});
+  groups_.push_back({"replicas", "replicas that move",
+                     "keys of the table replicas of a frozen section, replicas = {least = 1, most = 4}",
+                     keys_of(document, "section.replicas")});
   groups_.push_back({"optimizer", "trained sections", "keys of trained sections, in the same table", trained});
   groups_.push_back({"lora", "adapters", "keys of the table lora of a trained decoder, lora = {rank = 16}",
                      keys_of(document, "trained.lora")});
@@ -140,7 +143,10 @@ void JobReference::add_bundled_sections() {
 }
 
 std::vector<const KeyGroup*> JobReference::groups_of(std::string_view table) const {
-  std::vector<std::string> names{std::string(table.ends_with(".lora") ? "lora" : table)};
+  std::vector<std::string> names{std::string(table)};
+  for (const char* inner : {"lora", "replicas"}) {  // tables in that of a section
+    if (table.ends_with("." + std::string(inner))) names = {inner};
+  }
   if (const auto type = types_.find(table); type != types_.end()) names = type->second;
   for (const ReferenceSection& section : sections_) {
     if (section.name != table) continue;
