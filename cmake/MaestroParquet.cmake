@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libmaestro_parquet.so: rows of Parquet files, by the libraries of pyarrow's wheel (https://pypi.org/project/pyarrow).
+# libmaestro_parquet.so: rows of Parquet files, by the libraries of pyarrow's wheel.
 # Optional. The wheel is that of python3, or the unpacked one that PYARROW_ROOT (a variable or the environment) names.
 set(MAESTRO_PARQUET AUTO CACHE STRING "Parquet by pyarrow's libraries: AUTO (where pyarrow is found), ON or OFF")
 set_property(CACHE MAESTRO_PARQUET PROPERTY STRINGS AUTO ON OFF)

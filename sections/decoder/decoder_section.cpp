@@ -67,7 +67,8 @@ std::optional<AdapterConfig> DecoderSection::adapters() const {
   for (const StateEntry& entry : stack_.adapter_state()) {
     const std::string_view name = entry.name;
     if (!name.ends_with(adapter_a)) continue;
-    // "...layers.0.self_attn.q_proj" is targeted as q_proj; GPT-2 has two modules c_proj, of which the branch tells.
+    // "...layers.0.self_attn.q_proj" is targeted as q_proj. GPT-2 has two modules c_proj: their targets hold the
+    // branch, too.
     const std::size_t module = name.rfind('.', name.size() - adapter_a.size() - 1);
     const std::size_t from = decoder().gpt2() ? name.rfind('.', module - 1) : module;
     const std::string target(name.substr(from + 1, name.size() - adapter_a.size() - from - 1));

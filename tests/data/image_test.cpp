@@ -151,8 +151,8 @@ TEST(Image, a_webp_reads_exactly_or_to_within_its_compression) {
 
 TEST(Image, an_animation_is_refused) {
   const TempFolder folder;
-  const auto samples = samples_of(3, [](int) { return std::uint8_t{9}; });
-  const auto file = folder.write("a.webp", webp_extended(webp_bytes(true, false, size, samples), size, 2, 1));
+  const std::string still = webp_bytes(true, false, size, samples_of(3, [](int) { return std::uint8_t{9}; }));
+  const auto file = folder.write("a.webp", webp_extended(still, size, 2, 1));
   EXPECT_EQ(reason(file), file.string() + ": an animation; give its pictures as files of their own");
 }
 
@@ -193,9 +193,8 @@ TEST(Image, every_truncation_is_an_error_that_says_so) {
   }
   for (const bool lossless : {false, true}) {
     const std::string webp = webp_bytes(lossless, false, size, samples);
-    for (std::size_t count = 1; count < webp.size(); ++count) {
+    for (std::size_t count = 1; count < webp.size(); ++count)
       EXPECT_THAT(reason(folder.write("a.webp", webp.substr(0, count))), HasSubstr("a.webp: truncated")) << count;
-    }
   }
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, jpeg.size() - 40))), HasSubstr("a.jpg: truncated"));
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, 30))), HasSubstr("a.jpg: truncated"));
