@@ -3,6 +3,7 @@
 // attention against finite differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/ops/functions.hpp"

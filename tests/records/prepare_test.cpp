@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/records/prepare_once.hpp"
 #include "tests/data/temp_folder.hpp"
 

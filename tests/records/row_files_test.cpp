@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/data/tar_bytes.hpp"
 #include "tests/data/temp_folder.hpp"
 

@@ -2,6 +2,8 @@
 // Decoders against Hugging Face transformers and PyTorch, as recorded by record_references.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"

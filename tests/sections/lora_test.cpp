@@ -3,6 +3,7 @@
 // over ranks, stages and recomputed layers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/state/hf_config.hpp"

@@ -2,6 +2,7 @@
 // Decoder sections in pipeline stages against the uncut section: losses, gradients, outputs, initial values, work.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/core/result.hpp"

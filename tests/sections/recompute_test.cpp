@@ -2,6 +2,8 @@
 // Layers that the backward pass computes again: the same bits, less memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sections/decoder/decoder_lm.hpp"
 #include "tests/sections/parallel_bench.hpp"
 #include "tests/sections/random_decoder.hpp"

@@ -2,6 +2,7 @@
 // A student of several teachers: against students of each teacher alone, and against sums in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sections/decoder/decoder_trunk.hpp"

@@ -5,6 +5,7 @@
 // sums over all patches of gradients of order ten go into one element.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "runtime/state/hf_config.hpp"

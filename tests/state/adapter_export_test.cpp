@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/state/hf_export.hpp"
 #include "runtime/state/model_export.hpp"
 #include "runtime/state/weights_fingerprint.hpp"

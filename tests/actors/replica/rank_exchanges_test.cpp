@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "actors/replica/replica_rank.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/actors/actor_bench.hpp"

@@ -6,6 +6,8 @@
 // are other functions, 1e-6 each, some ten in a row.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/data/corpus.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
