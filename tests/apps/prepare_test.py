@@ -208,9 +208,12 @@ class Sparse(Prepared):
         index = {"version": 1, "tokenizer": {"name": "bytes", "fingerprint": "bytes", "vocabulary": 256},
                  "conversations": False, "settings": {}, "sources": [], "counts": {}, "train": [shard], "validation": []}
         (self.folder / "data/data.json").write_text(json.dumps(index))
-        report = self.train(self.job({"kind": "prepared", "path": "data"}, steps=20, global_batch=64)).report
-        self.assertEqual(len(report["steps"]), 20)
-        self.assertLess(report["max_rss_mb"], 500)
+        self.write("rows.jsonl", self.lines([{"text": " ".join(WORDS[:4000])}]))
+        self.prepare("rows.jsonl", "--validation", "0", out="small")
+        large, small = (self.train(self.job({"kind": "prepared", "path": path}, steps=20, global_batch=64),
+                                   settings={"train.out": f"out-{path}"}).report for path in ("data", "small"))
+        self.assertEqual(len(large["steps"]), 20)
+        self.assertLess(large["max_rss_mb"] - small["max_rss_mb"], 300)
 
 
 class Shown(Prepared):
