@@ -101,7 +101,7 @@ class Corpus {
 };
 
 /// Returns the kind of the data at a path, by content: prepared data, conversations in rows, or text. A folder holds
-/// rows where files of rows are the larger part of its bytes.
+/// rows where its files of rows are larger than its plain texts.
 [[nodiscard]] DataKind kind_of_data(const std::string& path);
 
 /// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Rows of files are prepared in

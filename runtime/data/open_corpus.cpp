@@ -74,7 +74,7 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config) {
   return std::make_unique<MixedCorpus>(std::move(parts));
 }
 
-/// Returns the first file of kind = "text" that has rows, where rows are the larger part of a folder's bytes; nothing:
+/// Returns the first file of kind = "text" that has rows, where these are larger than a folder's plain texts; nothing:
 /// a text, a folder of texts, or a missing path, which its reader reports.
 std::optional<std::filesystem::path> first_with_rows(const std::string& path) {
   std::error_code ignored;
