@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
-#include "actors/messages/run_clock.hpp"
 #include "runtime/core/ids.hpp"
+#include "runtime/core/run_clock.hpp"
 
 namespace maestro {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/messages/run_clock.hpp"
+#include "runtime/core/run_clock.hpp"
 
 namespace maestro {
 

@@ -70,7 +70,7 @@ ProgressThread::ProgressThread(std::shared_ptr<FabricDomain> domain, std::chrono
       timeout_(timeout),
       stuck_limit_(std::max<std::chrono::milliseconds>(timeout, shortest_stuck_limit)),
       handler_(std::move(handler)),
-      queue_(timeout),
+      queue_(timeout, longest_block),
       backoff_(Clock::now()),
       library_call_(watchdog_looks) {}
 

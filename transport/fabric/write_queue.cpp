@@ -19,7 +19,7 @@ void WriteQueue::accept(const WriteRequest& request, TimePoint now) {
   auto& write = *free_.back();
   free_.pop_back();
   write.request = request;
-  write.accepted = now;
+  write.accepted = clock_.look(now);
   write.state = State::waiting;
   peer_of(write).waiting.push_back(&write);
   ++waiting_;
@@ -52,7 +52,7 @@ bool WriteQueue::finish(QueuedWrite& write, TimePoint now) {
   const bool under_way = write.state == State::posted;
   if (under_way) {
     --posted_;
-    peer_of(write).last_finish = now;
+    peer_of(write).last_finish = clock_.look(now);
   }
   recycle(write);
   return under_way;
@@ -93,10 +93,11 @@ std::vector<WriteFailed> WriteQueue::give_up_if(const Select& select) {
 }
 
 std::vector<WriteFailed> WriteQueue::expire(TimePoint now, const std::function<std::string(PeerHandle)>& describe) {
+  const RunClock::Duration ran = clock_.look(now);
   if (empty()) return {};
   return give_up_if([&](const QueuedWrite& write) -> std::optional<Error> {
     const auto since = std::max(write.accepted, peer_of(write).last_finish);
-    if (now - since < timeout_) return std::nullopt;
+    if (ran - since < timeout_) return std::nullopt;
     const char* fate = write.state == State::posted ? "was not finished" : "found no way out";
     return Error{ErrorCode::timeout, "a write of " + std::to_string(write.request.bytes) + " bytes to " +
                                          describe(write.request.peer) + " " + fate + " within " +

@@ -5,7 +5,8 @@
 // WQ-2 (order per peer): writes to a peer are posted in the order they were accepted; a peer that takes none delays
 //       no other.
 // WQ-3 (timeout): a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as
-//       long: a slow peer that makes progress is not lost.
+//       long: a slow peer that makes progress is not lost. Only time in which this process itself ran counts
+//       (RunClock): when all processes are stopped and continued, no write is lost.
 // WQ-4 (stable records): the record of a posted write stays in place until the provider returns it, even after it was
 //       given up; its late completion then counts for nothing.
 #pragma once
@@ -19,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/run_clock.hpp"
 #include "transport/transfer_types.hpp"
 
 namespace maestro {
@@ -30,7 +32,7 @@ struct QueuedWrite {
 
   alignas(std::max_align_t) std::array<std::byte, 64> provider_context{};
   WriteRequest request;
-  Clock::time_point accepted;
+  RunClock::Duration accepted{0};
   State state = State::free;
 };
 
@@ -48,7 +50,8 @@ class WriteQueue {
   /// Tries to hand a write to the provider. On `failed` it fills in the error.
   using Post = std::function<PostOutcome(QueuedWrite&, Error&)>;
 
-  explicit WriteQueue(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  /// `looks`: the longest time between two calls of expire() while the process runs.
+  WriteQueue(std::chrono::milliseconds timeout, RunClock::Duration looks) : timeout_(timeout), clock_(looks) {}
 
   /// Takes a write to a connected peer; the caller has checked the request.
   void accept(const WriteRequest& request, TimePoint now);
@@ -74,7 +77,7 @@ class WriteQueue {
  private:
   struct Peer {
     std::deque<QueuedWrite*> waiting;
-    TimePoint last_finish{};
+    RunClock::Duration last_finish{0};
   };
   Peer& peer_of(const QueuedWrite& write);
   void give_up(QueuedWrite& write, const Error& error, std::vector<WriteFailed>& failed);
@@ -83,6 +86,7 @@ class WriteQueue {
   std::vector<WriteFailed> give_up_if(const Select& select);
 
   std::chrono::milliseconds timeout_;
+  RunClock clock_;
   std::deque<QueuedWrite> writes_;  // a deque never moves its elements (WQ-4)
   std::vector<QueuedWrite*> free_;
   std::vector<Peer> peers_;

@@ -57,7 +57,7 @@ class WriteQueueTest : public testing::Test {
   }
 
   using Cookies = std::vector<std::uint64_t>;
-  WriteQueue queue{timeout};
+  WriteQueue queue{timeout, timeout};
   WriteQueue::TimePoint now{};
   std::map<std::uint32_t, int> rooms;
   std::set<std::uint64_t> refused;
@@ -126,6 +126,21 @@ TEST_F(WriteQueueTest, a_slow_peer_that_moves_is_not_given_up) {  // WQ-3
   EXPECT_EQ(expire(), Cookies{2});
 }
 
+TEST_F(WriteQueueTest, time_in_which_the_process_was_stopped_does_not_count) {  // WQ-3
+  queue = WriteQueue(timeout, 5ms);
+  accept(0, 1);
+  now += 4ms;
+  EXPECT_EQ(expire(), Cookies());
+  now += 10 * timeout;
+  EXPECT_EQ(expire(), Cookies()) << "14 ms counted";
+  for (int look = 0; look < 17; ++look) {
+    now += 5ms;
+    EXPECT_EQ(expire(), Cookies()) << look;
+  }
+  now += 5ms;
+  EXPECT_EQ(expire(), Cookies{1});
+}
+
 TEST_F(WriteQueueTest, a_write_given_up_keeps_its_record_until_the_provider_returns_it) {  // WQ-1, WQ-4
   accept(0, 1);
   rooms[0] = 1;
@@ -162,7 +177,7 @@ TEST_F(WriteQueueTest, every_write_ends_exactly_once_whatever_happens) {  // WQ-
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    queue = WriteQueue(timeout);
+    queue = WriteQueue(timeout, timeout);
     out.clear();
     refused.clear();
     std::map<std::uint64_t, int> ends;
