@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/fabric/fabric_domain.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <random>
 #include <vector>
@@ -30,6 +33,22 @@ void name_segment(fi_info& info) {
   info.src_addr = strdup(address.c_str());
   if (info.src_addr == nullptr) throw std::bad_alloc();
   info.src_addrlen = address.size() + 1;
+}
+
+/// Returns whether this process can map the segment of a peer: libfabric 1.17 maps it without a look at the result.
+Status check_room_for_segment(std::string_view raw_address) {
+  constexpr std::string_view scheme = "fi_shm://";
+  if (raw_address.starts_with(scheme)) raw_address.remove_prefix(scheme.size());
+  std::error_code absent;
+  const std::uintmax_t bytes = std::filesystem::file_size("/dev/shm/" + std::string(raw_address), absent);
+  if (absent) return {};  // the provider refuses it
+  void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return Error{ErrorCode::unavailable, "the system refused " + std::to_string(bytes >> 20) +
+                                             " MiB of address space for its shared memory: raise `ulimit -v`"};
+  }
+  munmap(room, bytes);
+  return {};
 }
 
 /// As in job files: "tcp" of "tcp;ofi_rxm".
@@ -175,6 +194,9 @@ Result<fi_addr_t> FabricDomain::insert(std::string_view raw_address) {
   fi_addr_t inserted = FI_ADDR_UNSPEC;
   // A copy with a terminating zero: shm reads its addresses as C strings.
   const std::string copy(raw_address);
+  if (is_shared_memory(info_->fabric_attr->prov_name)) {
+    if (const Status room = check_room_for_segment(copy.c_str()); !room) return room.error();
+  }
   const int code = fi_av_insert(addresses_.get(), copy.c_str(), 1, &inserted, 0, nullptr);
   if (code != 1) {
     return Error{ErrorCode::unavailable, code < 0 ? fabric_text("fi_av_insert", code)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -203,6 +205,27 @@ TEST(EndpointShared, a_lock_is_looked_for_sooner_once_a_peer_was_abandoned) {  /
   EXPECT_NE(station.events.seen().endpoint_failures.front().message.find("for 1000 ms"), std::string::npos);
   lock.free();
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow is larger than any limit
+TEST(EndpointShared, a_segment_that_the_address_space_has_no_room_for_is_refused) {
+  unsetenv("MAESTRO_PROVIDER");
+  Station station("shm", 64);
+  const Station other("shm", 64);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::uint64_t pages = 0;  // of this process
+  std::ifstream("/proc/self/statm") >> pages;
+  constexpr std::uint64_t room = 4 << 20;  // a segment has 16 MiB
+  const rlimit tight{pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + room, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const auto refused = station.endpoint->connect(other.endpoint->address(), "process 1");
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("cannot connect to process 1 (the system refused "), std::string::npos);
+  EXPECT_NE(refused.error().message.find("ulimit -v"), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(station.endpoint->connect(other.endpoint->address()).ok());
+}
+#endif
 
 TEST(EndpointOpen, bad_options_are_refused_with_a_remedy) {
   unsetenv("MAESTRO_PROVIDER");
