@@ -20,6 +20,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "actors/launch/join_terms.hpp"
 #include "actors/launch/launch_info.hpp"
@@ -125,7 +127,8 @@ class JobStart {
   void child_ended(ProcessId process, const std::string& how);
   /// A child of the launcher was stopped by a signal, or continues. Thread-safe.
   void child_stopped(ProcessId process, bool stopped);
-  /// Receives the end of a child after the rendezvous; `again`: of one that start_again() has started.
+  /// Receives the end of a child after the rendezvous, also one before route_child_ends(); `again`: of one that
+  /// start_again() has started.
   using ChildEndRoute = std::function<void(ProcessId, const std::string& how, bool again)>;
   /// Empty: no receiver.
   void route_child_ends(ChildEndRoute route);
@@ -165,6 +168,7 @@ class JobStart {
   std::optional<ProcessId> starting_;  // again
   bool stopped_starting_ = false;
   ChildEndRoute route_;
+  std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received
   std::map<ProcessId, std::int64_t> stopped_;  // stopped children: number of checks since
   std::mutex leaving_;                         // never unlocked
   std::unique_ptr<ParentWatch> parent_watch_;  // last: its thread uses all above

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "actors/launch/listen_address.hpp"
 #include "actors/process/job_start.hpp"
@@ -156,6 +157,7 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   if (route_ && again) server_->fail("it ended before it joined: " + how, ErrorCode::peer_lost);
   if (route_) return route_(process, how, again);
   if (!server_) return;
+  unrouted_.emplace_back(process, how);
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[process.value()]] : "";
   const bool here = options_.run.place.hosts[process.value()] == 0;
@@ -190,6 +192,9 @@ void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
 void JobStart::route_child_ends(ChildEndRoute route) {
   const std::lock_guard lock(mutex_);
   route_ = std::move(route);
+  for (const auto& [process, how] : std::exchange(unrouted_, {})) {
+    if (route_) route_(process, how, false);
+  }
 }
 
 }  // namespace maestro

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/job_start.hpp"
+
+#include <gtest/gtest.h>
+
+namespace maestro {
+namespace {
+
+TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_comes_later) {
+  Console console(standard_streams());
+  JobStart start({}, console);
+  Launcher launcher([](ProcessId, const std::string&) {});
+  const auto publish = [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; };
+  static_cast<void>(start.gather(launcher, {}, publish));  // of a single process
+  start.child_ended(ProcessId(1), "signal 9");
+
+  std::vector<std::string> received;
+  const auto receive = [&](ProcessId child, const std::string& how, bool again) {
+    EXPECT_FALSE(again);
+    received.push_back(std::to_string(child.value()) + ": " + how);
+  };
+  start.route_child_ends(receive);
+  EXPECT_EQ(received, std::vector<std::string>{"1: signal 9"});
+  start.child_ended(ProcessId(2), "signal 11");
+  EXPECT_EQ(received.back(), "2: signal 11");
+  start.route_child_ends({});
+  start.route_child_ends(receive);
+  EXPECT_EQ(received.size(), 2U) << "an end is reported once";
+}
+
+}  // namespace
+}  // namespace maestro
