@@ -197,7 +197,7 @@ Status load_model(Section& section, const ModelFolder& folder) {
     all.insert(all.end(), tensors->begin(), tensors->end());
     files.push_back(*std::move(file));
   }
-  return import_tensors(section, parameters.values(), all, folder.adapters.string());
+  return import_tensors(section, ParameterBuffer::values, all, folder.adapters.string());
 }
 
 Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterConfig& config) {

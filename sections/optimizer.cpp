@@ -46,14 +46,15 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
     const std::size_t last = std::min(end, kept.first + kept.count);
     if (first >= last) return;
     const std::size_t count = last - first;
+    const auto moment = [&](const Tensor& of) {
+      return of.flat_slice(static_cast<std::int64_t>(first - kept.first), static_cast<std::int64_t>(count));
+    };
     const auto value = parameters.values().subspan(first, count);
     const auto gradient = parameters.gradients().subspan(first, count);
-    const auto mean = parameters.first_moments().subspan(first - kept.first, count);
-    const auto variance = parameters.second_moments().subspan(first - kept.first, count);
     ops.run(AdamW{.value = value,
                   .gradient = gradient,
-                  .mean = mean,
-                  .variance = variance,
+                  .mean = moment(parameters.first_moments()),
+                  .variance = moment(parameters.second_moments()),
                   .step = settings,
                   .rounded = rounded.empty() ? rounded : rounded.subspan(first, count)});
   };

@@ -257,6 +257,7 @@ struct SectionContext {
   bool passes_gradient = false;
   /// Layers of a group that the backward pass computes again (Section::recomputes); 0: none.
   std::int64_t recompute = 0;
+  DType moments = DType::f32;  ///< of the optimizer state, f32 or bf16
   /// Adapters to train instead of the weights (Section::takes_adapters).
   LoraConfig lora;
   /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
@@ -274,7 +275,7 @@ struct SectionContext {
   [[nodiscard]] MemorySpace& memory() const { return ops == nullptr ? host_memory() : ops->memory(); }
   /// Allocates a section's parameters; nothing in a meta context.
   void allocate(Parameters& parameters) const {
-    if (!meta) parameters.allocate(trained, memory(), values);
+    if (!meta) parameters.allocate(trained, memory(), values, moments);
   }
 };
 

@@ -20,7 +20,7 @@ using Names = std::map<std::string, Tensor, std::less<>>;
 /// A section and the flat buffer that is read or written.
 struct Source {
   Section* section = nullptr;
-  std::span<float> flat;
+  Tensor flat;
 };
 
 /// Rows of the stored tensor that a rank holds, before transposing, and where they lie in its buffer.
@@ -85,13 +85,14 @@ View<Value> place_of(const Piece& piece, const StateEntry& entry, const Tensor& 
   return view;
 }
 
-View<float> view_of(const Piece& piece) {
-  return {piece.held.data<float>(), piece.held.columns(), 1};
+template <class Value>
+View<Value> view_of(const Piece& piece) {
+  return {piece.held.data<Value>(), piece.held.columns(), 1};
 }
 
-template <class From>
-void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_t columns) {
-  const auto value_of = [](From value) { return static_cast<float>(value); };
+template <class From, class To>
+void copy_values(View<From> from, View<To> to, std::int64_t rows, std::int64_t columns) {
+  const auto value_of = [](From value) { return static_cast<To>(static_cast<float>(value)); };
   if (from.column_stride == 1 && to.column_stride == 1) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const From* source = from.data + row * from.row_stride;
@@ -112,32 +113,61 @@ void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_
   }
 }
 
+/// Calls body(Value()), Value being float or bfloat16.
+template <class Body>
+void with_value_of(const Tensor& tensor, Body body) {
+  if (tensor.dtype() == DType::bf16) {
+    body(bfloat16());
+  } else {
+    body(float());
+  }
+}
+
+/// Copies the piece to its place in `stored`, the entry's whole tensor.
+void copy_out(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
+  with_value_of(piece.held, [&]<class Held>(Held) {
+    with_value_of(stored, [&]<class Stored>(Stored) {
+      copy_values(view_of<Held>(piece), place_of<Stored>(piece, entry, stored), piece.held.rows(),
+                  piece.held.columns());
+    });
+  });
+}
+/// Copies the piece from its place in `stored`.
+void copy_in(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
+  with_value_of(piece.held, [&]<class Held>(Held) {
+    with_value_of(stored, [&]<class Stored>(Stored) {
+      copy_values(place_of<Stored>(piece, entry, stored), view_of<Held>(piece), piece.held.rows(),
+                  piece.held.columns());
+    });
+  });
+}
+
 /// A flat buffer as the CPU sees it: the buffer itself, or a copy of it if it lies in a device's memory.
 class HostView {
  public:
-  HostView(const Parameters& parameters, std::span<float> flat) : memory_(&parameters.memory()), flat_(flat) {
-    if (memory_->host() || flat.empty()) return;
-    copy_ = AlignedMemory(flat.size_bytes());
-    memory_->read(copy_.data(), reinterpret_cast<const std::byte*>(flat.data()), flat.size_bytes());
+  HostView(const Parameters& parameters, ParameterBuffer which)
+      : memory_(&parameters.memory()), flat_(parameters.buffer(which)) {
+    if (memory_->host() || !flat_.defined()) return;
+    copy_ = AlignedMemory(flat_.bytes());
+    memory_->read(copy_.data(), flat_.raw(), flat_.bytes());
   }
-  [[nodiscard]] std::span<float> values() const {
-    return copy_.size() == 0 ? flat_ : std::span(reinterpret_cast<float*>(copy_.data()), flat_.size());
+  [[nodiscard]] Tensor values() const {
+    return copy_.size() == 0 ? flat_ : Tensor(copy_.data(), flat_.dtype(), flat_.shape());
   }
   /// Takes changed values() back to where they belong.
   void put_back() const {
-    if (copy_.size() == 0) return;
-    memory_->write(reinterpret_cast<std::byte*>(flat_.data()), copy_.data(), flat_.size_bytes());
+    if (copy_.size() > 0) memory_->write(flat_.raw(), copy_.data(), flat_.bytes());
   }
 
  private:
   MemorySpace* memory_;
-  std::span<float> flat_;
+  Tensor flat_;
   AlignedMemory copy_;
 };
 
 Status check_buffer(const Source& source) {
   Parameters& parameters = source.section->parameters();
-  if (parameters.optimizer_sharded() && source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
+  if (parameters.optimizer_sharded() && source.flat.elements() != parameters.elements()) {
     return Error{ErrorCode::invalid_argument, "replicas share this state; it goes in and out by way of the gradients"};
   }
   for (const Parameter& parameter : parameters.all()) {
@@ -145,7 +175,7 @@ Status check_buffer(const Source& source) {
     return Error{ErrorCode::invalid_argument,
                  "'" + parameter.name() + "' was dropped when the section was frozen; store it before that"};
   }
-  if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
+  if (!source.flat.defined() || source.flat.elements() != parameters.elements()) {
     return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
   }
   return {};
@@ -203,14 +233,7 @@ Status check_all(const Section& section, const std::vector<StateEntry>& entries,
 
 /// Copies the stored tensor's pieces into `held`, what the rank holds of the entry's parameter.
 void take(const Tensor& from, const StateEntry& entry, const Tensor& held) {
-  for (const Piece& piece : pieces_of(held, entry)) {
-    const std::int64_t rows = piece.held.rows(), columns = piece.held.columns();
-    if (from.dtype() == DType::bf16) {
-      copy_values(place_of<bfloat16>(piece, entry, from), view_of(piece), rows, columns);
-    } else {
-      copy_values(place_of<float>(piece, entry, from), view_of(piece), rows, columns);
-    }
-  }
+  for (const Piece& piece : pieces_of(held, entry)) copy_in(piece, entry, from);
 }
 
 Status make_folder(const std::filesystem::path& folder) {
@@ -221,20 +244,19 @@ Status make_folder(const std::filesystem::path& folder) {
 }
 
 /// Copies of the whole tensors' memory, uninitialised.
-TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix, AlignedMemory reused) {
-  constexpr std::size_t alignment = 16;  // elements: each copy starts on a cache line
+TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix, ExportedAs as) {
+  constexpr std::size_t alignment = 64;  // each copy starts on a cache line
   std::vector<std::size_t> offsets;
-  std::size_t elements = 0;
+  std::size_t bytes = 0;
   for (const StateEntry& entry : entries) {
-    offsets.push_back(elements);
-    elements += (static_cast<std::size_t>(stored_shape(entry).elements()) + alignment - 1) / alignment * alignment;
+    offsets.push_back(bytes);
+    const std::size_t own = static_cast<std::size_t>(stored_shape(entry).elements()) * size_of(as.dtype);
+    bytes += (own + alignment - 1) / alignment * alignment;
   }
   TensorSnapshot snapshot;
-  const std::size_t bytes = elements * sizeof(float);
-  snapshot.memory = reused.size() >= bytes ? std::move(reused) : AlignedMemory(bytes);
-  auto* const memory = reinterpret_cast<float*>(snapshot.memory.data());
+  snapshot.memory = as.reused.size() >= bytes ? std::move(as.reused) : AlignedMemory(bytes);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Tensor whole(memory + offsets[i], DType::f32, stored_shape(entries[i]));
+    const Tensor whole(snapshot.memory.data() + offsets[i], as.dtype, stored_shape(entries[i]));
     snapshot.tensors.push_back({std::string(prefix) + entries[i].name, whole});
   }
   return snapshot;
@@ -244,20 +266,20 @@ TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view
 std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
   std::int64_t copied = 0;
   for (const Piece& piece : pieces_of(rank.section->parameters().part(rank.flat, *entry.parameter), entry)) {
-    copy_values(view_of(piece), place_of<float>(piece, entry, whole), piece.held.rows(), piece.held.columns());
+    copy_out(piece, entry, whole);
     copied += piece.held.elements();
   }
   return copied;
 }
 
-Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view prefix, AlignedMemory reused) {
+Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view prefix, ExportedAs as) {
   std::vector<std::vector<StateEntry>> entries;
   for (const Source& rank : ranks) {
     if (const Status usable = check_buffer(rank); !usable) return usable.error();
     entries.push_back(rank.section->state());
     std::erase_if(entries.back(), [](const StateEntry& entry) { return entry.copy; });
   }
-  TensorSnapshot snapshot = room_for(entries.front(), prefix, std::move(reused));
+  TensorSnapshot snapshot = room_for(entries.front(), prefix, std::move(as));
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
     const NamedTensor& whole = snapshot.tensors[i];
     // Replicated tensors are the same on every rank.
@@ -285,26 +307,25 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
 
 }  // namespace
 
-Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat, std::string_view prefix) {
-  const HostView view(section.parameters(), flat);
-  const Source alone[] = {{&section, view.values()}};
-  return merged(alone, prefix, {});
+Result<TensorSnapshot> export_tensors(Section& section, ParameterBuffer which, std::string_view prefix) {
+  Section* const alone[] = {&section};
+  return export_tensors(alone, which, prefix);
 }
 
 Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
-                                      std::string_view prefix, AlignedMemory reused) {
+                                      std::string_view prefix, ExportedAs as) {
   std::deque<HostView> views;
   std::vector<Source> ranks;
   for (Section* section : tensor_ranks) {
-    const HostView& view = views.emplace_back(section->parameters(), section->parameters().buffer(which));
+    const HostView& view = views.emplace_back(section->parameters(), which);
     ranks.push_back({section, view.values()});
   }
-  return merged(ranks, prefix, std::move(reused));
+  return merged(ranks, prefix, std::move(as));
 }
 
-Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
+Status import_tensors(Section& section, ParameterBuffer which, std::span<const NamedTensor> tensors,
                       const std::string& file, std::string_view prefix) {
-  const HostView view(section.parameters(), flat);
+  const HostView view(section.parameters(), which);
   const Source into{&section, view.values()};
   if (const Status usable = check_buffer(into); !usable) {
     return Error{usable.error().code, file + ": " + usable.error().message};

@@ -26,33 +26,38 @@
 
 namespace maestro {
 
-/// Copies of a section's tensors at a given moment, f32, independent of the section: a writer thread may hold them
-/// while training goes on.
+/// Copies of a section's tensors at a given moment, f32 or bf16, independent of the section: a writer thread may hold
+/// them while training goes on.
 struct TensorSnapshot {
   AlignedMemory memory;
   std::vector<NamedTensor> tensors;  ///< views into `memory`, in the order of Section::state(), without copies
 };
 
-/// Exports every tensor of `section` out of `flat`, a flat buffer of its Parameters (values, first or second moments),
-/// named prefix + Hugging Face name and laid out as stored. invalid_argument when the buffer is not there: moments of a
-/// section that is not trained, values of a frozen section. Reads on the caller's thread, which must be the thread that
-/// may use the section's Parameters. Sharded optimizer state (Parameters::shard_optimizer_state) is gathered in
-/// gradients() first, and goes in and out as that buffer.
-[[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
+/// Exports every tensor of `section` out of a flat buffer of its Parameters, named prefix + Hugging Face name and laid
+/// out as stored. invalid_argument when the buffer is not there: moments of a section that is not trained, values of a
+/// frozen section. Reads on the caller's thread, which must be the thread that may use the section's Parameters.
+/// Sharded optimizer state (Parameters::shard_optimizer_state) is gathered in gradients() first, and goes in and out as
+/// that buffer.
+[[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, ParameterBuffer which,
                                                     std::string_view prefix = "");
 
+/// The dtype and the memory of exported tensors.
+struct ExportedAs {
+  DType dtype = DType::f32;   ///< or bf16, to which values are rounded to the nearest
+  AlignedMemory reused = {};  ///< of an earlier snapshot that nobody reads any more: saves the system's zeroing of new
+                              ///< memory, which costs more than the copy
+};
 /// As above for a section whose parameters lie on several tensor ranks, in order of their tensor index: whole tensors,
 /// put together from the ranks' parts; replicated tensors are those of the first. No rank may be at work meanwhile. A
-/// sharded section cannot be exported by a single rank (invalid_argument). `reused`, of an earlier snapshot that nobody
-/// reads any more, saves the system's zeroing of new memory, which costs more than the copy.
+/// sharded section cannot be exported by a single rank (invalid_argument).
 [[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
-                                                    std::string_view prefix = "", AlignedMemory reused = {});
+                                                    std::string_view prefix = "", ExportedAs as = {});
 
-/// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into `flat` and marks the section's packed weights
-/// as out of date; a rank of several takes its parts out of the whole tensors. Tensors that the section ignores() are
-/// passed over. Errors name `file` and the first tensor that is missing, unexpected or of another shape, with the
-/// nearest name or both shapes.
-[[nodiscard]] Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
+/// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into a flat buffer and marks the section's packed
+/// weights as out of date; a rank of several takes its parts out of the whole tensors. A buffer in bf16 takes values
+/// rounded to the nearest. Tensors that the section ignores() are passed over. Errors name `file` and the first tensor
+/// that is missing, unexpected or of another shape, with the nearest name or both shapes.
+[[nodiscard]] Status import_tensors(Section& section, ParameterBuffer which, std::span<const NamedTensor> tensors,
                                     const std::string& file, std::string_view prefix = "");
 
 /// Writes model.safetensors and config.json into `folder`, which is created. Each file appears whole or not at all.

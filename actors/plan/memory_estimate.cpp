@@ -77,7 +77,8 @@ MemoryUse use_of(const MemoryDemand& demand) {
   use.parameters = parameter_bytes(demand);
   if (demand.trained) {
     use.gradients = elements * bytes_of_f32 + demand.exchange_bytes;
-    use.optimizer = elements * 2.0 * bytes_of_f32 / static_cast<double>(demand.moment_shards);
+    const auto moments = static_cast<double>(2 * size_of(demand.moments));
+    use.optimizer = elements * moments / static_cast<double>(demand.moment_shards);
   }
   const double kept = demand.keeps_activations ? demand.sample_bytes : 0;
   double batch = (kept + demand.working_bytes) * static_cast<double>(demand.micro_batch);

@@ -39,6 +39,7 @@ struct MemoryDemand {
   bool shared = false;             ///< an earlier replica of the process has the frozen values
   bool on_cuda = false;
   DType precision = DType::f32;
+  DType moments = DType::f32;    ///< of the optimizer state
   double sample_bytes = 0;       ///< activations of the largest sample, kept for the backward pass
   double working_bytes = 0;      ///< beside them for a while, of the largest sample
   std::int64_t micro_batch = 1;  ///< samples, all of the largest size

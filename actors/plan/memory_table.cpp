@@ -35,6 +35,7 @@ class ReplicaDemands {
     demand.shared = shares_values();
     demand.on_cuda = place_->devices[rank.value()].is_cuda();
     demand.precision = config_->precision;
+    demand.moments = config_->optimizer.moments;
     const Cost largest = plan_->meta_sections[place_->section.value()]->cost(
         {plan_->largest.tokens, plan_->largest.patches, plan_->largest.images});
     demand.sample_bytes = largest.bytes / static_cast<double>(node_->layout.ranks());
@@ -112,9 +113,9 @@ class ReplicaDemands {
     const TrainConfig& train = plan_->train;
     const bool written = train.checkpoint_at_end || train.checkpoint_every > 0 || train.shadow_every > 0;
     if (!written || !node_->trained() || place_->replica != ReplicaIndex(0)) return 0;
-    constexpr double bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
+    const std::size_t bytes_of_parameter = sizeof(float) + 2 * size_of(config_->optimizer.moments);
     const std::int64_t elements = plan_->held[place_->section.value()].all * node_->layout.tensor;
-    return static_cast<double>(elements) * bytes_of_parameter;
+    return static_cast<double>(elements) * static_cast<double>(bytes_of_parameter);
   }
 
   const JobPlan* plan_;

@@ -214,6 +214,7 @@ SectionContext JobResolver::meta_context(const PlannedSection& planned, const Gr
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
   context.recompute = planned.config.recompute;
+  context.moments = planned.config.optimizer.moments;
   context.lora = planned.config.lora;
   context.meta = true;
   context.ops = plan_.meta_ops.get();

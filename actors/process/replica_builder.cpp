@@ -25,14 +25,16 @@ void on_device(Device& device, const std::function<void()>& call) {
 SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const ParallelContext& parallel,
                                        const OperatorTable& ops) const {
   const GraphNode& node = plan_->graph.node(place.section);
+  const SectionConfig& config = plan_->sections[place.section.value()].config;
   SectionContext context;
   context.name = node.section_name();
   context.seed = static_cast<std::uint64_t>(plan_->train.seed);
-  context.precision = plan_->sections[place.section.value()].config.precision;
+  context.precision = config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
-  context.recompute = plan_->sections[place.section.value()].config.recompute;
-  context.lora = plan_->sections[place.section.value()].config.lora;
+  context.recompute = config.recompute;
+  context.moments = config.optimizer.moments;
+  context.lora = config.lora;
   context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;

@@ -26,7 +26,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
   into.adapters = section.adapters().has_value();
   into.updates = static_cast<std::uint64_t>(section.parameters().updates());
   Result<TensorSnapshot> values =
-      export_tensors(tensor_ranks, ParameterBuffer::values, "", std::move(into.values.memory));
+      export_tensors(tensor_ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
   if (!values) return values.error();
   into.values = std::move(*values);
   if (section.parameters().optimizer_sharded()) return into;
@@ -40,8 +40,9 @@ Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_r
                    ParameterBuffer from) {
   const bool first = which == ParameterBuffer::first_moments;
   TensorSnapshot& moments = first ? snapshot.first_moments : snapshot.second_moments;
-  Result<TensorSnapshot> made =
-      export_tensors(tensor_ranks, from, first ? first_prefix : second_prefix, std::move(moments.memory));
+  Result<TensorSnapshot> made = export_tensors(
+      tensor_ranks, from, first ? first_prefix : second_prefix,
+      {.dtype = tensor_ranks.front()->parameters().moments_dtype(), .reused = std::move(moments.memory)});
   if (!made) return made.error();
   moments = std::move(*made);
   return {};
@@ -53,7 +54,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   Parameters& parameters = section.parameters();
   const std::string model = label_of(stored->model);
   const std::string optimizer = label_of(stored->optimizer);
-  if (Status status = import_tensors(section, parameters.values(), stored->state.parameters, model); !status) {
+  if (Status status = import_tensors(section, ParameterBuffer::values, stored->state.parameters, model); !status) {
     return status;
   }
   parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
@@ -65,8 +66,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
     // Gradients have room for the optimizer state of other replicas, and are still empty.
     const bool shared = parameters.optimizer_sharded();
-    const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
-    Status status = import_tensors(section, into, tensors, optimizer, prefix);
+    Status status = import_tensors(section, shared ? ParameterBuffer::gradients : which, tensors, optimizer, prefix);
     if (status && shared) parameters.load_gathered_moments(which);
     return status;
   };

@@ -269,19 +269,22 @@ class Operators {
   void make_flat() {
     const Tensor value = random({sizes_.parameters}, DType::f32);
     const Tensor gradient = random({sizes_.parameters}, DType::f32);
-    const Tensor mean = tensor({sizes_.parameters}, DType::f32);
-    const Tensor variance = tensor({sizes_.parameters}, DType::f32);
     const Tensor rounded = tensor({sizes_.parameters}, DType::bf16);
     AdamWStep step;
     step.lr = 1e-4;
-    add("adamw", bytes_of({value, gradient, mean, variance}) * 2 + bytes_of({rounded}), [=, this] {
-      ops_.run(AdamW{.value = value.span<float>(),
-                     .gradient = gradient.span<float>(),
-                     .mean = mean.span<float>(),
-                     .variance = variance.span<float>(),
-                     .step = step,
-                     .rounded = rounded.span<bfloat16>()});
-    });
+    for (const DType moments : {DType::f32, DType::bf16}) {
+      const Tensor mean = tensor({sizes_.parameters}, moments);
+      const Tensor variance = tensor({sizes_.parameters}, moments);
+      const char* const name = moments == DType::f32 ? "adamw" : "adamw_bf16_moments";
+      add(name, bytes_of({value, gradient, mean, variance}) * 2 + bytes_of({rounded}), [=, this] {
+        ops_.run(AdamW{.value = value.span<float>(),
+                       .gradient = gradient.span<float>(),
+                       .mean = mean,
+                       .variance = variance,
+                       .step = step,
+                       .rounded = rounded.span<bfloat16>()});
+      });
+    }
     add("sum_of_squares", bytes_of({gradient}),
         [=, this] { static_cast<void>(ops_.run(SumOfSquares{.values = gradient.span<float>()})); });
   }

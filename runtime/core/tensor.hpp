@@ -46,6 +46,11 @@ class Tensor {
     const auto skip = static_cast<std::size_t>(first * columns()) * size_of(dtype_);
     return {raw() + skip, dtype_, Shape{count, columns()}};
   }
+  /// Elements [first, first + count) as a vector.
+  [[nodiscard]] Tensor flat_slice(std::int64_t first, std::int64_t count) const {
+    assert(first >= 0 && first + count <= elements());
+    return {raw() + static_cast<std::size_t>(first) * size_of(dtype_), dtype_, Shape{count}};
+  }
 
  private:
   void* data_ = nullptr;

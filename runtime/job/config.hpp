@@ -170,6 +170,7 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double clip_norm = 1.0;               ///< 0: off
+  DType moments = DType::f32;           ///< or bf16: half the memory, rounded at random
 };
 
 /// `weights` of a section whose random values are intended.

@@ -58,6 +58,12 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
                          std::to_string(needed) + ", or none to place them automatically");
 }
 
+/// Reads fp32 or bf16.
+DType read_dtype(const JobTable& section, const char* key, DType fallback, const KeyHelp& help) {
+  const std::vector<std::string> names{std::string(name_of(DType::f32)), std::string(name_of(DType::bf16))};
+  return section.choice(key, std::string(name_of(fallback)), names, help) == names[1] ? DType::bf16 : DType::f32;
+}
+
 }  // namespace
 
 std::string read_type(const JobTable& section, std::string fallback) {
@@ -65,11 +71,7 @@ std::string read_type(const JobTable& section, std::string fallback) {
 }
 
 DType read_precision(const JobTable& section, DType fallback) {
-  enum class Precision : std::uint8_t { fp32, bf16 };
-  constexpr std::array<std::string_view, 2> names{"fp32", "bf16"};
-  const Precision read = section.choice("precision", fallback == DType::bf16 ? Precision::bf16 : Precision::fp32, names,
-                                        {"the arithmetic; master weights are fp32"});
-  return read == Precision::bf16 ? DType::bf16 : DType::f32;
+  return read_dtype(section, "precision", fallback, {"the arithmetic; master weights are fp32"});
 }
 
 OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults) {
@@ -87,6 +89,9 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
   out.epsilon = section.number("epsilon", out.epsilon, positive, {"AdamW's addend to the denominator"});
   out.clip_norm =
       section.number("clip_norm", out.clip_norm, not_negative, {"the largest gradient norm; 0: no clipping"});
+  out.moments = read_dtype(section, "moments", out.moments,
+                           {"what AdamW's moments are kept in; bf16 takes half the memory and rounds each at random, "
+                            "so that its expectation is that of fp32"});
   if (out.min_lr > out.lr) {
     section.fail_among({"min_lr", "lr"}, "min_lr is the end of the schedule and must not exceed lr");
   }

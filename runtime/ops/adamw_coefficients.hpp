@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/core/random.hpp"
 #include "runtime/ops/element_math.hpp"
 #include "runtime/ops/operator_table.hpp"
 
@@ -20,7 +21,8 @@ namespace maestro {
           .one_less_beta1 = static_cast<float>(1.0 - step.beta1),
           .one_less_beta2 = static_cast<float>(1.0 - step.beta2),
           .epsilon = static_cast<float>(step.epsilon),
-          .gradient_scale = static_cast<float>(step.gradient_scale)};
+          .gradient_scale = static_cast<float>(step.gradient_scale),
+          .seed = static_cast<std::uint32_t>(mix64(static_cast<std::uint64_t>(step.step)))};
 }
 
 }  // namespace maestro

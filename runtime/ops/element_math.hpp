@@ -3,8 +3,9 @@
 // for the CPU's. Loads, stores and sums are the kernels'.
 //
 // `Math` has the elementary functions of its Value, which is float or a vector of floats (of gcc, so that numbers and
-// vectors mix): exponential, logarithm, sigmoid, square_root, larger. Everything is inlined by force: the CPU's
-// kernels are compiled once per instruction set, and a function of their own must not be linked into others.
+// vectors mix): exponential, logarithm, sigmoid, square_root, larger, and bits and number, to its 32 bits and back.
+// Everything is inlined by force: the CPU's kernels are compiled once per instruction set, and a function of their own
+// must not be linked into others.
 #pragma once
 
 #include <cmath>
@@ -62,6 +63,9 @@ MAESTRO_HD float sigmoid(float x) {
 /// Of a device's thread; on the CPU for tests.
 struct Scalar {
   using Value = float;
+  using Bits = std::uint32_t;
+  MAESTRO_HD static std::uint32_t bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+  MAESTRO_HD static float number(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
   MAESTRO_HD static float exponential(float x) { return element::exponential(x); }
   MAESTRO_HD static float logarithm(float x) { return element::logarithm(x); }
   MAESTRO_HD static float sigmoid(float x) { return element::sigmoid(x); }
@@ -171,6 +175,7 @@ struct AdamW {
   float one_less_beta2 = 1;
   float epsilon = 0;
   float gradient_scale = 1;
+  std::uint32_t seed = 0;  ///< of the step, for rounded_at_random()
 
   template <class Math = Scalar>
   MAESTRO_HD void update(typename Math::Value& value, typename Math::Value gradient, typename Math::Value& mean,
@@ -179,6 +184,21 @@ struct AdamW {
     mean = beta1 * mean + one_less_beta1 * g;
     variance = beta2 * variance + one_less_beta2 * (g * g);
     value = value * keep - step_size * mean / (Math::square_root(variance) * inverse_root + epsilon);
+  }
+
+  /// Rounds the moments after update() to values of bf16, each up with the probability of the fraction that is cut off.
+  /// To the nearest, a moment would not move when its change is below half a unit in the last place: with beta2 = 0.999
+  /// the second moment would stay where it is. The random bits are a hash of the step, the gradient and the first
+  /// moment: the same on every layout and after a resume. Finaliser of MurmurHash3 (Appleby 2011).
+  template <class Math = Scalar>
+  MAESTRO_HD void rounded_at_random(typename Math::Value gradient, typename Math::Value& mean,
+                                    typename Math::Value& variance) const {
+    typename Math::Bits random = (Math::bits(gradient) ^ seed) * 0x9e3779b1U ^ Math::bits(mean);
+    random = (random ^ (random >> 16)) * 0x85ebca6bU;
+    random = (random ^ (random >> 13)) * 0xc2b2ae35U;
+    random = random ^ (random >> 16);
+    mean = Math::number((Math::bits(mean) + (random & 0xffffU)) & 0xffff0000U);
+    variance = Math::number((Math::bits(variance) + (random >> 16)) & 0xffff0000U);
   }
 };
 

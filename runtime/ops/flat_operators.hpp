@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators on flat f32 vectors in memory() of the table: the optimizer, norms and sums of gradients. A part of
+// Operators on flat vectors in memory() of the table: the optimizer, norms and sums of gradients. A part of
 // operators.hpp.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "runtime/core/dtype.hpp"
 #include "runtime/core/pending.hpp"
+#include "runtime/core/tensor.hpp"
 
 namespace maestro {
 
@@ -21,12 +22,13 @@ struct AdamWStep {
   double gradient_scale = 1.0;  ///< clipping factor applied to the gradient first
 };
 
-/// AdamW (Loshchilov & Hutter 2019) on flat ranges of equal length; also sets the gradient to zero.
+/// AdamW (Loshchilov & Hutter 2019) on flat ranges of equal length; also sets the gradient to zero. The step is
+/// computed in f32. Moments in bf16 are rounded at random when they are stored (element::AdamW::rounded_at_random).
 struct AdamW {
   std::span<float> value{};
   std::span<float> gradient{};
-  std::span<float> mean{};
-  std::span<float> variance{};
+  Tensor mean{};      ///< f32 or bf16; the first moment
+  Tensor variance{};  ///< of the dtype of `mean`; the second moment
   AdamWStep step{};
   std::span<bfloat16> rounded{};  ///< the new values rounded to bf16; or empty
 };

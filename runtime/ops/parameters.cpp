@@ -129,16 +129,16 @@ void Parameters::lay_out() {
   place(false, false);
 }
 
-void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues values) {
+void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues values, DType moments) {
   lay_out();
   memory_ = &memory;
   values_later_ = values == InitialValues::later;
+  moments_dtype_ = moments;
   if (trained) {
-    const std::size_t bytes = elements_ * sizeof(float);
-    gradients_ = SpaceMemory(memory, bytes);
-    first_moments_ = SpaceMemory(memory, bytes);
-    second_moments_ = SpaceMemory(memory, bytes);
-    for (Parameter& parameter : parameters_) parameter.gradient_ = part(gradients(), parameter);
+    gradients_ = SpaceMemory(memory, elements_ * sizeof(float));
+    first_moments_ = SpaceMemory(memory, elements_ * size_of(moments));
+    second_moments_ = SpaceMemory(memory, elements_ * size_of(moments));
+    for (Parameter& parameter : parameters_) parameter.gradient_ = part(as_tensor(gradients()), parameter);
   }
   if (trained || !values_later_) allocate_values();
   if (!values_later_) initialise();
@@ -146,7 +146,7 @@ void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues value
 
 void Parameters::allocate_values() {
   values_ = SpaceMemory(*memory_, elements_ * sizeof(float));
-  for (Parameter& parameter : parameters_) parameter.value_ = part(values(), parameter);
+  for (Parameter& parameter : parameters_) parameter.value_ = part(as_tensor(values()), parameter);
 }
 
 void Parameters::initialise() {
@@ -182,8 +182,8 @@ void Parameters::shard_optimizer_state(ShardRange range) {
   if (!trained()) return;
   first_moments_.reset();
   second_moments_.reset();
-  first_moments_ = SpaceMemory(*memory_, range.count * sizeof(float));
-  second_moments_ = SpaceMemory(*memory_, range.count * sizeof(float));
+  first_moments_ = SpaceMemory(*memory_, range.count * size_of(moments_dtype_));
+  second_moments_ = SpaceMemory(*memory_, range.count * size_of(moments_dtype_));
   kept_ = range;
   shares_moments_ = true;
 }
@@ -193,10 +193,12 @@ ShardRange Parameters::kept_moments() const {
 }
 
 void Parameters::stage_shard(const OperatorTable& ops, ParameterBuffer which) {
-  std::span<float> from = buffer(which);
-  if (which == ParameterBuffer::values) from = from.subspan(kept_.first, kept_.count);
-  assert(shares_moments_ && from.size() == kept_.count);
-  ops.copy(as_tensor(from), as_tensor(gradients().subspan(kept_.first, kept_.count)));
+  const auto first = static_cast<std::int64_t>(kept_.first);
+  const auto count = static_cast<std::int64_t>(kept_.count);
+  Tensor from = buffer(which);
+  if (which == ParameterBuffer::values) from = from.flat_slice(first, count);
+  assert(shares_moments_ && from.elements() == count);
+  ops.run(Cast{.from = from, .to = as_tensor(gradients()).flat_slice(first, count)});
 }
 
 void Parameters::load_gathered_values(const OperatorTable& ops) {
@@ -210,11 +212,17 @@ void Parameters::load_gathered_values(const OperatorTable& ops) {
 }
 
 void Parameters::load_gathered_moments(ParameterBuffer which) {
-  const std::span<float> here = buffer(which);
-  assert(shares_moments_ && here.size() == kept_.count);
-  std::vector<std::byte> moments(here.size_bytes());
-  memory_->read(moments.data(), gradients_.data() + kept_.first * sizeof(float), moments.size());
-  memory_->write(reinterpret_cast<std::byte*>(here.data()), moments.data(), moments.size());
+  const Tensor here = buffer(which);
+  assert(shares_moments_ && here.elements() == static_cast<std::int64_t>(kept_.count));
+  std::vector<float> moments(kept_.count);
+  memory_->read(reinterpret_cast<std::byte*>(moments.data()), gradients_.data() + kept_.first * sizeof(float),
+                moments.size() * sizeof(float));
+  if (here.dtype() == DType::bf16) {
+    const std::vector<bfloat16> rounded(moments.begin(), moments.end());
+    memory_->write(here.raw(), reinterpret_cast<const std::byte*>(rounded.data()), here.bytes());
+  } else {
+    memory_->write(here.raw(), reinterpret_cast<const std::byte*>(moments.data()), here.bytes());
+  }
   memory_->zero(gradients_.data(), gradients_.size());
 }
 
@@ -311,17 +319,17 @@ Parameter* Parameters::find(std::string_view name) {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
-Tensor Parameters::part(std::span<float> flat_buffer, const Parameter& parameter) const {
-  assert(flat_buffer.size() == elements_);
-  return {flat_buffer.data() + parameter.offset_, DType::f32, parameter.shape_};
+Tensor Parameters::part(const Tensor& flat_buffer, const Parameter& parameter) const {
+  assert(flat_buffer.elements() == elements());
+  return {flat_buffer.raw() + parameter.offset_ * size_of(flat_buffer.dtype()), flat_buffer.dtype(), parameter.shape_};
 }
 
-std::span<float> Parameters::buffer(ParameterBuffer which) const {
+Tensor Parameters::buffer(ParameterBuffer which) const {
   switch (which) {
     case ParameterBuffer::values:
-      return values();
+      return as_tensor(values());
     case ParameterBuffer::gradients:
-      return gradients();
+      return as_tensor(gradients());
     case ParameterBuffer::first_moments:
       return first_moments();
     case ParameterBuffer::second_moments:
@@ -343,9 +351,8 @@ std::span<float> Parameters::flat(const SpaceMemory& memory) const {
   return {reinterpret_cast<float*>(memory.data()), elements_};
 }
 
-std::span<float> Parameters::kept(const SpaceMemory& memory) const {
-  if (memory.size() == 0) return {};
-  return {reinterpret_cast<float*>(memory.data()), kept_moments().count};
+Tensor Parameters::kept(const SpaceMemory& memory) const {
+  return {memory.data(), moments_dtype_, Shape{static_cast<std::int64_t>(kept_moments().count)}};
 }
 
 }  // namespace maestro

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a section replica: flat f32 buffers for values, gradients and optimizer state, so that reduction,
-// clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix products use.
+// The parameters of a section replica: flat buffers for values and gradients (f32) and optimizer state (f32 or bf16),
+// so that reduction, clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix
+// products use.
 //
 // PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
 //       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
@@ -131,8 +132,9 @@ class Parameters {
   /// Registers a parameter; references stay valid. Only before allocate().
   Parameter& add(ParameterSpec spec);
   /// Lays out the buffers in the memory of the table that is to work on them, and initialises the values unless they
-  /// come later. Frozen sections get values only.
-  void allocate(bool trained, MemorySpace& memory = host_memory(), InitialValues values = InitialValues::drawn);
+  /// come later. Frozen sections get values only. `moments`: the dtype of the optimizer state, f32 or bf16.
+  void allocate(bool trained, MemorySpace& memory = host_memory(), InitialValues values = InitialValues::drawn,
+                DType moments = DType::f32);
   /// Returns whether allocate() left the values to initialise() or load().
   [[nodiscard]] bool values_later() const { return values_later_; }
   /// Writes the initial values of every parameter.
@@ -170,23 +172,25 @@ class Parameters {
     if (rounded_.size() > 0) rounded_version_ = version_;
   }
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
-  /// Returns the moments of the elements kept_moments().
-  [[nodiscard]] std::span<float> first_moments() const { return kept(first_moments_); }
-  [[nodiscard]] std::span<float> second_moments() const { return kept(second_moments_); }
+  /// Returns the dtype in which moments are kept.
+  [[nodiscard]] DType moments_dtype() const { return moments_dtype_; }
+  /// Returns the moments of the elements kept_moments(), a vector; undefined without optimizer state.
+  [[nodiscard]] Tensor first_moments() const { return kept(first_moments_); }
+  [[nodiscard]] Tensor second_moments() const { return kept(second_moments_); }
   /// Returns the elements whose moments are kept here: all, unless the optimizer state is sharded.
   [[nodiscard]] ShardRange kept_moments() const;
   [[nodiscard]] bool optimizer_sharded() const { return shares_moments_; }
-  /// With sharded optimizer state: writes the kept range of `which`, values or moments, to its place in gradients(),
-  /// from where the other replicas receive it.
+  /// With sharded optimizer state: writes the kept range of `which`, values or moments, to its place in gradients(), in
+  /// f32, from where the other replicas receive it.
   void stage_shard(const OperatorTable& ops, ParameterBuffer which);
   /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
   void load_gathered_values(const OperatorTable& ops);
-  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards. For set-up: the copy is
-  /// complete on return (MS-2).
+  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards; values that bf16 moments
+  /// do not hold are rounded to the nearest. For set-up: the copy is complete on return (MS-2).
   void load_gathered_moments(ParameterBuffer which);
   void clear_gradients(const OperatorTable& ops);
-  /// Returns the named flat buffer; empty if it is not allocated.
-  [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
+  /// Returns the named flat buffer, a vector; undefined if it is not allocated.
+  [[nodiscard]] Tensor buffer(ParameterBuffer which) const;
   /// Return the parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none
   /// empty; together they are all of it, zeros of alignment included. At the end of a step replicated parts are summed
   /// over the tensor group and all parts over the context group; then the sum of squares of a model cut over a tensor
@@ -197,13 +201,13 @@ class Parameters {
   /// count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// Returns a view of `parameter`'s part of `flat_buffer`, a flat buffer above.
-  [[nodiscard]] Tensor part(std::span<float> flat_buffer, const Parameter& parameter) const;
+  /// Returns a view of `parameter`'s part of `flat_buffer`, a whole flat buffer above.
+  [[nodiscard]] Tensor part(const Tensor& flat_buffer, const Parameter& parameter) const;
 
  private:
   friend class Parameter;
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
-  [[nodiscard]] std::span<float> kept(const SpaceMemory& memory) const;
+  [[nodiscard]] Tensor kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
   /// The products of a frozen section.
   struct Frozen {
@@ -232,6 +236,7 @@ class Parameters {
   MemorySpace* memory_ = &host_memory();
   SpaceMemory values_;
   SpaceMemory gradients_;
+  DType moments_dtype_ = DType::f32;
   SpaceMemory first_moments_;
   SpaceMemory second_moments_;
   SpaceMemory rounded_;  // all values in bf16, for tables that take plain weights; created on first use

@@ -23,7 +23,7 @@ class Memory(SystemTest):
         self.assertRegex(lines[at + 2], r"^  process 0: \d+ MB, of this program and corpus \d+ MB$")
 
     def test_the_report_compares_the_estimate_with_the_memory_that_was_used(self):
-        for changes in ({}, {"precision": "bf16"}, {"recompute": "layers"}):
+        for changes in ({}, {"precision": "bf16"}, {"recompute": "layers"}, {"moments": "bf16"}):
             with self.subTest(changes):
                 finished = self.train(self.medium(**changes))
                 memory = finished.report["memory"]

@@ -20,6 +20,7 @@ LAYOUTS = {
     "three_processes": (3, {"student.replicas": 3, "student.pipeline": 2, "transport.chunk_kib": 4}),
     "forced_rma": (1, {"student.replicas": 3, "transport.force_rma": True}),
     "one_norm_over_all_sections": (1, {"student.replicas": 3, "train.clip": "global"}),
+    "moments_in_bf16": (2, {"student.replicas": 3, "student.moments": "bf16"}),
     "one_replica": (1, {"student.replicas": 1}),
 }
 

@@ -58,9 +58,9 @@ TEST(Parameters, views_of_all_flat_buffers_line_up) {
   const auto offset = b.value().data<float>() - parameters.values().data();
   EXPECT_EQ(b.gradient().data<float>() - parameters.gradients().data(), offset);
   const Tensor moment = parameters.part(parameters.first_moments(), b);
-  EXPECT_EQ(moment.data<float>() - parameters.first_moments().data(), offset);
+  EXPECT_EQ(moment.data<float>() - parameters.first_moments().data<float>(), offset);
   EXPECT_EQ(moment.shape(), (Shape{2, 2}));
-  EXPECT_EQ(static_cast<std::size_t>(parameters.elements()), parameters.second_moments().size());
+  EXPECT_EQ(parameters.elements(), parameters.second_moments().elements());
 }
 
 /// Values 0, 1, 2, ... of the whole parameter.
@@ -130,10 +130,10 @@ TEST(Parameters, without_slices_everything_is_replicated) {
 }
 
 /// 64 elements: a matrix, its vector and padding; values 0, 1, 2, ...
-void add_some(Parameters& parameters) {
+void add_some(Parameters& parameters, DType moments = DType::f32) {
   parameters.add(counted("weight", {5, 8}, true));
   parameters.add(counted("bias", {9}, false));
-  parameters.allocate(true);
+  parameters.allocate(true, host_memory(), InitialValues::drawn, moments);
   for (std::size_t at = 0; at < parameters.values().size(); ++at) parameters.values()[at] = static_cast<float>(at);
 }
 
@@ -146,8 +146,8 @@ TEST(Parameters, shared_moments_are_kept_for_their_range_alone_and_start_at_zero
   EXPECT_TRUE(parameters.optimizer_sharded());
   EXPECT_EQ(parameters.kept_moments().first, 16U);
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
-    EXPECT_EQ(parameters.buffer(which).size(), 32U);
-    for (const float moment : parameters.buffer(which)) EXPECT_EQ(moment, 0);
+    EXPECT_EQ(parameters.buffer(which).elements(), 32);
+    for (const float moment : parameters.buffer(which).span<float>()) EXPECT_EQ(moment, 0);
   }
   EXPECT_EQ(parameters.values().size(), 64U);
   EXPECT_EQ(parameters.gradients().size(), 64U);
@@ -180,12 +180,26 @@ TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
   parameters.stage_shard(host_table(), ParameterBuffer::second_moments);
   for (std::size_t at = 0; at < 32; ++at) {
-    EXPECT_EQ(parameters.second_moments()[at], static_cast<float>(at + 16));
+    EXPECT_EQ(parameters.second_moments().data<float>()[at], static_cast<float>(at + 16));
     EXPECT_EQ(parameters.gradients()[at + 16], static_cast<float>(at + 16));
-    EXPECT_EQ(parameters.first_moments()[at], 0);
+    EXPECT_EQ(parameters.first_moments().data<float>()[at], 0);
   }
   parameters.clear_gradients(host_table());
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
+}
+
+TEST(Parameters, moments_in_bf16_go_out_exactly_and_in_rounded) {  // PA-4
+  Parameters parameters;
+  add_some(parameters, DType::bf16);
+  parameters.shard_optimizer_state({16, 32});
+  EXPECT_EQ(parameters.first_moments().bytes(), 64U);
+  for (std::size_t at = 0; at < 64; ++at) parameters.gradients()[at] = static_cast<float>(at) + 1 / 256.0F;
+  parameters.load_gathered_moments(ParameterBuffer::first_moments);
+  parameters.stage_shard(host_table(), ParameterBuffer::first_moments);
+  for (std::size_t at = 0; at < 64; ++at) {
+    const bool own = at >= 16 && at < 48;
+    EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
+  }
 }
 
 TEST(Parameters, a_replica_may_keep_no_moments_and_a_frozen_one_has_none_to_share) {
@@ -193,7 +207,7 @@ TEST(Parameters, a_replica_may_keep_no_moments_and_a_frozen_one_has_none_to_shar
   add_some(parameters);
   parameters.shard_optimizer_state({64, 0});
   EXPECT_TRUE(parameters.optimizer_sharded());
-  EXPECT_TRUE(parameters.first_moments().empty());
+  EXPECT_EQ(parameters.first_moments().elements(), 0);
   parameters.stage_shard(host_table(), ParameterBuffer::first_moments);
   std::ranges::fill(parameters.gradients(), 3.0F);
   parameters.load_gathered_values(host_table());
@@ -213,7 +227,7 @@ TEST(Parameters, a_frozen_section_has_values_only) {
   EXPECT_FALSE(parameters.trained());
   EXPECT_FALSE(weight.trained());
   EXPECT_TRUE(parameters.gradients().empty());
-  EXPECT_TRUE(parameters.second_moments().empty());
+  EXPECT_EQ(parameters.second_moments().elements(), 0);
 }
 
 TEST(Parameters, an_unknown_name_is_not_found) {

@@ -49,7 +49,7 @@ class LoraReference : public ::testing::TestWithParam<const char*> {
   }
   void load(Section& section) const {
     load_weights(section, folder).or_throw();
-    import_tensors(section, section.parameters().values(), adapters(), "lora.safetensors").or_throw();
+    import_tensors(section, ParameterBuffer::values, adapters(), "lora.safetensors").or_throw();
   }
   [[nodiscard]] Tensor logits(Section& trunk) {
     const Batch rows = batch();
@@ -70,7 +70,7 @@ TEST_P(LoraReference, loss_and_gradients_of_every_a_and_b_are_those_of_peft) {  
   DecoderLm model(context_of(bench, lora), {config, {}});
   load(model);
   EXPECT_NEAR(differentiate(bench, model, batch()), expected.tensor("loss").value_or_throw().data<float>()[0], 1e-5);
-  const auto gradients = export_tensors(model, model.parameters().gradients(), "gradient.").value_or_throw();
+  const auto gradients = export_tensors(model, ParameterBuffer::gradients, "gradient.").value_or_throw();
   EXPECT_EQ(gradients.tensors.size(), adapters().size());
   for (const NamedTensor& gradient : gradients.tensors) {
     // fp32 on both sides, gradients of up to 0.5.
@@ -100,7 +100,7 @@ TEST_P(LoraReference, merged_weights_make_the_same_logits_without_adapters) {
     merged.make(named).or_throw();
   }
   DecoderTrunk trunk(bench.context("teacher", false), {config, TeacherOutput::logits, 1, {}});
-  import_tensors(trunk, trunk.parameters().values(), tensors, "merged").or_throw();
+  import_tensors(trunk, ParameterBuffer::values, tensors, "merged").or_throw();
   EXPECT_LT(largest_difference(logits(trunk), expected.tensor("merged").value_or_throw()), 2e-5);
 }
 
@@ -110,7 +110,7 @@ TEST_P(LoraReference, fresh_adapters_are_spread_as_those_of_peft_and_leave_the_m
   DecoderLm base(bench.context("lm", false), {config, {}});
   load_weights(base, folder).or_throw();
   EXPECT_EQ(evaluate(bench, model, batch()), evaluate(bench, base, batch()));
-  for (const auto& [name, tensor] : export_tensors(model, model.parameters().values()).value_or_throw().tensors) {
+  for (const auto& [name, tensor] : export_tensors(model, ParameterBuffer::values).value_or_throw().tensors) {
     const std::span<const float> values = tensor.span<float>();
     const auto [least, largest] = std::ranges::minmax(values);
     const float* theirs = expected.tensor("initial." + name).value_or_throw().data<float>();

@@ -252,7 +252,7 @@ TensorSnapshot ParallelBench::whole(ParameterBuffer which) {
 
 void ParallelBench::load(const TensorSnapshot& values) {
   for (Rank& rank : ranks_) {
-    import_tensors(*rank.section, rank.section->parameters().values(), values.tensors, "snapshot").or_throw();
+    import_tensors(*rank.section, ParameterBuffer::values, values.tensors, "snapshot").or_throw();
   }
 }
 

@@ -48,7 +48,7 @@ TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // IO-1
   Bench bench;
   for (const char* family : {"gpt2", "llama"}) {
     ParallelBench first = on(bench, {}, family);
-    const std::span<float> moments = first.section(0).parameters().second_moments();
+    const Tensor moments = first.section(0).parameters().second_moments();
     for (Parameter& parameter : first.section(0).parameters().all()) {
       const auto part = first.section(0).parameters().part(moments, parameter).span<float>();
       for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<float>(i) + 0.25f;
@@ -58,8 +58,8 @@ TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // IO-1
       ParallelBench next = on(bench, layout, family);
       for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
         Section& section = next.section(rank);
-        const std::span<float> flat = section.parameters().second_moments();
-        ASSERT_TRUE(import_tensors(section, flat, stored.tensors, "optimizer.safetensors").ok());
+        ASSERT_TRUE(
+            import_tensors(section, ParameterBuffer::second_moments, stored.tensors, "optimizer.safetensors").ok());
       }
       TensorSnapshot again = next.whole(ParameterBuffer::second_moments);
       expect_same(again, stored);
@@ -98,7 +98,7 @@ TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_
   for (std::int64_t rank = 0; rank < 2; ++rank) {
     Section& section = ranks.section(rank);
     const std::vector<float> before = values_of(section);
-    const Status status = import_tensors(section, section.parameters().values(), stored.tensors, "model.safetensors");
+    const Status status = import_tensors(section, ParameterBuffer::values, stored.tensors, "model.safetensors");
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(
         status.error().message,
@@ -110,7 +110,7 @@ TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_
 TEST(ParallelState, one_rank_of_several_cannot_be_stored_as_if_it_were_the_whole) {
   Bench bench;
   ParallelBench ranks = on(bench, {2, 1}, "gpt2");
-  const auto alone = export_tensors(ranks.section(0), ranks.section(0).parameters().values());
+  const auto alone = export_tensors(ranks.section(0), ParameterBuffer::values);
   ASSERT_FALSE(alone.ok());
   EXPECT_EQ(alone.error().message,
             "'transformer.wte.weight' is held in parts, 576 of 1184 elements here; store all "

@@ -46,7 +46,7 @@ void import_everywhere(PipelineBench& bench, ParameterBuffer which, const Tensor
   for (std::int64_t index = 0; index < bench.stages(); ++index) {
     for (std::int64_t rank = 0; rank < bench.ranks(); ++rank) {
       Section& section = bench.stage(index).section(rank);
-      import_tensors(section, section.parameters().buffer(which), stored.tensors, "stored").or_throw();
+      import_tensors(section, which, stored.tensors, "stored").or_throw();
     }
   }
 }
@@ -118,8 +118,7 @@ TEST(PipelineState, every_stage_loads_its_part_of_a_whole_models_folder) {
 }
 
 std::string import_error(Section& section, TensorSnapshot& stored) {
-  const auto values = section.parameters().values();
-  const Status status = import_tensors(section, values, stored.tensors, "model.safetensors");
+  const Status status = import_tensors(section, ParameterBuffer::values, stored.tensors, "model.safetensors");
   return status ? "no error" : status.error().message;
 }
 

@@ -199,7 +199,7 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
   runner->backward(plan_of(batch), {}, {});
   EXPECT_FALSE(runner->step(StepId(1), std::nan("")));
   const std::vector<float> gradient = gradient_of(*runner);
-  const auto moments = runner->section().parameters().first_moments();
+  const auto moments = runner->section().parameters().first_moments().span<float>();
   ASSERT_TRUE(runner->step(StepId(1), 8.0));  // of all sections, for example
   const double factor = 0.5 / 8.0;
   for (std::size_t at = 0; at < gradient.size(); ++at) {

@@ -51,17 +51,20 @@ TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // IO-1
     Bench bench;
     const Stored stored(model);
     DecoderLm section(bench.context("lm", true), {stored.config, {}});
-    const auto moments = section.parameters().second_moments();
+    const Tensor buffer = section.parameters().second_moments();
     for (Parameter& parameter : section.parameters().all()) {
-      const auto part = section.parameters().part(moments, parameter).span<float>();
+      const auto part = section.parameters().part(buffer, parameter).span<float>();
       for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<float>(i) + 0.25f;
     }
+    const auto moments = buffer.span<float>();
     const std::vector<float> before(moments.begin(), moments.end());
-    const auto snapshot = export_tensors(section, moments, "exp_avg_sq.");
+    const auto snapshot = export_tensors(section, ParameterBuffer::second_moments, "exp_avg_sq.");
     ASSERT_TRUE(snapshot.ok());
     EXPECT_EQ(snapshot->tensors[0].name.find("exp_avg_sq."), 0u);
     std::ranges::fill(moments, 0.0f);
-    ASSERT_TRUE(import_tensors(section, moments, snapshot->tensors, "optimizer.safetensors", "exp_avg_sq.").ok());
+    ASSERT_TRUE(import_tensors(section, ParameterBuffer::second_moments, snapshot->tensors, "optimizer.safetensors",
+                               "exp_avg_sq.")
+                    .ok());
     EXPECT_TRUE(std::ranges::equal(before, moments)) << model;
   }
 }
@@ -69,7 +72,7 @@ TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // IO-1
 TEST(StateIo, a_snapshot_does_not_change_with_the_section) {
   Bench bench;
   DecoderLm section(bench.context("lm", true), {Stored("gpt2_tied").config, {}});
-  const auto snapshot = export_tensors(section, section.parameters().values());
+  const auto snapshot = export_tensors(section, ParameterBuffer::values);
   ASSERT_TRUE(snapshot.ok());
   const float before = snapshot->tensors[0].tensor.data<float>()[3];
   std::ranges::fill(section.parameters().values(), 9.0f);
@@ -86,9 +89,9 @@ TEST(StateIo, a_forward_pass_after_an_import_uses_the_new_values) {
   const Batch batch = Batch::random(5, {4, 3}, stored.config.vocabulary);
   const double expected = evaluate(bench, source, batch);
   ASSERT_NE(evaluate(bench, section, batch), expected);  // packs the weights
-  const auto snapshot = export_tensors(source, source.parameters().values());
+  const auto snapshot = export_tensors(source, ParameterBuffer::values);
   ASSERT_TRUE(snapshot.ok());
-  ASSERT_TRUE(import_tensors(section, section.parameters().values(), snapshot->tensors, "model.safetensors").ok());
+  ASSERT_TRUE(import_tensors(section, ParameterBuffer::values, snapshot->tensors, "model.safetensors").ok());
   EXPECT_EQ(evaluate(bench, section, batch), expected);
 }
 
@@ -96,14 +99,13 @@ TEST(StateIo, an_ignored_name_under_another_prefix_is_unexpected) {
   Bench bench;
   const Stored stored("gpt2_tied");
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
-  const auto moments = section.parameters().first_moments();
-  const auto snapshot = export_tensors(section, moments, "exp_avg.");
+  const auto snapshot = export_tensors(section, ParameterBuffer::first_moments, "exp_avg.");
   ASSERT_TRUE(snapshot.ok());
   std::uint8_t mask[16] = {};
   const auto import_with = [&](const std::string& name) {
     std::vector<NamedTensor> tensors = snapshot->tensors;
     tensors.push_back({name, Tensor(mask, DType::u8, {1, 1, 4, 4})});
-    return import_tensors(section, moments, tensors, "optimizer.safetensors", "exp_avg.");
+    return import_tensors(section, ParameterBuffer::first_moments, tensors, "optimizer.safetensors", "exp_avg.");
   };
   EXPECT_TRUE(import_with("exp_avg.transformer.h.0.attn.bias").ok());
   const Status refused = import_with("exp_sum.transformer.h.0.attn.bias");
@@ -246,7 +248,7 @@ TEST(StateIo, f16_files_load_as_the_same_values) {
   DecoderLm section(bench.context("lm", true), {stored.config, {}}),
       wide(bench.context("lm", true), {stored.config, {}});
   load_weights(section, out.path()).or_throw();
-  ASSERT_TRUE(import_tensors(wide, wide.parameters().values(), expected, "expected").ok());
+  ASSERT_TRUE(import_tensors(wide, ParameterBuffer::values, expected, "expected").ok());
   EXPECT_EQ(values_of(section), values_of(wide));
 }
 
@@ -342,21 +344,22 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
   Parameters& parameters = section.parameters();
   const auto elements = static_cast<std::size_t>(parameters.elements());
   parameters.shard_optimizer_state(shard_range(elements, 2, 1));
-  const auto part = export_tensors(section, parameters.first_moments());
+  const auto part = export_tensors(section, ParameterBuffer::first_moments);
   ASSERT_FALSE(part.ok());
   EXPECT_NE(part.error().message.find("replicas share"), std::string::npos) << part.error().message;
   for (std::size_t at = 0; at < elements; ++at) parameters.gradients()[at] = static_cast<float>(at % 1000);
-  const auto whole = export_tensors(section, parameters.gradients(), "exp_avg.");
+  const auto whole = export_tensors(section, ParameterBuffer::gradients, "exp_avg.");
   ASSERT_TRUE(whole.ok()) << whole.error().message;
   parameters.clear_gradients(*bench.ops);
-  ASSERT_TRUE(import_tensors(section, parameters.gradients(), whole->tensors, "optimizer", "exp_avg.").ok());
+  ASSERT_TRUE(import_tensors(section, ParameterBuffer::gradients, whole->tensors, "optimizer", "exp_avg.").ok());
   parameters.load_gathered_moments(ParameterBuffer::first_moments);
   const ShardRange own = parameters.kept_moments();
   for (Parameter& parameter : parameters.all()) {
     const auto first = static_cast<std::size_t>(parameter.gradient().data<float>() - parameters.gradients().data());
     const auto count = static_cast<std::size_t>(parameter.shape().elements());
     for (std::size_t at = std::max(first, own.first); at < std::min(first + count, own.first + own.count); ++at) {
-      ASSERT_EQ(parameters.first_moments()[at - own.first], static_cast<float>(at % 1000)) << parameter.name();
+      ASSERT_EQ(parameters.first_moments().data<float>()[at - own.first], static_cast<float>(at % 1000))
+          << parameter.name();
     }
   }
 }
@@ -365,9 +368,9 @@ TEST(StateIo, state_that_is_not_there_is_an_error) {
   Bench bench;
   const Stored stored("gpt2_tied");
   DecoderLm section(bench.context("lm", false, DType::bf16), {stored.config, {}});
-  EXPECT_FALSE(export_tensors(section, section.parameters().first_moments()).ok());
+  EXPECT_FALSE(export_tensors(section, ParameterBuffer::first_moments).ok());
   section.freeze();
-  const auto exported = export_tensors(section, section.parameters().values());
+  const auto exported = export_tensors(section, ParameterBuffer::values);
   ASSERT_FALSE(exported.ok());
   EXPECT_NE(exported.error().message.find("frozen"), std::string::npos) << exported.error().message;
 }

@@ -27,7 +27,7 @@ struct Recorded {
     return {span.begin(), span.end()};
   }
   void expect_gradients(Section& section, double tolerance) const {
-    const auto gradients = export_tensors(section, section.parameters().gradients(), "gradient.");
+    const auto gradients = export_tensors(section, ParameterBuffer::gradients, "gradient.");
     ASSERT_TRUE(gradients.ok());
     for (const NamedTensor& gradient : gradients->tensors) {
       EXPECT_EQ(gradient.tensor.shape(), at(gradient.name).shape()) << gradient.name;

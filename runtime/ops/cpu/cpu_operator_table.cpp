@@ -313,13 +313,14 @@ void CpuOperatorTable::run(const TopK& op) const {
 }
 
 void CpuOperatorTable::run(const AdamW& op) const {
-  assert(op.gradient.size() == op.value.size() && op.mean.size() == op.value.size());
-  assert(op.variance.size() == op.value.size());
   const auto count = static_cast<std::int64_t>(op.value.size());
+  if (count == 0) return;
+  assert(op.gradient.size() == op.value.size() && op.mean.elements() == count && op.variance.elements() == count);
+  assert(op.mean.dtype() == op.variance.dtype());
   flat_kernels(isa_).adamw({.value = op.value.data(),
                             .gradient = op.gradient.data(),
-                            .mean = op.mean.data(),
-                            .variance = op.variance.data(),
+                            .mean = out(op.mean),
+                            .variance = out(op.variance),
                             .count = count,
                             .step = adamw_coefficients(op.step)});
   if (op.rounded.empty()) return;

@@ -310,6 +310,9 @@ MAESTRO_INLINE Vec log_positive(Vec x) {
 /// The primitives of element_math.hpp's formulas, on vectors.
 struct VectorMath {
   using Value = Vec;
+  using Bits = UVec;
+  MAESTRO_INLINE static UVec bits(Vec x) { return reinterpret_cast<UVec>(x); }
+  MAESTRO_INLINE static Vec number(UVec bits) { return reinterpret_cast<Vec>(bits); }
   MAESTRO_INLINE static Vec exponential(Vec x) { return exp(x); }
   MAESTRO_INLINE static Vec logarithm(Vec x) { return log_positive(x); }
   MAESTRO_INLINE static Vec sigmoid(Vec x) { return MAESTRO_ISA_NAMESPACE::sigmoid(x); }

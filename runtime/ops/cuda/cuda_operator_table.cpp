@@ -232,8 +232,7 @@ void CudaOperatorTable::run(const CachedAttention& op) const {
 void CudaOperatorTable::run(const AdamW& op) const {
   assert(op.rounded.empty() || op.rounded.size() == op.value.size());
   const auto count = static_cast<std::int64_t>(op.value.size());
-  adamw(at(), {op.value.data(), op.gradient.data(), op.mean.data(), op.variance.data(), op.rounded.data(), count},
-        op.step);
+  adamw(at(), {op.value.data(), op.gradient.data(), op.mean, op.variance, op.rounded.data(), count}, op.step);
 }
 
 Pending<double> CudaOperatorTable::run(const SumOfSquares& op) const {

@@ -105,12 +105,13 @@ void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const T
            std::int64_t columns = 0);
 
 // ---- flat vectors ----
-/// AdamW; the gradient is set to zero on the way. `copy`, where not null, gets the new value in bf16.
+/// AdamW; the gradient is set to zero on the way. Moments are f32, or both bf16. `copy`, where not null, gets the new
+/// value in bf16.
 struct AdamWVectors {
   float* value = nullptr;
   float* gradient = nullptr;
-  float* mean = nullptr;
-  float* variance = nullptr;
+  Tensor mean;
+  Tensor variance;
   bfloat16* copy = nullptr;
   std::int64_t count = 0;
 };

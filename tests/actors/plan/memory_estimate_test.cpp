@@ -45,6 +45,17 @@ TEST(MemoryEstimate, a_trained_rank_has_values_gradients_two_moments_and_activat
   EXPECT_EQ(use_of(more).activations, 24 * mega);
 }
 
+TEST(MemoryEstimate, moments_in_bf16_take_half_the_memory) {
+  MemoryDemand wide;
+  wide.held.all = 1000;
+  wide.trained = true;
+  MemoryDemand narrow = wide;
+  narrow.moments = DType::bf16;
+  EXPECT_EQ(use_of(wide).optimizer, 8000);
+  EXPECT_EQ(use_of(narrow).optimizer, 4000);
+  EXPECT_EQ(use_of(narrow).sum(), use_of(wide).sum() - 4000);
+}
+
 TEST(MemoryEstimate, bf16_packs_matrices_for_both_directions_and_a_gpu_rounds_all_values_once) {
   MemoryDemand narrow = student();
   narrow.precision = DType::bf16;

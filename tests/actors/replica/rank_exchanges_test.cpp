@@ -196,8 +196,8 @@ class RankExchangesTest : public ::testing::Test {
   /// Member 0 has the moments of all shards in its gradients, whatever they held before.
   void expect_gathered_moments() {
     for (std::size_t at = 0; at < ranks_.size(); ++at) {
-      std::ranges::fill(parameters(at).first_moments(), static_cast<float>(5 + at));
-      std::ranges::fill(parameters(at).second_moments(), static_cast<float>(50 + at));
+      std::ranges::fill(parameters(at).first_moments().span<float>(), static_cast<float>(5 + at));
+      std::ranges::fill(parameters(at).second_moments().span<float>(), static_cast<float>(50 + at));
     }
     for (const auto& [action, base] :
          {std::pair(StepAction::gather_first_moments, 5.0f), std::pair(StepAction::gather_second_moments, 50.0f)}) {

@@ -14,9 +14,9 @@ namespace {
 /// Has a parameter of 16 values.
 class Plain final : public Section {
  public:
-  Plain() {
+  explicit Plain(DType moments = DType::f32) {
     parameters_.add({"w", Shape{4, 4}, true, [](std::span<float> values) { std::ranges::fill(values, 0.0f); }});
-    parameters_.allocate(true);
+    parameters_.allocate(true, host_memory(), InitialValues::drawn, moments);
   }
   [[nodiscard]] Ports ports() const override { return {}; }
   Parameters& parameters() override { return parameters_; }
@@ -62,8 +62,8 @@ TEST_F(SnapshotWriterTest, an_exception_of_the_work_is_reported_as_one_line) {
   EXPECT_EQ(line.get_future().get(), "the disk is full");
 }
 
-/// Writes a checkpoint of `section` and reads it back; compares both.
-void expect_round_trip(SnapshotWriter& writer, StepId step, Plain& section, SectionSnapshot into = {}) {
+/// Writes a checkpoint of `section`.
+void store(SnapshotWriter& writer, StepId step, Plain& section, SectionSnapshot into = {}) {
   Section* const alone[] = {&section};
   SectionSnapshot snapshot = take_snapshot(alone, "plain", std::move(into)).value_or_throw();
   std::promise<Result<std::vector<FileRecord>>> written;
@@ -73,19 +73,25 @@ void expect_round_trip(SnapshotWriter& writer, StepId step, Plain& section, Sect
   manifest.step = step.value();
   manifest.files = written.get_future().get().value_or_throw();
   ASSERT_TRUE(writer.store().commit(staging, manifest).ok());
+}
 
+/// Writes a checkpoint of `section` and reads it back; compares both.
+void expect_round_trip(SnapshotWriter& writer, StepId step, Plain& section, SectionSnapshot into = {}) {
+  store(writer, step, section, std::move(into));
   Plain restored;
   const Status done = restore_snapshot(restored, writer.store().latest().value_or_throw(), "plain");
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(restored.parameters().updates(), section.parameters().updates());
   for (const ParameterBuffer which :
        {ParameterBuffer::values, ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
-    EXPECT_TRUE(std::ranges::equal(restored.parameters().buffer(which), section.parameters().buffer(which)));
+    EXPECT_TRUE(std::ranges::equal(restored.parameters().buffer(which).span<float>(),
+                                   section.parameters().buffer(which).span<float>()));
   }
 }
 
 void fill(Plain& section, ParameterBuffer which, float first) {
-  std::ranges::generate(section.parameters().buffer(which), [value = first]() mutable { return value++; });
+  std::ranges::generate(section.parameters().buffer(which).span<float>(),
+                        [value = first]() mutable { return value++; });
 }
 
 void fill(Plain& section, float first) {
@@ -100,6 +106,37 @@ TEST_F(SnapshotWriterTest, a_section_gets_its_values_its_moments_and_its_updates
   section.parameters().set_updates(7);
   expect_round_trip(writer_, StepId(3), section);
   EXPECT_EQ(writer_.spare("plain", {}).values.memory.size(), 0u) << "nothing is kept";
+}
+
+std::vector<float> second_moments_of(Plain& section) {
+  const Tensor moments = section.parameters().second_moments();
+  if (moments.dtype() == DType::bf16) return {moments.span<bfloat16>().begin(), moments.span<bfloat16>().end()};
+  return {moments.span<float>().begin(), moments.span<float>().end()};
+}
+
+TEST_F(SnapshotWriterTest, moments_are_stored_in_their_dtype_and_go_into_either) {
+  Plain wide;
+  fill(wide, 100.03125F);  // second moments from 300.09375 on, which bf16 does not hold
+  Plain narrow(DType::bf16);
+  store(writer_, StepId(1), wide);
+  const std::filesystem::path of_wide = writer_.store().latest().value_or_throw();
+  restore_snapshot(narrow, of_wide, "plain").or_throw();
+  std::vector<float> rounded;
+  for (const float value : second_moments_of(wide)) rounded.push_back(static_cast<float>(bfloat16(value)));
+  EXPECT_EQ(second_moments_of(narrow), rounded);
+  EXPECT_NE(second_moments_of(narrow), second_moments_of(wide));
+
+  store(writer_, StepId(2), narrow);
+  const std::filesystem::path of_narrow = writer_.store().latest().value_or_throw();
+  const auto bytes = [](const std::filesystem::path& checkpoint) {
+    return std::filesystem::file_size(checkpoint / "plain" / "optimizer.safetensors");
+  };
+  EXPECT_EQ(bytes(of_wide) - bytes(of_narrow), 2 * 16 * 2U) << "two moments of 16 elements in half the bytes";
+  Plain again(DType::bf16), widened;
+  restore_snapshot(again, of_narrow, "plain").or_throw();
+  restore_snapshot(widened, of_narrow, "plain").or_throw();
+  EXPECT_EQ(second_moments_of(again), rounded);
+  EXPECT_EQ(second_moments_of(widened), rounded);
 }
 
 TEST_F(SnapshotWriterTest, memory_of_a_written_snapshot_serves_the_next) {

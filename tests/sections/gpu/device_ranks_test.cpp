@@ -71,7 +71,7 @@ class DeviceRanks {
   void load(const TensorSnapshot& values) {
     for (const auto& rank : ranks_) {
       Section& section = rank->runner->section();
-      import_tensors(section, section.parameters().values(), values.tensors, "snapshot").or_throw();
+      import_tensors(section, ParameterBuffer::values, values.tensors, "snapshot").or_throw();
     }
   }
   /// As ParallelBench::run, of feeds whose gradients all ranks get whole; the metrics of all ranks one after another.

@@ -1,22 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
 
-#include "runtime/ops/cpu/vector_math.hpp"
+#include "runtime/ops/cpu/storage.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-void adamw(const AdamWCall& call) {
-  for_vectors(call.count, [c = call](std::int64_t i, auto part) {
+template <class Moment>
+MAESTRO_INLINE void adamw_with(const AdamWCall& call, Moment* means) {
+  auto* const variances = static_cast<Moment*>(call.variance.data);
+  for_vectors(call.count, [=, c = call](std::int64_t i, auto part) {
     Vec value = part.load(c.value + i);
-    Vec mean = part.load(c.mean + i);
-    Vec variance = part.load(c.variance + i);
-    c.step.template update<VectorMath>(value, part.load(c.gradient + i), mean, variance);
+    const Vec gradient = part.load(c.gradient + i);
+    Vec mean = part.load(means + i);
+    Vec variance = part.load(variances + i);
+    c.step.template update<VectorMath>(value, gradient, mean, variance);
+    if constexpr (sizeof(Moment) == 2) c.step.template rounded_at_random<VectorMath>(gradient, mean, variance);
     part.store(c.value + i, value);
-    part.store(c.mean + i, mean);
-    part.store(c.variance + i, variance);
+    part.store(means + i, mean);
+    part.store(variances + i, variance);
     part.store(c.gradient + i, Vec{});
   });
+}
+
+void adamw(const AdamWCall& call) {
+  typed(call.mean, [&](auto* means) { adamw_with(call, means); });
 }
 
 using DVec = double __attribute__((vector_size(8 * vector_width)));

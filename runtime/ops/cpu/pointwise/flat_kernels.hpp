@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels on flat f32 ranges: the optimizer, norms and sums of gradients.
+// Kernels on flat ranges: the optimizer, norms and sums of gradients.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
@@ -11,8 +11,8 @@ namespace maestro::cpu {
 struct AdamWCall {
   float* value;
   float* gradient;
-  float* mean;
-  float* variance;
+  Out mean;      ///< f32 or bf16
+  Out variance;  ///< of the type of `mean`
   std::int64_t count;
   element::AdamW step;
 };

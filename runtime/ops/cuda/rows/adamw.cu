@@ -11,17 +11,39 @@ namespace {
 
 constexpr int adamw_width = 4;
 
-/// Four vectors in, five out: 28 bytes of each element at the least, 30 with the copy.
-template <bool Packed>
-__global__ void __launch_bounds__(flat_threads) adamw_kernel(AdamWVectors vectors, element::AdamW step) {
+/// Moments of type Moment; the rest as in AdamWVectors.
+template <class Moment>
+struct Operands {
+  float* value;
+  float* gradient;
+  Moment* mean;
+  Moment* variance;
+  bfloat16* copy;
+  std::int64_t count;
+};
+
+template <class Moment>
+__device__ __forceinline__ void update(const element::AdamW& step, float& value, float& gradient, float& mean,
+                                       float& variance) {
+  step.update(value, gradient, mean, variance);
+  if constexpr (sizeof(Moment) == sizeof(bfloat16)) step.rounded_at_random(gradient, mean, variance);
+  gradient = 0;
+}
+
+/// Four vectors in, five out: 28 bytes of each element at the least, 20 with moments in bf16; 2 more with the copy.
+template <bool Packed, class Moment>
+__global__ void __launch_bounds__(flat_threads) adamw_kernel(Operands<Moment> vectors, element::AdamW step) {
   constexpr int width = Packed ? adamw_width : 1;
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * width;
   for (std::int64_t at = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; at < vectors.count;
        at += stride) {
     if (at + width > vectors.count) {
       for (std::int64_t i = at; i < vectors.count; ++i) {
-        step.update(vectors.value[i], vectors.gradient[i], vectors.mean[i], vectors.variance[i]);
-        vectors.gradient[i] = 0;
+        float mean = to_float(vectors.mean[i]);
+        float variance = to_float(vectors.variance[i]);
+        update<Moment>(step, vectors.value[i], vectors.gradient[i], mean, variance);
+        vectors.mean[i] = from_float<Moment>(mean);
+        vectors.variance[i] = from_float<Moment>(variance);
         if (vectors.copy != nullptr) vectors.copy[i] = from_float<bfloat16>(vectors.value[i]);
       }
       continue;
@@ -35,10 +57,7 @@ __global__ void __launch_bounds__(flat_threads) adamw_kernel(AdamWVectors vector
     load_floats(vectors.mean + at, mean);
     load_floats(vectors.variance + at, variance);
     MAESTRO_UNROLL
-    for (int i = 0; i < width; ++i) {
-      step.update(value[i], gradient[i], mean[i], variance[i]);
-      gradient[i] = 0;
-    }
+    for (int i = 0; i < width; ++i) update<Moment>(step, value[i], gradient[i], mean[i], variance[i]);
     store_floats(vectors.value + at, value);
     store_floats(vectors.gradient + at, gradient);
     store_floats(vectors.mean + at, mean);
@@ -51,13 +70,20 @@ __global__ void __launch_bounds__(flat_threads) adamw_kernel(AdamWVectors vector
 
 void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step) {
   if (vectors.count == 0) return;
-  const auto fits = [](const auto* memory) { return aligned(memory, adamw_width, sizeof *memory, adamw_width); };
-  const bool packed = fits(vectors.value) && fits(vectors.gradient) && fits(vectors.mean) && fits(vectors.variance) &&
-                      fits(vectors.copy);
-  with_flag(packed, [&](auto flag) {
-    constexpr bool Packed = decltype(flag)::value;
-    const unsigned blocks = flat_blocks(vectors.count, flat_threads * (Packed ? adamw_width : 1), at.multiprocessors);
-    launch({"adamw", blocks, flat_threads, 0, at.stream}, adamw_kernel<Packed>, vectors, adamw_coefficients(step));
+  with_type(vectors.mean.dtype(), [&](auto type) {
+    using Moment = typename decltype(type)::type;
+    const Operands<Moment> operands{
+        vectors.value, vectors.gradient, vectors.mean.data<Moment>(), vectors.variance.data<Moment>(),
+        vectors.copy,  vectors.count};
+    const auto fits = [](const auto* memory) { return aligned(memory, adamw_width, sizeof *memory, adamw_width); };
+    const bool packed = fits(operands.value) && fits(operands.gradient) && fits(operands.mean) &&
+                        fits(operands.variance) && fits(operands.copy);
+    with_flag(packed, [&](auto flag) {
+      constexpr bool Packed = decltype(flag)::value;
+      const unsigned blocks = flat_blocks(vectors.count, flat_threads * (Packed ? adamw_width : 1), at.multiprocessors);
+      launch({"adamw", blocks, flat_threads, 0, at.stream}, adamw_kernel<Packed, Moment>, operands,
+             adamw_coefficients(step));
+    });
   });
 }
 
