@@ -169,9 +169,9 @@ class JobStart {
   bool stopped_starting_ = false;
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received
-  std::map<ProcessId, std::int64_t> stopped_;  // stopped children: number of checks since
-  std::mutex leaving_;                         // never unlocked
-  std::unique_ptr<ParentWatch> parent_watch_;  // last: its thread uses all above
+  std::map<ProcessId, std::int64_t> stopped_;                // stopped children: number of checks since
+  std::mutex leaving_;                                       // never unlocked
+  std::unique_ptr<ParentWatch> parent_watch_;                // last: its thread uses all above
 };
 
 }  // namespace maestro
