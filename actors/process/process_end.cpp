@@ -130,6 +130,10 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 int ProcessRun::State::fail(const RunOutcome& ended) {
   console.finish();
   if (!ended.error.empty()) console.error(ended.error);  // first: the steps below may hang
+  if (journal) {
+    journal->event("failed", {{"step", record->last_step}, {"error", ended.error}});
+    journal->flush(milliseconds(500));
+  }
   if (by_hand()) console.note("if the run goes on without this process, `maestro join` it again");
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
   if (control) control->stop();  // removes its socket

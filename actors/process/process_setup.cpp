@@ -99,6 +99,33 @@ void ProcessRun::State::make_shadows() {
   if (!room) memory.shadows.reset();
 }
 
+/// Opens the record of the run, and notes this start in it.
+void ProcessRun::State::open_journal() {
+  if (has_emulated(plan)) return;
+  RunLog log = std::move(RunLog::open(fs::path(plan.train.out) / record_folder, start.first_step - 1).value_or_throw());
+  const std::uint64_t last = log.last_step();
+  journal = std::make_shared<RunJournal>(std::move(log), snapshots, console);
+  if (last + 1 < start.first_step) {
+    console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
+                 std::to_string(start.first_step - 1) + " in " + (fs::path(plan.train.out) / record_folder).string());
+  }
+  RunStart began{start.first_step,
+                 start.checkpoint.string(),
+                 claim.origin.run.id,
+                 MAESTRO_VERSION,
+                 std::string(cpu::name_of(cpu::best_isa())),
+                 {},
+                 claim.origin.data,
+                 plan.effective_job};
+  for (const ReplicaPlacement& at : plan.places) {
+    std::string on;
+    for (const DeviceId& id : at.devices) on += (on.empty() ? "" : ",") + text_of(id);
+    began.lanes.push_back(label_of(at.section, at.replica) + " on " + on + " of process " +
+                          std::to_string(at.process.value()));
+  }
+  journal->began(began);
+}
+
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
@@ -125,6 +152,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.trained_until = trained_until();
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
+  options.journal = journal;
   options.snapshots = &snapshots;
   options.console = &console;
   options.data_source = source;
@@ -219,6 +247,7 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   StepPlannerOptions planning = planner_options(plan);
   planning.trained_until = trained_until();
   const caf::actor planner = system.spawn<Planner, caf::detached>(std::move(planning), supervisor);
+  open_journal();
   CoordinatorOptions options = coordinator_options(source);
   options.planner = planner;
   coordinator = system.spawn<Coordinator>(std::move(options));

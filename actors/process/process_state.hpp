@@ -100,6 +100,7 @@ struct ProcessRun::State {
   ProcessId process;
   TraceRecorder trace;
   SnapshotWriter snapshots;
+  std::shared_ptr<RunJournal> journal;  // of rank 0; null: the run keeps nothing
   RunMemory& memory;
   std::shared_ptr<RunRecord> record;  // of memory
   std::atomic<std::uint64_t> current_step = 0;
@@ -165,6 +166,7 @@ struct ProcessRun::State {
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
+  void open_journal();
   void build();
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);

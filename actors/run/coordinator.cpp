@@ -15,6 +15,9 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
   if (options_.moves_seats) replay_.emplace(*options_.graph);
+  for (const StepRow& row : options_.record->steps) {  // of sections that were ahead
+    if (row.step.value() >= options_.schedule.first_step) unwritten_[row.step.value()].push_back(row);
+  }
 }
 
 caf::behavior Coordinator::make_behavior() {
@@ -59,6 +62,7 @@ void Coordinator::note_recovery() {
   if (recoveries.empty() || recoveries.back().seconds > 0) return;
   recoveries.back().seconds = std::chrono::duration<double>(started_ - recoveries.back().begun).count();
   options_.console->note("recovered: " + text_of(recoveries.back()));
+  note_event("recovered", {{"text", line_of(recoveries.back())}});
 }
 
 std::string Coordinator::where() const {
@@ -129,6 +133,7 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
     if (std::ranges::find(all, reason) != all.end()) continue;  // drawn again in a later epoch or validation
     all.push_back(reason);
     options_.console->note("left out: " + reason);
+    note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
   }
   if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
   std::string list;
@@ -209,11 +214,15 @@ void Coordinator::begin_again(const BeginAgain& moved) {
   }
   std::vector<Recovery>& recoveries = options_.record->recoveries;
   const bool after_loss = !recoveries.empty() && recoveries.back().in_place && recoveries.back().seconds == 0;
-  if (!after_loss) return options_.console->note(moved.reason);
+  if (!after_loss) {
+    note_event("seats_moved", {{"text", moved.reason}});
+    return options_.console->note(moved.reason);
+  }
   Recovery& recovery = recoveries.back();
   recovery.repeated = repeated.size();
   recovery.seconds = std::chrono::duration<double>(Clock::now() - recovery.begun).count();
   options_.console->note("recovered: " + text_of(recovery));
+  note_event("recovered", {{"text", line_of(recovery)}});
 }
 
 void Coordinator::open_phase(const StepWatch::Opening& opening) {
@@ -283,6 +292,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     last_step_end_[section] = now;
     if (row.metrics.empty()) return;
     options_.record->validation[node.section_name()] = row.metrics;
+    note_event("validation", {{"step", row.step.value()}, {"section", row.section}, {"metrics", row.metrics}});
     std::erase_if(options_.record->validations, [&](const StepRow& earlier) {  // done again after a loss
       return earlier.section == row.section && earlier.step == row.step;
     });
@@ -303,6 +313,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     report_progress(open.unit.step);
   }
   latest_[row.section] = row;
+  unwritten_[row.step.value()].push_back(row);
   options_.record->steps.push_back(std::move(row));
 }
 
@@ -326,6 +337,13 @@ void Coordinator::close(Key key) {
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
     record.scheduling.push_back(open.watch.row(*record.began));
+    std::vector<StepRow> rows = std::move(unwritten_[key.first]);
+    unwritten_.erase(key.first);
+    std::ranges::sort(rows, {}, &StepRow::section);
+    if (options_.journal) {
+      options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
+                              record.scheduling.back()});
+    }
     if (options_.measure) measured_ = open.watch.measured();
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }
@@ -344,6 +362,7 @@ void Coordinator::finish_if_done() {
   if (finished_ || awaiting_batch_ || !open_.empty()) return;
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
+  note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});
   answer_pauses();
   send_to(this, supervisor(), Finish{});
 }

@@ -23,6 +23,7 @@
 #include "actors/messages/run_actor.hpp"
 #include "actors/run/control_messages.hpp"
 #include "actors/run/norm_totals.hpp"
+#include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
 #include "actors/run/step_watch.hpp"
@@ -47,6 +48,7 @@ struct CoordinatorOptions {
   bool global_clip = false;                   ///< by the norm over all sections instead of each section's own
   std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
+  std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
@@ -127,6 +129,9 @@ class Coordinator : public RunActor {
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
+  void note_event(const std::string& event, const EventFields& fields) const {
+    if (options_.journal) options_.journal->event(event, fields);
+  }
   // Checkpoints (CR-3); coordinator_checkpoints.cpp.
   void announce_checkpoint(const RunUnit& unit);
   void snapshot_written(const SnapshotWritten& written);
@@ -187,10 +192,11 @@ class Coordinator : public RunActor {
   ProgressMeter meter_;
   double loss_ = 0;
   bool began_ = false;
-  std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
-  std::map<std::string, StepRow> latest_;       // by section
-  std::optional<StepId> committed_;             // of RunRecord::checkpoint, when this run wrote it
-  std::optional<StepId> newest_;                // of RunRecord::newest, likewise
+  std::shared_ptr<const Directory> directory_;               // shared with answers to the control service
+  std::map<std::string, StepRow> latest_;                    // by section
+  std::map<std::uint64_t, std::vector<StepRow>> unwritten_;  // rows of steps that have not ended, for the journal
+  std::optional<StepId> committed_;                          // of RunRecord::checkpoint, when this run wrote it
+  std::optional<StepId> newest_;                             // of RunRecord::newest, likewise
   std::vector<std::pair<StepId, caf::response_promise>> checkpoint_requests_;
   std::vector<caf::response_promise> pause_requests_;
 };

@@ -71,6 +71,7 @@ void Coordinator::committed(const CheckpointCommitted& committed) {
   if (rescues) rescued();
   if (!committed.shadow) {
     record.checkpoint = committed.path;
+    note_event("checkpoint", {{"step", committed.step.value()}, {"path", committed.path}});
     checkpoint_committed(committed);
   }
   close({committed.step.value(), kind});

@@ -42,7 +42,7 @@ RunStatus Coordinator::status() const {
   status.announced = began_ && !rescuing_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
   if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";
-  if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint";
+  if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint or the record";
   status.directory = directory_;
   return status;
 }

@@ -17,6 +17,7 @@
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
+#include "apps/maestro/samples_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/teach_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
@@ -67,6 +68,7 @@ int run(int argc, char** argv, Console& console) {
   TokenizeCommand tokenize(app);
   PrepareCommand prepare(app);
   DataCommand data(app);
+  SamplesCommand samples(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
   JoinCommand join(app);
@@ -79,7 +81,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, generate, control, join, help);
+                   data, samples, generate, control, join, help);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "runtime/state/atomic_file.hpp"
 #include "runtime/state/checkpoint_folders.hpp"
+#include "runtime/state/run_log.hpp"
 
 namespace maestro {
 
@@ -27,8 +28,8 @@ namespace {
 
 constexpr const char* lock_file = ".lock";
 // The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
-constexpr std::array<const char*, 6> entries_of_a_run{"checkpoints", "models",     run_file.data(),
-                                                      "report.json", "trace.json", "page.html"};
+constexpr std::array<const char*, 7> entries_of_a_run{"checkpoints", "models",    run_file.data(), "report.json",
+                                                      "trace.json",  "page.html", record_folder};
 
 /// Fit for a line of an error, whatever a file holds.
 std::string one_line(std::string text) {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the record of a run (RunLog) as it goes on: lines of finished steps and of events, on the thread that writes
+// checkpoints, so that a slow disk delays no actor.
+//
+// RJ-1 (before the checkpoint): the lines of all steps up to a checkpoint's are written before the checkpoint is
+//       committed, so a run that goes on from it has them.
+// RJ-2 (no figure changes): the run does not depend on the record. After a line that could not be written nothing is
+//       written any more, and one warning names the file and the step.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/run/run_record.hpp"
+#include "actors/services/snapshot_writer.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/observe/console.hpp"
+#include "runtime/observe/report.hpp"
+#include "runtime/state/run_log.hpp"
+
+namespace maestro {
+
+/// A finished training step, as its line has it.
+struct FinishedStep {
+  StepId step;
+  std::vector<StepRow> sections;
+  StepCounts counts;
+  std::string samples_digest;  ///< of the samples read (digest_of)
+  SchedulingRow times;
+};
+
+/// Returns a digest of the ids of samples and of their order, 16 hexadecimal digits.
+[[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
+
+/// Returns {"step", "time", "samples", "tokens", "samples_digest", "makespan_ms", "lower_bound_ms", "utilization":
+/// {section: share}, "sections": {section: {metric: value}}}. Numbers read back bitwise the same.
+[[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);
+
+/// A start of a run, fresh or from a checkpoint, as its event has it.
+struct RunStart {
+  std::uint64_t first_step = 1;
+  std::string resumed_from;  ///< a checkpoint; empty: none
+  std::string run_id;
+  std::string maestro_version;
+  std::string instruction_set;
+  std::vector<std::string> lanes;           ///< "section 'student' replica 0 on cpu:0 of process 0"
+  std::map<std::string, std::string> data;  ///< data_fingerprint()
+  std::string job_file;                     ///< the job with its overrides, TOML
+};
+/// Returns {"event": "began", "time", ...} with the names of the members.
+[[nodiscard]] std::string line_of(const RunStart& start, std::chrono::system_clock::time_point now);
+/// Returns the start that trained a step according to the events of a record: the last from a step up to `step`, as
+/// later starts do steps again. Errors name the file: not_found where there is none.
+[[nodiscard]] Result<RunStart> start_of_step(const std::filesystem::path& record, std::uint64_t step);
+/// Returns the samples_digest of a step. Errors name the file, and the steps that it has.
+[[nodiscard]] Result<std::string> recorded_digest(const std::filesystem::path& record, std::uint64_t step);
+
+/// Values by their names.
+using EventFields = std::vector<std::pair<std::string, ReportValue>>;
+/// Returns {"event", "time", ...}.
+[[nodiscard]] std::string line_of(const std::string& event, const EventFields& fields,
+                                  std::chrono::system_clock::time_point now);
+
+/// Thread-safe. The writer and the console outlive it.
+class RunJournal {
+ public:
+  RunJournal(RunLog log, SnapshotWriter& writer, Console& console);
+  void began(const RunStart& start);
+  void step(const FinishedStep& step);
+  void event(const std::string& event, const EventFields& fields);
+  /// Waits until the lines so far are written, at most this long.
+  void flush(std::chrono::milliseconds patience);
+
+ private:
+  /// Of the writer's thread, which may outlive the journal.
+  struct Shared {
+    RunLog log;
+    Console& console;
+    bool failed = false;
+    void check(const Status& written);
+  };
+  void run(std::function<void(Shared&)> work);
+  void append_event(std::string line);
+
+  std::shared_ptr<Shared> shared_;
+  SnapshotWriter& writer_;
+};
+
+}  // namespace maestro

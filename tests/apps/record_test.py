@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The record that a run leaves: each step once with the figures of the report, and what happened to the run."""
+
+import json
+import os
+import signal
+import unittest
+
+import resume_test
+from maestro_program import Run, SystemTest, distillation, language_model
+
+
+def lines(folder, name):
+    text = (folder / "record" / name).read_text()
+    assert text.endswith("\n"), text[-200:]
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def curve(folder):
+    """{(section, step): metrics}; every step once, none missing."""
+    rows = lines(folder, "steps.jsonl")
+    steps = [row["step"] for row in rows]
+    assert steps == list(range(1, len(steps) + 1)), steps
+    return {(name, row["step"]): metrics for row in rows for name, metrics in row["sections"].items()}
+
+
+def recorded_steps(folder):
+    """Of a run under way."""
+    file = folder / "record/steps.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def names(folder):
+    return [event["event"] for event in lines(folder, "events.jsonl")]
+
+
+class ARun(SystemTest):
+    def out(self):
+        return self.folder / "out"
+
+    def test_has_the_figures_of_its_report_to_the_bit(self):
+        finished = self.train(distillation(checkpoint_every=4, validate_every=6))
+        report = {(row["section"], row["step"]): row for row in finished.report["steps"]}
+        recorded = curve(self.out())
+        self.assertEqual(set(recorded), set(report))
+        for key, metrics in recorded.items():
+            self.assertEqual(metrics, {name: report[key][name] for name in metrics}, key)
+            self.assertIn("loss", metrics)
+        rows = lines(self.out(), "steps.jsonl")
+        self.assertEqual(sum(row["samples"] for row in rows), finished.report["samples"]["read"])
+        self.assertEqual([row["makespan_ms"] for row in rows],
+                         [row["makespan_ms"] for row in finished.report["scheduling"]])
+        events = lines(self.out(), "events.jsonl")
+        self.assertEqual([event["event"] for event in events if event["event"] != "validation"],
+                         ["began", "checkpoint", "checkpoint", "checkpoint", "finished"])
+        validated = {(event["section"], event["step"]) for event in events if event["event"] == "validation"}
+        self.assertEqual(validated, {(name, step) for name in ("student", "plain") for step in (6, 12)})
+        began = events[0]
+        self.assertEqual((began["first_step"], began["resumed_from"]), (1, ""))
+        self.assertIn("[student]", began["job_file"])
+        self.assertEqual(events[-1]["step"], 12)
+
+    def test_that_fails_has_its_error(self):
+        run = self.start(language_model(steps=100_000, checkpoint_every=1000), "--processes", 2)
+        self.assertTrue(run.wait_for(lambda: recorded_steps(self.out()) > 3), run.text)
+        os.kill(run.members()[1], signal.SIGKILL)
+        failed = run.wait()
+        self.assertEqual(failed.status, 1, failed.describe())
+        event = lines(self.out(), "events.jsonl")[-1]
+        self.assertEqual(event["event"], "failed")
+        self.assertIn(event["error"], failed.err)
+        curve(self.out())
+
+    def test_goes_on_without_its_record_where_that_cannot_be_written(self):
+        job = language_model(steps=200, checkpoint_at_end=False, export="none")
+        most = 20_000  # bytes of a file: of its tokenizer, but not of 200 lines
+        launcher = ("prlimit", f"--fsize={most}")
+        finished = Run(self.folder, ["train", self.write_job(job)], launcher=launcher).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        warnings = [line for line in finished.err.splitlines() if line.startswith("warning: ")]
+        self.assertEqual(len(warnings), 1, finished.describe())
+        self.assertIn("record/steps.jsonl: File too large", warnings[0])
+        self.assertGreater(len(curve(self.out())), 3)
+
+    def test_of_another_kind_of_file_is_refused_by_name(self):
+        (self.out() / "record/steps.jsonl").mkdir(parents=True)
+        refused = self.start(language_model()).wait()
+        self.assertNotEqual(refused.status, 0)
+        self.assertIn("record/steps.jsonl", refused.err)
+
+    def test_that_begins_anew_keeps_the_record_of_the_earlier(self):
+        self.train(language_model(steps=3))
+        self.train(language_model(steps=5), "--fresh")
+        self.assertEqual(len(curve(self.folder / "out.1")), 3)
+        self.assertEqual(len(curve(self.out())), 5)
+        self.assertEqual(names(self.out()).count("began"), 1)
+
+
+class AKilledRun(resume_test.Killed):
+    STEPS, EVERY, KILLS = 400, 10, 4
+
+    def check_record(self, job, processes):
+        self.check(job, processes)
+        out = self.folder / "out"
+        recorded, expected = curve(out), curve(self.folder / "reference")
+        self.assertEqual(set(recorded), set(expected))
+        for key, metrics in recorded.items():
+            for name in ("loss", "grad_norm", "lr"):
+                self.assertEqual(metrics[name], expected[key][name], key)
+        digests = [[row["samples_digest"] for row in lines(folder, "steps.jsonl")]
+                   for folder in (out, self.folder / "reference")]
+        self.assertEqual(*digests)
+        self.assertEqual(names(out).count("began"), 1 + self.KILLS)
+
+    def test_has_every_step_once_after_it_goes_on(self):
+        self.check_record(language_model(), 1)
+
+    def test_has_every_step_once_with_several_sections_and_processes(self):
+        self.check_record(distillation(), 3)
+
+
+class ARecoveredRun(SystemTest):
+    def test_has_every_step_once_and_the_loss_of_the_process(self):
+        job = distillation(steps=400, checkpoint_every=20, recover="restart")
+        expected = self.train(job, "--processes", 3, settings={"train.out": "reference"}).curve()
+        out = self.folder / "out"
+        run = self.start(job, "--processes", 3)
+        self.assertTrue(run.wait_for(lambda: recorded_steps(out) > 50), run.text)
+        os.kill(run.members()[2], signal.SIGKILL)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected)
+        recorded = curve(out)
+        self.assertEqual({key: metrics["loss"] for key, metrics in recorded.items()},
+                         {key: metrics["loss"] for key, metrics in curve(self.folder / "reference").items()})
+        self.assertEqual(names(out).count("recovered"), 1)
+
+
+class Samples(SystemTest):
+    def test_of_a_step_are_shown_with_their_text(self):
+        corpus = "".join(chr(ord("a") + at % 26) for at in range(20_000))
+        (self.folder / "corpus.txt").write_text(corpus)
+        self.train(language_model())
+        shown = self.call("samples", "out", "--step", 3, "--text").out
+        self.assertTrue(shown.startswith("step 3: 8 samples of corpus.txt"), shown)
+        parts = shown.split("--- sample ")[1:]
+        self.assertEqual(len(parts), 8)
+        for part in parts:
+            heading, text = part.rstrip("\n").split("\n")
+            self.assertEqual(heading.split(", ", 1)[1], "32 tokens, 32 learned")
+            first = int(heading.split(",")[0]) * 32
+            self.assertEqual(text, corpus[first:first + 32])
+
+    def test_are_refused_where_they_are_not_those_of_the_run(self):
+        self.train(language_model())
+        self.assert_refused("it has steps 1 to 12", "samples", "out", "--step", 13)
+        self.assert_refused("nowhere/record/steps.jsonl", "samples", "nowhere", "--step", 1)
+        text = (self.folder / "corpus.txt").read_text()
+        (self.folder / "corpus.txt").write_text(text[:700] + "X" + text[701:])
+        self.assert_refused("other data than there is now: other data than before: content", "samples", "out", "--step", 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
