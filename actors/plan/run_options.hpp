@@ -21,6 +21,7 @@ struct RunOptions {
   std::int64_t cpu_devices = 0;  ///< devices cpu:0, cpu:1, ... laid over the cores; 0: as many as there are cores
   std::filesystem::path report;
   std::filesystem::path trace;
+  std::string tensorboard;  ///< folder of curves; "auto": in train.out; empty: none
   std::filesystem::path resume;
   bool fresh = false;                ///< an earlier run in train.out is moved aside
   bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with

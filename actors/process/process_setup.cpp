@@ -99,12 +99,23 @@ void ProcessRun::State::make_shadows() {
   if (!room) memory.shadows.reset();
 }
 
+/// Opens a file of curves, where they are wanted.
+std::optional<TensorBoardWriter> ProcessRun::State::open_board() const {
+  if (plan.options.tensorboard.empty()) return std::nullopt;
+  const bool chosen = plan.options.tensorboard != "auto";
+  const fs::path folder = chosen ? fs::path(plan.options.tensorboard) : fs::path(plan.train.out) / "tensorboard";
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  TensorBoardWriter board = std::move(TensorBoardWriter::create(folder, now).value_or_throw());
+  if (start.first_step > 1) board.add_start(static_cast<std::int64_t>(start.first_step), now).or_throw();
+  return board;
+}
+
 /// Opens the record of the run, and notes this start in it.
 void ProcessRun::State::open_journal() {
   if (has_emulated(plan)) return;
   RunLog log = std::move(RunLog::open(fs::path(plan.train.out) / record_folder, start.first_step - 1).value_or_throw());
   const std::uint64_t last = log.last_step();
-  journal = std::make_shared<RunJournal>(std::move(log), snapshots, console);
+  journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console);
   if (last + 1 < start.first_step) {
     console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
                  std::to_string(start.first_step - 1) + " in " + (fs::path(plan.train.out) / record_folder).string());

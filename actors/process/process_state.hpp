@@ -166,6 +166,7 @@ struct ProcessRun::State {
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
+  [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   void open_journal();
   void build();
   void spawn_coordinator(LocalActors& local);

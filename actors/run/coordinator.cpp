@@ -292,7 +292,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     last_step_end_[section] = now;
     if (row.metrics.empty()) return;
     options_.record->validation[node.section_name()] = row.metrics;
-    note_event("validation", {{"step", row.step.value()}, {"section", row.section}, {"metrics", row.metrics}});
+    if (options_.journal) options_.journal->validated(row);
     std::erase_if(options_.record->validations, [&](const StepRow& earlier) {  // done again after a loss
       return earlier.section == row.section && earlier.step == row.step;
     });

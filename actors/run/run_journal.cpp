@@ -123,13 +123,30 @@ Result<std::string> recorded_digest(const fs::path& record, std::uint64_t step) 
   return line->value("samples_digest", "");
 }
 
-RunJournal::RunJournal(RunLog log, SnapshotWriter& writer, Console& console)
-    : shared_(std::make_shared<Shared>(Shared{std::move(log), console})), writer_(writer) {}
+RunJournal::RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console)
+    : shared_(std::make_shared<Shared>(Shared{std::move(log), std::move(board), console})), writer_(writer) {}
 
 void RunJournal::Shared::check(const Status& written) {
   if (written || failed) return;
   failed = true;
   console.warning("the record of the run ends here, the run goes on: " + written.error().message);
+}
+
+void RunJournal::Shared::draw(const std::vector<StepRow>& rows, const std::string& prefix,
+                              system_clock::time_point now) {
+  if (!board) return;
+  const double seconds = std::chrono::duration<double>(now.time_since_epoch()).count();
+  Status written;
+  for (const StepRow& row : rows) {
+    for (const auto& [name, value] : row.metrics) {
+      const std::string tag = prefix + row.section + "/" + name;
+      if (written) written = board->add({tag, static_cast<std::int64_t>(row.step.value()), value, seconds});
+    }
+  }
+  if (written) written = board->flush();
+  if (written) return;
+  board.reset();
+  console.warning("TensorBoard's curves end here, the run goes on: " + written.error().message);
 }
 
 void RunJournal::run(std::function<void(Shared&)> work) {
@@ -144,9 +161,16 @@ void RunJournal::run(std::function<void(Shared&)> work) {
 }
 
 void RunJournal::step(const FinishedStep& step) {
-  run([line = line_of(step, system_clock::now())](Shared& shared) {
+  const auto now = system_clock::now();
+  run([line = line_of(step, now), rows = step.sections, now](Shared& shared) {
     if (!shared.failed) shared.check(shared.log.append_step(line));
+    shared.draw(rows, "", now);
   });
+}
+
+void RunJournal::validated(const StepRow& row) {
+  event("validation", {{"step", row.step.value()}, {"section", row.section}, {"metrics", row.metrics}});
+  run([row, now = system_clock::now()](Shared& shared) { shared.draw({row}, "validation/", now); });
 }
 
 void RunJournal::began(const RunStart& start) {

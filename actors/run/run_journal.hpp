@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the record of a run (RunLog) as it goes on: lines of finished steps and of events, on the thread that writes
-// checkpoints, so that a slow disk delays no actor.
+// checkpoints, so that a slow disk delays no actor. Writes the curves of TensorBoard likewise, where they are wanted.
 //
 // RJ-1 (before the checkpoint): the lines of all steps up to a checkpoint's are written before the checkpoint is
 //       committed, so a run that goes on from it has them.
-// RJ-2 (no figure changes): the run does not depend on the record. After a line that could not be written nothing is
-//       written any more, and one warning names the file and the step.
+// RJ-2 (no figure changes): the run does not depend on the record. After a line that could not be written the record
+//       ends, and one warning names the file and the reason; the same holds for the curves.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/observe/report.hpp"
+#include "runtime/observe/tensorboard.hpp"
 #include "runtime/state/run_log.hpp"
 
 namespace maestro {
@@ -72,9 +73,10 @@ using EventFields = std::vector<std::pair<std::string, ReportValue>>;
 /// Thread-safe. The writer and the console outlive it.
 class RunJournal {
  public:
-  RunJournal(RunLog log, SnapshotWriter& writer, Console& console);
+  RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console);
   void began(const RunStart& start);
   void step(const FinishedStep& step);
+  void validated(const StepRow& row);
   void event(const std::string& event, const EventFields& fields);
   /// Waits until the lines so far are written, at most this long.
   void flush(std::chrono::milliseconds patience);
@@ -83,9 +85,11 @@ class RunJournal {
   /// Of the writer's thread, which may outlive the journal.
   struct Shared {
     RunLog log;
+    std::optional<TensorBoardWriter> board;
     Console& console;
     bool failed = false;
     void check(const Status& written);
+    void draw(const std::vector<StepRow>& rows, const std::string& prefix, std::chrono::system_clock::time_point now);
   };
   void run(std::function<void(Shared&)> work);
   void append_event(std::string line);

@@ -18,6 +18,11 @@ void add_run_options(CLI::App& command, RunOptions& run) {
       ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
+  command
+      .add_option("--tensorboard", run.tensorboard,
+                  "write curves for TensorBoard as the run goes on, in this folder (default: <train.out>/tensorboard)")
+      ->expected(0, 1)
+      ->default_str("auto");
   command.add_option(
       "--control", run.control,
       "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");

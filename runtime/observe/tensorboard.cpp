@@ -90,6 +90,12 @@ std::string encode_version_event(double wall_time_s) {
   return double_field(1, wall_time_s) + bytes_field(3, "brain.Event:2");
 }
 
+std::string encode_start_event(std::int64_t step, double wall_time_s) {
+  // SessionLog: status = 1, START = 1; Event: session_log = 7.
+  return double_field(1, wall_time_s) + field_key(2, wire_varint) + varint(static_cast<std::uint64_t>(step)) +
+         bytes_field(7, field_key(1, wire_varint) + varint(1));
+}
+
 Result<TensorBoardWriter> TensorBoardWriter::create(const std::filesystem::path& folder, double wall_time_s) {
   const auto seconds = static_cast<long long>(std::floor(wall_time_s));
   const auto path = folder / ("events.out.tfevents." + std::to_string(seconds) + '.' + host_name() + '.' +
@@ -110,6 +116,10 @@ TensorBoardWriter::TensorBoardWriter(std::filesystem::path path, std::ofstream f
 
 Status TensorBoardWriter::add(const ScalarEvent& event) {
   return write(encode_scalar_event(event));
+}
+
+Status TensorBoardWriter::add_start(std::int64_t step, double wall_time_s) {
+  return write(encode_start_event(step, wall_time_s));
 }
 
 Status TensorBoardWriter::flush() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar curves for TensorBoard: event files of length-delimited, checksummed tf.Event messages. Kept for the issue on
-// operating (a metrics endpoint and live records), not used yet. Formats: tensorflow/core/util/event.proto,
-// framework/summary.proto, lib/io/record_writer.cc (masked CRC-32C).
+// Scalar curves for TensorBoard: event files of length-delimited, checksummed tf.Event messages. Formats:
+// tensorflow/core/util/event.proto, framework/summary.proto, lib/io/record_writer.cc (masked CRC-32C).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +31,10 @@ struct ScalarEvent {
 /// Returns the tf.Event that opens every file: file_version = "brain.Event:2".
 [[nodiscard]] std::string encode_version_event(double wall_time_s);
 
+/// Returns a tf.Event after which TensorBoard leaves out what earlier files of the folder have from `step` on: a
+/// session log with the status START.
+[[nodiscard]] std::string encode_start_event(std::int64_t step, double wall_time_s);
+
 /// Appends to an event file. One thread at a time; errors name the file and the reason.
 class TensorBoardWriter {
  public:
@@ -39,6 +42,8 @@ class TensorBoardWriter {
   static Result<TensorBoardWriter> create(const std::filesystem::path& folder, double wall_time_s);
 
   Status add(const ScalarEvent& event);
+  /// Adds encode_start_event(), for a run that goes on and does steps again.
+  Status add_start(std::int64_t step, double wall_time_s);
   /// Writes added events to the system, so that TensorBoard sees them. Destruction does so too.
   Status flush();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

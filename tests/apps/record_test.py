@@ -5,6 +5,7 @@
 import json
 import os
 import signal
+import struct
 import unittest
 
 import resume_test
@@ -135,6 +136,73 @@ class ARecoveredRun(SystemTest):
         self.assertEqual({key: metrics["loss"] for key, metrics in recorded.items()},
                          {key: metrics["loss"] for key, metrics in curve(self.folder / "reference").items()})
         self.assertEqual(names(out).count("recovered"), 1)
+
+
+def fields(message):
+    """[(number, value)] of a protocol buffer message; bytes of lengths, else numbers or the bytes of fixed fields."""
+    found, at = [], 0
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            value, at = message[at:at + size], at + size
+        found.append((key >> 3, value))
+    return found
+
+
+def curves(folder):
+    """([{(tag, step): value}] by event file, [steps of starts])."""
+    drawn, starts = [], []
+    for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns):
+        content, at, values = file.read_bytes(), 0, {}
+        while at < len(content):
+            length, = struct.unpack_from("<Q", content, at)
+            event = dict(fields(content[at + 12:at + 12 + length]))
+            at += 16 + length
+            if 7 in event:  # session_log
+                starts.append(event[2])
+            if 5 in event:  # summary
+                value = dict(fields(dict(fields(event[5]))[1]))
+                values[value[1].decode(), event[2]], = struct.unpack("<f", value[2])
+        drawn.append(values)
+    return drawn, starts
+
+
+class Curves(SystemTest):
+    def test_for_tensorboard_have_the_figures_of_the_record(self):
+        job = distillation(checkpoint_every=8, keep_checkpoints=9)
+        self.train(job, "--tensorboard")
+        half = "out/checkpoints/step-00000008"
+        self.train(job, "--resume", half, "--tensorboard")
+        (first, second), starts = curves(self.folder / "out/tensorboard")
+        self.assertEqual(starts, [9])
+        self.assertEqual({step for _, step in second}, set(range(9, 13)))
+        for (section, step), metrics in curve(self.folder / "out").items():
+            for name, value in metrics.items():
+                if name == "step_ms":
+                    continue
+                self.assertAlmostEqual(first[f"{section}/{name}", step] / value, 1, delta=1e-6)
+                if step > 8:
+                    self.assertEqual(second[f"{section}/{name}", step], first[f"{section}/{name}", step])
+        self.assertIn(("validation/student/ce", 12), first)
+        self.train(job, "--fresh", "--tensorboard", self.folder / "curves")
+        self.assertEqual(len(curves(self.folder / "curves")[0]), 1)
+        self.assertFalse((self.folder / "out/tensorboard").exists())
+        self.assertTrue((self.folder / "out.1/tensorboard").exists())
 
 
 class Samples(SystemTest):

@@ -53,6 +53,14 @@ TEST(TensorBoard, encodes_the_version_event) {
             "627261696e2e4576656e743a32");
 }
 
+TEST(TensorBoard, encodes_the_start_of_a_session) {
+  // wall_time 1.5; step 300; session_log { status START }
+  EXPECT_EQ(hex(encode_start_event(300, 1.5)),
+            "09000000000000f83f"
+            "10ac02"
+            "3a020801");
+}
+
 TEST(TensorBoard, a_negative_step_takes_ten_bytes_as_int64_does) {
   const auto event = encode_scalar_event({"t", -1, 0, 0});
   EXPECT_THAT(hex(event), testing::HasSubstr("10ffffffffffffffffff01"));

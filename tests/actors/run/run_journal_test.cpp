@@ -24,7 +24,7 @@ constexpr system_clock::time_point noon(std::chrono::milliseconds(1'795'521'600'
 class RunJournalTest : public testing::Test {
  protected:
   [[nodiscard]] RunJournal open() {
-    return RunJournal(std::move(RunLog::open(record_, 0).value_or_throw()), writer_, console_);
+    return RunJournal(std::move(RunLog::open(record_, 0).value_or_throw()), std::nullopt, writer_, console_);
   }
   void write_events(const std::vector<std::string>& lines) {
     RunLog log = std::move(RunLog::open(record_, 0).value_or_throw());
