@@ -107,7 +107,10 @@ std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& 
     process->prepare();
   } catch (const JobError& problem) {
     if (start) start->withdraw(problem.what());
-    throw;
+    if (!start || start->is_first_to_refuse()) throw;
+    RunResult refused;
+    refused.status = 2;
+    return refused;
   }
   if (plan->options.check_only) {
     for (const std::string& note : plan->notes) console_->note("note: " + note);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/process/job_start.hpp"
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <thread>
 
 #include "actors/control/control_place.hpp"
 #include "actors/launch/listen_address.hpp"
 #include "actors/rpc/runtime_folder.hpp"
+#include "runtime/core/input_file.hpp"
 #include "runtime/core/process_identity.hpp"
 #include "runtime/core/result.hpp"
 #include "transport/fabric/provider.hpp"
@@ -46,6 +49,11 @@ std::string address_found_towards(const std::string& host) {
   }
 }
 
+/// The file by which the children of a rank 0 agree on the one that prints why the job cannot begin.
+fs::path refusal_mark(std::int64_t parent) {
+  return runtime_folder() / (std::to_string(parent) + ".refused");
+}
+
 }  // namespace
 
 RendezvousInfo new_rendezvous_info() {
@@ -62,6 +70,8 @@ RendezvousInfo new_rendezvous_info() {
 JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::move(options)), console_(console) {
   sweep_runtime_folder();
   sweep_run_keys();
+  std::error_code absent;
+  if (options_.run.starts_others()) fs::remove(refusal_mark(getpid()), absent);  // of an earlier process of this number
   if (!options_.run.host_names.empty()) check_first_host();
   choose_listen_address();
   if (several_hosts()) {
@@ -84,6 +94,7 @@ void JobStart::tidy() {
   std::error_code ignored;  // a left-over empty file is harmless
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
+  if (options_.run.starts_others()) fs::remove(refusal_mark(getpid()), ignored);
   if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has ended
 }
 
@@ -95,6 +106,12 @@ void JobStart::watch_parent() {
   parent_ = parent == nullptr ? 0 : std::atoll(parent);
   parent_watch_ = std::make_unique<ParentWatch>(
       parent_, STDIN_FILENO, [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
+}
+
+bool JobStart::is_first_to_refuse() const {
+  if (parent_ == 0) return true;
+  const FileDescriptor mark(open(refusal_mark(parent_).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  return mark || errno != EEXIST;
 }
 
 bool JobStart::prints_refusals() const {

@@ -108,6 +108,9 @@ class JobStart {
   [[nodiscard]] RendezvousInfo join(const JobText& job);
   /// Whether this process prints why the job cannot begin; otherwise another process of this host does.
   [[nodiscard]] bool prints_refusals() const;
+  /// Returns true for the first of the processes that rank 0 has started on its host to call this: each has a reason of
+  /// its own why the job cannot begin, and one is printed. True also where that cannot be found out.
+  [[nodiscard]] bool is_first_to_refuse() const;
   /// Reports that the job cannot begin, for a reason that only this process sees: the others receive the reason if they
   /// join within a few seconds. Best effort.
   void withdraw(const std::string& reason) noexcept;

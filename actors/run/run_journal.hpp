@@ -2,9 +2,9 @@
 // Writes the record of a run (RunLog) as it goes on: lines of finished steps and of events, on the thread that writes
 // checkpoints, so that a slow disk delays no actor. Writes the curves of TensorBoard likewise, where they are wanted.
 //
-// RJ-1 (before the checkpoint): the lines of all steps up to a checkpoint's are written before the checkpoint is
+// JN-1 (before the checkpoint): the lines of all steps up to a checkpoint's are written before the checkpoint is
 //       committed, so a run that goes on from it has them.
-// RJ-2 (no figure changes): the run does not depend on the record. After a line that could not be written the record
+// JN-2 (no figure changes): the run does not depend on the record. After a line that could not be written the record
 //       ends, and one warning names the file and the reason; the same holds for the curves.
 #pragma once
 

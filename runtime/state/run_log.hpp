@@ -4,9 +4,9 @@
 //   steps.jsonl   a line per finished training step, in their order; its first member is "step"
 //   events.jsonl  a line per event, in their order; nothing removes one
 //
-// RL-1 (whole lines): a file cut off at any byte is readable to its last whole line; a line that could not be written
+// LN-1 (whole lines): a file cut off at any byte is readable to its last whole line; a line that could not be written
 //       whole is removed.
-// RL-2 (each step once): open() removes the steps that are done again and a line that was cut off, so a step has one
+// LN-2 (each step once): open() removes the steps that are done again and a line that was cut off, so a step has one
 //       line, and the lines' steps rise.
 #pragma once
 
@@ -56,7 +56,7 @@ class RunLog {
 
 /// Returns the step of a line of steps.jsonl; 0 for anything else.
 [[nodiscard]] std::uint64_t step_of_line(std::string_view line);
-/// Returns the whole lines of a file of a record, without their ends (RL-1).
+/// Returns the whole lines of a file of a record, without their ends (LN-1).
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
 
 }  // namespace maestro

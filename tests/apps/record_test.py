@@ -101,7 +101,7 @@ class ARun(SystemTest):
 class AKilledRun(resume_test.Killed):
     STEPS, EVERY, KILLS = 400, 10, 4
 
-    def check_record(self, job, processes):
+    def check_record(self, job, processes):  # JN-1: a checkpoint that was gone on from had the lines of its steps
         self.check(job, processes)
         out = self.folder / "out"
         recorded, expected = curve(out), curve(self.folder / "reference")

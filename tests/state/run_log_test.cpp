@@ -40,7 +40,7 @@ class RunLogTest : public testing::Test {
   fs::path steps_ = folder_ / "steps.jsonl";
 };
 
-TEST_F(RunLogTest, a_run_that_goes_on_has_each_step_once) {  // RL-2
+TEST_F(RunLogTest, a_run_that_goes_on_has_each_step_once) {  // LN-2
   {
     RunLog log = open(0);
     append(log, 1, 7);
@@ -65,7 +65,7 @@ TEST_F(RunLogTest, steps_that_a_lost_record_does_not_have_are_seen) {
   EXPECT_EQ(open(8).last_step(), 8U);
 }
 
-TEST_F(RunLogTest, a_record_cut_off_at_any_byte_is_readable_and_goes_on) {  // RL-1
+TEST_F(RunLogTest, a_record_cut_off_at_any_byte_is_readable_and_goes_on) {  // LN-1
   {
     RunLog log = open(0);
     append(log, 1, 60);
@@ -99,7 +99,7 @@ TEST_F(RunLogTest, what_stands_behind_a_damaged_line_is_removed) {
   }
 }
 
-TEST_F(RunLogTest, a_line_that_cannot_be_written_whole_is_removed) {  // RL-1
+TEST_F(RunLogTest, a_line_that_cannot_be_written_whole_is_removed) {  // LN-1
   RunLog log = open(0);
   append(log, 1, 2);
   const auto full = static_cast<rlim_t>(fs::file_size(steps_)) + 5;

@@ -111,7 +111,7 @@ TEST_F(RunJournalTest, damaged_events_are_refused_by_name) {
   EXPECT_FALSE(start_of_step(record_ / "nowhere", 1).ok());
 }
 
-TEST_F(RunJournalTest, a_record_that_cannot_be_written_ends_with_one_warning) {  // RJ-2
+TEST_F(RunJournalTest, a_record_that_cannot_be_written_ends_with_one_warning) {  // JN-2
   RunJournal journal = open();
   journal.step(step(1));
   journal.flush(std::chrono::minutes(1));
