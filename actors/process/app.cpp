@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <system_error>
 
+#include "actors/messages/caf_compat.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
@@ -96,21 +98,26 @@ RunResult App::run() {
 std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& memory) {
   const RunOptions& run = plan ? plan->options : composed_.options;
   std::unique_ptr<JobStart> start;  // null: this process is alone
-  if (!run.check_only && run.processes > 1) {
-    start = std::make_unique<JobStart>(
-        JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
-  }
   std::optional<ProcessRun> process;
+  const auto refuse = [&start](const JobError& problem) {
+    if (start) start->withdraw(problem.what());
+    if (JobStart::is_first_to_refuse()) throw problem;
+    RunResult refused;
+    refused.status = 2;
+    return refused;
+  };
   try {
+    if (!run.check_only && run.processes > 1) {
+      start = std::make_unique<JobStart>(
+          JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
+    }
     if (!plan) plan = resolve_job(composed_);
     process.emplace(*plan, *console_, start.get(), memory);
     process->prepare();
   } catch (const JobError& problem) {
-    if (start) start->withdraw(problem.what());
-    if (!start || start->is_first_to_refuse()) throw;
-    RunResult refused;
-    refused.status = 2;
-    return refused;
+    return refuse(problem);
+  } catch (const std::system_error&) {  // a thread that cannot be started
+    return refuse(JobError(describe(std::current_exception()), ErrorCode::unavailable));
   }
   if (plan->options.check_only) {
     for (const std::string& note : plan->notes) console_->note("note: " + note);

@@ -108,9 +108,11 @@ void JobStart::watch_parent() {
       parent_, STDIN_FILENO, [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
 }
 
-bool JobStart::is_first_to_refuse() const {
-  if (parent_ == 0) return true;
-  const FileDescriptor mark(open(refusal_mark(parent_).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+bool JobStart::is_first_to_refuse() {
+  const char* const parent = std::getenv("MAESTRO_PARENT");
+  if (parent == nullptr) return true;
+  const fs::path path = refusal_mark(std::atoll(parent));
+  const FileDescriptor mark(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
   return mark || errno != EEXIST;
 }
 

@@ -110,7 +110,7 @@ class JobStart {
   [[nodiscard]] bool prints_refusals() const;
   /// Returns true for the first of the processes that rank 0 has started on its host to call this: each has a reason of
   /// its own why the job cannot begin, and one is printed. True also where that cannot be found out.
-  [[nodiscard]] bool is_first_to_refuse() const;
+  [[nodiscard]] static bool is_first_to_refuse();
   /// Reports that the job cannot begin, for a reason that only this process sees: the others receive the reason if they
   /// join within a few seconds. Best effort.
   void withdraw(const std::string& reason) noexcept;
