@@ -163,8 +163,9 @@ void SectionReplica::connect(const Directory& directory) {
   reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
   reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
   reductions.ready = [this](const caf::actor& to, ReductionReady ready) { send_to(this, to, ready); };
-  reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
-    send_from_outside(self, TransferBroken{message});
+  // Not a handle: this actor keeps the exchanges, and would never be freed.
+  reductions.broken = [self = caf::actor_cast<caf::actor_addr>(this)](const std::string& message) {
+    if (const auto alive = caf::actor_cast<caf::actor>(self)) send_from_outside(alive, TransferBroken{message});
   };
   for (const auto& rank : ranks_) {
     Outbox outbox;
