@@ -158,9 +158,10 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   if (route_) return route_(process, how, again);
   if (!server_) return;
   unrouted_.emplace_back(process, how);
-  const std::string where =
-      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[process.value()]] : "";
-  const bool here = options_.run.place.hosts[process.value()] == 0;
+  const std::vector<std::uint32_t>& hosts = options_.run.place.hosts;
+  const std::uint32_t host = process.value() < hosts.size() ? hosts[process.value()] : 0;  // one that joined: of this
+  const std::string where = several_hosts() ? " on host " + options_.run.host_names[host] : "";
+  const bool here = host == 0;
   const bool refused =
       how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
   if (here && prints_itself(how)) child_printed_ = true;

@@ -71,6 +71,7 @@ ReplicaAddress SectionReplica::address() {
 
 void SectionReplica::on_exit() {
   RunActor::on_exit();
+  spec_.supervisor = nullptr;
   coordinator_ = nullptr;
   snapshot_.reset();  // it refers to this actor
   standing_ = {};     // likewise

@@ -43,6 +43,9 @@ void Supervisor::on_exit() {
   own_.clear();
   root_ = nullptr;
   leaver_ = nullptr;
+  change_ = SeatChange();
+  successor_.reset();
+  taken_ = SeatsTaken();
 }
 
 caf::behavior Supervisor::make_behavior() {

@@ -12,7 +12,7 @@ TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_c
   Launcher launcher([](ProcessId, const std::string&) {});
   const auto publish = [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; };
   static_cast<void>(start.gather(launcher, {}, publish));  // of a single process
-  start.child_ended(ProcessId(1), "signal 9");
+  start.child_ended(ProcessId(1), "signal 9");  // a process of the start has a host, one that joined later has none
 
   std::vector<std::string> received;
   const auto receive = [&](ProcessId child, const std::string& how, bool again) {
