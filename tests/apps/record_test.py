@@ -99,7 +99,7 @@ class ARun(SystemTest):
 
 
 class AKilledRun(resume_test.Killed):
-    STEPS, EVERY, KILLS = 400, 10, 4
+    STEPS, EVERY, KILLS = 1000, 10, 4
 
     def check_record(self, job, processes):  # JN-1: a checkpoint that was gone on from had the lines of its steps
         self.check(job, processes)
