@@ -198,6 +198,7 @@ void Parameters::stage_shard(const OperatorTable& ops, ParameterBuffer which) {
   Tensor from = buffer(which);
   if (which == ParameterBuffer::values) from = from.flat_slice(first, count);
   assert(shares_moments_ && from.elements() == count);
+  if (count == 0) return;
   ops.run(Cast{.from = from, .to = as_tensor(gradients()).flat_slice(first, count)});
 }
 
