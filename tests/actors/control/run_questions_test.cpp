@@ -27,7 +27,8 @@ class RunQuestionsTest : public ::testing::Test {
   }
   template <class... Handlers>
   caf::actor actor(Handlers... handlers) {
-    actors_.push_back(system_.spawn([=](caf::event_based_actor*) -> caf::behavior { return {handlers...}; }));
+    // With an argument: CAF 0.17 dereferences a null pointer to those of a function without any.
+    actors_.push_back(system_.spawn([=](caf::event_based_actor*, int) -> caf::behavior { return {handlers...}; }, 0));
     return actors_.back();
   }
   caf::actor replica(std::uint32_t index) {

@@ -26,8 +26,10 @@ class DeviceRing : public ::testing::Test {
     if (way == Way::to_host) return peers.land_piece(arrival, index);
     const std::vector<float> values =
         peers.rows_of(arrival.sequence, Peers::first_row(arrival, index), arrival.pieces[index].rows);
-    std::memcpy(ring_->device_memory() + ring_->layout().device_offset(slot(arrival), byte_of(arrival, index)),
-                values.data(), values.size() * sizeof(float));
+    if (!values.empty()) {
+      std::memcpy(ring_->device_memory() + ring_->layout().device_offset(slot(arrival), byte_of(arrival, index)),
+                  values.data(), values.size() * sizeof(float));
+    }
     write_header(arrival, index, SlotMemory::device);
     if (way == Way::whole) {
       const Result<bool> complete = land_whole(arrival.sequence, index);
