@@ -15,16 +15,14 @@ EmulatedClock::~EmulatedClock() {
 }
 
 void EmulatedClock::call_at(Time time, std::function<void()> call) {
-  bool first = false;
-  {
-    const std::lock_guard lock(schedule_->mutex);
-    if (schedule_->stopping) return;
-    std::vector<Call>& calls = schedule_->calls;
-    first = calls.empty() || time < calls.front().time;
-    calls.push_back({time, schedule_->next_number++, std::move(call)});
-    std::ranges::push_heap(calls, std::greater<>());
-  }
-  if (first) schedule_->wake.notify_one();
+  const std::shared_ptr<Schedule> schedule = schedule_;  // once the call is in it, the call may release the clock
+  const std::lock_guard lock(schedule->mutex);
+  if (schedule->stopping) return;
+  std::vector<Call>& calls = schedule->calls;
+  const bool first = calls.empty() || time < calls.front().time;
+  calls.push_back({time, schedule->next_number++, std::move(call)});
+  std::ranges::push_heap(calls, std::greater<>());
+  if (first) schedule->wake.notify_one();
 }
 
 void EmulatedClock::run(Schedule& schedule) {
