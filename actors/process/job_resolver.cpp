@@ -11,6 +11,7 @@
 #include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
+#include "actors/process/section_context.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
@@ -207,20 +208,11 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
 }
 
 SectionContext JobResolver::meta_context(const PlannedSection& planned, const GraphNode& node) const {
-  SectionContext context;
-  context.name = planned.config.name;
-  context.seed = static_cast<std::uint64_t>(plan_.train.seed);
-  context.precision = planned.config.precision;
-  context.trained = node.trained();
-  context.passes_gradient = node.role == Role::passing;
-  context.recompute = planned.config.recompute;
-  context.moments = planned.config.optimizer.moments;
-  context.lora = planned.config.lora;
+  SectionContext context = planned_context(plan_, planned, node);
   context.meta = true;
   context.ops = plan_.meta_ops.get();
   context.for_cuda = std::ranges::any_of(planned.config.devices, &DeviceId::is_cuda);
   context.parallel.layout = node.layout;
-  context.stage = planned.stage;
   return context;
 }
 

@@ -23,12 +23,13 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds closing_limit(30000);
 
-std::string listed(const std::vector<DeviceId>& devices) {
-  std::string text;
-  for (const DeviceId& device : devices) text += (text.empty() ? "" : ", ") + text_of(device);
-  return text;
-}
 }  // namespace
+
+std::string ProcessRun::State::place_text(const ReplicaPlacement& at) {
+  std::string on;
+  for (const DeviceId& id : at.devices) on += (on.empty() ? "" : ", ") + text_of(id);
+  return on + " of process " + std::to_string(at.process.value());
+}
 
 void ProcessRun::State::check_surroundings() const {
   // Threads: CAF, a device each, their writers and watchers. Descriptors: connections to the other processes.
@@ -109,7 +110,7 @@ JobText ProcessRun::State::job_text() const {
   text.job += "\n[places]\n";
   for (const ReplicaPlacement& at : plan.places) {
     text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
-                listed(at.devices) + " of process " + std::to_string(at.process.value()) + "\"\n";
+                place_text(at) + "\"\n";
   }
   if (stores_checkpoints()) text.shared_folder = plan.train.out;
   // After a network cut that a running job survives, TCP waits as long again.
@@ -138,9 +139,8 @@ void ProcessRun::State::print_header() const {
   for (const auto& at : plan.places) {
     const GraphNode& node = plan.graph.node(at.section);
     if (node.role == Role::source) continue;
-    console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + listed(at.devices) +
-                 " of process " + std::to_string(at.process.value()) + on_host(at.host) + ", " +
-                 std::string(name_of(plan.sections[at.section.value()].config.precision)) +
+    console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + place_text(at) +
+                 on_host(at.host) + ", " + std::string(name_of(plan.sections[at.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
   }
   for (const std::string& line : TransferPaths(plan.graph, plan.places, plan.transport.force_rma).describe()) {

@@ -129,10 +129,7 @@ void ProcessRun::State::open_journal() {
                  claim.origin.data,
                  plan.effective_job};
   for (const ReplicaPlacement& at : plan.places) {
-    std::string on;
-    for (const DeviceId& id : at.devices) on += (on.empty() ? "" : ",") + text_of(id);
-    began.lanes.push_back(label_of(at.section, at.replica) + " on " + on + " of process " +
-                          std::to_string(at.process.value()));
+    began.lanes.push_back(label_of(at.section, at.replica) + " on " + place_text(at));
   }
   journal->began(began);
 }

@@ -166,6 +166,8 @@ struct ProcessRun::State {
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
+  /// Returns "cpu:0, cpu:1 of process 1".
+  [[nodiscard]] static std::string place_text(const ReplicaPlacement& at);
   [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   void open_journal();
   void build();

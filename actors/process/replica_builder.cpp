@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "actors/process/section_context.hpp"
 #include "actors/services/device_groups.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"
@@ -24,21 +25,11 @@ void on_device(Device& device, const std::function<void()>& call) {
 
 SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const ParallelContext& parallel,
                                        const OperatorTable& ops) const {
-  const GraphNode& node = plan_->graph.node(place.section);
-  const SectionConfig& config = plan_->sections[place.section.value()].config;
-  SectionContext context;
-  context.name = node.section_name();
-  context.seed = static_cast<std::uint64_t>(plan_->train.seed);
-  context.precision = config.precision;
-  context.trained = node.trained();
-  context.passes_gradient = node.role == Role::passing;
-  context.recompute = config.recompute;
-  context.moments = config.optimizer.moments;
-  context.lora = config.lora;
+  SectionContext context =
+      planned_context(*plan_, plan_->sections[place.section.value()], plan_->graph.node(place.section));
   context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;
-  context.stage = plan_->sections[place.section.value()].stage;
   return context;
 }
 

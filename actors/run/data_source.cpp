@@ -10,25 +10,13 @@ std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
   return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
 }
 
-DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
-                       Sampler sampler, DataSourceOptions options)
-    : RunActor(config, std::move(supervisor)),
-      corpus_(std::move(corpus)),
-      sampler_(sampler),
-      options_(options),
+BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler)
+    : corpus_(std::move(corpus)),
+      sampler_(std::move(sampler)),
       most_positions_(corpus_->max_length()),
       most_patches_(corpus_->max_patches()) {}
 
-caf::behavior DataSource::make_behavior() {
-  return {
-      [this](const BatchRequest& request) {
-        step_ = request.step;
-        return request.pass == Pass::train ? train_batch(request.step) : validation_batch(request.step);
-      },
-  };
-}
-
-void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
+void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
   if (const Status ready = corpus_->prepare(split, id); !ready) {
     batch.left_out.push_back(ready.error().message);
     return;
@@ -48,10 +36,10 @@ void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
   batch.target_tokens += corpus_->targets(split, id);
 }
 
-BatchMetadata DataSource::train_batch(StepId step) const {
+BatchMetadata BatchDrawer::training(StepId step, std::int64_t global_batch) const {
   BatchMetadata batch;
   batch.step = step;
-  const auto size = static_cast<std::uint64_t>(options_.global_batch);
+  const auto size = static_cast<std::uint64_t>(global_batch);
   const std::uint64_t first = (step.value() - 1) * size;
   for (std::uint64_t position = first; position < first + size; ++position) {
     const SampleId id = sampler_.at(position);
@@ -60,18 +48,32 @@ BatchMetadata DataSource::train_batch(StepId step) const {
   return batch;
 }
 
-BatchMetadata DataSource::validation_batch(StepId step) const {
+BatchMetadata BatchDrawer::validation(StepId step, std::int64_t limit) const {
   BatchMetadata batch;
   batch.step = step;
   batch.pass = Pass::evaluate;
   const std::uint64_t all = corpus_->samples(Split::validation);
-  const std::uint64_t count = validation_size(*corpus_, options_.validation_samples);
+  const std::uint64_t count = validation_size(*corpus_, limit);
   for (std::uint64_t at = 0; at < count; ++at) {
     // Spread over the split, the same samples every time.
     const SampleId id(at * all / count);
     add(batch, Split::validation, id);
   }
   return batch;
+}
+
+DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
+                       Sampler sampler, DataSourceOptions options)
+    : RunActor(config, std::move(supervisor)), drawer_(std::move(corpus), std::move(sampler)), options_(options) {}
+
+caf::behavior DataSource::make_behavior() {
+  return {
+      [this](const BatchRequest& request) {
+        step_ = request.step;
+        return request.pass == Pass::train ? drawer_.training(request.step, options_.global_batch)
+                                           : drawer_.validation(request.step, options_.validation_samples);
+      },
+  };
 }
 
 }  // namespace maestro

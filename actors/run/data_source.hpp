@@ -19,6 +19,25 @@ struct DataSourceOptions {
 /// Returns the samples of a validation pass: the whole split, or at most `limit` unless that is 0.
 [[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
 
+/// Draws the samples of a step; those that cannot be read are left out, with the reason.
+class BatchDrawer {
+ public:
+  BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler);
+  [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch) const;
+  /// Of the whole split, or at most `limit` samples unless that is 0: the same at every step.
+  [[nodiscard]] BatchMetadata validation(StepId step, std::int64_t limit) const;
+
+ private:
+  /// Adds the sample, or the reason why it is left out: a sample larger than the corpus declares would not fit any
+  /// buffer.
+  void add(BatchMetadata& batch, Split split, SampleId id) const;
+
+  std::shared_ptr<const Corpus> corpus_;
+  Sampler sampler_;
+  std::int64_t most_positions_;
+  std::int64_t most_patches_;
+};
+
 class DataSource : public RunActor {
  public:
   /// The corpus is shared with the source section, which reads it on its own thread.
@@ -29,17 +48,9 @@ class DataSource : public RunActor {
 
  private:
   [[nodiscard]] std::string where() const override { return "data source, step " + std::to_string(step_.value()); }
-  /// Adds the sample, or the reason why it is left out: a sample larger than the corpus declares would not fit any
-  /// buffer.
-  void add(BatchMetadata& batch, Split split, SampleId id) const;
-  [[nodiscard]] BatchMetadata train_batch(StepId step) const;
-  [[nodiscard]] BatchMetadata validation_batch(StepId step) const;
 
-  std::shared_ptr<const Corpus> corpus_;
-  Sampler sampler_;
+  BatchDrawer drawer_;
   DataSourceOptions options_;
-  std::int64_t most_positions_;
-  std::int64_t most_patches_;
   StepId step_;  // of the last request
 };
 

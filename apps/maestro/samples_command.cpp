@@ -8,10 +8,10 @@
 #include "actors/plan/job_plan.hpp"
 #include "actors/process/app.hpp"
 #include "actors/process/start_point.hpp"
+#include "actors/run/data_source.hpp"
 #include "actors/run/run_journal.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/data/sampler.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
@@ -72,13 +72,8 @@ int SamplesCommand::run(Console& console) const {
 
   const Corpus& corpus = *plan.corpus;
   check_same_data(corpus, start, step_);
-  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources());
-  const auto size = static_cast<std::uint64_t>(plan.train.global_batch);
-  std::vector<SampleRef> samples;
-  for (std::uint64_t position = (step_ - 1) * size; position < step_ * size; ++position) {
-    const SampleId id = sampler.at(position);
-    if (corpus.prepare(Split::train, id)) samples.push_back({.id = id});
-  }
+  const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources()));
+  const std::vector<SampleRef> samples = drawer.training(StepId(step_), plan.train.global_batch).samples;
   if (digest_of(samples) != digest) {
     throw JobError("samples: step " + std::to_string(step_) + " had samples of digest " + printable(digest) +
                    ", and the job draws those of digest " + digest_of(samples) +

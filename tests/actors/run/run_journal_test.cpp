@@ -61,7 +61,6 @@ TEST_F(RunJournalTest, the_digest_of_samples_depends_on_their_order) {
   const std::vector<SampleRef> samples{{SampleId(3)}, {SampleId(5)}};
   const std::vector<SampleRef> reversed{{SampleId(5)}, {SampleId(3)}};
   EXPECT_EQ(digest_of(samples).size(), 16U);
-  EXPECT_EQ(digest_of(samples), digest_of(samples));
   EXPECT_NE(digest_of(samples), digest_of(reversed));
   EXPECT_NE(digest_of(samples), digest_of({{SampleId(3)}}));
 }
