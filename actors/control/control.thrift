@@ -157,6 +157,8 @@ struct Metrics {
   2: list<Row> validations
   3: i64 next_step_row             // first row of the next call
   4: i64 next_validation_row
+  5: i64 first_step_row            // of `steps`: later than requested where earlier rows are in the record's files alone
+  6: i64 first_validation_row      // likewise
 }
 
 struct Checkpoint {

@@ -231,7 +231,9 @@ control::Metrics metrics_answer(const MetricsRows& rows) {
   control::Metrics metrics;
   metrics.steps = rows_of(rows.steps);
   metrics.validations = rows_of(rows.validations);
+  metrics.first_step_row = rows.first_step_row;
   metrics.next_step_row = rows.next_step_row;
+  metrics.first_validation_row = rows.first_validation_row;
   metrics.next_validation_row = rows.next_validation_row;
   return metrics;
 }

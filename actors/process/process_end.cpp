@@ -88,12 +88,29 @@ void ProcessRun::State::write_trace(const RunOutcome& ended) {
   for (const fs::path& part : parts) fs::remove(part);
 }
 
+void ProcessRun::State::close_record() {
+  constexpr std::chrono::seconds patience(30);  // a disk may be slow
+  if (!journal) return;
+  const std::optional<bool> whole = journal->flush(patience);
+  record_whole = whole.value_or(false);
+  if (!whole) console.warning("the last lines of the record in " + record_path().string() + " are not written");
+}
+
+ReportRows ProcessRun::State::report_rows() const {
+  if (record_whole) return recorded_rows(record_path(), record->resumed_from, record->last_step);
+  if (record->steps.first() > 0) {
+    console.warning("report: it has the last " + std::to_string(record->scheduling.kept().size()) +
+                    " steps alone, as the record lacks lines");
+  }
+  return rows_in_memory(*record);
+}
+
 void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
   constexpr double bytes_per_mb = 1e6;
   const ProcessTotals totals = total_of(ended.processes);
   result.estimated_mb = host_bytes(estimate_memory(plan)) / bytes_per_mb;
   if (!plan.options.report.empty()) {
-    make_report(plan, *record, totals).write(plan.options.report).or_throw();
+    make_report(plan, *record, totals, report_rows()).write(plan.options.report).or_throw();
     result.report = plan.options.report.string();
   }
   if (!plan.options.trace.empty()) {
@@ -173,6 +190,7 @@ void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   begin_recovery(ended.error, ended.lost_at);
   bound("the end of the processes before the recovery", departure_limit);
   close_seats();
+  if (journal) journal->flush(milliseconds(500));
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   launcher->end_all(recovery_patience);
   for (std::uint32_t other = 1; other < hosts.size(); ++other) {

@@ -113,12 +113,12 @@ std::optional<TensorBoardWriter> ProcessRun::State::open_board() const {
 /// Opens the record of the run, and notes this start in it.
 void ProcessRun::State::open_journal() {
   if (has_emulated(plan)) return;
-  RunLog log = std::move(RunLog::open(fs::path(plan.train.out) / record_folder, start.first_step - 1).value_or_throw());
+  RunLog log = std::move(RunLog::open(record_path(), start.first_step - 1).value_or_throw());
   const std::uint64_t last = log.last_step();
   journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console);
   if (last + 1 < start.first_step) {
     console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
-                 std::to_string(start.first_step - 1) + " in " + (fs::path(plan.train.out) / record_folder).string());
+                 std::to_string(start.first_step - 1) + " in " + record_path().string());
   }
   RunStart began{start.first_step,
                  start.checkpoint.string(),
@@ -132,6 +132,7 @@ void ProcessRun::State::open_journal() {
     began.lanes.push_back(label_of(at.section, at.replica) + " on " + place_text(at));
   }
   journal->began(began);
+  record->keep_recent_rows();
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {

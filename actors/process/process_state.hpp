@@ -85,6 +85,9 @@ struct ProcessRun::State {
   /// Returns how many processes may join the run beside those of its start.
   [[nodiscard]] std::size_t joining() const { return hosts.size() - place.hosts.size(); }
   [[nodiscard]] bool several() const { return place.processes > 1; }
+  [[nodiscard]] std::filesystem::path record_path() const {
+    return std::filesystem::path(plan.train.out) / record_folder;
+  }
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
     const std::filesystem::path& trace_file = plan.options.trace;
     const bool through = is_written_through(trace_file);  // no file can be made beside a device or a pipe
@@ -101,6 +104,7 @@ struct ProcessRun::State {
   TraceRecorder trace;
   SnapshotWriter snapshots;
   std::shared_ptr<RunJournal> journal;  // of rank 0; null: the run keeps nothing
+  bool record_whole = false;            // at the end: the files have all lines
   RunMemory& memory;
   std::shared_ptr<RunRecord> record;  // of memory
   std::atomic<std::uint64_t> current_step = 0;
@@ -228,6 +232,10 @@ struct ProcessRun::State {
   [[nodiscard]] StallLook look();
   void write_trace(const RunOutcome& ended);
   void write_outputs(RunResult& result, const RunOutcome& ended);
+  /// Waits for the last lines of the record, before stop() ends their writer.
+  void close_record();
+  /// Returns the rows of the record's files, or of memory where the files do not have all.
+  [[nodiscard]] ReportRows report_rows() const;
   void print_header() const;
   /// The sections' models, of `check`.
   void print_models() const;

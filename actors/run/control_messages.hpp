@@ -40,7 +40,7 @@ struct RunStatus {
 };
 
 /// Rows are numbered from 0 in the order of their creation, steps and validations apart. A negative number counts from
-/// the end.
+/// the end. Rows that have left memory are left out: the record's files have them.
 struct MetricsRequest {
   std::int64_t first_step_row = 0;
   std::int64_t first_validation_row = 0;
@@ -49,7 +49,9 @@ struct MetricsRequest {
 struct MetricsRows {
   std::vector<StepRow> steps;
   std::vector<StepRow> validations;
+  std::int64_t first_step_row = 0;  ///< of `steps`; later than requested where rows have left memory
   std::int64_t next_step_row = 0;
+  std::int64_t first_validation_row = 0;
   std::int64_t next_validation_row = 0;
 };
 

@@ -15,9 +15,6 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
   if (options_.moves_seats) replay_.emplace(*options_.graph);
-  for (const StepRow& row : options_.record->steps) {  // of sections that were ahead
-    if (row.step.value() >= options_.schedule.first_step) unwritten_[row.step.value()].push_back(row);
-  }
 }
 
 caf::behavior Coordinator::make_behavior() {
@@ -293,7 +290,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     if (row.metrics.empty()) return;
     options_.record->validation[node.section_name()] = row.metrics;
     if (options_.journal) options_.journal->validated(row);
-    std::erase_if(options_.record->validations, [&](const StepRow& earlier) {  // done again after a loss
+    options_.record->validations.erase_if([&](const StepRow& earlier) {  // done again after a loss
       return earlier.section == row.section && earlier.step == row.step;
     });
     options_.record->validations.push_back(std::move(row));
@@ -313,8 +310,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     report_progress(open.unit.step);
   }
   latest_[row.section] = row;
-  unwritten_[row.step.value()].push_back(row);
-  options_.record->steps.push_back(std::move(row));
+  options_.record->unfinished[row.step.value()].push_back(std::move(row));
 }
 
 void Coordinator::report_progress(StepId step) {
@@ -337,12 +333,13 @@ void Coordinator::close(Key key) {
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
     record.scheduling.push_back(open.watch.row(*record.began));
-    std::vector<StepRow> rows = std::move(unwritten_[key.first]);
-    unwritten_.erase(key.first);
+    std::vector<StepRow> rows = std::move(record.unfinished[key.first]);
+    record.unfinished.erase(key.first);
     std::ranges::sort(rows, {}, &StepRow::section);
+    for (const StepRow& row : rows) record.steps.push_back(row);
     if (options_.journal) {
       options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
-                              record.scheduling.back()});
+                              record.scheduling.kept().back()});
     }
     if (options_.measure) measured_ = open.watch.measured();
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
@@ -352,6 +349,7 @@ void Coordinator::close(Key key) {
     replay_->closed(StepId(key.first), pass_of(key.second));
   }
   open_.erase(key);
+  record.counts.settle(open_.empty() ? record.last_step : open_.begin()->first.first - 1);
   announce();
 }
 

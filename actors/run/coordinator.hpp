@@ -192,11 +192,10 @@ class Coordinator : public RunActor {
   ProgressMeter meter_;
   double loss_ = 0;
   bool began_ = false;
-  std::shared_ptr<const Directory> directory_;               // shared with answers to the control service
-  std::map<std::string, StepRow> latest_;                    // by section
-  std::map<std::uint64_t, std::vector<StepRow>> unwritten_;  // rows of steps that have not ended, for the journal
-  std::optional<StepId> committed_;                          // of RunRecord::checkpoint, when this run wrote it
-  std::optional<StepId> newest_;                             // of RunRecord::newest, likewise
+  std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
+  std::map<std::string, StepRow> latest_;       // by section
+  std::optional<StepId> committed_;             // of RunRecord::checkpoint, when this run wrote it
+  std::optional<StepId> newest_;                // of RunRecord::newest, likewise
   std::vector<std::pair<StepId, caf::response_promise>> checkpoint_requests_;
   std::vector<caf::response_promise> pause_requests_;
 };

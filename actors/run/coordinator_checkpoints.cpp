@@ -67,6 +67,7 @@ void Coordinator::committed(const CheckpointCommitted& committed) {
     record.newest = committed.path;
     newest_ = committed.step;
     record.owed.reset();
+    record.counts.mark(committed.step.value());
   }
   if (rescues) rescued();
   if (!committed.shadow) {

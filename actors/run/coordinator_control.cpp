@@ -36,7 +36,7 @@ RunStatus Coordinator::status() const {
   status.latest = latest_;
   const auto watched = latest_.find(options_.graph->node(watched_section(*options_.graph)).section_name());
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
-  if (!record.scheduling.empty()) status.scheduling = record.scheduling.back();
+  if (record.scheduling.size() > 0) status.scheduling = record.scheduling.kept().back();
   status.checkpoint = record.checkpoint;
   for (const Recovery& recovery : record.recoveries) status.recoveries.push_back(line_of(recovery));
   status.announced = began_ && !rescuing_ && (finished_ || !open_.empty());
@@ -49,7 +49,7 @@ RunStatus Coordinator::status() const {
 
 double Coordinator::recent_samples_per_s() const {
   constexpr std::size_t window = 20;  // steps
-  const auto& rows = options_.record->scheduling;
+  const auto& rows = options_.record->scheduling.kept();
   if (rows.size() < 2) return 0;
   const std::size_t steps = std::min(window, rows.size() - 1);
   const double ms = rows.back().begin_ms - rows[rows.size() - 1 - steps].begin_ms;
@@ -57,16 +57,24 @@ double Coordinator::recent_samples_per_s() const {
 }
 
 MetricsRows Coordinator::metrics(const MetricsRequest& request) const {
-  const auto page = [&](const std::vector<StepRow>& rows, std::int64_t first, std::vector<StepRow>& to) {
+  struct Page {
+    std::int64_t first, next;
+  };
+  const auto page = [&](const RecentRows<StepRow>& rows, std::int64_t wanted, std::vector<StepRow>& to) {
     const auto count = static_cast<std::int64_t>(rows.size());
-    const std::int64_t from = std::clamp<std::int64_t>(first < 0 ? count + first : first, 0, count);
-    const std::int64_t end = from + std::clamp<std::int64_t>(request.most, 0, count - from);
-    to.assign(rows.begin() + from, rows.begin() + end);
-    return end;
+    const auto kept = static_cast<std::int64_t>(rows.first());
+    const std::int64_t first = std::clamp(wanted < 0 ? count + wanted : wanted, kept, count);
+    const std::int64_t next = first + std::clamp<std::int64_t>(request.most, 0, count - first);
+    to.assign(rows.kept().begin() + (first - kept), rows.kept().begin() + (next - kept));
+    return Page{first, next};
   };
   MetricsRows answer;
-  answer.next_step_row = page(options_.record->steps, request.first_step_row, answer.steps);
-  answer.next_validation_row = page(options_.record->validations, request.first_validation_row, answer.validations);
+  const Page steps = page(options_.record->steps, request.first_step_row, answer.steps);
+  const Page validations = page(options_.record->validations, request.first_validation_row, answer.validations);
+  answer.first_step_row = steps.first;
+  answer.next_step_row = steps.next;
+  answer.first_validation_row = validations.first;
+  answer.next_validation_row = validations.next;
   return answer;
 }
 

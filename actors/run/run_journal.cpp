@@ -34,6 +34,18 @@ std::string text_of(system_clock::time_point time) {
   return text.data();
 }
 
+/// Calls `add` with the name and the value of each member of the object of a step's times.
+template <class Row, class Add>
+void for_members(Row& times, const Add& add) {
+  add("begin_ms", times.begin_ms);
+  add("makespan_ms", times.makespan_ms);
+  add("lower_bound_ms", times.lower_bound_ms);
+  add("planned_ms", times.planned_ms);
+  add("planning_ms", times.planning_ms);
+  add("utilization", times.utilization);
+  add("planned_utilization", times.planned_utilization);
+}
+
 /// One line, whatever bytes texts have.
 std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -56,9 +68,7 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   line["samples"] = step.counts.read;
   line["tokens"] = step.counts.tokens;
   line["samples_digest"] = step.samples_digest;
-  line["makespan_ms"] = step.times.makespan_ms;
-  line["lower_bound_ms"] = step.times.lower_bound_ms;
-  line["utilization"] = step.times.utilization;
+  for_members(step.times, [&](const char* name, const auto& value) { line[name] = value; });
   line["sections"] = Json::object();
   for (const StepRow& row : step.sections) line["sections"][row.section] = row.metrics;
   return line_of(line);
@@ -121,6 +131,83 @@ Result<std::string> recorded_digest(const fs::path& record, std::uint64_t step) 
   const Result<nlohmann::json> line = parse_json(*found, file.string());
   if (!line) return line.error();
   return line->value("samples_digest", "");
+}
+
+namespace {
+
+using AddRow = std::function<Status(std::string_view)>;
+
+/// Calls `add` with the rows that `rows_of` returns of each line of a step.
+Status for_recorded(const fs::path& file, std::uint64_t after, std::uint64_t last, const AddRow& add,
+                    const std::function<std::vector<std::string>(const Json& line)>& rows_of) {
+  Status result;
+  const Status read = for_whole_lines(file, [&](std::string_view text, std::uint64_t) {
+    const std::uint64_t step = step_of_line(text);
+    if (step <= after) return true;
+    if (step > last) return false;
+    const Json line = Json::parse(text, nullptr, false);
+    if (line.is_discarded()) {
+      result = Error{ErrorCode::corrupt, file.string() + ": the line of step " + std::to_string(step) + " is no JSON"};
+      return false;
+    }
+    for (const std::string& row : rows_of(line)) {
+      if (result) result = add(row);
+    }
+    return result.ok();
+  });
+  return read ? result : read;
+}
+
+std::string scheduling_row(const SchedulingRow& times) {
+  Json row{{"step", times.step.value()}};
+  for_members(times, [&](const char* name, const auto& value) { row[name] = value; });
+  return line_of(row);
+}
+
+}  // namespace
+
+ReportRows recorded_rows(const fs::path& record, std::uint64_t after, std::uint64_t last) {
+  ReportRows rows;
+  rows.steps = [file = record / steps_file, after, last](const AddRow& add) {
+    return for_recorded(file, after, last, add, [](const Json& line) {
+      std::vector<std::string> of_sections;
+      const Json sections = line.value("sections", Json::object());
+      for (const auto& [section, metrics] : sections.items()) {
+        Json row{{"section", section}, {"step", line.at("step")}};
+        row.update(metrics);
+        of_sections.push_back(line_of(row));
+      }
+      return of_sections;
+    });
+  };
+  rows.scheduling = [file = record / steps_file, after, last](const AddRow& add) {
+    return for_recorded(file, after, last, add, [](const Json& line) {
+      Json row{{"step", line.at("step")}};
+      const SchedulingRow names;
+      for_members(names, [&](const char* name, const auto&) { row[name] = line.value(name, Json()); });
+      return std::vector<std::string>{line_of(row)};
+    });
+  };
+  return rows;
+}
+
+ReportRows rows_in_memory(const RunRecord& record) {
+  ReportRows rows;
+  rows.steps = [&record](const AddRow& add) {
+    Status added;
+    for (const StepRow& row : record.steps.kept()) {
+      if (added) added = add(row_of(row));
+    }
+    return added;
+  };
+  rows.scheduling = [&record](const AddRow& add) {
+    Status added;
+    for (const SchedulingRow& row : record.scheduling.kept()) {
+      if (added) added = add(scheduling_row(row));
+    }
+    return added;
+  };
+  return rows;
 }
 
 RunJournal::RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console)
@@ -187,10 +274,16 @@ void RunJournal::append_event(std::string line) {
   });
 }
 
-void RunJournal::flush(std::chrono::milliseconds patience) {
-  const auto written = std::make_shared<std::promise<void>>();
-  run([written](Shared&) { written->set_value(); });
-  (void)written->get_future().wait_for(patience);
+std::optional<bool> RunJournal::flush(std::chrono::milliseconds patience) {
+  auto whole = std::make_shared<std::promise<bool>>();
+  std::future<bool> written = whole->get_future();
+  run([whole = std::move(whole)](const Shared& shared) { whole->set_value(!shared.failed); });
+  if (written.wait_for(patience) != std::future_status::ready) return std::nullopt;
+  try {
+    return written.get();
+  } catch (const std::future_error&) {
+    return std::nullopt;  // the writer dropped the work
+  }
 }
 
 }  // namespace maestro

@@ -41,8 +41,8 @@ struct FinishedStep {
 /// Returns a digest of the ids of samples and of their order, 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
 
-/// Returns {"step", "time", "samples", "tokens", "samples_digest", "makespan_ms", "lower_bound_ms", "utilization":
-/// {section: share}, "sections": {section: {metric: value}}}. Numbers read back bitwise the same.
+/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "sections": {section:
+/// {metric: value}}}. Numbers read back bitwise the same.
 [[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);
 
 /// A start of a run, fresh or from a checkpoint, as its event has it.
@@ -64,6 +64,16 @@ struct RunStart {
 /// Returns the samples_digest of a step. Errors name the file, and the steps that it has.
 [[nodiscard]] Result<std::string> recorded_digest(const std::filesystem::path& record, std::uint64_t step);
 
+/// Rows of the report.
+struct ReportRows {
+  RowSource steps;       ///< {"section", "step", metric: value, ...}
+  RowSource scheduling;  ///< {"step", members of SchedulingRow}
+};
+/// Returns the rows of the steps behind `after`, up to `last`, of a record on the disk.
+[[nodiscard]] ReportRows recorded_rows(const std::filesystem::path& record, std::uint64_t after, std::uint64_t last);
+/// Returns the rows that are in memory. The record of the run outlives them.
+[[nodiscard]] ReportRows rows_in_memory(const RunRecord& record);
+
 /// Values by their names.
 using EventFields = std::vector<std::pair<std::string, ReportValue>>;
 /// Returns {"event", "time", ...}.
@@ -78,8 +88,9 @@ class RunJournal {
   void step(const FinishedStep& step);
   void validated(const StepRow& row);
   void event(const std::string& event, const EventFields& fields);
-  /// Waits until the lines so far are written, at most this long.
-  void flush(std::chrono::milliseconds patience);
+  /// Waits until the lines so far are written, at most this long. Returns whether the record has all of them; nothing
+  /// after a longer wait, and once the writer has stopped.
+  std::optional<bool> flush(std::chrono::milliseconds patience);
 
  private:
   /// Of the writer's thread, which may outlive the journal.

@@ -36,14 +36,11 @@ std::string line_of(const Recovery& recovery) {
   return recovery.cause + "; " + text_of(recovery);
 }
 
-StepCounts RunRecord::totals() const {
-  StepCounts sum;
-  for (const auto& [step, count] : counts) {
-    sum.read += count.read;
-    sum.trained += count.trained;
-    if (step <= last_step) sum.tokens += count.tokens;
-  }
-  return sum;
+void RunRecord::keep_recent_rows() {
+  constexpr std::size_t most = 4096;  // some megabytes
+  steps.keep(most);
+  scheduling.keep(most);
+  validations.keep(most);
 }
 
 void RunRecord::go_back(std::uint64_t step, const std::map<std::string, std::uint64_t>& ahead,
@@ -53,14 +50,18 @@ void RunRecord::go_back(std::uint64_t step, const std::map<std::string, std::uin
     const auto found = ahead.find(section);
     return found == ahead.end() ? step : std::max(step, found->second);
   };
-  std::erase_if(steps, [&](const StepRow& row) { return row.step.value() > kept_until(row.section); });
-  std::erase_if(scheduling, later);
-  std::erase_if(validations, later);
+  for (const StepRow& row : steps.kept()) {
+    if (later(row)) unfinished[row.step.value()].push_back(row);
+  }
+  for (auto& [of, rows] : unfinished) {
+    std::erase_if(rows, [&](const StepRow& row) { return row.step.value() > kept_until(row.section); });
+  }
+  steps.erase_if(later);
+  scheduling.erase_if(later);
+  validations.erase_if(later);
   validation.clear();
-  for (const StepRow& row : validations) validation[row.section] = row.metrics;
-  counts.erase(counts.upper_bound(kept_until(counted)), counts.end());
-  for (auto after = counts.upper_bound(step); after != counts.end(); ++after)
-    after->second = {0, after->second.trained, 0};
+  for (const StepRow& row : validations.kept()) validation[row.section] = row.metrics;
+  counts.go_back(step, kept_until(counted));
   last_step = step;
   interrupted = false;
 }

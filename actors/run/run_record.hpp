@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/run/recent_rows.hpp"
 #include "actors/run/run_schedule.hpp"
+#include "actors/run/sample_counts.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/report.hpp"
 #include "runtime/schedule/step_plan.hpp"
@@ -56,13 +58,6 @@ class DistinctSamples {
   std::uint64_t count_ = 0;
 };
 
-/// Samples of a training step.
-struct StepCounts {
-  std::uint64_t read = 0;
-  std::uint64_t trained = 0;
-  std::uint64_t tokens = 0;  ///< of the samples read
-};
-
 /// The loss of a process after which the run goes on.
 struct Recovery {
   std::string cause;                            ///< a line
@@ -81,11 +76,12 @@ struct Recovery {
 [[nodiscard]] std::string line_of(const Recovery& recovery);
 
 struct RunRecord {
-  std::vector<StepRow> steps;
-  std::vector<SchedulingRow> scheduling;
+  RecentRows<StepRow> steps;                                 ///< of finished steps
+  std::map<std::uint64_t, std::vector<StepRow>> unfinished;  ///< rows of steps that other sections have not ended
+  RecentRows<SchedulingRow> scheduling;                      ///< of finished steps
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
-  std::vector<StepRow> validations;                                 ///< all validations
-  std::map<std::uint64_t, StepCounts> counts;                       ///< by step
+  RecentRows<StepRow> validations;                                  ///< all validations
+  SampleCounts counts;                                              ///< by step
   DistinctSamples distinct;
   std::vector<std::string> left_out;                           ///< samples that could not be read, with the reason
   std::optional<std::chrono::steady_clock::time_point> began;  ///< the first pass
@@ -99,8 +95,10 @@ struct RunRecord {
   bool interrupted = false;
   std::vector<Recovery> recoveries;
 
+  /// Keeps the last rows alone from now on, since files have all of them.
+  void keep_recent_rows();
   /// Sums of all steps; tokens of finished steps only.
-  [[nodiscard]] StepCounts totals() const;
+  [[nodiscard]] StepCounts totals() const { return counts.totals(last_step); }
   /// Removes all that was recorded of steps after `step`, since they are done again, but for what sections have trained
   /// up to their step in `ahead`; `counted`: the section whose trained samples are counted. Seconds stay: they have
   /// passed.

@@ -88,19 +88,6 @@ void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& r
   }
 }
 
-void describe_scheduling(const RunRecord& record, Report& report) {
-  for (const SchedulingRow& row : record.scheduling) {
-    report.add_row("scheduling", {{"step", row.step.value()},
-                                  {"begin_ms", row.begin_ms},
-                                  {"makespan_ms", row.makespan_ms},
-                                  {"lower_bound_ms", row.lower_bound_ms},
-                                  {"planned_ms", row.planned_ms},
-                                  {"planning_ms", row.planning_ms},
-                                  {"utilization", row.utilization},
-                                  {"planned_utilization", row.planned_utilization}});
-  }
-}
-
 void describe_validation(const RunRecord& record, Report& report) {
   for (const auto& [section, metrics] : record.validation) {
     for (const auto& [name, value] : metrics) report.set("validation.sections." + section + "." + name, value);
@@ -135,11 +122,11 @@ ProcessTotals total_of(const std::vector<ProcessSummary>& processes) {
   return totals;
 }
 
-Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals) {
+Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals, ReportRows rows) {
   Report report;
   describe_plan(plan, report);
-  for (const StepRow& row : record.steps) report.add_step(row);
-  describe_scheduling(record, report);
+  report.set_rows("steps", std::move(rows.steps));
+  report.set_rows("scheduling", std::move(rows.scheduling));
   describe_validation(record, report);
   const StepCounts counts = record.totals();
   report.set("samples.read", counts.read);
@@ -179,7 +166,7 @@ RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {
   result.writes = totals.writes;
   result.last_step = record.last_step;
   result.checkpoint = record.checkpoint;
-  result.scheduling = record.scheduling;
+  result.scheduling.assign(record.scheduling.kept().begin(), record.scheduling.kept().end());
   return result;
 }
 

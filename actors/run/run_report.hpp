@@ -9,6 +9,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "actors/plan/job_plan.hpp"
+#include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_result.hpp"
 
@@ -25,7 +26,8 @@ struct ProcessTotals {
 };
 [[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
 
-[[nodiscard]] Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals);
+[[nodiscard]] Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals,
+                                 ReportRows rows);
 [[nodiscard]] RunResult make_result(const RunRecord& record, const ProcessTotals& totals);
 
 }  // namespace maestro

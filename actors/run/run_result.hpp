@@ -27,7 +27,7 @@ struct RunResult {
   std::uint64_t last_step = 0;
   std::map<std::string, std::string> weights;  ///< section -> folder of the trained weights, Hugging Face layout
   std::map<std::string, std::string> models;   ///< section -> folder of its export, for other programs
-  std::vector<SchedulingRow> scheduling;       ///< every training step
+  std::vector<SchedulingRow> scheduling;       ///< of the last steps; on emulated devices of all
   std::string checkpoint;
   std::string report;
   std::string trace;

@@ -188,6 +188,10 @@ class Supervisor : public caf::event_based_actor {
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.supervisor"; }
   void on_exit() override;
+  caf::invoke_message_result consume(caf::mailbox_element& message) override {
+    order_after_receipt(*this);
+    return caf::event_based_actor::consume(message);
+  }
 
  private:
   void join(const JoinRoot& message);

@@ -16,9 +16,15 @@ Json json_of(const ReportValue& value) {
 
 }  // namespace
 
+std::string row_of(const StepRow& row) {
+  Json object{{"section", row.section}, {"step", row.step.value()}};
+  for (const auto& [name, value] : row.metrics) object[name] = value;
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 struct Report::Members {
-  Json root{{"plan", Json::object()}, {"steps", Json::array()}};
-  Json steps = Json::array();
+  Json root{{"plan", Json::object()}};
+  std::vector<std::pair<std::string, RowSource>> lists;
 
   Json& at(std::string_view path) {
     Json* node = &root;
@@ -58,21 +64,32 @@ void Report::add_row(std::string_view path, const std::vector<std::pair<std::str
   list.push_back(std::move(object));
 }
 
-void Report::add_step(const StepRow& row) {
-  Json object{{"section", row.section}, {"step", row.step.value()}};
-  for (const auto& [name, value] : row.metrics) object[name] = value;
-  members_->steps.push_back(std::move(object));
-}
-
-std::string Report::to_json() const {
-  Json root = members_->root;
-  root["steps"] = members_->steps;
-  // Paths and messages may hold any bytes; the report must still be valid JSON.
-  return root.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+void Report::set_rows(const std::string& name, RowSource rows) {
+  members_->lists.emplace_back(name, std::move(rows));
 }
 
 Status Report::write(const std::filesystem::path& path) const {
-  return write_output(path, to_json());
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file) return file.error();
+  constexpr int indent = 2;
+  // Paths and messages may hold any bytes; the report must still be valid JSON.
+  std::string text = members_->root.dump(indent, ' ', false, Json::error_handler_t::replace);
+  text.resize(text.size() - std::string_view("\n}").size());
+  Status written = file->append(text);
+  for (const auto& [name, rows] : members_->lists) {
+    if (written) written = file->append(",\n  " + Json(name).dump() + ": [");
+    std::string_view before = "\n    ";
+    if (written) {
+      written = rows([&](std::string_view row) {
+        const Status added = file->append(std::string(before) += row);
+        before = ",\n    ";
+        return added;
+      });
+    }
+    if (written) written = file->append("\n  ]");
+  }
+  if (written) written = file->append("\n}\n");
+  return written ? file->commit() : written;
 }
 
 }  // namespace maestro

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +53,11 @@ struct StepRow {
   StepId step;
   std::map<std::string, double> metrics;  ///< loss, ce, kl, grad_norm, lr, step_ms, ...; unknown metrics are omitted
 };
+/// Returns {"section", "step", name of a metric: value, ...}.
+[[nodiscard]] std::string row_of(const StepRow& row);
+
+/// Calls the function with each row of a list in turn, a JSON object on one line.
+using RowSource = std::function<Status(const std::function<Status(std::string_view json)>& add)>;
 
 /// One thread at a time.
 class Report {
@@ -62,16 +68,17 @@ class Report {
   ~Report();
 
   /// Sets the member at a dotted path such as "validation.plain_ce", opening objects on the way. A later value of a
-  /// path replaces the earlier; "steps" belongs to `add_step`.
+  /// path replaces the earlier.
   void set(std::string_view path, const ReportValue& value);
   /// As `set`, with a value that is JSON already. Fails on text that is not JSON.
   Status set_json(std::string_view path, std::string_view json);
   /// Appends an object to the list at a dotted path, e.g. "plan.lanes".
   void add_row(std::string_view path, const std::vector<std::pair<std::string, ReportValue>>& row);
-  void add_step(const StepRow& row);
+  /// The rows of a member such as "steps", read when the report is written: they need not fit in memory.
+  void set_rows(const std::string& name, RowSource rows);
 
-  [[nodiscard]] std::string to_json() const;
-  /// Publishes the file as a whole; makes its folder if missing. Errors name the path and the reason.
+  /// Publishes the file as a whole; makes its folder if missing. Errors name the path and the reason; those of
+  /// a RowSource are returned.
   Status write(const std::filesystem::path& path) const;
 
  private:

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <functional>
 
 #include "runtime/state/posix_file.hpp"
 
@@ -14,9 +13,6 @@ namespace maestro {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-/// Calls `each` with every whole line and the position behind it, while it returns true.
 Status for_whole_lines(const fs::path& path, const std::function<bool(std::string_view, std::uint64_t)>& each) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return file.error();
@@ -27,8 +23,6 @@ Status for_whole_lines(const fs::path& path, const std::function<bool(std::strin
   }
   return {};
 }
-
-}  // namespace
 
 std::uint64_t step_of_line(std::string_view line) {
   constexpr std::string_view before = R"({"step":)";

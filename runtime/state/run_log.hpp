@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,7 +57,11 @@ class RunLog {
 
 /// Returns the step of a line of steps.jsonl; 0 for anything else.
 [[nodiscard]] std::uint64_t step_of_line(std::string_view line);
-/// Returns the whole lines of a file of a record, without their ends (LN-1).
+/// Calls `each` with every whole line of a file of a record, without its end, and with the position behind it, until it
+/// returns false (LN-1).
+[[nodiscard]] Status for_whole_lines(const std::filesystem::path& file,
+                                     const std::function<bool(std::string_view line, std::uint64_t end)>& each);
+/// Returns these lines.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
 
 }  // namespace maestro

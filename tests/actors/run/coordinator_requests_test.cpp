@@ -142,6 +142,11 @@ TEST_F(CoordinatorTest, metrics_come_in_pages_and_status_has_the_last_row_of_eve
   EXPECT_EQ(steps.size(), 18u);
   EXPECT_TRUE(std::ranges::is_sorted(steps));
   EXPECT_EQ(bench_.ask<MetricsRows>(coordinator_, MetricsRequest{-3, 0, 100}).steps.size(), 3u);
+  record_->steps.keep(5);
+  const auto kept = bench_.ask<MetricsRows>(coordinator_, MetricsRequest{2, 0, 3});
+  EXPECT_EQ(kept.first_step_row, 13) << "the rows before have left memory";
+  EXPECT_EQ(kept.next_step_row, 16);
+  EXPECT_EQ(kept.steps.size(), 3u);
   EXPECT_EQ(bench_.ask<MetricsRows>(coordinator_, MetricsRequest{1000, -1000, 100}).steps.size(), 0u);
   EXPECT_EQ(bench_.ask<MetricsRows>(coordinator_, MetricsRequest{0, 0, -7}).steps.size(), 0u);
   const auto status = bench_.ask<RunStatus>(coordinator_, RunStatusRequest{});

@@ -52,7 +52,8 @@ TEST_F(RunJournalTest, a_step_is_a_line_whose_numbers_read_back_bitwise) {
   EXPECT_EQ(
       line_of(finished, noon),
       R"({"step":7,"time":"2026-11-24T12:00:00.042Z","samples":8,"tokens":256,)"
-      R"("samples_digest":"0123456789abcdef","makespan_ms":12.5,"lower_bound_ms":0.0,"utilization":{"student":0.5},)"
+      R"("samples_digest":"0123456789abcdef","begin_ms":0.0,"makespan_ms":12.5,"lower_bound_ms":0.0,"planned_ms":0.0,)"
+      R"("planning_ms":0.0,"utilization":{"student":0.5},"planned_utilization":{},)"
       R"("sections":{"student":{"grad_norm":0.3333333333333333,"loss":null,"lr":5e-324}}})");
   EXPECT_EQ(step_of_line(line_of(finished, noon)), 7U);
 }
@@ -90,6 +91,43 @@ TEST_F(RunJournalTest, lines_are_there_after_a_flush_in_their_order) {
   EXPECT_THAT(absent.error().message, HasSubstr("it has steps 1 to 3"));
 }
 
+/// Returns the rows of a list of the report.
+std::vector<std::string> rows_of(const RowSource& source) {
+  std::vector<std::string> rows;
+  source([&](std::string_view row) {
+    rows.emplace_back(row);
+    return Status();
+  }).or_throw();
+  return rows;
+}
+
+TEST_F(RunJournalTest, the_report_has_the_same_rows_from_the_disk_and_from_memory) {
+  RunJournal journal = open();
+  RunRecord memory;
+  for (std::uint64_t number = 1; number <= 4; ++number) {
+    FinishedStep finished = step(number);
+    finished.sections.push_back({"plain", StepId(number), {{"grad_norm", 1.0 / 3}, {"loss", std::nan("")}}});
+    finished.times = {StepId(number), 0.25, 12.5, 11, 10, 1, {{"plain", 0.5}}, {}};
+    journal.step(finished);
+    if (number != 2 && number != 3) continue;
+    for (const StepRow& row : finished.sections) memory.steps.push_back(row);
+    memory.scheduling.push_back(finished.times);
+  }
+  EXPECT_EQ(journal.flush(std::chrono::minutes(1)), true);
+  const ReportRows on_disk = recorded_rows(record_, 1, 3);
+  EXPECT_EQ(rows_of(on_disk.steps), rows_of(rows_in_memory(memory).steps));
+  EXPECT_EQ(rows_of(on_disk.scheduling), rows_of(rows_in_memory(memory).scheduling));
+  EXPECT_EQ(rows_of(on_disk.steps).at(1), R"({"section":"plain","step":2,"grad_norm":0.3333333333333333,"loss":null})");
+}
+
+TEST_F(RunJournalTest, a_damaged_line_ends_the_rows_with_its_step) {
+  RunLog log = std::move(RunLog::open(record_, 0).value_or_throw());
+  log.append_step(R"({"step":1,"sections" {}})").or_throw();
+  const Status refused = recorded_rows(record_, 0, 9).steps([](std::string_view) { return Status(); });
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("steps.jsonl: the line of step 1 is no JSON"));
+}
+
 TEST_F(RunJournalTest, the_start_of_a_step_is_the_last_that_may_have_trained_it) {
   write_events({line_of(start(1, "first"), noon), line_of("checkpoint", {{"step", 20}}, noon),
                 line_of(start(21, "second"), noon), line_of(start(11, "third"), noon)});
@@ -125,7 +163,9 @@ TEST_F(RunJournalTest, a_record_that_cannot_be_written_ends_with_one_warning) { 
   std::signal(SIGXFSZ, handler);
   journal.step(step(5));
   journal.event("finished", {});
-  journal.flush(std::chrono::minutes(1));
+  EXPECT_EQ(journal.flush(std::chrono::minutes(1)), false);
+  writer_.stop();
+  EXPECT_EQ(journal.flush(std::chrono::minutes(1)), std::nullopt) << "and at once";
   EXPECT_EQ(read_record(record_ / steps_file).value_or_throw().size(), 1U);
   EXPECT_TRUE(read_record(record_ / events_file).value_or_throw().empty());
   const std::string warnings = err_.str();

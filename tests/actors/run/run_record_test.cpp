@@ -46,7 +46,7 @@ TEST(RunRecord, that_goes_back_forgets_the_steps_that_are_done_again) {
   }
   for (const std::uint64_t step : {2, 4}) {
     record.validations.push_back({"student", StepId(step), {{"loss", static_cast<double>(step)}}});
-    record.validation["student"] = record.validations.back().metrics;
+    record.validation["student"] = record.validations.kept().back().metrics;
   }
   record.last_step = 4;
   record.train_seconds = 7;
@@ -54,7 +54,7 @@ TEST(RunRecord, that_goes_back_forgets_the_steps_that_are_done_again) {
   EXPECT_EQ(record.totals().trained, 17U);
   EXPECT_EQ(record.totals().tokens, 40U) << "step 5 is not finished";
   record.go_back(3);
-  EXPECT_EQ(record.steps.back().step, StepId(3));
+  EXPECT_EQ(record.steps.kept().back().step, StepId(3));
   EXPECT_EQ(record.scheduling.size(), 3U);
   ASSERT_EQ(record.validations.size(), 1U);
   EXPECT_EQ(record.validation.at("student").at("loss"), 2);
@@ -64,7 +64,7 @@ TEST(RunRecord, that_goes_back_forgets_the_steps_that_are_done_again) {
   EXPECT_EQ(record.last_step, 3U);
   EXPECT_EQ(record.train_seconds, 7) << "the time has passed";
   record.go_back(0);
-  EXPECT_TRUE(record.steps.empty() && record.validation.empty() && record.counts.empty());
+  EXPECT_TRUE(record.steps.size() == 0 && record.validation.empty() && record.counts.held() == 0);
 }
 
 TEST(RunRecord, keeps_what_a_section_that_was_ahead_has_done) {
@@ -76,12 +76,67 @@ TEST(RunRecord, keeps_what_a_section_that_was_ahead_has_done) {
   record.last_step = 3;
   RunRecord other = record;
   record.go_back(3, {{"plain", 4}}, "plain");
-  ASSERT_EQ(record.steps.size(), 7U);
-  EXPECT_EQ(record.steps.back().section, "plain");
+  EXPECT_EQ(record.steps.size(), 6U);
+  ASSERT_EQ(record.unfinished.at(4).size(), 1U) << "step 4 is finished when the student has done it again";
+  EXPECT_EQ(record.unfinished.at(4).front().section, "plain");
   EXPECT_EQ(record.totals().trained, 16U) << "those of step 4 are not trained again";
   EXPECT_EQ(record.totals().read, 12U) << "but read again";
   other.go_back(3, {{"plain", 4}}, "student");
   EXPECT_EQ(other.totals().trained, 12U);
+}
+
+TEST(RunRecord, of_a_long_run_keeps_the_last_rows) {
+  RunRecord record;
+  record.keep_recent_rows();
+  for (std::uint64_t step = 1; step <= 10'000; ++step) {
+    record.steps.push_back({"student", StepId(step), {}});
+    record.scheduling.emplace_back().step = StepId(step);
+  }
+  EXPECT_EQ(record.steps.size(), 10'000U);
+  EXPECT_EQ(record.steps.kept().size(), 4096U);
+  EXPECT_EQ(record.steps.first(), 10'000U - 4096U);
+  EXPECT_EQ(record.steps.kept().back().step, StepId(10'000));
+  record.go_back(9'000);
+  EXPECT_EQ(record.steps.size(), 9'000U);
+  EXPECT_EQ(record.scheduling.kept().back().step, StepId(9'000));
+}
+
+/// Counts of 4 samples and as many tokens as the step's number.
+void count(SampleCounts& counts, std::uint64_t step) {
+  counts[step] = {.read = 4, .trained = 4, .tokens = step};
+}
+
+TEST(SampleCounts, that_are_summed_up_stay_the_same) {  // SN-1
+  SampleCounts counts;
+  for (std::uint64_t step = 1; step <= 10'000; ++step) {
+    count(counts, step);
+    counts.settle(step);
+    if (step % 1000 == 0) counts.mark(step);
+  }
+  EXPECT_LE(counts.held(), 100U);
+  EXPECT_EQ(counts.totals(10'000).read, 40'000U);
+  EXPECT_EQ(counts.totals(10'000).tokens, 10'000U * 10'001 / 2);
+  EXPECT_EQ(counts.totals(9'999).tokens, 10'000U * 9'999 / 2) << "step 10,000 is not finished";
+  counts.go_back(7000, 7000);
+  EXPECT_EQ(counts.totals(7000).trained, 28'000U);
+  EXPECT_EQ(counts.totals(7000).tokens, 7000U * 7001 / 2);
+  counts.go_back(0, 0);
+  EXPECT_EQ(counts.totals(0).read, 0U);
+}
+
+TEST(SampleCounts, keep_what_was_trained_ahead_also_at_a_second_return) {  // SN-1
+  SampleCounts counts;
+  for (std::uint64_t step = 1; step <= 10; ++step) count(counts, step);
+  counts.mark(8);
+  for (int loss = 0; loss < 2; ++loss) {
+    counts.go_back(8, 9);
+    EXPECT_EQ(counts.totals(8).trained, 36U) << "of step 9, too";
+    EXPECT_EQ(counts.totals(8).read, 32U);
+    for (std::uint64_t step = 10; step <= 500; ++step) {
+      count(counts, step);
+      counts.settle(step);
+    }
+  }
 }
 
 TEST(Recovery, is_told_with_its_cost) {
