@@ -21,6 +21,10 @@ class RunActor : public caf::event_based_actor {
   }
   /// Overriders call this: otherwise actors that hold handles of each other would never be freed.
   void on_exit() override { supervisor_ = nullptr; }
+  caf::invoke_message_result consume(caf::mailbox_element& message) override {
+    order_after_receipt(*this);
+    return caf::event_based_actor::consume(message);
+  }
 
  protected:
   /// Returns the current work of the actor: "section 'student' replica 0, step 7".
