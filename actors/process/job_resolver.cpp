@@ -368,12 +368,16 @@ void JobResolver::place_sections() {
   PlacementRequest request;
   request.processes = run.processes;
   request.hosts = run.launch_info.place.hosts;
-  request.cores = devices_of_host(run.launch_info.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
-  if (run.cpu_devices > 0) request.cores = run.cpu_devices;
+  request.cores = cpu_devices_of(run);
   request.cuda = cuda_devices(plan_.sections);
   check_devices(plan_, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
   for (const PlannedSection& section : plan_.sections) request.devices.push_back(section.config.devices);
   plan_.places = place(plan_.graph, request);
+}
+
+std::int64_t cpu_devices_of(const RunOptions& run) {
+  if (run.cpu_devices > 0) return run.cpu_devices;
+  return devices_of_host(run.launch_info.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 JobPlan resolve_job(Composition& composed) {

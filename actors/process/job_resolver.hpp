@@ -11,6 +11,8 @@ namespace maestro {
 /// Throws JobError for invalid input. Reads every key that the app's sections define; a key that nobody reads is an
 /// error.
 [[nodiscard]] JobPlan resolve_job(Composition& composed);
+/// Returns the number of CPU devices of a host.
+[[nodiscard]] std::int64_t cpu_devices_of(const RunOptions& run);
 /// The job's [transport] with the options of the command line over it.
 [[nodiscard]] TransportConfig resolve_transport(const Composition& composed);
 

@@ -25,12 +25,6 @@ constexpr milliseconds closing_limit(30000);
 
 }  // namespace
 
-std::string ProcessRun::State::place_text(const ReplicaPlacement& at) {
-  std::string on;
-  for (const DeviceId& id : at.devices) on += (on.empty() ? "" : ", ") + text_of(id);
-  return on + " of process " + std::to_string(at.process.value());
-}
-
 void ProcessRun::State::check_surroundings() const {
   // Threads: CAF, a device each, their writers and watchers. Descriptors: connections to the other processes.
   std::set<DeviceId> devices_here;

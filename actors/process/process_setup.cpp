@@ -9,10 +9,12 @@
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/transfer_paths.hpp"
+#include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/replica/section_replica.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/planner.hpp"
+#include "runtime/core/build_id.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -120,17 +122,17 @@ void ProcessRun::State::open_journal() {
     console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
                  std::to_string(start.first_step - 1) + " in " + record_path().string());
   }
-  RunStart began{start.first_step,
-                 start.checkpoint.string(),
-                 claim.origin.run.id,
-                 MAESTRO_VERSION,
-                 std::string(cpu::name_of(cpu::best_isa())),
-                 {},
-                 claim.origin.data,
-                 plan.effective_job};
-  for (const ReplicaPlacement& at : plan.places) {
-    began.lanes.push_back(label_of(at.section, at.replica) + " on " + place_text(at));
-  }
+  const RunStart began{start.first_step,
+                       start.checkpoint.string(),
+                       claim.origin.run.id,
+                       MAESTRO_VERSION,
+                       build_id(),
+                       std::string(cpu::name_of(cpu::best_isa())),
+                       plan.options.processes,
+                       cpu_devices_of(plan.options),
+                       lanes_of(plan),
+                       claim.origin.data,
+                       plan.effective_job};
   journal->began(began);
   record->keep_recent_rows();
 }
@@ -141,9 +143,10 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.graph = &plan.graph;
   options.schedule.first_step = start.first_step;
   options.schedule.steps = static_cast<std::uint64_t>(train.steps);
+  if (plan.options.until > 0) options.schedule.steps = std::min(options.schedule.steps, plan.options.until);
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
-  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0 && plan.options.until == 0;
   if (memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
   if (memory.shadows) options.shadows = &memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;

@@ -17,6 +17,7 @@
 #include "actors/control/control_service.hpp"
 #include "actors/control/run_questions.hpp"
 #include "actors/launch/launcher.hpp"
+#include "actors/plan/lane_text.hpp"
 #include "actors/plan/seats.hpp"
 #include "actors/process/actor_environment.hpp"
 #include "actors/process/model_folders.hpp"
@@ -170,8 +171,6 @@ struct ProcessRun::State {
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
-  /// Returns "cpu:0, cpu:1 of process 1".
-  [[nodiscard]] static std::string place_text(const ReplicaPlacement& at);
   [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   void open_journal();
   void build();

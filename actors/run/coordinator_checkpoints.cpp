@@ -3,8 +3,24 @@
 #include <algorithm>
 
 #include "actors/run/coordinator.hpp"
+#include "runtime/state/section_digest.hpp"
 
 namespace maestro {
+
+namespace {
+
+void note_checkpoint(RunJournal& journal, StepId step, const std::filesystem::path& checkpoint) {
+  EventFields fields{{"step", step.value()}, {"path", checkpoint.string()}};
+  auto digests = section_digests(checkpoint);
+  if (digests) {
+    fields.emplace_back("digests", std::move(*digests));
+  } else {
+    fields.emplace_back("no_digests", digests.error().message);
+  }
+  journal.event("checkpoint", fields);
+}
+
+}  // namespace
 
 void Coordinator::announce_checkpoint(const RunUnit& unit) {
   // Creating a folder is the only file work here; lanes must receive the boundary before work of the next step (CR-1).
@@ -46,12 +62,13 @@ void Coordinator::commit(Open& open) {
     send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
   };
   const auto commit = [store = &store_of(open.unit.kind), staging = open.staging, manifest, self, failed,
-                       unit = open.unit]() -> SnapshotWriter::Report {
+                       unit = open.unit, journal = options_.journal]() -> SnapshotWriter::Report {
     if (const Status committed = store->commit(staging, manifest); !committed) {
       return [failed, problem = committed.error().message] { failed(problem); };
     }
     const Result<std::filesystem::path> latest = latest_checkpoint(store->root(), manifest.run.id);
     const bool shadow = unit.kind == RunUnit::Kind::shadow;
+    if (journal && latest && !shadow) note_checkpoint(*journal, unit.step, *latest);
     return [self, done = CheckpointCommitted{unit.step, shadow, latest ? latest->string() : std::string()}] {
       send_from_outside(self, done);
     };
@@ -72,7 +89,6 @@ void Coordinator::committed(const CheckpointCommitted& committed) {
   if (rescues) rescued();
   if (!committed.shadow) {
     record.checkpoint = committed.path;
-    note_event("checkpoint", {{"step", committed.step.value()}, {"path", committed.path}});
     checkpoint_committed(committed);
   }
   close({committed.step.value(), kind});

@@ -89,7 +89,10 @@ std::string line_of(const RunStart& start, system_clock::time_point now) {
                       {"resumed_from", start.resumed_from},
                       {"run_id", start.run_id},
                       {"maestro_version", start.maestro_version},
+                      {"build", start.build},
                       {"instruction_set", start.instruction_set},
+                      {"processes", start.processes},
+                      {"cpu_devices", start.cpu_devices},
                       {"lanes", start.lanes},
                       {"data", start.data},
                       {"job_file", start.job_file}});
@@ -105,9 +108,17 @@ Result<RunStart> start_of_step(const fs::path& record, std::uint64_t step) {
     if (!line) return line.error();
     try {
       if (line->at("event") != began_event || line->at("first_step") > step) continue;
-      found = RunStart{
-          line->at("first_step"),      line->at("resumed_from"), line->at("run_id"), line->at("maestro_version"),
-          line->at("instruction_set"), line->at("lanes"),        line->at("data"),   line->at("job_file")};
+      found = RunStart{line->at("first_step"),
+                       line->at("resumed_from"),
+                       line->at("run_id"),
+                       line->at("maestro_version"),
+                       line->value("build", ""),
+                       line->at("instruction_set"),
+                       line->value("processes", std::int64_t{1}),
+                       line->value("cpu_devices", std::int64_t{0}),
+                       line->at("lanes"),
+                       line->at("data"),
+                       line->at("job_file")};
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member or has another of that name"};
     }

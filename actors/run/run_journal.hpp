@@ -51,7 +51,10 @@ struct RunStart {
   std::string resumed_from;  ///< a checkpoint; empty: none
   std::string run_id;
   std::string maestro_version;
+  std::string build;  ///< build_id(); empty: unknown
   std::string instruction_set;
+  std::int64_t processes = 1;               ///< of the start
+  std::int64_t cpu_devices = 0;             ///< of a host
   std::vector<std::string> lanes;           ///< "section 'student' replica 0 on cpu:0 of process 0"
   std::map<std::string, std::string> data;  ///< data_fingerprint()
   std::string job_file;                     ///< the job with its overrides, TOML

@@ -17,6 +17,7 @@
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
+#include "apps/maestro/replay_command.hpp"
 #include "apps/maestro/samples_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/teach_command.hpp"
@@ -69,6 +70,7 @@ int run(int argc, char** argv, Console& console) {
   PrepareCommand prepare(app);
   DataCommand data(app);
   SamplesCommand samples(app);
+  ReplayCommand replay(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
   JoinCommand join(app);
@@ -81,7 +83,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, generate, control, join, help);
+                   data, samples, replay, generate, control, join, help);
 }
 
 }  // namespace

@@ -6,32 +6,15 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
-#include "actors/process/app.hpp"
-#include "actors/process/start_point.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/run_journal.hpp"
-#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 
 namespace {
-
-constexpr std::int64_t devices_of_any_job = 1024;  // none is used
-
-/// Throws JobError where the corpus is not the one of the run.
-void check_same_data(const Corpus& corpus, const RunStart& start, std::uint64_t step) {
-  Manifest now, then;
-  now.data = corpus.fingerprint();
-  for (const auto& [name, value] : start.data) {
-    if (now.data.contains(name)) then.data.emplace(name, value);  // the others are of frozen weights
-  }
-  const std::vector<std::string> changed = compare_origins("the record", then, now, true);
-  if (changed.empty()) return;
-  throw JobError("samples: step " + std::to_string(step) +
-                 " was trained on other data than there is now: " + changed.front());
-}
 
 /// The text of a sample, in which [image] stands for the positions of a picture.
 std::string text_of(const Corpus& corpus, SampleId sample, const Tokenizer& tokenizer) {
@@ -61,17 +44,14 @@ int SamplesCommand::run(Console& console) const {
   const std::filesystem::path record = run_ / record_folder;
   const std::string digest = recorded_digest(record, step_).value_or_throw();
   const RunStart start = start_of_step(record, step_).value_or_throw();
-  JobDocument job = JobDocument::parse(start.job_file, "the job in " + (record / events_file).string());
-  const BundledApp& bundled = read_app(job.root());
   RunOptions options;
   options.check_only = true;
-  options.cpu_devices = devices_of_any_job;
-  App app(std::move(job), std::move(options), console);
-  bundled.compose(app);
-  const JobPlan plan = app.plan();
+  const JobPlan plan = recorded_app(record, start, std::move(options), {}, console).plan();
 
   const Corpus& corpus = *plan.corpus;
-  check_same_data(corpus, start, step_);
+  if (const std::string other = changed_data(start, corpus.fingerprint()); !other.empty()) {
+    throw JobError("samples: step " + std::to_string(step_) + " was trained on other data than there is now: " + other);
+  }
   const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources()));
   const std::vector<SampleRef> samples = drawer.training(StepId(step_), plan.train.global_batch).samples;
   if (digest_of(samples) != digest) {

@@ -25,12 +25,13 @@
 
 namespace maestro {
 
-/// A number, flag, string, list or map of numbers. Doubles are printed so that they read back bitwise the same, floats
-/// as the double of the same value, NaN and infinities as null.
+/// A number, flag, string, list, or map of numbers or strings. Doubles are printed so that they read back bitwise the
+/// same, floats as the double of the same value, NaN and infinities as null.
 class ReportValue {
  public:
-  using Held = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
-                            std::vector<std::string>, std::map<std::string, double>>;
+  using Held =
+      std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
+                   std::vector<std::string>, std::map<std::string, double>, std::map<std::string, std::string>>;
   ReportValue(bool value) : held_(value) {}                                           // NOLINT: implicit by design
   ReportValue(std::integral auto value) : held_(static_cast<std::int64_t>(value)) {}  // NOLINT
   ReportValue(std::floating_point auto value) : held_(static_cast<double>(value)) {}  // NOLINT
@@ -41,6 +42,7 @@ class ReportValue {
   ReportValue(std::vector<double> value) : held_(std::move(value)) {}                 // NOLINT
   ReportValue(std::vector<std::string> value) : held_(std::move(value)) {}            // NOLINT
   ReportValue(std::map<std::string, double> value) : held_(std::move(value)) {}       // NOLINT
+  ReportValue(std::map<std::string, std::string> value) : held_(std::move(value)) {}  // NOLINT
   [[nodiscard]] const Held& held() const { return held_; }
 
  private:

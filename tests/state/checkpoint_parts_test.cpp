@@ -8,6 +8,7 @@
 #include <latch>
 #include <thread>
 
+#include "runtime/state/section_digest.hpp"
 #include "tests/data/temp_folder.hpp"
 #include "tests/state/one_line.hpp"
 #include "tests/state/section_fixture.hpp"
@@ -89,6 +90,35 @@ void expect_same(const std::vector<NamedTensor>& found, const std::vector<NamedT
     ASSERT_EQ(left[at].tensor.shape(), right[at].tensor.shape());
     EXPECT_EQ(std::memcmp(left[at].tensor.raw(), right[at].tensor.raw(), right[at].tensor.bytes()), 0);
   }
+}
+
+TEST_F(CheckpointParts, have_the_digest_of_the_whole_section) {  // SD-1
+  std::vector<SmallSection> parts;
+  SectionState whole;
+  for (std::uint32_t index = 0; index < 2; ++index) parts.emplace_back(step, StatePart{index, 2});
+  for (SmallSection& part : parts) {
+    const SectionState state = part.state();
+    stage(write(state));
+    whole.config = state.config;
+    whole.optimizer_step = state.optimizer_step;
+    whole.parameters.insert(whole.parameters.begin(), state.parameters.begin(), state.parameters.end());
+    whole.optimizer.insert(whole.optimizer.begin(), state.optimizer.begin(), state.optimizer.end());
+  }
+  ASSERT_TRUE(commit().ok());
+  const auto in_parts = section_digests(store_.latest().value_or_throw()).value_or_throw();
+  const auto digest_of = [&](const SectionState& state) {
+    staging_ = store_.begin(StepId(step)).value_or_throw();
+    manifest_.files = write(state);
+    EXPECT_TRUE(commit().ok());
+    return section_digests(store_.latest().value_or_throw()).value_or_throw().at("deep");
+  };
+  EXPECT_EQ(digest_of(whole), in_parts.at("deep"));
+  auto* const last = reinterpret_cast<unsigned char*>(whole.optimizer.back().tensor.raw());
+  *last ^= 1;
+  EXPECT_NE(digest_of(whole), in_parts.at("deep")) << "one bit of a moment differs";
+  *last ^= 1;
+  std::swap(whole.parameters.front().name, whole.parameters.back().name);
+  EXPECT_NE(digest_of(whole), in_parts.at("deep")) << "two tensors have changed places";
 }
 
 TEST_F(CheckpointParts, read_back_as_one_section_bit_for_bit_SF1) {  // SF-1

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/plan/lane_text.hpp"
+
+namespace maestro {
+
+std::string place_text(const ReplicaPlacement& at) {
+  std::string on;
+  for (const DeviceId& id : at.devices) on += (on.empty() ? "" : ", ") + text_of(id);
+  return on + " of process " + std::to_string(at.process.value());
+}
+
+std::vector<std::string> lanes_of(const JobPlan& plan) {
+  std::vector<std::string> lanes;
+  for (const ReplicaPlacement& at : plan.places) {
+    lanes.push_back("section '" + plan.graph.node(at.section).name + "' replica " + std::to_string(at.replica.value()) +
+                    " on " + place_text(at));
+  }
+  return lanes;
+}
+
+}  // namespace maestro

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The places of a job's replicas as text. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/plan/job_plan.hpp"
+
+namespace maestro {
+
+/// Returns "cpu:0, cpu:1 of process 1".
+[[nodiscard]] std::string place_text(const ReplicaPlacement& at);
+/// Returns "section 'student' replica 0 on cpu:0 of process 0" of every replica.
+[[nodiscard]] std::vector<std::string> lanes_of(const JobPlan& plan);
+
+}  // namespace maestro

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/recorded_job.hpp"
+
+#include "actors/process/start_point.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+
+namespace maestro {
+
+namespace {
+constexpr std::int64_t devices_of_any_job = 1024;  // those that no replica uses are not opened
+}  // namespace
+
+App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
+                 const std::vector<std::string>& overrides, Console& console) {
+  JobDocument job = JobDocument::parse(start.job_file, "the job in " + (record / events_file).string(), overrides);
+  const BundledApp& bundled = read_app(job.root());
+  if (options.cpu_devices == 0) options.cpu_devices = devices_of_any_job;
+  App app(std::move(job), std::move(options), console);
+  bundled.compose(app);
+  return app;
+}
+
+std::string changed_data(const RunStart& start, const std::map<std::string, std::string>& now) {
+  Manifest then, current;
+  current.data = now;
+  for (const auto& [name, value] : start.data) {
+    if (now.contains(name)) then.data.emplace(name, value);
+  }
+  const std::vector<std::string> changed = compare_origins("the record", then, current, true);
+  constexpr std::string_view before = "other data than before: ";
+  if (changed.empty()) return {};
+  return changed.front().starts_with(before) ? changed.front().substr(before.size()) : changed.front();
+}
+
+}  // namespace maestro

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/replay_command.hpp"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+#include "actors/plan/lane_text.hpp"
+#include "actors/process/start_point.hpp"
+#include "actors/run/step_difference.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/recorded_job.hpp"
+#include "runtime/core/build_id.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/observe/output_file.hpp"
+#include "runtime/ops/cpu/isa.hpp"
+#include "runtime/state/checkpoint.hpp"
+#include "runtime/state/checkpoint_folders.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct StepRange {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  [[nodiscard]] std::string text() const { return std::to_string(first) + " to " + std::to_string(last); }
+};
+
+/// "10..20" or "10". Throws JobError.
+StepRange parse_steps(const std::string& text) {
+  StepRange range;
+  const char* const end = text.data() + text.size();
+  auto [at, failure] = std::from_chars(text.data(), end, range.first);
+  range.last = range.first;
+  const std::string_view rest(at, end);
+  if (failure == std::errc() && rest.starts_with("..")) {
+    const auto [behind, wrong] = std::from_chars(at + 2, end, range.last);
+    at = behind;
+    failure = wrong;
+  }
+  if (failure != std::errc() || at != end || range.first < 1 || range.last < range.first) {
+    throw JobError("--steps " + printable(text) + ": write the first and the last step, such as 10..20");
+  }
+  return range;
+}
+
+/// Returns the lines of these steps. Throws JobError where one is missing.
+std::vector<std::string> recorded_lines(const fs::path& record, const StepRange& steps) {
+  const fs::path file = record / steps_file;
+  std::vector<std::string> lines;
+  std::uint64_t first = 0, last = 0;
+  for_whole_lines(file, [&](std::string_view line, std::uint64_t) {
+    const std::uint64_t step = step_of_line(line);
+    if (first == 0) first = step;
+    last = step;
+    if (step >= steps.first && step <= steps.last) lines.emplace_back(line);
+    return true;
+  }).or_throw();
+  if (lines.size() == steps.last - steps.first + 1) return lines;
+  throw JobError(file.string() + " has steps " + StepRange{first, last}.text() + ", not all of " + steps.text());
+}
+
+/// Throws JobError unless all of these steps were trained by the start's job.
+void check_same_job(const fs::path& record, const RunStart& start, const StepRange& steps) {
+  for (std::uint64_t step = steps.first; step <= steps.last; ++step) {
+    const Result<RunStart> other = start_of_step(record, step);
+    if (other && other->job_file == start.job_file) continue;
+    throw JobError("replay: steps from " + std::to_string(steps.first) +
+                   " on would be trained again, the nearest checkpoint being before it, and step " +
+                   std::to_string(step) + " was trained by another job");
+  }
+}
+
+/// Returns the last checkpoint of the run before a step; nothing: the run has none. Throws JobError.
+std::optional<CheckpointFolder> checkpoint_before(const fs::path& run, const RunStart& start, std::uint64_t step) {
+  std::optional<CheckpointFolder> found;
+  for (const char* folder : {"checkpoints", "archive"}) {
+    const auto all = list_checkpoint_folders(run / folder);
+    if (!all) continue;  // there is no such folder
+    for (const CheckpointFolder& each : loadable(*all)) {
+      if (each.step >= step || (found && each.step < found->step)) continue;
+      if (load_manifest(each.path).value_or_throw().run.id == start.run_id) found = each;
+    }
+  }
+  return found;
+}
+
+/// Prints why bits may differ.
+void warn_of_differences(const RunStart& start, const JobPlan& plan, Console& console) {
+  const auto differs = [&](const std::string& what, const std::string& was, const std::string& is) {
+    if (was == is || was.empty()) return;
+    console.warning(what + " was " + printable(was) + ", is " + (is.empty() ? "unknown" : printable(is)) +
+                    ": figures may differ by rounding");
+  };
+  differs("the build of maestro", start.build, build_id());
+  differs("the instruction set", start.instruction_set, std::string(cpu::name_of(cpu::best_isa())));
+  const std::vector<std::string> lanes = lanes_of(plan);
+  for (std::size_t at = 0; at < std::max(lanes.size(), start.lanes.size()); ++at) {
+    const auto text_of = [at](const std::vector<std::string>& all) { return at < all.size() ? all[at] : "nothing"; };
+    if (text_of(lanes) == text_of(start.lanes)) continue;
+    return differs("a lane", text_of(start.lanes), text_of(lanes));
+  }
+}
+
+/// A folder beside the run's record, which is removed at the end unless a user has named it.
+class ReplayFolder {
+ public:
+  ReplayFolder(const fs::path& run, const fs::path& chosen) : path_(chosen), temporary_(chosen.empty()) {
+    if (!temporary_) return;
+    std::string name = (run / "replay-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw JobError("cannot create a folder in " + run.string() + "; name one with --out");
+    path_ = name;
+  }
+  ~ReplayFolder() {
+    std::error_code ignored;
+    if (temporary_) fs::remove_all(path_, ignored);
+  }
+  ReplayFolder(const ReplayFolder&) = delete;
+  ReplayFolder& operator=(const ReplayFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  bool temporary_;
+};
+
+std::vector<std::string> overrides_of(const fs::path& out, bool checkpoint_at_end) {
+  return {"train.out=" + quoted(out.string()),
+          "train.validate_every=0",
+          "train.shadow_every=0",
+          "train.recover=\"off\"",
+          "train.export=\"none\"",
+          std::string("train.checkpoint_at_end=") + (checkpoint_at_end ? "true" : "false")};
+}
+
+/// Writes the job for the other processes, and returns the arguments that start it.
+std::vector<std::string> write_job(const fs::path& folder, const fs::path& record, const RunStart& start,
+                                   const std::vector<std::string>& overrides) {
+  const fs::path file = folder / "job.toml";
+  const JobDocument job = JobDocument::parse(start.job_file, (record / events_file).string(), overrides);
+  write_output(file, job.to_toml()).or_throw();
+  return {"train", file.string(), "--cpu-devices", std::to_string(start.cpu_devices)};
+}
+
+}  // namespace
+
+ReplayCommand::ReplayCommand(CLI::App& app)
+    : command_(app.add_subcommand("replay", "train steps of a run again and compare them with its record")) {
+  command_->add_option("run", run_, "the run's folder, train.out")->required();
+  command_->add_option("--steps", steps_, "the first and the last step, such as 10..20")->required();
+  command_->add_flag("--check", check_, "print the verdict alone, not every step");
+  command_->add_option("--out", out_, "train in this folder, and keep it (default: one that is removed)");
+}
+
+int ReplayCommand::run(Console& console) const {
+  const StepRange steps = parse_steps(steps_);
+  const fs::path record = run_ / record_folder;
+  const std::vector<std::string> recorded = recorded_lines(record, steps);
+  const RunStart start = start_of_step(record, steps.first).value_or_throw();
+  StepDigests digests = recorded_digests(record).value_or_throw();
+  std::erase_if(digests, [&](const auto& of) { return of.first < steps.first || of.first > steps.last; });
+  const std::optional<CheckpointFolder> from = checkpoint_before(run_, start, steps.first);
+  check_same_job(record, start, {from ? from->step + 1 : 1, steps.last});
+
+  const ReplayFolder folder(run_, out_);
+  RunOptions options;
+  options.processes = start.processes;
+  options.cpu_devices = start.cpu_devices;
+  options.quiet = true;
+  options.control = "none";
+  options.until = steps.last;
+  if (from) options.resume = from->path;
+  std::ostream nowhere(nullptr);
+  ConsoleStreams streams = standard_streams();
+  Console progress({nowhere, streams.err, streams.live, streams.columns});
+  const std::vector<std::string> overrides = overrides_of(folder.path(), digests.contains(steps.last));
+  options.command = write_job(folder.path(), record, start, overrides);
+  if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
+  App app = recorded_app(record, start, std::move(options), overrides, progress);
+  const JobPlan plan = app.plan();
+  if (const std::string other = changed_data(start, data_fingerprint(plan)); !other.empty()) {
+    throw JobError("replay: steps " + steps.text() + " were trained on other data than there is now: " + other);
+  }
+  warn_of_differences(start, plan, console);
+  console.note("steps " + steps.text() + ", from " +
+               (from ? from->path.string() : std::string("the start of the run")));
+  const int status = app.run().status;
+  progress.finish();
+  if (status != 0) return status;
+
+  const fs::path again = folder.path() / record_folder;
+  const std::vector<std::string> lines = recorded_lines(again, steps);
+  std::optional<std::string> first;
+  for (std::size_t at = 0; at < recorded.size(); ++at) {
+    const std::optional<std::string> difference = step_difference(recorded[at], lines[at]).value_or_throw();
+    if (!first) first = difference;
+    if (check_) continue;
+    console.note("step " + std::to_string(steps.first + at) + ": " + losses_of(lines[at]) +
+                 (difference ? "; recorded: " + losses_of(recorded[at]) : ", the same bits"));
+  }
+  if (!first) first = digest_difference(digests, recorded_digests(again).value_or_throw());
+  if (first) {
+    console.error("replay: " + *first);
+    return 1;
+  }
+  console.note("steps " + steps.text() + " are the same to the bit: samples, figures" +
+               (digests.empty()
+                    ? ""
+                    : ", and the state of all trained sections after step " + std::to_string(digests.rbegin()->first)));
+  return 0;
+}
+
+}  // namespace maestro
