@@ -84,6 +84,7 @@ struct RunRecord {
   std::vector<StepRow> steps;
   std::vector<SchedulingRow> scheduling;
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
+  std::map<std::string, double> losses;                             ///< of each section's last step
   std::vector<StepRow> validations;                                 ///< all validations
   std::map<std::uint64_t, StepCounts> counts;                       ///< by step
   DistinctSamples distinct;
