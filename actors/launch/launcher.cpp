@@ -86,25 +86,6 @@ void write_all(int descriptor, const std::string& text) {
   }
 }
 
-/// Prints the stream line by line, prefixed with the host, until it ends; returns the last line.
-std::string relay(int descriptor, const std::string& host) {
-  FILE* stream = fdopen(descriptor, "r");
-  std::string last;
-  char* line = nullptr;
-  std::size_t room = 0;
-  ssize_t length = 0;
-  while ((length = getline(&line, &room, stream)) >= 0) {
-    std::string text(line, static_cast<std::size_t>(length));
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    if (text.empty()) continue;
-    last = text;
-    std::fprintf(stderr, "%s: %s\n", host.c_str(), text.c_str());
-  }
-  std::free(line);
-  std::fclose(stream);
-  return last;
-}
-
 std::string how_it_ended(int status) {
   return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                              : "exit status " + std::to_string(WEXITSTATUS(status));
@@ -248,8 +229,26 @@ int Launcher::reap(const Child& child) {
   return status;
 }
 
+/// Passes on each line of a child's standard error until it ends. Returns the text of the last.
+std::string Launcher::relay(const Child& child) const {
+  FILE* stream = fdopen(child.errors, "r");
+  std::string last;
+  char* line = nullptr;
+  std::size_t room = 0;
+  ssize_t length = 0;
+  while ((length = getline(&line, &room, stream)) >= 0) {
+    std::string text(line, static_cast<std::size_t>(length));
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    if (text.empty()) continue;
+    last = line_ ? line_(child.host, text) : text;
+  }
+  std::free(line);
+  std::fclose(stream);
+  return last;
+}
+
 void Launcher::watch(const Child& child) {
-  const std::string said = child.errors < 0 ? std::string() : relay(child.errors, child.host);
+  const std::string said = child.errors < 0 ? std::string() : relay(child);
   const int status = reap(child);
   if (child.input >= 0) close(child.input);
   std::string how = how_it_ended(status);

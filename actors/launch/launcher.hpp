@@ -6,7 +6,7 @@
 //       process itself ends when it loses rank 0.
 // LA-2 (secrets by pipe): remote processes receive secrets on their standard input only: other users can read arguments
 //       and variables.
-// LA-3 (remote errors): the standard error of a remote process is printed here, line by line, prefixed with its host.
+// LA-3 (remote errors): the standard error of a remote process is passed on line by line, with its host.
 //
 // A child is ended by its pidfd, or by its pid before it is waited for; never by a pid that the system may have reused.
 // The standard input of a remote process stays open as long as its child here runs, and closes with this process: the
@@ -67,7 +67,11 @@ class Launcher {
   using Ended = std::function<void(ProcessId, std::string how)>;
   /// Called on a thread of the launcher when a signal has stopped a local child, and when the child continues.
   using Stopped = std::function<void(ProcessId, bool stopped)>;
-  explicit Launcher(Ended ended, Stopped stopped = {}) : ended_(std::move(ended)), stopped_(std::move(stopped)) {}
+  /// Called on a thread of the launcher with each line of a remote shell's standard error; prints it. Returns its text
+  /// for `Ended`.
+  using Line = std::function<std::string(const std::string& host, const std::string& line)>;
+  explicit Launcher(Ended ended, Stopped stopped = {}, Line line = {})
+      : ended_(std::move(ended)), stopped_(std::move(stopped)), line_(std::move(line)) {}
   ~Launcher() { end_all(std::chrono::milliseconds(0)); }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -110,9 +114,11 @@ class Launcher {
   void started(Child child);
   void watch(const Child& child);
   int reap(const Child& child);
+  [[nodiscard]] std::string relay(const Child& child) const;
 
   Ended ended_;
   Stopped stopped_;
+  Line line_;
   mutable std::mutex mutex_;
   std::map<pid_t, ProcessHandle> running_;
   std::map<pid_t, ProcessId> processes_;  // of the children whose end was not reported

@@ -13,6 +13,7 @@
 #include "actors/plan/reduction_paths.hpp"
 #include "actors/plan/transfer_paths.hpp"
 #include "actors/process/process_state.hpp"
+#include "runtime/core/last_words.hpp"
 #include "sections/model_config.hpp"
 
 namespace maestro {
@@ -236,6 +237,8 @@ void ProcessRun::State::begin() {
   try {
     if (job_start) job_start->check_shared_folder(rendezvous_info);
     build();
+    console.begin_run();
+    set_form_of_last_words(console.form());
     print_header();
     introduce();
     if (job_start) job_start->begun();
@@ -253,8 +256,10 @@ void ProcessRun::State::begin() {
 std::optional<RunResult> ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
-  Launcher launcher([&state](ProcessId process, const std::string& how) { state.job_start->child_ended(process, how); },
-                    [&state](ProcessId process, bool stopped) { state.job_start->child_stopped(process, stopped); });
+  Launcher launcher(
+      [&state](ProcessId process, const std::string& how) { state.job_start->child_ended(process, how); },
+      [&state](ProcessId process, bool stopped) { state.job_start->child_stopped(process, stopped); },
+      [&state](const std::string& host, const std::string& line) { return state.console.relay(host, line); });
   Watchdog watchdog([&](const std::string& line) {
     state.console.error(line);
     state.leave(1);

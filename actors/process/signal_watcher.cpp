@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/core/last_words.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -59,12 +60,11 @@ void on_ending_signal(int signal) {
     errno = before;
     return;
   }
-  char line[64] = "error: ended by ";
+  char message[48] = "ended by ";
   for (const auto& [known, name] : ending_signals) {
-    if (known == signal) std::strcat(line, name);
+    if (known == signal) std::strcat(message, name);
   }
-  std::strcat(line, "\n");
-  (void)!write(STDERR_FILENO, line, std::strlen(line));
+  write_last_words(message);
   _exit(status_of_a_signal);
 }
 

@@ -288,6 +288,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   if (open.unit.kind == RunUnit::Kind::validate) {
     last_step_end_[section] = now;
     if (row.metrics.empty()) return;
+    open.figures[row.section] = row.metrics;
     options_.record->validation[node.section_name()] = row.metrics;
     if (options_.journal) options_.journal->validated(row);
     options_.record->validations.erase_if([&](const StepRow& earlier) {  // done again after a loss
@@ -300,22 +301,40 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   last_step_end_[section] = now;
   if (!node.runs_backward() || !open.watch.active(section)) return;
   if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
+  if (section == watched_section(*options_.graph)) {
+    if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
+    parts_ = row.metrics;
+    parts_.erase("loss");
+    report_progress(open.unit.step);
+  }
+  if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) {
+    options_.record->losses[row.section] = found->second;
+  }
   if (node.trained()) {
     row.metrics["grad_norm"] = open.norm_and_lr[section].first;
     row.metrics["lr"] = open.norm_and_lr[section].second;
   }
   row.metrics["step_ms"] = step_ms;
-  if (section == watched_section(*options_.graph)) {
-    if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
-    report_progress(open.unit.step);
-  }
   latest_[row.section] = row;
   options_.record->unfinished[row.step.value()].push_back(std::move(row));
 }
 
 void Coordinator::report_progress(StepId step) {
   const auto now = Clock::now();
-  options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
+  Progress progress = meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now);
+  progress.parts = parts_;
+  options_.console->progress(progress, now);
+}
+
+void Coordinator::print_validation(const Open& open) const {
+  std::string text;
+  LogFields fields = {{"step", open.unit.step.value()}};
+  for (const auto& [section, figures] : open.figures) {
+    text += (text.empty() ? ": " : "; ") + section + " " + format_figures(figures);
+    fields.emplace_back("validation." + section, figures);
+  }
+  if (text.empty()) return;
+  options_.console->note("validation after step " + std::to_string(open.unit.step.value()) + text, std::move(fields));
 }
 
 void Coordinator::norm_reported(const NormReport& report) {
@@ -344,6 +363,7 @@ void Coordinator::close(Key key) {
     if (options_.measure) measured_ = open.watch.measured();
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }
+  print_validation(open);
   unit_started_ = now;
   if (replay_ && !is_checkpoint(key.second)) {
     replay_->closed(StepId(key.first), pass_of(key.second));

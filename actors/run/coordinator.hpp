@@ -76,6 +76,7 @@ class Coordinator : public RunActor {
     std::set<std::pair<SectionId, ReplicaIndex>> replicas_done;
     std::map<SectionId, std::size_t> section_done;
     std::map<SectionId, MetricTotals> totals;
+    std::map<std::string, std::map<std::string, double>> figures;  // of a validation, by section
     std::map<SectionId, std::pair<double, double>> norm_and_lr;
     std::vector<SampleRef> samples;
     StepWatch watch;
@@ -129,6 +130,7 @@ class Coordinator : public RunActor {
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
+  void print_validation(const Open& open) const;
   void note_event(const std::string& event, const EventFields& fields) const {
     if (options_.journal) options_.journal->event(event, fields);
   }
@@ -190,7 +192,8 @@ class Coordinator : public RunActor {
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;
   ProgressMeter meter_;
-  double loss_ = 0;
+  double loss_ = 0;                      // of the watched section's last step
+  std::map<std::string, double> parts_;  // likewise: its other figures
   bool began_ = false;
   std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
   std::map<std::string, StepRow> latest_;       // by section

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <ctime>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "runtime/core/iso_time.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/random.hpp"
 
@@ -21,18 +21,6 @@ using std::chrono::system_clock;
 namespace {
 
 constexpr const char* began_event = "began";
-
-/// "2026-11-24T12:30:00.123Z"
-std::string text_of(system_clock::time_point time) {
-  const std::time_t seconds = system_clock::to_time_t(time);
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count() % 1000;
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  std::array<char, 40> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text.data() + length, text.size() - length, ".%03dZ", static_cast<int>(ms));
-  return text.data();
-}
 
 /// Calls `add` with the name and the value of each member of the object of a step's times.
 template <class Row, class Add>
@@ -64,7 +52,7 @@ std::string digest_of(const std::vector<SampleRef>& samples) {
 std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   Json line;
   line["step"] = step.step.value();  // first: step_of_line()
-  line["time"] = text_of(now);
+  line["time"] = iso_time(now);
   line["samples"] = step.counts.read;
   line["tokens"] = step.counts.tokens;
   line["samples_digest"] = step.samples_digest;
@@ -77,14 +65,14 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
 std::string line_of(const std::string& event, const EventFields& fields, system_clock::time_point now) {
   Json line;
   line["event"] = event;
-  line["time"] = text_of(now);
+  line["time"] = iso_time(now);
   for (const auto& [name, value] : fields) std::visit([&](const auto& held) { line[name] = held; }, value.held());
   return line_of(line);
 }
 
 std::string line_of(const RunStart& start, system_clock::time_point now) {
   return line_of(Json{{"event", began_event},
-                      {"time", text_of(now)},
+                      {"time", iso_time(now)},
                       {"first_step", start.first_step},
                       {"resumed_from", start.resumed_from},
                       {"run_id", start.run_id},

@@ -82,6 +82,7 @@ struct RunRecord {
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
   RecentRows<StepRow> validations;                                  ///< all validations
   SampleCounts counts;                                              ///< by step
+  std::map<std::string, double> losses;                             ///< of each section's last step
   DistinctSamples distinct;
   std::vector<std::string> left_out;                           ///< samples that could not be read, with the reason
   std::optional<std::chrono::steady_clock::time_point> began;  ///< the first pass

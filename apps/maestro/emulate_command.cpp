@@ -76,6 +76,8 @@ int EmulateCommand::run(Console& console) const {
   RunOptions run = arguments_.run;
   run.command = {"emulate", arguments_.workload.string(),   "--policy",  settings.policy,
                  "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};
+  const std::vector<std::string> log = log_arguments(run.log_format);
+  run.command.insert(run.command.end(), log.begin(), log.end());
   App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments_.workload.string()),
           std::move(run), console);
   compose_emulation(app, corpus, settings.columns);
@@ -98,7 +100,7 @@ int EmulateCommand::run(Console& console) const {
                                    {"tokens", tokens},
                                    {"tokens_per_s", tokens / shares.run_ms * 1000},
                                    {"cpu_us_per_token", (cpu_seconds() - cpu_before) * 1e6 / tokens}};
-  console.note(answer.dump());
+  console.answer(answer.dump());
   return 0;
 }
 

@@ -3,19 +3,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "actors/launch/launcher.hpp"
+#include "apps/maestro/run_options.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 namespace {
 
 /// Returns only by throwing JobError.
-[[noreturn]] void execute(const JoinTerms& terms) {
+[[noreturn]] void execute(const JoinTerms& terms, const std::vector<std::string>& log) {
   const std::string program = own_program();
   std::error_code problem;
   std::filesystem::current_path(terms.folder, problem);
@@ -28,6 +30,9 @@ namespace {
     setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
   std::vector<std::string> words = terms.command;
+  const auto of_rank_0 = std::ranges::search(words, log_arguments("json"));
+  words.erase(of_rank_0.begin(), of_rank_0.end());
+  words.insert(words.end(), log.begin(), log.end());
   words.insert(words.begin(), program);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -46,11 +51,12 @@ JoinCommand::JoinCommand(CLI::App& app)
   app_->add_option("--at", target_.address, "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
   app_->add_option("--keys", target_.keys, "key folder, for a run on another host");
   app_->add_option("--token-file", target_.token_file, "file with the run's token");
+  add_log_format(*app_, log_format_);
 }
 
 int JoinCommand::run(Console& console) const {
   try {
-    execute(ControlClient(target_).join(section_, devices_));
+    execute(ControlClient(target_).join(section_, devices_), log_arguments(log_format_));
   } catch (const JobError& error) {
     if (error.code() == ErrorCode::invalid_argument) throw;
     console.error(error.what());

@@ -24,6 +24,7 @@ class JoinCommand {
   ControlTarget target_;
   std::string section_;
   std::string devices_;
+  std::string log_format_;
 };
 
 }  // namespace maestro

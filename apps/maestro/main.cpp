@@ -18,6 +18,7 @@
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/replay_command.hpp"
+#include "apps/maestro/run_options.hpp"
 #include "apps/maestro/samples_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/teach_command.hpp"
@@ -93,6 +94,10 @@ int main(int argc, char** argv) {
   maestro::prepare_signals();
   maestro::prepare_last_words();
   maestro::Console console(maestro::standard_streams());
+  if (maestro::requests_json_lines(std::vector<std::string>(argv + 1, argv + argc))) {
+    console.use_json();
+    maestro::set_form_of_last_words(maestro::LineForm::json);
+  }
   try {
     return maestro::run(argc, argv, console);
   } catch (const maestro::JobError& problem) {

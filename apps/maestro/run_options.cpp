@@ -1,7 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/run_options.hpp"
 
+#include <algorithm>
+
 namespace maestro {
+
+namespace {
+
+constexpr const char* log_format = "--log-format";
+constexpr const char* json_format = "json";
+
+}  // namespace
+
+void add_log_format(CLI::App& command, std::string& format) {
+  command.add_option(log_format, format, "lines as text, or as JSON objects")
+      ->check(CLI::IsMember({"text", json_format}));
+}
+
+bool requests_json_lines(std::span<const std::string> arguments) {
+  for (std::size_t at = 0; at < arguments.size(); ++at) {
+    if (arguments[at] == std::string(log_format) + "=" + json_format) return true;
+    if (arguments[at] == log_format && at + 1 < arguments.size() && arguments[at + 1] == json_format) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> log_arguments(const std::string& format) {
+  if (format != json_format) return {};
+  return {log_format, json_format};
+}
 
 void add_run_options(CLI::App& command, RunOptions& run) {
   CLI::Option* processes =
@@ -23,6 +50,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
                   "write curves for TensorBoard as the run goes on, in this folder (default: <train.out>/tensorboard)")
       ->expected(0, 1)
       ->default_str("auto");
+  add_log_format(command, run.log_format);
   command.add_option(
       "--control", run.control,
       "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");

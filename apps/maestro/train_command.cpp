@@ -70,6 +70,8 @@ RunResult train(const TrainArguments& arguments, Console& console) {
   }
   if (!run.resume.empty()) run.command.insert(run.command.end(), {"--resume", run.resume.string()});
   if (!run.trace.empty()) run.command.insert(run.command.end(), {"--trace", run.trace.string()});
+  const std::vector<std::string> log = log_arguments(run.log_format);
+  run.command.insert(run.command.end(), log.begin(), log.end());
   App app(std::move(job), std::move(run), console);
   bundled.compose(app);
   return app.run();

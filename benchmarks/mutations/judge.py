@@ -10,6 +10,7 @@ import threading
 
 LONGEST_LINE = 2100  # bytes: the limit of Console, with the prefix and the mark of the cut
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.M)  # in front of the lines of a run
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "MAESTRO_", "MASTER_", "LOCAL_", "RANK", "WORLD_SIZE")
 
 
@@ -47,7 +48,7 @@ def complaints(status, error_text, limits):
     except UnicodeDecodeError:
         problems.append("no UTF-8")
         text = error_text.decode(errors="replace")
-    lines = text.split("\n")
+    lines = LINE_TIME.sub("", text).split("\n")
     if lines.pop():
         problems.append("the last line does not end")
     errors = [line for line in lines if line.startswith("error: ")]

@@ -2,11 +2,20 @@
 // The end of a process after an exception that no code catches: an error line, and an exit in bounded time.
 #pragma once
 
+#include "runtime/core/line_form.hpp"
+
 namespace maestro {
 
 /// Call early in main. From then on an exception that leaves a thread prints a single line, "error: thread NAME: ...",
 /// and ends the process with status 1; and a reserve of memory is released when memory first runs out, so that the
 /// error can be built and sent.
 void prepare_last_words();
+
+/// Sets the form of the lines that write_last_words() writes; plain before the first call. Thread-safe.
+void set_form_of_last_words(LineForm form) noexcept;
+
+/// Writes a line to standard error: "error: MESSAGE", or the same with the time, or a JSON object. Allocates nothing,
+/// as memory may have run out; a signal handler may call it.
+void write_last_words(const char* message) noexcept;
 
 }  // namespace maestro

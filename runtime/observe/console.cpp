@@ -48,6 +48,15 @@ void write(std::ostream& stream, const std::string& text) {
   stream << text << std::flush;
 }
 
+LogFields fields_of(const Progress& progress) {
+  LogFields fields = {{"step", progress.step}, {"steps", progress.total}};
+  if (progress.loss) fields.emplace_back("loss", *progress.loss);
+  for (const auto& [name, value] : progress.parts) fields.emplace_back(name, value);
+  if (progress.samples_per_s) fields.emplace_back("samples_per_s", *progress.samples_per_s);
+  if (progress.seconds_left) fields.emplace_back("seconds_left", *progress.seconds_left);
+  return fields;
+}
+
 }  // namespace
 
 ConsoleStreams standard_streams() {
@@ -60,8 +69,33 @@ Console::~Console() {
   finish();
 }
 
+void Console::use_json() {
+  const std::lock_guard lock(mutex_);
+  form_ = LineForm::json;
+  streams_.live = false;
+}
+
+void Console::begin_run() {
+  const std::lock_guard lock(mutex_);
+  if (form_ == LineForm::plain) form_ = LineForm::timed;
+}
+
+LineForm Console::form() {
+  const std::lock_guard lock(mutex_);
+  return form_now();
+}
+
+SystemTime Console::clock() const {
+  return streams_.clock ? streams_.clock() : std::chrono::system_clock::now();
+}
+
+LineForm Console::form_now() const {
+  return streams_.live ? LineForm::plain : form_;
+}
+
 void Console::progress(const Progress& progress, SteadyTime now) {
   const std::lock_guard lock(mutex_);
+  progress_ = progress;
   line_ = format_progress(progress);
   shown_ = false;
   const auto pace = streams_.live ? pace_.live : pace_.plain;
@@ -70,14 +104,37 @@ void Console::progress(const Progress& progress, SteadyTime now) {
   show();
 }
 
-void Console::note(std::string_view text) {
-  message(streams_.out, "", text);
+void Console::note(std::string_view text, LogFields fields) {
+  message(streams_.out, {LogLevel::info, std::string(text), std::move(fields)});
 }
+
+void Console::summary(std::string_view text, const std::vector<std::string>& lines, LogFields fields) {
+  const std::lock_guard lock(mutex_);
+  LogLine line{LogLevel::info, std::string(text), std::move(fields)};
+  std::string printed = format_line(line, form_now(), clock());
+  if (form_now() != LineForm::json) {
+    for (const std::string& below : lines) printed += "  " + below + "\n";
+  }
+  print(streams_.out, printed);
+}
+
 void Console::warning(std::string_view text) {
-  message(streams_.err, "warning: ", as_lines(text));
+  message(streams_.err, {LogLevel::warning, as_lines(text), {}});
 }
 void Console::error(std::string_view text) {
-  message(streams_.err, "error: ", as_lines(text));
+  message(streams_.err, {LogLevel::error, as_lines(text), {}});
+}
+
+std::string Console::relay(const std::string& host, std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  RelayedLine relayed = relayed_line(host, line, form_now(), clock());
+  print(streams_.err, relayed.printed);
+  return std::move(relayed.text);
+}
+
+void Console::answer(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  print(streams_.out, std::string(line) + '\n');
 }
 
 void Console::finish() {
@@ -89,10 +146,15 @@ void Console::finish() {
   last_.reset();
 }
 
-void Console::message(std::ostream& stream, std::string_view prefix, std::string_view text) {
+void Console::message(std::ostream& stream, LogLine line) {
   const std::lock_guard lock(mutex_);
+  if (line.message.empty() && form_now() == LineForm::json) return;
+  print(stream, format_line(line, form_now(), clock()));
+}
+
+void Console::print(std::ostream& stream, const std::string& lines) {
   erase();
-  write(stream, std::string(prefix).append(text).append(1, '\n'));
+  write(stream, lines);
   draw();
 }
 
@@ -100,7 +162,7 @@ void Console::show() {
   if (streams_.live) {
     draw();
   } else {
-    write(streams_.err, line_ + '\n');
+    write(streams_.err, format_line({LogLevel::progress, line_, fields_of(progress_)}, form_now(), clock()));
   }
   shown_ = true;
 }

@@ -6,6 +6,9 @@
 // TE-3 (empty line at the end): after `finish`, and after destruction, the cursor is at the start of an empty line.
 // TE-4 (printable and bounded): an error or a warning is one line of printable text and of bounded length, whatever
 //       values it contains. Only entries of a list, each after a line break and two spaces, have lines of their own.
+// TE-5 (time): after begin_run(), and without a live line, every message and every progress begins with the UTC time as
+//       ISO 8601 has it. Before, no line does: neither answers of a command nor errors of wrong input.
+// TE-6 (JSON): after use_json() every line is a JSON object (LI-1); there is no live line.
 #pragma once
 
 #include <chrono>
@@ -16,6 +19,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/line_form.hpp"
+#include "runtime/observe/log_line.hpp"
 #include "runtime/observe/progress.hpp"
 
 namespace maestro {
@@ -25,7 +30,8 @@ struct ConsoleStreams {
   std::ostream& out;  ///< notes
   std::ostream& err;  ///< progress, warnings, errors
   bool live = false;  ///< `err` is a terminal that understands carriage returns: a line redrawn in place
-  std::function<std::size_t()> columns;  ///< width of that terminal; called at every redraw, 80 if absent
+  std::function<std::size_t()> columns;    ///< width of that terminal; called at every redraw, 80 if absent
+  std::function<SystemTime()> clock = {};  ///< of the lines; the system's if absent
 };
 /// Returns standard output and error of this process; live if standard error is a terminal.
 [[nodiscard]] ConsoleStreams standard_streams();
@@ -43,15 +49,32 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
+  /// Call before anything is printed.
+  void use_json();
+  /// The run begins here: lines of text have the time from now on. Idempotent.
+  void begin_run();
+  /// Returns the form of a line printed now.
+  [[nodiscard]] LineForm form();
+
   void progress(const Progress& progress, SteadyTime now = std::chrono::steady_clock::now());
-  void note(std::string_view text);
+  /// An empty text is an empty line, which JSON does not have.
+  void note(std::string_view text, LogFields fields = {});
+  /// Prints lines below the text, each with two spaces in front; in JSON the fields have what these lines have.
+  void summary(std::string_view text, const std::vector<std::string>& lines, LogFields fields);
   void warning(std::string_view text);
   void error(std::string_view text);
+  /// Prints the line of a process on another host. Returns its text.
+  std::string relay(const std::string& host, std::string_view line);
+  /// Prints a result that another program reads: the line as it is, in every form.
+  void answer(std::string_view line);
   /// Shows the last progress and ends its line; progress may start anew.
   void finish();
 
  private:
-  void message(std::ostream& stream, std::string_view prefix, std::string_view text);
+  [[nodiscard]] SystemTime clock() const;
+  [[nodiscard]] LineForm form_now() const;
+  void message(std::ostream& stream, LogLine line);
+  void print(std::ostream& stream, const std::string& lines);
   void show();
   void draw();
   void erase();
@@ -59,6 +82,8 @@ class Console {
   std::mutex mutex_;  // guards the members below
   ConsoleStreams streams_;
   ConsolePace pace_;
+  LineForm form_ = LineForm::plain;
+  Progress progress_;               // that of line_
   std::string line_;                // the latest progress; empty: none since the last finish
   bool shown_ = false;              // whether line_ is on the screen
   std::optional<SteadyTime> last_;  // when progress was last shown

@@ -29,9 +29,23 @@ std::string format_progress(const Progress& progress) {
   std::string line = formatted("step %*lld/", static_cast<int>(total.size()), static_cast<long long>(progress.step));
   line += total;
   if (progress.loss) line += formatted("  loss %.4f", *progress.loss);
+  for (const auto& [name, value] : progress.parts) line += "  " + name + formatted(" %.4f", value);
   if (progress.samples_per_s) line += "  " + speed_text(*progress.samples_per_s);
   if (progress.seconds_left) line += "  " + format_duration(*progress.seconds_left) + " left";
   return line;
+}
+
+std::string format_figures(const std::map<std::string, double>& figures) {
+  std::string text;
+  const auto add = [&text](const std::string& name, double value) {
+    text += (text.empty() ? "" : ", ") + name + formatted(" %.4f", value);
+  };
+  const auto loss = figures.find("loss");
+  if (loss != figures.end()) add(loss->first, loss->second);
+  for (auto figure = figures.begin(); figure != figures.end(); ++figure) {
+    if (figure != loss) add(figure->first, figure->second);
+  }
+  return text;
 }
 
 std::string format_duration(double seconds) {

@@ -8,6 +8,7 @@ environment, so that those that outlive their parent are found, and those of oth
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -22,12 +23,18 @@ PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
 MARK = "MAESTRO_TEST_RUN"
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")
 RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
+LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # in front of every line of a run
 PATIENCE_S = 120.0  # for anything that a loaded machine may delay; a behaviour's own limits stand in its test
 
 
 def own_environment():
     """This process's environment without variables set by a launcher of the tests themselves."""
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in RANKS}
+
+
+def without_times(text):
+    """The lines of a run without the times in front, as tests compare them."""
+    return LINE_TIME.sub("", text)
 
 
 def text_corpus(size=40_000, seed=7):
@@ -123,7 +130,8 @@ class Run:
         self.folder, self.report_path = folder, report
         self.mark = uuid.uuid4().hex
         self.changed = threading.Condition()
-        self.text = {"out": "", "err": ""}
+        self.printed = {"out": "", "err": ""}
+        self.text = {"out": "", "err": ""}  # without_times()
         self.pids_seen, self.ports_seen = set(), set()
         environment = {**own_environment(), MARK: self.mark, **(variables or {})}
         self.process = subprocess.Popen([*launcher, PROGRAM, *arguments], cwd=folder, env=environment,
@@ -138,7 +146,8 @@ class Run:
         with stream:
             while chunk := os.read(stream.fileno(), 65536):
                 with self.changed:
-                    self.text[name] += chunk.decode(errors="replace")
+                    self.printed[name] += chunk.decode(errors="replace")
+                    self.text[name] = without_times(self.printed[name])
                     self.changed.notify_all()
 
     def wait_for_text(self, wanted, name=None):

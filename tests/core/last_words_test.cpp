@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -25,6 +27,25 @@ TEST(LastWordsDeathTest, of_an_exception_that_leaves_a_thread_are_one_line_and_s
               "^error: thread .*: out of memory\n$");
   EXPECT_EXIT(throw_on_a_thread([] { throw 7; }), ExitedWithCode(1),
               "^error: thread .*: an exception of an unknown type\n$");
+}
+
+TEST(LastWordsDeathTest, have_the_form_of_the_other_lines) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_with = [](LineForm form, const std::string& message) {
+    set_form_of_last_words(form);
+    write_last_words(message.c_str());
+    _exit(1);
+  };
+  EXPECT_EXIT(end_with(LineForm::plain, "a \"b\""), ExitedWithCode(1), "^error: a \"b\"\n$");
+  EXPECT_EXIT(end_with(LineForm::timed, "a"), ExitedWithCode(1),
+              "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[.][0-9]{3}Z error: a\n$");
+  EXPECT_EXIT(end_with(LineForm::json, "a \"b\\c\"\n\xff"), ExitedWithCode(1),
+              R"(^[{]"time":"[0-9T:.-]+Z","level":"error","message":"a \\"b\\\\c\\"[?][?]"[}]
+$)");
+  for (const LineForm form : {LineForm::plain, LineForm::json}) {
+    const char* end = form == LineForm::json ? "x\"[}]\n$" : "x\n$";
+    EXPECT_EXIT(end_with(form, std::string(10'000, 'x')), ExitedWithCode(1), end);
+  }
 }
 
 TEST(LastWordsDeathTest, have_memory_when_there_is_none_left) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -191,6 +192,84 @@ TEST(Console, an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {
   pipes.err.str("");
   console.error("2 bad samples:\n  first\n  second" + std::string(5000, 'x'));
   EXPECT_EQ(pipes.err.str(), "error: 2 bad samples:\n  first\n  second" + std::string(1994, 'x') + "...\n");
+}
+
+const std::string noon = "2026-11-24T12:00:00.007Z";
+ConsoleStreams at_noon(ConsoleStreams streams) {
+  streams.clock = [] { return SystemTime(milliseconds(1795521600007)); };
+  return streams;
+}
+
+TEST(RunConsole, lines_have_the_time_from_the_begin_of_the_run) {  // TE-5
+  Pipes pipes;
+  {
+    Console console(at_noon(pipes.streams()));
+    console.note("before");
+    console.error("wrong input");
+    EXPECT_EQ(console.form(), LineForm::plain);
+    console.begin_run();
+    console.begin_run();
+    EXPECT_EQ(console.form(), LineForm::timed);
+    console.progress({1, 2, {}, {}, {}}, SteadyTime{});
+    console.note("  corpus");
+    console.warning("w");
+    console.error("2 bad:\n  first\n  second");
+    console.summary("done", {"loss 1"}, {{"loss", 1.0}});
+    EXPECT_EQ(console.relay("beta", "error: there"), "error: there");
+    console.answer("{}");
+  }
+  EXPECT_EQ(pipes.out.str(), "before\n" + noon + "   corpus\n" + noon + " done\n  loss 1\n{}\n");
+  EXPECT_EQ(pipes.err.str(), "error: wrong input\n" + noon + " step 1/2\n" + noon + " warning: w\n" + noon +
+                                 " error: 2 bad:\n  first\n  second\n" + noon + " beta: error: there\n");
+}
+
+TEST(RunConsole, a_live_terminal_shows_no_times) {  // TE-5
+  Terminal terminal;
+  Console console(at_noon(terminal.streams()));
+  console.begin_run();
+  console.progress({1, 9, {}, {}, {}}, SteadyTime{});
+  console.note("saved");
+  console.relay("beta", "error: there");
+  EXPECT_EQ(console.form(), LineForm::plain);
+  EXPECT_EQ(screen_of(terminal.stream.str()), (std::vector<std::string>{"saved", "beta: error: there", "step 1/9"}));
+}
+
+TEST(RunConsole, every_line_is_an_object_in_json) {  // TE-6
+  Terminal terminal;                                 // even there
+  {
+    Console console(at_noon(terminal.streams()));
+    console.use_json();
+    console.error("a\nb\x1b[2J\xff");
+    console.begin_run();
+    Progress progress{2, 9, 2.5, 100.0, 3.5};
+    progress.parts = {{"ce", 2.25}};
+    console.progress(progress, SteadyTime{});
+    console.note("");
+    console.note("text of\ntwo lines", {{"step", 2}});
+    console.summary("done", {"loss 1"}, {{"loss.student", 1.0}});
+    console.relay("beta", "Permission denied");
+    EXPECT_EQ(console.form(), LineForm::json);
+  }
+  std::istringstream lines(terminal.stream.str());
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) {
+    objects.push_back(nlohmann::json::parse(line));
+    EXPECT_EQ(objects.back().at("time"), noon);
+    objects.back().erase("time");
+  }
+  using nlohmann::json;
+  EXPECT_EQ(objects, (std::vector<json>{{{"level", "error"}, {"message", "a\\nb\\x1b[2J\\xff"}},
+                                        {{"level", "progress"},
+                                         {"message", "step 2/9  loss 2.5000  ce 2.2500  100 samples/s  4s left"},
+                                         {"step", 2},
+                                         {"steps", 9},
+                                         {"loss", 2.5},
+                                         {"ce", 2.25},
+                                         {"samples_per_s", 100.0},
+                                         {"seconds_left", 3.5}},
+                                        {{"level", "info"}, {"message", "text of\ntwo lines"}, {"step", 2}},
+                                        {{"level", "info"}, {"message", "done"}, {"loss", {{"student", 1.0}}}},
+                                        {{"level", "warning"}, {"message", "Permission denied"}, {"host", "beta"}}}));
 }
 
 TEST(Console, progress_starts_anew_after_finish) {

@@ -18,6 +18,18 @@ TEST(FormatProgress, shows_what_is_known) {
   EXPECT_EQ(format_progress({1, 2, {}, 0.256, {}}), "step 1/2  0.26 samples/s");
 }
 
+TEST(FormatProgress, shows_the_parts_of_the_loss_behind_it) {
+  Progress progress{12, 100, 2.34561, 512.4, {}};
+  progress.parts = {{"ce", 2.1}, {"kl", 0.24561}};
+  EXPECT_EQ(format_progress(progress), "step  12/100  loss 2.3456  ce 2.1000  kl 0.2456  512 samples/s");
+}
+
+TEST(FormatFigures, has_the_loss_first) {
+  EXPECT_EQ(format_figures({{"ce", 2.1}, {"kl", 0.2}, {"loss", 2.3}}), "loss 2.3000, ce 2.1000, kl 0.2000");
+  EXPECT_EQ(format_figures({{"ce", 2.1}}), "ce 2.1000");
+  EXPECT_EQ(format_figures({}), "");
+}
+
 TEST(FormatProgress, a_lost_loss_is_shown_as_such) {
   EXPECT_EQ(format_progress({1, 2, std::numeric_limits<double>::quiet_NaN(), {}, {}}), "step 1/2  loss nan");
 }

@@ -49,10 +49,14 @@ class RemoteStart : public ::testing::Test {
     std::mutex mutex;
     std::condition_variable changed;
     std::string ended;
-    Launcher launcher([&](ProcessId process, const std::string& how) {
+    const auto on_end = [&](ProcessId process, const std::string& how) {
       const std::lock_guard lock(mutex);
       ended = std::to_string(process.value()) + ": " + how;
       changed.notify_all();
+    };
+    Launcher launcher(on_end, {}, [this](const std::string& host, const std::string& line) {
+      relayed_ += host + ": " + line + "\n";  // one thread, which has ended when the launcher has
+      return "text of " + line;
     });
     launcher.start({"train", "job.toml"}, {{1, "node7", {"MAESTRO_RANK=1"}}}, shell);
     std::unique_lock lock(mutex);
@@ -65,6 +69,7 @@ class RemoteStart : public ::testing::Test {
   }
 
   fs::path folder_;
+  std::string relayed_;
 };
 
 TEST(RemoteShellWords, ssh_never_asks_and_does_not_wait_long) {
@@ -93,10 +98,9 @@ TEST_F(RemoteStart, gets_its_host_its_command_and_the_secret_by_its_input_alone)
 }
 
 TEST_F(RemoteStart, says_what_the_shell_said_last_when_it_fails) {  // LA-3
-  ::testing::internal::CaptureStderr();
   EXPECT_EQ(how_it_ends(shell("echo first >&2; echo 'connect to host node7: No route to host' >&2; exit 255\n")),
-            "1: exit status 255 (connect to host node7: No route to host)");
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "node7: first\nnode7: connect to host node7: No route to host\n");
+            "1: exit status 255 (text of connect to host node7: No route to host)");
+  EXPECT_EQ(relayed_, "node7: first\nnode7: connect to host node7: No route to host\n");
 }
 
 TEST_F(RemoteStart, by_a_shell_that_ends_without_reading_its_input_is_no_signal_for_us) {  // LA-3
