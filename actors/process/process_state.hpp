@@ -170,6 +170,7 @@ struct ProcessRun::State {
   [[nodiscard]] static std::string place_text(const ReplicaPlacement& at);
   [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   void open_journal();
+  [[nodiscard]] std::optional<RunGuard> make_guard() const;
   void build();
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);

@@ -340,6 +340,7 @@ void Coordinator::close(Key key) {
     std::vector<StepRow> rows = std::move(unwritten_[key.first]);
     unwritten_.erase(key.first);
     std::ranges::sort(rows, {}, &StepRow::section);
+    guard(rows);
     if (options_.journal) {
       options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
                               record.scheduling.back()});

@@ -58,5 +58,7 @@ class RunLog {
 [[nodiscard]] std::uint64_t step_of_line(std::string_view line);
 /// Returns the whole lines of a file of a record, without their ends (LN-1).
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
+/// Likewise the last `most` of them, reading no more of the file.
+[[nodiscard]] Result<std::vector<std::string>> read_record_end(const std::filesystem::path& file, std::size_t most);
 
 }  // namespace maestro
