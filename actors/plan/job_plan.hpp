@@ -31,6 +31,7 @@ struct JobPlan {
   TrainConfig train;
   TransportConfig transport;
   ScheduleConfig schedule;
+  GuardConfig guard;
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
   std::string tokenizer;                 ///< of the tokens: "bytes", a folder or a file; empty: they mean nothing

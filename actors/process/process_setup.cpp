@@ -137,6 +137,14 @@ void ProcessRun::State::open_journal() {
   record->keep_recent_rows();
 }
 
+/// Returns the guard with the last steps of the record.
+std::optional<RunGuard> ProcessRun::State::make_guard() const {
+  if (!journal) return std::nullopt;
+  RunGuard guard(plan.guard);
+  guard.learn_recorded(fs::path(plan.train.out) / record_folder / steps_file).or_throw();
+  return guard;
+}
+
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
@@ -165,6 +173,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
   options.journal = journal;
+  options.guard = make_guard();
   options.snapshots = &snapshots;
   options.console = &console;
   options.data_source = source;

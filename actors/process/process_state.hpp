@@ -173,6 +173,7 @@ struct ProcessRun::State {
   [[nodiscard]] std::string build_name() const;
   [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   void open_journal();
+  [[nodiscard]] std::optional<RunGuard> make_guard() const;
   void build();
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);

@@ -356,6 +356,7 @@ void Coordinator::close(Key key) {
     record.unfinished.erase(key.first);
     std::ranges::sort(rows, {}, &StepRow::section);
     for (const StepRow& row : rows) record.steps.push_back(row);
+    guard(rows);
     if (options_.journal) {
       options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
                               record.scheduling.kept().back()});

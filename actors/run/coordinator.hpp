@@ -23,6 +23,7 @@
 #include "actors/messages/run_actor.hpp"
 #include "actors/run/control_messages.hpp"
 #include "actors/run/norm_totals.hpp"
+#include "actors/run/run_guard.hpp"
 #include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
@@ -49,6 +50,7 @@ struct CoordinatorOptions {
   std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
+  std::optional<RunGuard> guard;              ///< none: losses are not judged
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
@@ -134,6 +136,8 @@ class Coordinator : public RunActor {
   void note_event(const std::string& event, const EventFields& fields) const {
     if (options_.journal) options_.journal->event(event, fields);
   }
+  /// Judges the rows of a finished step; coordinator_guard.cpp.
+  void guard(const std::vector<StepRow>& rows);
   // Checkpoints (CR-3); coordinator_checkpoints.cpp.
   void announce_checkpoint(const RunUnit& unit);
   void snapshot_written(const SnapshotWritten& written);

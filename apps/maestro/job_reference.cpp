@@ -74,6 +74,7 @@ void JobReference::add_tables() {
   (void)read_train(root.table("train"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
+  (void)read_guard(root.table("guard"));
   (void)read_transport(root.table("transport"));
   (void)read_emulation(root.table("emulation"));
   const std::pair<const char*, const char*> purposes[] = {
@@ -81,6 +82,7 @@ void JobReference::add_tables() {
       {"data", "the corpus"},
       {"data.mix.NAME", "a source of a mixture, with kind = \"prepared\""},
       {"schedule", "place and order of micro-batches"},
+      {"guard", "spikes of the loss"},
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
   };

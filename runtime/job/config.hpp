@@ -41,6 +41,20 @@ inline constexpr std::array<std::string_view, 5> export_choice_names{"source", "
 enum class RecoverChoice : std::uint8_t { restart, off };
 inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart", "off"};
 
+/// What the guard does about a spike of the loss that lasts.
+enum class GuardAction : std::uint8_t { note };
+inline constexpr std::array<std::string_view, 1> guard_action_names{"note"};
+
+/// [guard]
+struct GuardConfig {
+  GuardAction action = GuardAction::note;
+  std::int64_t window = 128;            ///< steps whose losses and norms are the usual ones
+  double z = 6;                         ///< of a loss that begins a spike: robust standard deviations above the median
+  double rise = 0.1;                    ///< and at least so much above it
+  std::int64_t patience = 50;           ///< steps after which a spike counts as one that lasts
+  double norm = 10;                     ///< times the median: a gradient norm that is reported
+};
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section

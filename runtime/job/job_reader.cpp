@@ -138,6 +138,26 @@ ScheduleConfig read_schedule(const JobTable& schedule) {
   return out;
 }
 
+GuardConfig read_guard(const JobTable& guard) {
+  GuardConfig out;
+  out.action = guard.choice("action", out.action, guard_action_names,
+                            {"what is done about a loss that rises and stays high, or is not finite: note: an event in "
+                             "the record and a line"});
+  out.window = guard.integer("window", out.window, {.min = 8, .max = 65536},
+                             {"steps whose losses and gradient norms are the usual ones; judging begins after a "
+                              "quarter of them",
+                              "steps"});
+  out.z =
+      guard.number("z", out.z, {.min = 1, .max = 1e6},
+                   {"a spike begins with a loss so many robust standard deviations above the median of the window"});
+  out.rise = guard.number("rise", out.rise, {.min = 0, .max = 1e6}, {"and at least so much above it", "nats"});
+  out.patience = guard.integer("patience", out.patience, counts,
+                               {"steps after which a spike lasts, if the loss has not fallen back by then", "steps"});
+  out.norm = guard.number("norm", out.norm, {.min = 1, .max = 1e9, .min_open = true},
+                          {"a gradient norm of so many times the median of the window is reported"});
+  return out;
+}
+
 TransportConfig read_transport(const JobTable& transport) {
   TransportConfig out;
   out.provider = transport.choice("provider", out.provider, {"auto", "shm", "tcp", "verbs", "efa"},

@@ -25,6 +25,8 @@ enum class Training { none, optimized };
 [[nodiscard]] EmulationConfig read_emulation(const JobTable& emulation);
 /// Reads [schedule].
 [[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule);
+/// Reads [guard].
+[[nodiscard]] GuardConfig read_guard(const JobTable& guard);
 /// Reads [transport].
 [[nodiscard]] TransportConfig read_transport(const JobTable& transport);
 

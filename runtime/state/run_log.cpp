@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
@@ -39,6 +40,22 @@ Result<std::vector<std::string>> read_record(const fs::path& file) {
     return true;
   });
   if (!read) return read.error();
+  return lines;
+}
+
+Result<std::vector<std::string>> read_record_end(const fs::path& path, std::size_t most) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.error();
+  std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  std::vector<std::string> lines;
+  std::size_t end = text.rfind('\n');
+  while (end != std::string_view::npos && lines.size() < most) {
+    const std::size_t before = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
+    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    lines.emplace_back(text.substr(begin, end - begin));
+    end = before;
+  }
+  std::ranges::reverse(lines);
   return lines;
 }
 

@@ -63,5 +63,7 @@ class RunLog {
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
 /// Returns these lines.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
+/// Likewise the last `most` of them, reading no more of the file.
+[[nodiscard]] Result<std::vector<std::string>> read_record_end(const std::filesystem::path& file, std::size_t most);
 
 }  // namespace maestro

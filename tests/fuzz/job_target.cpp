@@ -29,6 +29,7 @@ void read_tables(const JobTable& root) {
   accepts([&] { static_cast<void>(read_data(root.table("data"))); });
   accepts([&] { static_cast<void>(read_emulation(root.table("emulation"))); });
   accepts([&] { static_cast<void>(read_schedule(root.table("schedule"))); });
+  accepts([&] { static_cast<void>(read_guard(root.table("guard"))); });
   accepts([&] { static_cast<void>(read_transport(root.table("transport"))); });
   for (const char* name : {"teacher", "student"}) {
     const JobTable section = root.table(name);

@@ -67,6 +67,7 @@ TEST(JobKey, every_key_of_the_readers_has_a_help_text) {
   (void)read_train(root.table("train"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
+  (void)read_guard(root.table("guard"));
   (void)read_transport(root.table("transport"));
   (void)read_emulation(root.table("emulation"));
   (void)read_section(root.table("section"), "section");

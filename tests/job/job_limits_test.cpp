@@ -38,6 +38,7 @@ std::string error_of(const Limit& limit, const std::string& value) {
     if (table == "train") (void)read_train(read);
     if (table == "data") (void)read_data(read);
     if (table == "schedule") (void)read_schedule(read);
+    if (table == "guard") (void)read_guard(read);
     if (table == "transport") (void)read_transport(read);
     if (table == "emulation") (void)read_emulation(read);
     if (table == "section") (void)read_section(read, "section");
@@ -96,6 +97,11 @@ INSTANTIATE_TEST_SUITE_P(
     other_tables, JobLimits,
     testing::Values(Limit{"schedule", "budget_ms", smallest, "0", "3.6e6", "3600000.0000000005"},
                     Limit{"schedule", "evaluations", "0", "-1", counted, beyond_counted},
+                    Limit{"guard", "window", "8", "7", "65536", "65537"},
+                    Limit{"guard", "z", "1", "0.9999999999999999", "1e6", "1000000.0000000001"},
+                    Limit{"guard", "rise", "0", "-5e-324", "1e6", "1000000.0000000001"},
+                    Limit{"guard", "patience", "1", "0", counted, beyond_counted},
+                    Limit{"guard", "norm", "1.0000000000000002", "1", "1e9", "1000000000.0000001"},
                     Limit{"transport", "slots", "1", "0", "64", "65"},
                     Limit{"transport", "chunk_kib", "1", "0", "1048576", "1048577"},
                     Limit{"transport", "timeout_s", "1e-3", "0.0009999999999999998", "1e6", "1000000.0000000001"},

@@ -58,6 +58,15 @@ TEST_F(RunLogTest, a_run_that_goes_on_has_each_step_once) {  // LN-2
   EXPECT_THAT(steps(), IsEmpty());
 }
 
+TEST_F(RunLogTest, the_last_lines_are_read) {  // LN-1
+  RunLog log = open(0);
+  EXPECT_THAT(read_record_end(steps_, 3).value_or_throw(), IsEmpty());
+  append(log, 1, 5);
+  std::ofstream(steps_, std::ios::app) << R"({"step":6,)";
+  EXPECT_THAT(read_record_end(steps_, 2).value_or_throw(), ElementsAre(line_of(4), line_of(5)));
+  EXPECT_EQ(read_record_end(steps_, 9).value_or_throw(), read_record(steps_).value_or_throw());
+}
+
 TEST_F(RunLogTest, steps_that_a_lost_record_does_not_have_are_seen) {
   RunLog log = open(6);
   EXPECT_EQ(log.last_step(), 0U);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/run_guard.hpp"
+
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/core/json_text.hpp"
+#include "runtime/state/run_log.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Kind = SpikeFinding::Kind;
+
+constexpr std::array<std::string_view, 5> kind_names{"began", "ended", "lasts", "not_finite", "huge_norm"};
+
+std::string rounded(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", value);
+  return text.data();
+}
+
+std::optional<double> value_of(const StepRow& row, const std::string& metric) {
+  const auto found = row.metrics.find(metric);
+  return found == row.metrics.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace
+
+bool GuardFinding::lasts() const {
+  return found.kind == Kind::lasts || found.kind == Kind::not_finite;
+}
+
+std::string text_of(const GuardFinding& finding) {
+  const SpikeFinding& found = finding.found;
+  const std::string place = "step " + std::to_string(found.step) + ", section '" + finding.section + "': ";
+  const std::string value = rounded(found.value), usual = rounded(found.usual);
+  const std::string spike = "the spike of the loss that began at step " + std::to_string(found.began);
+  switch (found.kind) {
+    case Kind::began:
+      return place + "a spike of the loss begins: " + value + ", usual is " + usual;
+    case Kind::ended:
+      return place + spike + " has ended: " + value + ", at most it was " + rounded(found.highest);
+    case Kind::lasts:
+      return place + spike + " lasts: " + value + ", usual was " + usual;
+    case Kind::not_finite:
+      return place + "the loss or the gradient norm is not finite: " + value;
+    case Kind::huge_norm:
+      break;
+  }
+  return place + "the gradient norm is huge: " + value + ", usual is " + usual;
+}
+
+EventFields fields_of(const GuardFinding& finding) {
+  const SpikeFinding& found = finding.found;
+  return {{"what", kind_names[static_cast<std::size_t>(found.kind)]},
+          {"section", finding.section},
+          {"step", found.step},
+          {"began", found.began},
+          {"value", found.value},
+          {"usual", found.usual},
+          {"highest", found.highest}};
+}
+
+std::vector<GuardFinding> RunGuard::judge(const std::vector<StepRow>& rows) {
+  std::vector<GuardFinding> findings;
+  const SpikeRules rules{static_cast<std::size_t>(config_.window), config_.z, config_.rise,
+                         static_cast<std::uint64_t>(config_.patience), config_.norm};
+  for (const StepRow& row : rows) {
+    SpikeJudge& judge = judges_.try_emplace(row.section, rules).first->second;
+    for (const SpikeFinding& found : judge.judge(row.step.value(), value_of(row, "loss"), value_of(row, "grad_norm"))) {
+      findings.push_back({row.section, found});
+    }
+  }
+  return findings;
+}
+
+Status RunGuard::learn_recorded(const std::filesystem::path& steps) {
+  const auto most = static_cast<std::size_t>(config_.window + config_.patience);
+  const Result<std::vector<std::string>> lines = read_record_end(steps, most);
+  if (!lines) return lines.error();
+  for (const std::string& text : *lines) {
+    const Result<nlohmann::json> line = parse_json(text, steps.string());
+    if (!line) return line.error();
+    try {
+      std::vector<StepRow> rows;
+      for (const auto& [section, metrics] : line->at("sections").items()) {
+        StepRow& row = rows.emplace_back(StepRow{section, StepId(line->at("step").get<std::uint64_t>()), {}});
+        for (const auto& [name, value] : metrics.items()) {  // null: it was not finite
+          row.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+        }
+      }
+      (void)judge(rows);
+    } catch (const nlohmann::json::exception&) {
+      return Error{ErrorCode::corrupt, steps.string() + ": a step lacks a member or has another of that name"};
+    }
+  }
+  return {};
+}
+
+}  // namespace maestro
