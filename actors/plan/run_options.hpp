@@ -26,6 +26,7 @@ struct RunOptions {
   bool fresh = false;                ///< an earlier run in train.out is moved aside
   bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
   std::string control;               ///< address of the control service; empty: a local socket; "none": off
+  std::string http;                  ///< address of the live page; empty: none
   bool check_only = false;           ///< validate everything, start nothing
   bool quiet = false;                ///< no run header
   std::vector<std::string> notes;    ///< printed in the run header

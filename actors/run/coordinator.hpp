@@ -26,6 +26,7 @@
 #include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
+#include "actors/run/step_figures.hpp"
 #include "actors/run/step_watch.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/observe/console.hpp"
@@ -49,6 +50,7 @@ struct CoordinatorOptions {
   std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
+  std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();  ///< used by the coordinator alone
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
