@@ -9,13 +9,13 @@
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "apps/vlm/answers.hpp"
-#include "apps/vlm/markup.hpp"
 #include "apps/vlm/page.hpp"
 #include "apps/vlm/run_figures.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/page/markup.hpp"
 #include "runtime/state/run_folder.hpp"
 
 namespace maestro {
@@ -101,7 +101,7 @@ PageContent page_content(const RunFigures& figures, const Timeline& timeline, st
   for (const auto& [section, share] : figures.utilization) {
     page.figures.push_back({section + " busy", percent(share), "of a step's makespan, mean"});
   }
-  page.training = figures.training;
+  page.training = figures.training.points();
   page.validation = figures.validation;
   page.timeline = timeline;
   page.answers = std::move(answers);

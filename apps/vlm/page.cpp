@@ -3,107 +3,19 @@
 
 #include <algorithm>
 
-#include "apps/vlm/markup.hpp"
+#include "runtime/page/markup.hpp"
 
 namespace maestro {
 
 namespace {
 
-constexpr std::string_view style = R"(
-:root { color-scheme: light dark; --ground: #fbfbfa; --card: #ffffff; --ink: #1d2024; --faint: #626a73;
-  --rule: #dfe2e6; --right: #1a7f4b; --wrong: #b3382c; --accent: #2f6fd0; --light: 72%; --mid: 55%; --dark: 42%; }
-@media (prefers-color-scheme: dark) { :root { --ground: #15171a; --card: #1e2125; --ink: #e7e9ec; --faint: #9aa3ad;
-  --rule: #353a41; --right: #56c98c; --wrong: #ef8175; --accent: #7aa9f2; --light: 70%; --mid: 55%; --dark: 42%; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--ground); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
-main { max-width: 1040px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; }
-h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
-p { margin: .3rem 0 .8rem; max-width: 46rem; }
-.faint, .faint text { color: var(--faint); fill: var(--faint); }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(11.5rem, 1fr)); gap: .75rem; margin: 1.4rem 0 0; }
-.figures div, .answers article, .chart { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
-.figures div { padding: .7rem .9rem; }
-dt, .figures small { color: var(--faint); font-size: .82rem; }
-dd { margin: 0; font-size: 1.35rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.figures small { display: block; font-size: .78rem; line-height: 1.3; }
-.chart { overflow-x: auto; padding: .6rem; }
-svg { display: block; width: 100%; min-width: 640px; height: auto; font: 12px system-ui, "Liberation Sans", sans-serif; }
-svg text { fill: var(--ink); }
-.grid { stroke: var(--rule); } .axis { stroke: var(--faint); } .begin { stroke: var(--ink); stroke-dasharray: 3 3; }
-polyline { fill: none; stroke-linejoin: round; }
-.raw { stroke: var(--accent); opacity: .35; } .mean { stroke: var(--accent); stroke-width: 2.5; }
-.dot { fill: var(--wrong); stroke: var(--card); stroke-width: 1.5; }
-.s0 { --hue: 212; } .s1 { --hue: 38; } .s2 { --hue: 152; } .s3 { --hue: 280; } .s4 { --hue: 350; } .s5 { --hue: 185; }
-.p-forward { fill: hsl(var(--hue) 70% var(--light)); background: hsl(var(--hue) 70% var(--light)); }
-.p-both { fill: hsl(var(--hue) 62% var(--mid)); background: hsl(var(--hue) 62% var(--mid)); }
-.p-backward { fill: hsl(var(--hue) 72% var(--dark)); background: hsl(var(--hue) 72% var(--dark)); }
-.p-step { fill: var(--faint); background: var(--faint); }
-.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; margin: .5rem 0 0; padding: 0; list-style: none;
-  font-size: .82rem; color: var(--faint); }
-.legend i { display: inline-block; width: 1rem; height: .75rem; border-radius: 2px; margin-right: .35rem;
-  vertical-align: -.05rem; }
-.legend .line { height: 0; border-top: 2.5px solid var(--accent); vertical-align: .25rem; }
-.legend .point { width: .65rem; height: .65rem; border-radius: 50%; background: var(--wrong); }
-.answers { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: .75rem; }
-.answers article { padding: .8rem; border-left: 4px solid var(--wrong); }
-.answers .right { border-left-color: var(--right); }
-.pictures { display: flex; flex-wrap: wrap; gap: .4rem; margin-bottom: .6rem; }
-.pictures img { width: 8rem; max-width: 100%; height: auto; border-radius: 4px; display: block; }
-.pictures img.enlarged { image-rendering: pixelated; }
-.pictures.two img { width: calc(50% - .2rem); }
-.question { margin: 0 0 .3rem; color: var(--faint); overflow-wrap: anywhere; }
-.written { margin: 0; font-weight: 600; white-space: pre-wrap; overflow-wrap: anywhere; }
-.verdict { margin: .25rem 0 0; font-size: .85rem; color: var(--wrong); overflow-wrap: anywhere; }
-.right .verdict { color: var(--right); }
-)";
-
-std::string figures(const std::vector<PageFigure>& all) {
-  std::string out = "<dl class=\"figures\">\n";
-  for (const PageFigure& figure : all) {
-    out += "<div><dt>" + escaped(figure.name) + "</dt><dd>" + escaped(figure.value) + "</dd>";
-    if (!figure.remark.empty()) out += "<small>" + escaped(figure.remark) + "</small>";
-    out += "</div>\n";
-  }
-  return out + "</dl>\n";
-}
-
 std::string loss_part(const PageContent& content) {
-  const std::string chart = loss_chart(content.training, content.validation);
-  if (chart.empty()) return "";
-  std::string legend = "<li><i class=\"line\"></i>training, moving mean</li>";
-  if (!content.validation.empty()) legend += "<li><i class=\"point\"></i>validation</li>";
-  return "<h2>Loss</h2>\n<p class=\"faint\">Nats per token of the answers, by step; logarithmic.</p>\n"
-         "<div class=\"chart\">" +
-         chart + "</div>\n<ul class=\"legend\">" + legend + "</ul>\n";
-}
-
-std::string timeline_part(const Timeline& timeline) {
-  const std::string chart = timeline_chart(timeline);
-  if (chart.empty()) return "";
-  const auto seen = [&](TimelinePass pass, const std::string& section) {
-    return std::ranges::any_of(timeline.slices, [&](const TimelineSlice& slice) {
-      return slice.pass == pass && (section.empty() || timeline.lanes[slice.lane].section == section);
-    });
-  };
-  std::string legend;
-  const auto entry = [&](std::size_t section, std::string_view kind, const std::string& words) {
-    legend +=
-        "<li><i class=\"s" + std::to_string(section) + " " + std::string(kind) + "\"></i>" + escaped(words) + "</li>";
-  };
-  const std::vector<std::string> sections = sections_of(timeline);
-  for (std::size_t at = 0; at < sections.size(); ++at) {
-    if (seen(TimelinePass::forward, sections[at])) entry(at, "p-forward", sections[at] + " forward");
-    if (seen(TimelinePass::both, sections[at])) entry(at, "p-both", sections[at] + " forward and backward");
-    if (seen(TimelinePass::backward, sections[at])) entry(at, "p-backward", sections[at] + " backward");
-  }
-  if (seen(TimelinePass::step, "")) entry(0, "p-step", "optimizer step");
-  return "<h2>What ran when</h2>\n<p class=\"faint\">Steps " + std::to_string(timeline.first_step) + " to " +
-         std::to_string(timeline.last_step) +
-         ": one row for each copy of a section, one block for each pass over a "
-         "micro-batch.</p>\n<div class=\"chart\">" +
-         chart + "</div>\n<ul class=\"legend\">" + legend + "</ul>\n";
+  CurveChart chart{"loss over the steps", false, 960, 300, {{"loss", 0, content.training, content.validation}}};
+  const std::string drawing = curve_chart(chart);
+  if (drawing.empty()) return "";
+  std::string legend = "<li><i class=\"s0 line\"></i>training, moving mean</li>";
+  if (!content.validation.empty()) legend += "<li><i class=\"s0 point\"></i>validation</li>";
+  return chart_part({"Loss", "Nats per token of the answers, by step."}, drawing, legend);
 }
 
 std::string pictures(const std::vector<PagePicture>& all) {
@@ -139,15 +51,11 @@ std::string answers_part(const std::vector<PageAnswer>& answers) {
 }  // namespace
 
 std::string page_of(const PageContent& content) {
-  std::string out =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
-      escaped(content.title) + "</title>\n<style>" + std::string(style) + "</style>\n</head>\n<body>\n<main>\n";
-  out += "<h1>" + escaped(content.title) + "</h1>\n";
-  if (!content.summary.empty()) out += "<p>" + escaped(content.summary) + "</p>\n";
-  if (!content.figures.empty()) out += figures(content.figures);
-  out += answers_part(content.answers) + loss_part(content) + timeline_part(content.timeline);
-  return out + "</main>\n</body>\n</html>\n";
+  std::string body = "<h1>" + escaped(content.title) + "</h1>\n";
+  if (!content.summary.empty()) body += "<p>" + escaped(content.summary) + "</p>\n";
+  body += figures_part(content.figures) + answers_part(content.answers) + loss_part(content) +
+          timeline_part(content.timeline);
+  return html_page(content.title, body);
 }
 
 }  // namespace maestro

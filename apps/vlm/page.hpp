@@ -6,16 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/vlm/charts.hpp"
-#include "apps/vlm/timeline.hpp"
+#include "runtime/page/curve_chart.hpp"
+#include "runtime/page/page_parts.hpp"
+#include "runtime/page/timeline.hpp"
 
 namespace maestro {
-
-struct PageFigure {
-  std::string name;
-  std::string value;
-  std::string remark;  ///< may be empty
-};
 
 struct PagePicture {
   std::string png;        ///< the bytes of a PNG file
@@ -35,8 +30,8 @@ struct PageContent {
   std::string title;
   std::string summary;  ///< a sentence or two
   std::vector<PageFigure> figures;
-  std::vector<ChartPoint> training;    ///< loss by step
-  std::vector<ChartPoint> validation;  ///< loss by step
+  std::vector<CurvePoint> training;  ///< loss by step
+  std::vector<ChartDot> validation;  ///< loss by step
   Timeline timeline;
   std::vector<PageAnswer> answers;
 };

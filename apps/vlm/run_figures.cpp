@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/page/markup.hpp"
+
 namespace maestro {
 
 namespace {
@@ -61,10 +63,12 @@ RunFigures figures_of(const Json& report, const std::string& model) {
   figures.lanes = lanes_of(plan);
   for (const Json& row : report.at("steps")) {
     if (row.at("section") != model || !row.contains("loss") || !row.at("loss").is_number()) continue;
-    figures.training.push_back({row.at("step").get<double>(), row.at("loss").get<double>()});
+    figures.training.add(row.at("step").get<std::uint64_t>(), row.at("loss").get<double>());
   }
   if (figures.validation_ce > 0) {
-    figures.validation.push_back({static_cast<double>(figures.steps), figures.validation_ce});
+    figures.validation.push_back(
+        {static_cast<double>(figures.steps), figures.validation_ce,
+         "validation after step " + std::to_string(figures.steps) + ": " + shortened(figures.validation_ce)});
   }
   if (report.contains("scheduling")) read_scheduling(report.at("scheduling"), figures);
   return figures;

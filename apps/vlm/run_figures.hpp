@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/vlm/charts.hpp"
-#include "apps/vlm/timeline.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/page/curve_chart.hpp"
+#include "runtime/page/timeline.hpp"
 
 namespace maestro {
 
@@ -25,8 +25,8 @@ struct RunFigures {
   std::string policy;
   std::vector<std::pair<std::string, double>> utilization;  ///< by section, of the makespan, mean of the steps
   double makespan_over_bound = 0;                           ///< all steps together; 0: not reported
-  std::vector<ChartPoint> training;                         ///< loss of section llm by step
-  std::vector<ChartPoint> validation;                       ///< ce of the validation after the last step
+  ThinnedCurve training;                                    ///< loss of section llm by step
+  std::vector<ChartDot> validation;                         ///< ce of the validation after the last step
   std::vector<TimelineLane> lanes;                          ///< of sections that compute, in the order of the plan
 };
 

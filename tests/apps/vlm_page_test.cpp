@@ -2,70 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <chrono>
 #include <fstream>
-#include <limits>
 #include <string>
 
-#include "apps/vlm/charts.hpp"
-#include "apps/vlm/markup.hpp"
 #include "apps/vlm/page.hpp"
 #include "apps/vlm/run_figures.hpp"
-#include "apps/vlm/timeline.hpp"
-#include "runtime/observe/trace.hpp"
+#include "runtime/page/timeline.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/page/count_of.hpp"
 
 namespace maestro {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::HasSubstr;
 using testing::Not;
-
-std::size_t count_of(const std::string& text, std::string_view part) {
-  std::size_t count = 0;
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++count;
-  return count;
-}
-
-TEST(Markup, escapes_what_html_would_understand) {
-  EXPECT_EQ(escaped("<b title=\"x\">a & 'b'</b>"), "&lt;b title=&quot;x&quot;&gt;a &amp; &#39;b&#39;&lt;/b&gt;");
-}
-
-TEST(Markup, writes_base64_as_the_rfc_does) {
-  EXPECT_EQ(base64(""), "");
-  EXPECT_EQ(base64("f"), "Zg==");
-  EXPECT_EQ(base64("fo"), "Zm8=");
-  EXPECT_EQ(base64("foo"), "Zm9v");
-  EXPECT_EQ(base64("foob"), "Zm9vYg==");
-  EXPECT_EQ(base64("fooba"), "Zm9vYmE=");
-  EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
-  EXPECT_EQ(base64(std::string("\xff\xfe\x00", 3)), "//4A");
-}
-
-TEST(Markup, prints_numbers_for_people) {
-  EXPECT_EQ(fixed(2.0 / 3, 2), "0.67");
-  EXPECT_EQ(fixed(-3, 0), "-3");
-  EXPECT_EQ(shortened(0.05), "0.05");
-  EXPECT_EQ(shortened(2000), "2000");
-}
-
-TEST(LossChart, is_left_out_without_a_loss) {
-  EXPECT_EQ(loss_chart({}, {}), "");
-  EXPECT_EQ(loss_chart({{1, 0.0}, {2, std::numeric_limits<double>::quiet_NaN()}}, {}), "");
-}
-
-TEST(LossChart, draws_one_point_and_many_alike) {
-  EXPECT_THAT(loss_chart({{1, 3.0}}, {}), HasSubstr("<polyline"));
-  std::vector<ChartPoint> many;
-  for (int step = 1; step <= 5000; ++step) many.push_back({static_cast<double>(step), 5.0 / step});
-  const std::string chart = loss_chart(many, {{5000, 0.002}});
-  EXPECT_EQ(count_of(chart, "<circle"), 1u);
-  EXPECT_LT(chart.size(), 30'000u) << "long runs are thinned";
-  EXPECT_THAT(chart, Not(HasSubstr("nan")));
-  EXPECT_THAT(chart, Not(HasSubstr("inf")));
-}
 
 Timeline two_lanes() {
   Timeline timeline;
@@ -78,24 +28,13 @@ Timeline two_lanes() {
   return timeline;
 }
 
-TEST(TimelineChart, gives_every_slice_the_colour_of_its_section_and_pass) {
-  const std::string chart = timeline_chart(two_lanes());
-  EXPECT_EQ(count_of(chart, "<rect"), 4u);
-  EXPECT_EQ(count_of(chart, "class=\"s0 p-forward\""), 1u);
-  EXPECT_EQ(count_of(chart, "class=\"s1 p-both\""), 1u);
-  EXPECT_EQ(count_of(chart, "class=\"s0 p-backward\""), 1u);
-  EXPECT_EQ(count_of(chart, "class=\"s0 p-step\""), 1u);
-  EXPECT_THAT(chart, HasSubstr("llm/0 forward and backward, step 4: 6.00 ms"));
-  EXPECT_EQ(timeline_chart(Timeline{}), "");
-}
-
 PageContent whole_page() {
   PageContent content;
   content.title = "A <title> & more";
   content.summary = "One sentence.";
   content.figures = {{"Exact match", "93.0 %", "of \"all\""}};
-  content.training = {{1, 5.0}, {2, 2.5}, {3, 1.0}};
-  content.validation = {{3, 1.1}};
+  content.training = {{1, 1, 1, 5.0, 5.0, 5.0}, {2, 2, 1, 2.5, 2.5, 2.5}, {3, 3, 1, 1.0, 1.0, 1.0}};
+  content.validation = {{3, 1.1, "validation"}};
   content.timeline = two_lanes();
   content.answers = {{{{"PNG", true}}, "What is <this>?", "red circle", "red circle"},
                      {{{"PNG", false}, {"GNP", false}}, "How many?", "2", "3"},
@@ -139,61 +78,6 @@ TEST(VisionLanguagePage, leaves_out_what_is_empty) {
   EXPECT_EQ(count_of(page, "<dl"), 0u);
 }
 
-/// A trace as a run of `steps` steps writes it: a forward pass of 1 ms and an update of 1 ms every 10 ms.
-std::filesystem::path traced(const TempFolder& folder, int steps) {
-  TraceRecorder recorder(ProcessId(0), "process 0");
-  const TraceTime begin{};
-  const TrackId lane = recorder.track("vision/0"), other = recorder.track("vision/0 transfers");
-  for (int step = 1; step <= steps; ++step) {
-    const TraceTime at = begin + milliseconds(10 * step);
-    recorder.slice({lane, "forward", TraceCategory::forward, at, at + milliseconds(1)}, {{"step", step}});
-    recorder.slice({lane, "wait", TraceCategory::wait, at + milliseconds(1), at + milliseconds(2)}, {{"for", "x"}});
-    recorder.slice({other, "write", TraceCategory::transfer, at, at + milliseconds(1)}, {{"step", step}});
-    recorder.slice({lane, "step", TraceCategory::step, at + milliseconds(2), at + milliseconds(3)}, {{"step", step}});
-  }
-  const std::filesystem::path part = folder.path() / "part", whole = folder.path() / "trace.json";
-  recorder.write_part(part).or_throw();
-  merge_traces(std::array{part}, whole).or_throw();
-  return whole;
-}
-
-TEST(TimelineOfATrace, holds_the_steps_in_the_middle_of_the_run) {
-  const TempFolder folder;
-  const auto timeline = read_timeline(traced(folder, 9), {{"vision", "vision/0", "cpu:0"}}, 3);
-  ASSERT_TRUE(timeline.ok());
-  EXPECT_EQ(timeline->first_step, 4);
-  EXPECT_EQ(timeline->last_step, 6);
-  ASSERT_EQ(timeline->slices.size(), 6u) << "passes and updates only, of that lane only";
-  EXPECT_DOUBLE_EQ(timeline->slices[0].begin_ms, 0.0);
-  EXPECT_EQ(timeline->slices[1].pass, TimelinePass::step);
-  EXPECT_NEAR(timeline->slices[2].begin_ms, 10.0, 1e-6);
-  EXPECT_NEAR(timeline->slices[2].length_ms, 1.0, 1e-6);
-}
-
-TEST(TimelineOfATrace, takes_what_there_is_of_a_short_run) {
-  const TempFolder folder;
-  const auto timeline = read_timeline(traced(folder, 2), {{"vision", "vision/0", "cpu:0"}}, 3);
-  ASSERT_TRUE(timeline.ok());
-  EXPECT_EQ(timeline->first_step, 1);
-  EXPECT_EQ(timeline->last_step, 2);
-  const auto nothing = read_timeline(traced(folder, 2), {{"llm", "llm/0", "cpu:0"}}, 3);
-  ASSERT_TRUE(nothing.ok());
-  EXPECT_TRUE(nothing->slices.empty());
-}
-
-TEST(TimelineOfATrace, names_a_file_that_is_none) {
-  const TempFolder folder;
-  const std::filesystem::path file = folder.path() / "other.json";
-  EXPECT_THAT(read_timeline(file, {}, 3).error().message, HasSubstr("other.json"));
-  for (const char* content : {"{\"a\": 1}", "{\"traceEvents\": [{\"ph\": \"X\"", "[]", "no json"}) {
-    std::ofstream(file) << content;
-    const auto read = read_timeline(file, {}, 3);
-    ASSERT_FALSE(read.ok()) << content;
-    EXPECT_EQ(read.error().code, ErrorCode::corrupt);
-    EXPECT_THAT(read.error().message, HasSubstr("other.json"));
-  }
-}
-
 TEST(RunFigures, come_out_of_a_report) {
   const TempFolder folder;
   const std::filesystem::path file = folder.path() / "report.json";
@@ -218,8 +102,8 @@ TEST(RunFigures, come_out_of_a_report) {
   EXPECT_EQ(figures->utilization[0].first, "vision");
   EXPECT_DOUBLE_EQ(figures->utilization[0].second, 0.1) << "a step without vision counts as idle";
   EXPECT_DOUBLE_EQ(figures->utilization[1].second, 0.9);
-  ASSERT_EQ(figures->training.size(), 2u);
-  EXPECT_DOUBLE_EQ(figures->training[1].step, 3.0);
+  ASSERT_EQ(figures->training.points().size(), 2u);
+  EXPECT_EQ(figures->training.points()[1].last_step, 3u);
   ASSERT_EQ(figures->validation.size(), 1u);
   ASSERT_EQ(figures->lanes.size(), 3u);
   EXPECT_EQ(figures->lanes[2].track, "llm/1");

@@ -33,6 +33,7 @@ ROOMS = {
         ("job", "job files: values, ranges, complaints", None),
         ("state", "safetensors, checkpoints, Hugging Face layouts", None),
         ("observe", "console, report, trace", None),
+        ("page", "pages about runs: records to HTML and SVG", None),
         ("collective", "communicators: host threads, NCCL", None),
         ("ops", "operators on CPU and CUDA, autograd tape, parameters", None),
         ("device", "devices, their threads and memory, the CUDA backend", None),

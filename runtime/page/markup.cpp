@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/vlm/markup.hpp"
+#include "runtime/page/markup.hpp"
 
 #include <array>
 #include <charconv>

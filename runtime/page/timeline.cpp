@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/vlm/timeline.hpp"
+#include "runtime/page/timeline.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Curves of any length in bounded memory, and the values that stand out of them. Pure.
+//
+// CV-1 (bounded): a curve has at most `most` points, however many values are added.
+// CV-2 (extremes): the points of a curve are consecutive values, all of them, each in one point; a point has their
+//       lowest and their highest value.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+namespace maestro {
+
+/// Consecutive values of a curve.
+struct CurvePoint {
+  std::uint64_t first_step = 0;
+  std::uint64_t last_step = 0;
+  std::uint64_t count = 0;
+  double sum = 0;
+  double low = 0;
+  double high = 0;
+  [[nodiscard]] double mean() const { return sum / static_cast<double>(count); }
+  [[nodiscard]] double step() const { return (static_cast<double>(first_step) + static_cast<double>(last_step)) / 2; }
+};
+
+/// Returns `points` as at most `most` points, at least one.
+[[nodiscard]] std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points, std::size_t most);
+
+class ThinnedCurve {
+ public:
+  explicit ThinnedCurve(std::size_t most = 600) : most_(std::max<std::size_t>(most, 2)) {}
+  /// Adds a finite value; steps rise.
+  void add(std::uint64_t step, double value);
+  [[nodiscard]] const std::vector<CurvePoint>& points() const { return points_; }
+
+ private:
+  std::size_t most_;
+  std::uint64_t width_ = 1;  // values of a point
+  std::vector<CurvePoint> points_;
+};
+
+/// What a spike stood out of.
+struct SpikeBound {
+  double median = 0;  ///< of the values before
+  double bound = 0;   ///< a value above is a spike
+};
+
+/// Finds spikes: values above the median of the values before by more than `deviations` robust standard deviations
+/// (1.4826 times the median of the absolute deviations) and by more than `share` of the median.
+class SpikeWatch {
+ public:
+  static constexpr std::size_t window = 100;  ///< values before that count
+  static constexpr std::size_t least = 20;    ///< fewer values before: no value is a spike
+  static constexpr double deviations = 6;
+  static constexpr double share = 0.1;
+
+  /// Adds a finite value, and returns the bound if the value is above it.
+  [[nodiscard]] std::optional<SpikeBound> add(double value);
+
+ private:
+  [[nodiscard]] double median_deviation(double median) const;
+
+  std::deque<double> before_;   // in their order
+  std::vector<double> sorted_;  // the same values
+};
+
+}  // namespace maestro

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that pages have in common, as HTML: frame and style sheet, figures, charts. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/page/timeline.hpp"
+
+namespace maestro {
+
+struct PageFigure {
+  std::string name;
+  std::string value;
+  std::string remark;      ///< may be empty
+  std::string exact = {};  ///< the value without rounding, for programs; may be empty
+};
+
+struct ChartHeading {
+  std::string title;
+  std::string remark;  ///< may be empty
+};
+
+/// Returns the document around `body`, which becomes the content of <main id="page">. `head` is appended to <head>;
+/// both are HTML. The style sheet is for light and dark and for any width.
+[[nodiscard]] std::string html_page(std::string_view title, std::string_view body, std::string_view head = {});
+
+/// Returns a list of figures; nothing for none.
+[[nodiscard]] std::string figures_part(const std::vector<PageFigure>& all);
+
+/// Returns a chart, SVG, under its heading; `legend`: <li> elements.
+[[nodiscard]] std::string chart_part(const ChartHeading& heading, std::string_view chart, std::string_view legend);
+
+/// Returns the chart of a timeline with its legend; nothing without slices.
+[[nodiscard]] std::string timeline_part(const Timeline& timeline);
+
+}  // namespace maestro

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/page/run_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/job/job_document.hpp"
+#include "runtime/page/markup.hpp"
+#include "runtime/state/run_log.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr std::size_t most_spikes = 100;  // that a page lists
+
+/// Returns milliseconds since 1970 of "2026-11-24T12:30:00.123Z"; nothing for other texts.
+std::optional<std::int64_t> milliseconds_of(const std::string& time) {
+  std::tm utc{};
+  int ms = 0;
+  if (std::sscanf(time.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
+                  &utc.tm_min, &utc.tm_sec, &ms) != 7) {
+    return std::nullopt;
+  }
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  return static_cast<std::int64_t>(timegm(&utc)) * 1000 + ms;
+}
+
+/// Returns a figure of a line; NaN for null, as which JSON has what is no finite number.
+double figure_of(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+/// Returns "step: 50, path: out/checkpoints/step-00000050" of an event.
+std::string text_of_members(const Json& event) {
+  std::string text;
+  for (const auto& [name, value] : event.items()) {
+    if (name == "event" || name == "time") continue;
+    text += (text.empty() ? "" : ", ") + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+std::string text_of_start(const Json& event) {
+  const auto resumed = event.at("resumed_from").get<std::string>();
+  return "at step " + std::to_string(event.at("first_step").get<std::uint64_t>()) +
+         (resumed.empty() ? "" : ", from " + resumed) + "; run " + event.at("run_id").get<std::string>() +
+         ", maestro " + event.at("maestro_version").get<std::string>() + ", " +
+         event.at("instruction_set").get<std::string>();
+}
+
+/// Returns the command that runs the job again on as many processes.
+std::string command_for(const std::vector<std::string>& lanes) {
+  constexpr std::string_view before = " of process ";
+  unsigned long long processes = 1;
+  for (const std::string& lane : lanes) {
+    const std::size_t at = lane.rfind(before);
+    if (at == std::string::npos) continue;
+    processes = std::max(processes, std::strtoull(lane.c_str() + at + before.size(), nullptr, 10) + 1);
+  }
+  return "maestro train job.toml --fresh" + (processes > 1 ? " --processes " + std::to_string(processes) : "");
+}
+
+template <class Curves>
+auto& curve_of(Curves& curves, const std::string& section, const std::string& metric) {
+  const auto known = std::ranges::find_if(
+      curves, [&](const auto& curve) { return curve.found.section == section && curve.found.metric == metric; });
+  if (known != curves.end()) return *known;
+  auto& curve = curves.emplace_back();
+  curve.found.section = section;
+  curve.found.metric = metric;
+  if (metric == "loss" || metric == "grad_norm") curve.watch.emplace();
+  return curve;
+}
+
+template <class Curve>
+std::optional<SpikeBound> add_value(Curve& curve, std::uint64_t step, double value) {
+  RunCurve& found = curve.found;
+  if (!std::isfinite(value)) {
+    ++found.not_numbers;
+    return std::exchange(curve.broken, true) ? std::nullopt : std::optional(SpikeBound{});
+  }
+  curve.broken = false;
+  const RunCurve::Value now{step, value};
+  const bool first = curve.points.points().empty();
+  if (first) found.first = now;
+  if (first || value < found.lowest.value) found.lowest = now;
+  if (first || value > found.highest.value) found.highest = now;
+  found.last = now;
+  curve.points.add(step, value);
+  return curve.watch ? curve.watch->add(value) : std::nullopt;
+}
+
+template <class Curves>
+std::vector<RunCurve> finished_curves(const Curves& curves) {
+  std::vector<RunCurve> out;
+  for (const auto& curve : curves) {
+    out.push_back(curve.found);
+    out.back().points = curve.points.points();
+  }
+  return out;
+}
+
+}  // namespace
+
+RunReader::RunReader(fs::path run_folder)
+    : folder_(std::move(run_folder)),
+      steps_tail_(folder_ / record_folder / steps_file),
+      events_tail_(folder_ / record_folder / events_file) {}
+
+Status RunReader::refresh() {
+  std::error_code failure;
+  if (!fs::is_directory(folder_ / record_folder, failure)) {
+    return Error{ErrorCode::not_found, folder_.string() + " has no record of a run, " +
+                                           (folder_ / record_folder).string() +
+                                           "; give the folder of a run, train.out of its job"};
+  }
+  // First the events: they have the starts before which the run paused.
+  Status read = events_tail_.read([&](std::string_view line) { return take_event(line); }, [&] { events_ = {}; });
+  if (!read) return read;
+  return steps_tail_.read([&](std::string_view line) { return take_step(line); }, [&] { steps_ = {}; });
+}
+
+Status RunReader::take_step(std::string_view text) {
+  const std::string name = (folder_ / record_folder / steps_file).string() + ", line " + std::to_string(++steps_.lines);
+  const Result<Json> parsed = parse_json(text, name);
+  if (!parsed) return parsed.error();
+  try {
+    const Json& line = *parsed;
+    const auto step = line.at("step").get<std::uint64_t>();
+    const double tokens = line.at("tokens").get<double>();
+    steps_.samples += line.at("samples").get<double>();
+    steps_.tokens += tokens;
+    const std::int64_t now = milliseconds_of(line.at("time").get<std::string>()).value_or(steps_.last_ms);
+    if (steps_.lines > 1 && std::ranges::find(events_.first_steps, step) == events_.first_steps.end()) {
+      steps_.seconds += static_cast<double>(now - steps_.last_ms) / 1000;
+      steps_.timed_tokens += tokens;
+    }
+    steps_.last_ms = now;
+    steps_.last = step;
+    for (const char* time : {"makespan_ms", "lower_bound_ms"}) {
+      (void)add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
+    }
+    steps_.makespan_ms += line.at("makespan_ms").get<double>();
+    steps_.lower_bound_ms += line.at("lower_bound_ms").get<double>();
+    for (const auto& [section, share] : line.at("utilization").items()) {
+      (void)add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
+    }
+    for (const auto& [section, metrics] : line.at("sections").items()) {
+      for (const auto& [metric, figure] : metrics.items()) take_figure(section, metric, {step, figure_of(figure)});
+    }
+  } catch (const Json::exception&) {
+    return Error{ErrorCode::corrupt, name + ": a step lacks a member or has another of that name"};
+  }
+  return {};
+}
+
+void RunReader::take_figure(const std::string& section, const std::string& metric, const RunCurve::Value& figure) {
+  const auto spike = add_value(curve_of(steps_.curves, section, metric), figure.step, figure.value);
+  if (!spike) return;
+  if (steps_.spikes.size() == most_spikes) {
+    steps_.spikes.erase(steps_.spikes.begin());
+    ++steps_.earlier_spikes;
+  }
+  steps_.spikes.push_back({section, metric, figure.step, figure.value, *spike});
+}
+
+Status RunReader::take_event(std::string_view text) {
+  const std::string name =
+      (folder_ / record_folder / events_file).string() + ", line " + std::to_string(++events_.lines);
+  const Result<Json> parsed = parse_json(text, name);
+  if (!parsed) return parsed.error();
+  try {
+    const Json& line = *parsed;
+    const auto kind = line.at("event").get<std::string>();
+    if (kind == "validation") {
+      RunValidation validation{line.at("step"), line.at("section"), {}};
+      for (const auto& [metric, figure] : line.at("metrics").items()) validation.metrics[metric] = figure_of(figure);
+      std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
+        return earlier.section == validation.section && earlier.step >= validation.step;
+      });
+      events_.validations.push_back(std::move(validation));
+      return {};
+    }
+    if (kind == "began") take_start(line);
+    if (kind == "failed") events_.error = line.value("error", "");
+    if (kind == "failed") events_.state = RunState::failed;
+    if (kind == "finished") {
+      events_.state = line.value("interrupted", false) ? RunState::interrupted : RunState::finished;
+    }
+    events_.events.push_back({line.at("time"), kind, kind == "began" ? text_of_start(line) : text_of_members(line)});
+  } catch (const Json::exception&) {
+    return Error{ErrorCode::corrupt, name + ": an event lacks a member or has another of that name"};
+  } catch (const JobError& failure) {
+    return Error{ErrorCode::corrupt, name + ": the job in it cannot be read: " + failure.what()};
+  }
+  return {};
+}
+
+void RunReader::take_start(const Json& line) {
+  events_.state = RunState::under_way;
+  events_.error.clear();
+  events_.first_steps.push_back(line.at("first_step"));
+  events_.lanes = line.at("lanes").get<std::vector<std::string>>();
+  events_.data = line.at("data").get<std::map<std::string, std::string>>();
+  events_.job = line.at("job_file");
+  const JobDocument job = JobDocument::parse(events_.job, "the job of the record");
+  events_.title = job.root().text("name", "");
+  events_.planned_steps = 0;
+  for (const auto& [key, value] : job.settings()) {
+    if (key == "train.steps") events_.planned_steps = std::strtoull(value.c_str(), nullptr, 10);
+    if (key.starts_with("data.")) events_.data.emplace(key, value);
+  }
+}
+
+std::vector<PageFigure> RunReader::figures() const {
+  const auto whole = [](double value) { return fixed(value, 0); };
+  std::vector<PageFigure> out;
+  out.push_back({"Steps", std::to_string(steps_.last), "", std::to_string(steps_.last)});
+  if (events_.planned_steps > 0) out.back().remark = "of " + std::to_string(events_.planned_steps);
+  if (steps_.lines == 0) return out;
+  out.push_back({"Samples", whole(steps_.samples), "read", whole(steps_.samples)});
+  out.push_back({"Tokens", whole(steps_.tokens), "read", whole(steps_.tokens)});
+  if (steps_.seconds > 0) {
+    out.push_back({"Time", fixed(steps_.seconds, steps_.seconds < 10 ? 1 : 0) + " s",
+                   "from the end of the first step on, without pauses before a start", number_text(steps_.seconds)});
+    const double speed = steps_.timed_tokens / steps_.seconds;
+    out.push_back({"Throughput", whole(speed) + " tokens/s", "in that time", number_text(speed)});
+  }
+  if (steps_.lower_bound_ms > 0) {
+    const double ratio = steps_.makespan_ms / steps_.lower_bound_ms;
+    out.push_back({"Makespan / bound", fixed(ratio, 3), "all steps, against the shortest possible schedules; 1 at best",
+                   number_text(ratio)});
+  }
+  for (const Curve& curve : steps_.curves) {
+    if (curve.found.metric != "loss" || curve.points.points().empty()) continue;
+    const RunCurve::Value& last = curve.found.last;
+    out.push_back({curve.found.section + " loss", shortened(last.value), "step " + std::to_string(last.step),
+                   number_text(last.value)});
+  }
+  for (auto row = events_.validations.begin(); row != events_.validations.end(); ++row) {
+    const auto loss = row->metrics.find("loss");
+    const bool last = std::none_of(row + 1, events_.validations.end(),
+                                   [&](const RunValidation& later) { return later.section == row->section; });
+    if (!last || loss == row->metrics.end()) continue;
+    out.push_back({row->section + " validation loss", shortened(loss->second),
+                   "after step " + std::to_string(row->step), number_text(loss->second)});
+  }
+  return out;
+}
+
+RunPage RunReader::page() const {
+  RunPage out;
+  out.title = events_.title.empty() ? folder_.filename().string() : events_.title;
+  out.state = events_.state;
+  out.error = events_.error;
+  out.figures = figures();
+  out.curves = finished_curves(steps_.curves);
+  out.utilization = finished_curves(steps_.utilization);
+  out.times = finished_curves(steps_.times);
+  out.validations = events_.validations;
+  out.spikes = steps_.spikes;
+  out.earlier_spikes = steps_.earlier_spikes;
+  out.events = events_.events;
+  out.lanes = events_.lanes;
+  out.data = events_.data;
+  out.job = events_.job;
+  out.last_step = steps_.last;
+  out.command = command_for(events_.lanes);
+  return out;
+}
+
+Result<RunPage> read_run_page(const fs::path& run_folder) {
+  RunReader reader(run_folder);
+  if (const Status read = reader.refresh(); !read) return read.error();
+  return reader.page();
+}
+
+}  // namespace maestro

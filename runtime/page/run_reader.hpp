@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the record of a run for a page: at once, or again and again while the run goes on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/page/record_tail.hpp"
+#include "runtime/page/run_page.hpp"
+
+namespace maestro {
+
+/// Memory does not grow with the steps, and a call of refresh() costs as much as the lines that are new. Not
+/// thread-safe.
+class RunReader {
+ public:
+  explicit RunReader(std::filesystem::path run_folder);
+  /// Reads what the record has gained. A record that was cut (LN-2) is read anew. Errors name the file, and the line's
+  /// number where it is no line of a record; a folder without a record: not_found.
+  [[nodiscard]] Status refresh();
+  /// Returns the page of what refresh() has read, without a timeline.
+  [[nodiscard]] RunPage page() const;
+
+ private:
+  struct Curve {
+    RunCurve found;  // but for the points
+    ThinnedCurve points;
+    std::optional<SpikeWatch> watch;
+    bool broken = false;  // the last value is no finite number
+  };
+  /// Of steps.jsonl.
+  struct Steps {
+    std::uint64_t lines = 0, last = 0;
+    double samples = 0, tokens = 0, makespan_ms = 0, lower_bound_ms = 0;
+    double seconds = 0;        // between steps, without the pauses before a start
+    double timed_tokens = 0;   // in those seconds
+    std::int64_t last_ms = 0;  // time of the last step
+    std::vector<Curve> curves, utilization, times;
+    std::vector<RunSpike> spikes;
+    std::uint64_t earlier_spikes = 0;
+  };
+  /// Of events.jsonl.
+  struct Events {
+    std::uint64_t lines = 0, planned_steps = 0;
+    std::vector<std::uint64_t> first_steps;
+    RunState state = RunState::under_way;
+    std::string error, title;
+    std::vector<RunValidation> validations;
+    std::vector<RunEvent> events;
+    std::vector<std::string> lanes;
+    std::map<std::string, std::string> data;
+    std::string job;
+  };
+  [[nodiscard]] Status take_step(std::string_view text);
+  void take_figure(const std::string& section, const std::string& metric, const RunCurve::Value& figure);
+  [[nodiscard]] Status take_event(std::string_view text);
+  void take_start(const nlohmann::json& line);
+  [[nodiscard]] std::vector<PageFigure> figures() const;
+
+  std::filesystem::path folder_;
+  RecordTail steps_tail_, events_tail_;
+  Steps steps_;
+  Events events_;
+};
+
+/// Returns the page of the record in a run's folder (train.out). Errors as of RunReader::refresh().
+[[nodiscard]] Result<RunPage> read_run_page(const std::filesystem::path& run_folder);
+
+}  // namespace maestro

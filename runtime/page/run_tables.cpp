@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/page/run_tables.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/printable.hpp"
+#include "runtime/page/markup.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::size_t most_rows = 200;  // of a table (PW-1)
+
+TableCell figure(double value) {
+  if (!std::isfinite(value)) return {"not a number", "null"};
+  return {shortened(value), number_text(value)};
+}
+
+TableCell at_step(const RunCurve::Value& value) {
+  return {shortened(value.value) + " (step " + std::to_string(value.step) + ")", number_text(value.value)};
+}
+
+TableCell step_cell(std::uint64_t step) {
+  return {std::to_string(step), std::to_string(step)};
+}
+
+/// Removes the first rows of a table that is too long, and puts their number into the remark.
+PageTable shortened(PageTable table, std::uint64_t earlier = 0) {
+  if (table.rows.size() > most_rows) {
+    earlier += table.rows.size() - most_rows;
+    table.rows.erase(table.rows.begin(), table.rows.end() - most_rows);
+  }
+  if (earlier > 0) {
+    table.remark += (table.remark.empty() ? "" : " ") + std::string("The newest ") + std::to_string(table.rows.size()) +
+                    "; " + std::to_string(earlier) + " before them are left out.";
+  }
+  return table;
+}
+
+PageTable figures_table(const RunPage& page) {
+  PageTable table{"Figures",
+                  "Of the training steps; all values are on record.",
+                  {"section", "figure", "first", "last", "lowest", "highest"},
+                  {}};
+  for (const auto* curves : {&page.curves, &page.utilization, &page.times}) {
+    for (const RunCurve& curve : *curves) {
+      std::vector<TableCell> row{{curve.section.empty() ? "run" : curve.section}, {curve.metric}};
+      if (curve.points.empty()) {
+        row.resize(6, {"not a number", "null"});
+      } else {
+        row.insert(row.end(), {figure(curve.first.value), figure(curve.last.value), at_step(curve.lowest),
+                               at_step(curve.highest)});
+      }
+      if (curve.not_numbers > 0) row[1].text += ", not a number at " + std::to_string(curve.not_numbers) + " steps";
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+PageTable spikes_table(const RunPage& page) {
+  PageTable table{"Spikes", spike_rule(), {"step", "section", "figure", "value", "median before", "bound"}, {}};
+  for (const RunSpike& spike : page.spikes) {
+    const bool number = std::isfinite(spike.value);
+    table.rows.push_back({step_cell(spike.step),
+                          {spike.section},
+                          {spike.metric},
+                          figure(spike.value),
+                          number ? figure(spike.stands_out_of.median) : TableCell{"-"},
+                          number ? figure(spike.stands_out_of.bound) : TableCell{"-"}});
+  }
+  return shortened(std::move(table), page.earlier_spikes);
+}
+
+PageTable validations_table(const RunPage& page) {
+  PageTable table{"Validations", "", {"step", "section"}, {}};
+  std::vector<std::string> metrics;
+  for (const RunValidation& validation : page.validations) {
+    for (const auto& [metric, value] : validation.metrics) {
+      if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+    }
+  }
+  std::ranges::sort(metrics);
+  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
+  for (const RunValidation& validation : page.validations) {
+    std::vector<TableCell> row{step_cell(validation.step), {validation.section}};
+    for (const std::string& metric : metrics) {
+      const auto value = validation.metrics.find(metric);
+      row.push_back(value == validation.metrics.end() ? TableCell{"-"} : figure(value->second));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return shortened(std::move(table));
+}
+
+PageTable events_table(const RunPage& page) {
+  PageTable table{"Events", "", {"time", "event", ""}, {}};
+  for (const RunEvent& event : page.events) table.rows.push_back({{event.time}, {event.name}, {event.text}});
+  return shortened(std::move(table));
+}
+
+std::string joined(const std::vector<std::string>& parts, std::string_view before, std::string_view between,
+                   std::string_view after) {
+  std::string out(before);
+  for (std::size_t at = 0; at < parts.size(); ++at) out += (at == 0 ? "" : std::string(between)) + parts[at];
+  return out + std::string(after);
+}
+
+}  // namespace
+
+std::vector<PageTable> tables_of(const RunPage& page) {
+  PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"", ""}, {}};
+  for (const std::string& lane : page.lanes) layout.rows.push_back({{lane}});
+  for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
+  std::vector<PageTable> tables{figures_table(page), spikes_table(page), validations_table(page),
+                                events_table(page),  shortened(layout),  shortened(data)};
+  std::erase_if(tables, [](const PageTable& table) { return table.rows.empty(); });
+  return tables;
+}
+
+std::string html_of(const PageTable& table) {
+  std::string out = "<h2>" + escaped(table.title) + "</h2>\n";
+  if (!table.remark.empty()) out += "<p class=\"faint\">" + escaped(table.remark) + "</p>\n";
+  out += "<div class=\"rows\"><table data-table=\"" + escaped(table.title) + "\">\n";
+  const bool headed = std::ranges::any_of(table.columns, [](const std::string& name) { return !name.empty(); });
+  if (headed) {
+    out += "<thead><tr>";
+    for (const std::string& name : table.columns) out += "<th>" + escaped(name) + "</th>";
+    out += "</tr></thead>\n";
+  }
+  out += "<tbody>\n";
+  for (const std::vector<TableCell>& row : table.rows) {
+    out += "<tr>";
+    for (const TableCell& cell : row) {
+      out += cell.exact.empty() ? "<td>" : "<td class=\"figure\" data-value=\"" + escaped(cell.exact) + "\">";
+      out += escaped(cell.text) + "</td>";
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string in_markdown(std::string_view text) {
+  std::string out;
+  for (const char c : escaped(text)) {
+    if (c == '\n' || c == '\r') {
+      out += ' ';
+    } else {
+      if (c == '|' || c == '\\' || c == '`' || c == '*' || c == '_' || c == '[' || c == '#') out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string markdown_of(const PageTable& table) {
+  std::vector<std::string> cells;
+  for (const std::string& name : table.columns) cells.push_back(in_markdown(name));
+  std::string out = "## " + table.title + "\n\n";
+  if (!table.remark.empty()) out += table.remark + "\n\n";
+  out +=
+      joined(cells, "| ", " | ", " |\n") + joined(std::vector<std::string>(cells.size(), "---"), "| ", " | ", " |\n");
+  for (const std::vector<TableCell>& row : table.rows) {
+    cells.clear();
+    for (const TableCell& cell : row) cells.push_back(in_markdown(cell.text));
+    out += joined(cells, "| ", " | ", " |\n");
+  }
+  return out + "\n";
+}
+
+}  // namespace maestro

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/page/run_page.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/page/run_card.hpp"
+#include "runtime/page/run_tables.hpp"
+#include "tests/page/count_of.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string hostile = "</main><script src=\"http://a/b\">x</script>'|`\x01\xff";
+
+RunPage hostile_page() {
+  RunPage page;
+  page.title = page.error = page.job = page.command = hostile;
+  page.state = RunState::failed;
+  page.figures = {{hostile, hostile, hostile, hostile}};
+  RunCurve curve{hostile, hostile, {1, 5}, {2, 4}, {2, 4}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}, {2, 2, 1, 4, 4, 4}}};
+  page.curves = page.utilization = page.times = {curve};
+  page.validations = {{2, hostile, {{hostile, 3.5}}}};
+  page.spikes = {{hostile, hostile, 2, 4, {1, 2}}};
+  page.events = {{hostile, hostile, hostile}};
+  page.lanes = {hostile};
+  page.data = {{hostile, hostile}};
+  return page;
+}
+
+TEST(RunPage, needs_nothing_from_outside_and_runs_nothing) {  // PW-3
+  const std::string page = page_of(hostile_page());
+  for (const char* outside : {"<script", "<link", "<img", "@import", "url(", "href", "src=\"", "</main><"}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
+  }
+  EXPECT_EQ(count_of(page, "</main>"), 1u);
+  EXPECT_THAT(page, HasSubstr("&lt;/main&gt;&lt;script src=&quot;http://a/b&quot;&gt;"));
+  EXPECT_THAT(page, HasSubstr("\xef\xbf\xbd")) << "what is not UTF-8 is replaced";
+  EXPECT_THAT(page, Not(HasSubstr("\xff")));
+}
+
+TEST(RunPage, has_figures_as_recorded_beside_the_rounded) {  // PW-2
+  RunPage page;
+  const double value = 2.7818268114241;
+  page.curves = {
+      {"student", "loss", {1, value}, {1, value}, {1, value}, {1, value}, 0, {{1, 1, 1, value, value, value}}}};
+  const std::string html = body_of(page);
+  EXPECT_EQ(count_of(html, "data-value=\"2.7818268114241\""), 4u);
+  EXPECT_THAT(html, HasSubstr(">2.782 (step 1)<"));
+}
+
+TEST(RunPage, leaves_out_what_is_empty) {
+  RunPage page;
+  page.title = "Nothing yet";
+  const std::string html = page_of(page);
+  EXPECT_THAT(html, HasSubstr("<h1>Nothing yet</h1>"));
+  for (const char* part : {"<h2>", "<svg", "<dl", "<table"}) EXPECT_THAT(html, Not(HasSubstr(part)));
+  EXPECT_THAT(page_of(page, "<meta name=\"a\">"), HasSubstr("<meta name=\"a\"></head>"));
+}
+
+TEST(RunPage, lists_the_newest_and_counts_the_others) {  // PW-1
+  RunPage page;
+  for (int at = 0; at < 1000; ++at) page.events.push_back({"t", "checkpoint", "number " + std::to_string(at)});
+  const std::string html = body_of(page);
+  EXPECT_EQ(count_of(html, "<tr>"), 201u);
+  EXPECT_THAT(html, HasSubstr("number 999<"));
+  EXPECT_THAT(html, HasSubstr("The newest 200; 800 before them are left out."));
+}
+
+TEST(RunPage, of_many_sections_stays_small) {  // PW-1
+  RunPage page;
+  ThinnedCurve points;
+  for (std::uint64_t step = 1; step <= 100'000; ++step) points.add(step, 1.0 + static_cast<double>(step % 977) / 977);
+  for (int section = 0; section < 32; ++section) {
+    for (const char* metric : {"loss", "grad_norm", "lr", "step_ms"}) {
+      page.curves.push_back(
+          {"s" + std::to_string(section), metric, {1, 1}, {2, 1}, {1, 1}, {2, 1}, 0, points.points()});
+    }
+  }
+  EXPECT_LT(page_of(page).size(), 1'000'000u);
+}
+
+TEST(RunCard, has_the_tables_and_the_job_without_markup_in_texts) {  // PW-3
+  const std::string card = card_of(hostile_page());
+  EXPECT_THAT(card, Not(HasSubstr("\n|  |\n")));
+  EXPECT_THAT(card, HasSubstr("&lt;/main&gt;"));
+  for (const char* title :
+       {"## Figures", "## Spikes", "## Validations", "## Events", "## Layout", "## Data", "## Run it again"}) {
+    EXPECT_THAT(card, HasSubstr(title));
+  }
+  const std::string::size_type job = card.find("## Run it again");
+  EXPECT_EQ(card.substr(0, job).find("<script"), std::string::npos);
+  EXPECT_EQ(in_markdown("a|b\n*c*"), "a\\|b \\*c\\*");
+}
+
+TEST(RunCard, fences_a_job_that_has_fences) {
+  RunPage page;
+  page.command = "maestro train job.toml";
+  page.job = "a = '''\n```\n'''";
+  EXPECT_THAT(card_of(page), HasSubstr("````\na = '''\n```\n'''\n````\n"));
+}
+
+}  // namespace
+}  // namespace maestro

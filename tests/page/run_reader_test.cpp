@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/page/run_reader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+
+#include "runtime/state/run_log.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class RunReaderTest : public testing::Test {
+ protected:
+  void open(std::uint64_t last_step) {
+    log_.emplace(std::move(RunLog::open(run_ / record_folder, last_step).value_or_throw()));
+  }
+  void begin(std::uint64_t first_step, const std::string& job = "name = 'curve'\\n[train]\\nsteps = 400\\n") {
+    log_->append_event(
+            R"({"event":"began","time":"2026-11-24T12:00:00.000Z","first_step":)" + std::to_string(first_step) +
+            R"(,"resumed_from":"","run_id":"ab","maestro_version":"0.1.0","instruction_set":"avx2","lanes":)"
+            R"(["section 'student' replica 0 on cpu:0 of process 2"],"data":{"tokens":"40000"},"job_file":")" +
+            job + "\"}")
+        .or_throw();
+  }
+  /// A step per second.
+  void step(std::uint64_t step, const std::string& loss, int pause = 0) {
+    const auto second = static_cast<int>(step) + pause;
+    char time[64];
+    std::snprintf(time, sizeof time, "2026-11-24T12:%02d:%02d.500Z", second / 60 % 60, second % 60);
+    log_->append_step(R"({"step":)" + std::to_string(step) + R"(,"time":")" + time +
+                      R"(","samples":8,"tokens":256,"samples_digest":"0","makespan_ms":4,"lower_bound_ms":2,)"
+                      R"("utilization":{"student":0.5},"sections":{"student":{"loss":)" +
+                      loss + R"(,"lr":0.001}}})")
+        .or_throw();
+  }
+  [[nodiscard]] RunPage read() const { return read_run_page(run_).value_or_throw(); }
+  static const RunCurve& loss(const RunPage& page) {
+    for (const RunCurve& curve : page.curves) {
+      if (curve.metric == "loss") return curve;
+    }
+    throw std::runtime_error("no loss");
+  }
+  static std::string figure(const RunPage& page, const std::string& name) {
+    for (const PageFigure& figure : page.figures) {
+      if (figure.name == name) return figure.exact;
+    }
+    return "none";
+  }
+
+  TempFolder temporary_;
+  fs::path run_ = temporary_.path() / "run";
+  std::optional<RunLog> log_;
+};
+
+TEST_F(RunReaderTest, a_record_is_the_page) {
+  open(0);
+  begin(1);
+  step(1, "5.25");
+  step(2, "4");
+  step(3, "4.5");
+  log_->append_event(R"({"event":"checkpoint","time":"t","step":3,"path":"out/3"})").or_throw();
+  log_->append_event(R"({"event":"validation","time":"t","step":3,"section":"student","metrics":{"loss":4.125}})")
+      .or_throw();
+  log_->append_event(R"({"event":"finished","time":"t","step":3,"interrupted":false})").or_throw();
+  const RunPage page = read();
+  EXPECT_EQ(page.title, "curve");
+  EXPECT_EQ(page.state, RunState::finished);
+  EXPECT_EQ(page.last_step, 3u);
+  EXPECT_EQ(page.command, "maestro train job.toml --fresh --processes 3");
+  EXPECT_EQ(page.data.at("tokens"), "40000");
+  EXPECT_EQ(loss(page).first.value, 5.25);
+  EXPECT_EQ(loss(page).last.value, 4.5);
+  EXPECT_EQ(loss(page).lowest.step, 2u);
+  EXPECT_EQ(loss(page).highest.step, 1u);
+  EXPECT_EQ(loss(page).points.size(), 3u);
+  ASSERT_EQ(page.utilization.size(), 1u);
+  EXPECT_EQ(page.utilization[0].last.value, 0.5);
+  EXPECT_EQ(figure(page, "Samples"), "24");
+  EXPECT_EQ(figure(page, "Tokens"), "768");
+  EXPECT_EQ(figure(page, "Time"), "2");
+  EXPECT_EQ(figure(page, "Throughput"), "256");
+  EXPECT_EQ(figure(page, "Makespan / bound"), "2");
+  EXPECT_EQ(figure(page, "student loss"), "4.5");
+  EXPECT_EQ(figure(page, "student validation loss"), "4.125");
+  ASSERT_EQ(page.validations.size(), 1u);
+  ASSERT_EQ(page.events.size(), 3u) << "but for validations";
+  EXPECT_EQ(page.events[1].text, "path: out/3, step: 3");
+}
+
+TEST_F(RunReaderTest, a_run_that_begins_has_a_page) {
+  open(0);
+  EXPECT_EQ(read().title, "run");
+  begin(1);
+  const RunPage page = read();
+  EXPECT_EQ(page.state, RunState::under_way);
+  EXPECT_TRUE(page.curves.empty());
+  EXPECT_THAT(page_of(page), HasSubstr("under way"));
+}
+
+TEST_F(RunReaderTest, states_are_those_of_the_last_start) {
+  open(0);
+  begin(1);
+  log_->append_event(R"({"event":"failed","time":"t","error":"a loss"})").or_throw();
+  EXPECT_EQ(read().state, RunState::failed);
+  EXPECT_EQ(state_line(read()), "failed after step 0: a loss");
+  begin(1);
+  EXPECT_EQ(read().state, RunState::under_way);
+  EXPECT_EQ(read().error, "");
+  log_->append_event(R"({"event":"finished","time":"t","step":1,"interrupted":true})").or_throw();
+  EXPECT_EQ(read().state, RunState::interrupted);
+}
+
+TEST_F(RunReaderTest, a_growing_and_cut_record_reads_as_at_once) {
+  open(0);
+  RunReader reader(run_);
+  begin(1);
+  for (std::uint64_t at = 1; at <= 50; ++at) {
+    step(at, std::to_string(10.0 / static_cast<double>(at)));
+    if (at % 7 == 0) reader.refresh().or_throw();
+  }
+  open(20);  // goes on after step 20, after a pause
+  begin(21);
+  step(21, "77", 3000);
+  reader.refresh().or_throw();
+  const RunPage page = reader.page(), again = read();
+  EXPECT_EQ(page.last_step, 21u);
+  EXPECT_EQ(loss(page).last.value, 77.0);
+  EXPECT_EQ(figure(page, "Samples"), std::to_string(21 * 8));
+  EXPECT_EQ(figure(page, "Time"), "19") << "without the pause";
+  EXPECT_EQ(page_of(page), page_of(again));
+}
+
+TEST_F(RunReaderTest, spikes_and_what_is_no_number_are_listed) {
+  open(0);
+  begin(1);
+  for (std::uint64_t at = 1; at <= 60; ++at) step(at, at == 40 ? "9" : "2");
+  step(61, "null");
+  step(62, "null");
+  step(63, "2");
+  const RunPage page = read();
+  ASSERT_EQ(page.spikes.size(), 2u);
+  EXPECT_EQ(page.spikes[0].step, 40u);
+  EXPECT_EQ(page.spikes[0].value, 9.0);
+  EXPECT_EQ(page.spikes[0].stands_out_of.median, 2.0);
+  EXPECT_EQ(page.spikes[1].step, 61u);
+  EXPECT_TRUE(std::isnan(page.spikes[1].value));
+  EXPECT_EQ(loss(page).not_numbers, 2u);
+  EXPECT_EQ(loss(page).highest.value, 9.0);
+}
+
+TEST_F(RunReaderTest, the_page_of_a_long_run_is_no_larger) {  // PW-1
+  open(0);
+  begin(1);
+  for (std::uint64_t at = 1; at <= 20'000; ++at)
+    step(at, std::to_string(2 + static_cast<double>(at * 7919 % 1000) / 1000));
+  EXPECT_LT(page_of(read()).size(), 300'000u);
+}
+
+TEST_F(RunReaderTest, what_is_no_record_is_refused_by_name) {
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("has no record of a run"));
+  EXPECT_EQ(read_run_page(run_).error().code, ErrorCode::not_found);
+  open(0);
+  std::ofstream(run_ / record_folder / steps_file) << "{\"step\":1}\nno json\n";
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1: a step lacks a member"));
+  std::ofstream(run_ / record_folder / steps_file) << "no json\n";
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1"));
+  begin(1, "= what");
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("events.jsonl, line 1: the job in it cannot be read"));
+}
+
+}  // namespace
+}  // namespace maestro
