@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/control/control_client.hpp"
 
+#include <algorithm>
+
 #include "actors/control/Control.h"
 #include "actors/control/control_place.hpp"
 #include "actors/control/control_text.hpp"
@@ -116,6 +118,33 @@ std::string ControlClient::call(const std::string& name, Form form) {
     if (name == "resume") return client.resume(to, state.token);
     client.stop(to, state.token);
   }));
+}
+
+RunGlance ControlClient::glance() {
+  State& state = *state_;
+  const auto status =
+      state.query<control::Status>(usual_patience, [&](auto& to) { state.client.status(to, state.token); });
+  RunGlance glance;
+  glance.ends = status.state == control::State::STOPPING || status.state == control::State::FINISHED;
+  glance.text = plain_text(status);
+  glance.heading = glance.text.substr(0, glance.text.find('\n'));
+  return glance;
+}
+
+MetricsPage ControlClient::metrics(std::int64_t first_step_row, std::int64_t first_validation_row, std::int32_t most) {
+  State& state = *state_;
+  const auto answer = state.query<control::Metrics>(usual_patience, [&](auto& to) {
+    state.client.metrics(to, state.token, first_step_row, first_validation_row, most);
+  });
+  MetricsPage page{{}, answer.next_step_row, answer.next_validation_row};
+  for (const control::Row& row : answer.steps) page.rows.push_back({false, row.section, row.step, row.metrics});
+  for (const control::Row& row : answer.validations) page.rows.push_back({true, row.section, row.step, row.metrics});
+  std::ranges::stable_sort(page.rows, {}, &MetricsRow::step);
+  return page;
+}
+
+const std::string& ControlClient::address() const {
+  return state_->options.address;
 }
 
 JoinTerms ControlClient::join(const std::string& section, const std::string& devices) {

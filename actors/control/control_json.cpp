@@ -136,6 +136,14 @@ std::string json_text(const control::Standing& standing) {
   return Json{{"state", lower_name(control::_State_VALUES_TO_NAMES, standing.state)}, {"step", standing.step}}.dump();
 }
 
+std::string json_text(const MetricsRow& row) {
+  return Json{{"section", row.section},
+              {"step", row.step},
+              {"kind", row.validation ? "validation" : "train"},
+              {"metrics", row.metrics}}
+      .dump();
+}
+
 std::string json_text(const control::Leaving& leaving) {
   return Json{{"process", leaving.process}, {"text", leaving.text}}.dump();
 }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <vector>
 
 #include "actors/control/control_types.h"
@@ -51,15 +53,19 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string figures_text(const std::map<std::string, double>& metrics) {
+  std::vector<std::string> figures;
+  for (const auto& [name, value] : metrics) figures.push_back(name + " " + number(value));
+  return joined(figures, ", ");
+}
+
 std::vector<std::string> section_row(const control::SectionFigures& section) {
-  std::vector<std::string> metrics;
-  for (const auto& [name, value] : section.metrics) metrics.push_back(name + " " + number(value));
   return {section.name,
           std::to_string(section.replicas),
           section.trained ? "trained" : "frozen",
           section.step > 0 ? std::to_string(section.step) : "-",
           section.__isset.utilization ? number(100 * section.utilization, "%.0f%%") : "-",
-          joined(metrics, ", ")};
+          figures_text(section.metrics)};
 }
 
 std::string doing(const control::ReplicaFigures& replica) {
@@ -137,6 +143,35 @@ std::string plain_text(const control::Standing& standing) {
 
 std::string plain_text(const control::Leaving& leaving) {
   return "process " + std::to_string(leaving.process) + " leaves; " + leaving.text;
+}
+
+std::string plain_text(const MetricsRow& row) {
+  return (row.validation ? "validation after step " : "step ") + std::to_string(row.step) + ", " + row.section + ": " +
+         figures_text(row.metrics);
+}
+
+std::string sparkline(const std::vector<double>& values, std::size_t width) {
+  static constexpr const char* levels[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                           "\u2585", "\u2586", "\u2587", "\u2588"};
+  std::vector<double> finite;
+  std::ranges::copy_if(values, std::back_inserter(finite), [](double value) { return std::isfinite(value); });
+  const std::size_t columns = std::min(width, finite.size());
+  std::vector<double> means;
+  for (std::size_t at = 0; at < columns; ++at) {
+    const std::size_t begin = at * finite.size() / columns;
+    const std::size_t end = (at + 1) * finite.size() / columns;
+    double sum = 0;
+    for (std::size_t each = begin; each < end; ++each) sum += finite[each];
+    means.push_back(sum / static_cast<double>(end - begin));
+  }
+  if (means.empty()) return {};
+  const auto [low, high] = std::ranges::minmax(means);
+  std::string curve;
+  for (const double mean : means) {
+    const double share = high > low ? (mean - low) / (high - low) : 0;
+    curve += levels[std::min<std::size_t>(static_cast<std::size_t>(share * 8), 7)];
+  }
+  return curve;
 }
 
 }  // namespace maestro

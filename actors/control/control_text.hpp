@@ -2,9 +2,20 @@
 // Answers of the control service as text for users and JSON for programs. Pure.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 namespace maestro {
+
+/// Figures of a step or a validation of a section.
+struct MetricsRow {
+  bool validation = false;
+  std::string section;
+  std::int64_t step = 0;
+  std::map<std::string, double> metrics;
+};
 
 // Generated, see control.thrift.
 namespace control {
@@ -28,5 +39,12 @@ class Status;
 [[nodiscard]] std::string json_text(const control::Checkpoint& checkpoint);
 [[nodiscard]] std::string json_text(const control::Standing& standing);
 [[nodiscard]] std::string json_text(const control::Leaving& leaving);
+/// Likewise, with the members section, step, kind ("train" or "validation") and metrics; null: not a finite number.
+[[nodiscard]] std::string json_text(const MetricsRow& row);
+[[nodiscard]] std::string plain_text(const MetricsRow& row);
+
+/// Returns a curve of up to `width` characters, each the mean of as many values as the others; values that are not
+/// finite are left out.
+[[nodiscard]] std::string sparkline(const std::vector<double>& values, std::size_t width);
 
 }  // namespace maestro

@@ -28,6 +28,7 @@ struct RunOptions {
   std::uint64_t until = 0;           ///< the run ends after this step; 0: after train.steps
   std::string log_format;            ///< "json": lines in JSON, also of the other processes; else text
   std::string control;               ///< address of the control service; empty: a local socket; "none": off
+  std::string http;                  ///< address of the live page; empty: none
   bool check_only = false;           ///< validate everything, start nothing
   bool quiet = false;                ///< no run header
   std::vector<std::string> notes;    ///< printed in the run header

@@ -45,6 +45,7 @@ void ProcessRun::State::stop() {  // PR-1: in this order
   close_seats();
   if (questions) questions->close();
   control.reset();
+  http.reset();
   groups_end->set("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [id, made] : devices) {
@@ -154,6 +155,7 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
   if (by_hand()) console.note("if the run goes on without this process, `maestro join` it again");
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
   if (control) control->stop();  // removes its socket
+  if (http) http->stop();
   if (!several()) {
     stop();
     watchdog->no_limit();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "actors/control/control_place.hpp"
+#include "actors/live/http_address.hpp"
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/memory_table.hpp"
 #include "actors/plan/planning_options.hpp"
@@ -40,6 +41,7 @@ void ProcessRun::State::check_surroundings() const {
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
   if (several()) check_control_address(plan.options.control);
+  if (!recovering()) check_http_address(plan.options.http, keys() != nullptr);
   TransportConfig transport = plan.transport;
   if (job_start) transport.listen = job_start->listen_address();
   if (several()) check_port_free(transport);

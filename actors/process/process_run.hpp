@@ -18,6 +18,7 @@
 #include "actors/process/job_start.hpp"
 #include "actors/process/shadow_folder.hpp"
 #include "actors/run/run_result.hpp"
+#include "actors/run/step_figures.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/state/manifest.hpp"
 
@@ -26,6 +27,8 @@ namespace maestro {
 /// What a run keeps from one start of its processes to the next.
 struct RunMemory {
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
+  std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
+  std::string http;                     ///< address of the live page with its port; empty: none yet
   std::optional<RunIdentity> run;       ///< after the first start
   std::optional<ShadowFolder> shadows;  ///< on rank 0 of a run on a single host that may recover
 };

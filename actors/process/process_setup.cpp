@@ -174,6 +174,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.record = record;
   options.journal = journal;
   options.guard = make_guard();
+  options.figures = memory.figures;
   options.snapshots = &snapshots;
   options.console = &console;
   options.data_source = source;
@@ -355,6 +356,7 @@ void ProcessRun::State::introduce() {
         is_root() ? rendezvous_info.root_port : actors->publish(supervisor, local.info.actors_host, 0);
   }
   open_control();
+  open_http();
   begun = true;
   send_from_outside(supervisor, local);
   if (is_root()) watch_progress();
@@ -391,6 +393,25 @@ void ProcessRun::State::open_control() {
   constexpr std::string_view local = "unix:";
   if (control->address().starts_with(local)) control_socket = control->address().substr(local.size());
   if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
+}
+
+void ProcessRun::State::open_http() {
+  if (!is_root() || plan.options.http.empty()) return;
+  HttpServiceOptions options;
+  options.address = memory.http.empty() ? plan.options.http : memory.http;  // a recovered run keeps its port
+  options.keys = keys();
+  options.job = &plan;
+  options.system = &actors->system();
+  options.coordinator = coordinator;
+  options.events = &events;
+  options.transfer_bytes = [this] { return network->written().bytes; };
+  options.version = MAESTRO_VERSION;
+  options.instruction_set = cpu::name_of(cpu::best_isa());
+  options.keeps_record = journal != nullptr;
+  if (plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
+  http = std::make_unique<HttpService>(std::move(options));
+  if (memory.http.empty() && !plan.options.quiet) console.note("  live page: http://" + http->address() + "/");
+  memory.http = http->address();
 }
 
 }  // namespace maestro

@@ -18,6 +18,7 @@
 #include "actors/control/run_questions.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/plan/lane_text.hpp"
+#include "actors/live/http_service.hpp"
 #include "actors/plan/seats.hpp"
 #include "actors/process/actor_environment.hpp"
 #include "actors/process/model_folders.hpp"
@@ -137,6 +138,7 @@ struct ProcessRun::State {
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // the coordinator exists
   std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Stops before the actors (PR-1)
+  std::unique_ptr<HttpService> http;        // of rank 0, with --http. Stops before the actors (PR-1)
   std::string control_socket;               // its local socket, removed on immediate exit; else empty
   std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
   StopRequests stop_requests;               // of the signal thread
@@ -162,6 +164,7 @@ struct ProcessRun::State {
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
+  void open_http();
   /// Returns the device of a rank of a replica, opened at the first call.
   Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   void open_actors();

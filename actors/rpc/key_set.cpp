@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/rpc/key_set.hpp"
 
+#include <openssl/crypto.h>
 #include <openssl/pem.h>
 #include <sys/stat.h>
 
@@ -111,6 +112,10 @@ KeySet load_key_set(const std::filesystem::path& folder) {
   check_certificates(set);
   set.token = read_token(folder / "token");
   return set;
+}
+
+bool same_secret(const std::string& given, const std::string& secret) {
+  return given.size() == secret.size() && CRYPTO_memcmp(given.data(), secret.data(), secret.size()) == 0;
 }
 
 }  // namespace maestro

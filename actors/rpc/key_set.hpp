@@ -43,4 +43,7 @@ void make_key_set(const std::filesystem::path& folder, const KeySetOptions& opti
 /// Returns 256 random bits from OpenSSL's generator, as 64 hexadecimal digits.
 [[nodiscard]] std::string random_token();
 
+/// Whether the texts are equal; the time that this takes depends on their sizes alone.
+[[nodiscard]] bool same_secret(const std::string& given, const std::string& secret);
+
 }  // namespace maestro

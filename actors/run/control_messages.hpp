@@ -13,6 +13,7 @@
 #include "actors/messages/message_types.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
+#include "actors/run/step_figures.hpp"
 
 namespace maestro {
 
@@ -32,6 +33,8 @@ struct RunStatus {
   std::optional<SchedulingRow> scheduling;     ///< of the last complete step
   std::string checkpoint;                      ///< path of the last checkpoint
   std::vector<std::string> recoveries;         ///< a line for each
+  std::uint64_t left_out = 0;                  ///< samples that could not be read
+  StepTotals figures;                          ///< of the steps that have ended
   bool announced = false;                      ///< some announced work has not ended
   std::uint64_t events = 0;                    ///< progress messages so far
   std::string working;                         ///< work of the coordinator or on its behalf; empty: none

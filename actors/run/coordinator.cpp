@@ -14,6 +14,7 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
       norms_(*options_.graph, options_.global_clip),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
+  options_.figures->begin_again();
   if (options_.moves_seats) replay_.emplace(*options_.graph);
 }
 
@@ -261,7 +262,9 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
   if (message.pass == Pass::train && message.section == watched_section(*options_.graph)) {
     options_.record->counts[message.step.value()].trained += static_cast<std::uint64_t>(message.samples);
   }
-  open.watch.done(message, Clock::now());
+  const auto now = Clock::now();
+  open.watch.done(message, now);
+  options_.figures->pass_done(message, now);
   for (const Metric& metric : message.metrics) {
     open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
   }
@@ -362,7 +365,10 @@ void Coordinator::close(Key key) {
                               record.scheduling.kept().back()});
     }
     if (options_.measure) measured_ = open.watch.measured();
-    record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
+    const double seconds = std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
+    record.train_seconds += seconds;
+    options_.figures->step_ended(open.unit.step, seconds, record.counts[key.first], now,
+                                 std::chrono::system_clock::now());
   }
   print_validation(open);
   unit_started_ = now;

@@ -27,6 +27,7 @@
 #include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
+#include "actors/run/step_figures.hpp"
 #include "actors/run/step_watch.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/observe/console.hpp"
@@ -51,6 +52,7 @@ struct CoordinatorOptions {
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
   std::optional<RunGuard> guard;              ///< none: losses are not judged
+  std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();  ///< used by the coordinator alone
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;

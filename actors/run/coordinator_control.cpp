@@ -39,6 +39,8 @@ RunStatus Coordinator::status() const {
   if (record.scheduling.size() > 0) status.scheduling = record.scheduling.kept().back();
   status.checkpoint = record.checkpoint;
   for (const Recovery& recovery : record.recoveries) status.recoveries.push_back(line_of(recovery));
+  status.left_out = record.left_out.size();
+  status.figures = options_.figures->totals();
   status.announced = began_ && !rescuing_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
   if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";

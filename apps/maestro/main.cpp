@@ -26,6 +26,7 @@
 #include "apps/maestro/train_command.hpp"
 #include "apps/maestro/usage_error.hpp"
 #include "apps/maestro/vlm_command.hpp"
+#include "apps/maestro/watch_commands.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/core/result.hpp"
 
@@ -74,6 +75,7 @@ int run(int argc, char** argv, Console& console) {
   ReplayCommand replay(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
+  WatchCommands watch(app);
   JoinCommand join(app);
   HelpCommand help(app);
   try {
@@ -84,7 +86,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, replay, generate, control, join, help);
+                   data, samples, replay, generate, control, watch, join, help);
 }
 
 }  // namespace

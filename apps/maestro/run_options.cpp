@@ -54,6 +54,8 @@ void add_run_options(CLI::App& command, RunOptions& run) {
   command.add_option(
       "--control", run.control,
       "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
+  command.add_option("--http", run.http,
+                     "serve a live page, Prometheus metrics and probes at [HOST:]PORT (default host: 127.0.0.1)");
 }
 
 void add_start_options(CLI::App& command, RunOptions& run) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "runtime/core/result.hpp"
 
@@ -24,23 +25,6 @@ auto find_family(std::vector<Family>& families, std::string_view name) {
   return std::find_if(families.begin(), families.end(), [&](const auto& family) { return family.name == name; });
 }
 
-/// Returns the index of the family `name` in `mine`, added if new; throws for a name that `others` hold.
-template <class Mine, class Others>
-std::uint32_t register_family(std::vector<Mine>& mine, std::vector<Others>& others, std::string_view name,
-                              std::string_view help) {
-  if (!is_metric_name(name)) {
-    throw JobError("metric \"" + std::string(name) + "\": a name has letters, digits, '_' and ':' only",
-                   ErrorCode::internal);
-  }
-  if (find_family(others, name) != others.end()) {
-    throw JobError("metric " + std::string(name) + ": is a counter and a gauge", ErrorCode::internal);
-  }
-  const auto known = find_family(mine, name);
-  const auto index = static_cast<std::uint32_t>(known - mine.begin());
-  if (known == mine.end()) mine.push_back({std::string(name), std::string(help), {}});
-  return index;
-}
-
 std::string escaped(std::string_view text, bool quotes) {
   std::string out;
   for (const char c : text) {
@@ -54,12 +38,19 @@ std::string escaped(std::string_view text, bool quotes) {
   return out;
 }
 
-std::string label_text(const MetricLabels& labels) {
+std::string label(const std::string& name, std::string_view value) {
+  return name + "=\"" + escaped(value, true) + '"';
+}
+
+/// `more`: a further label, or empty.
+std::string label_text(const MetricLabels& labels, const std::string& more = {}) {
+  std::vector<std::string> parts;
+  if (!labels.section.empty()) parts.push_back(label("section", labels.section));
+  if (labels.replica) parts.push_back(label("replica", std::to_string(labels.replica->value())));
+  for (const auto& [name, value] : labels.others) parts.push_back(label(name, value));
+  if (!more.empty()) parts.push_back(more);
   std::string out;
-  if (!labels.section.empty()) out += "section=\"" + escaped(labels.section, true) + '"';
-  if (labels.replica) {
-    out += (out.empty() ? "" : ",") + std::string("replica=\"") + std::to_string(labels.replica->value()) + '"';
-  }
+  for (const std::string& part : parts) out += (out.empty() ? "" : ",") + part;
   return out.empty() ? out : '{' + out + '}';
 }
 
@@ -75,16 +66,64 @@ std::string value_text(double value) {
   return {digits.data(), end};
 }
 
+template <class Value>
+void append_values(std::string& out, const std::string& name, const MetricLabels& labels, const Value& value) {
+  out += name + label_text(labels) + ' ' + value_text(value) + '\n';
+}
+
+void append_values(std::string& out, const std::string& name, const MetricLabels& labels, const Histogram& value) {
+  std::uint64_t up_to = 0;
+  for (std::size_t at = 0; at < value.buckets.size(); ++at) {
+    up_to += value.buckets[at];
+    const std::string bound = at < value.bounds.size() ? value_text(value.bounds[at]) : "+Inf";
+    out += name + "_bucket" + label_text(labels, label("le", bound)) + ' ' + value_text(up_to) + '\n';
+  }
+  out += name + "_sum" + label_text(labels) + ' ' + value_text(value.sum) + '\n';
+  out += name + "_count" + label_text(labels) + ' ' + value_text(up_to) + '\n';
+}
+
 }  // namespace
+
+void Histogram::observe(double value) {
+  ++buckets[static_cast<std::size_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin())];
+  sum += value;
+}
+
+std::uint64_t Histogram::count() const {
+  return std::accumulate(buckets.begin(), buckets.end(), std::uint64_t{0});
+}
+
+template <class Value>
+std::uint32_t MetricRegistry::register_family(std::vector<Family<Value>>& mine, std::string_view name,
+                                              std::string_view help) {
+  if (!is_metric_name(name)) {
+    throw JobError("metric \"" + std::string(name) + "\": a name has letters, digits, '_' and ':' only",
+                   ErrorCode::internal);
+  }
+  const auto known = find_family(mine, name);
+  const auto index = static_cast<std::uint32_t>(known - mine.begin());
+  if (known != mine.end()) return index;
+  if (find_family(counters_, name) != counters_.end() || find_family(gauges_, name) != gauges_.end() ||
+      find_family(histograms_, name) != histograms_.end()) {
+    throw JobError("metric " + std::string(name) + ": is of two kinds", ErrorCode::internal);
+  }
+  mine.push_back({std::string(name), std::string(help), {}});
+  return index;
+}
 
 CounterId MetricRegistry::counter(std::string_view name, std::string_view help) {
   const std::lock_guard lock(mutex_);
-  return CounterId(register_family(counters_, gauges_, name, help));
+  return CounterId(register_family(counters_, name, help));
 }
 
 GaugeId MetricRegistry::gauge(std::string_view name, std::string_view help) {
   const std::lock_guard lock(mutex_);
-  return GaugeId(register_family(gauges_, counters_, name, help));
+  return GaugeId(register_family(gauges_, name, help));
+}
+
+HistogramId MetricRegistry::histogram(std::string_view name, std::string_view help) {
+  const std::lock_guard lock(mutex_);
+  return HistogramId(register_family(histograms_, name, help));
 }
 
 void MetricRegistry::add(CounterId counter, const MetricLabels& labels, std::uint64_t amount) {
@@ -95,6 +134,11 @@ void MetricRegistry::add(CounterId counter, const MetricLabels& labels, std::uin
 void MetricRegistry::set(GaugeId gauge, const MetricLabels& labels, double value) {
   const std::lock_guard lock(mutex_);
   gauges_.at(gauge.value()).values[labels] = value;
+}
+
+void MetricRegistry::set(HistogramId histogram, const MetricLabels& labels, Histogram value) {
+  const std::lock_guard lock(mutex_);
+  histograms_.at(histogram.value()).values[labels] = std::move(value);
 }
 
 std::uint64_t MetricRegistry::value(CounterId counter, const MetricLabels& labels) const {
@@ -130,9 +174,7 @@ void MetricRegistry::append_text(std::string& out, const Family<Value>& family, 
   if (family.values.empty()) return;
   out += "# HELP " + family.name + ' ' + escaped(family.help, false) + '\n';
   out += "# TYPE " + family.name + ' ' + std::string(kind) + '\n';
-  for (const auto& [labels, value] : family.values) {
-    out += family.name + label_text(labels) + ' ' + value_text(value) + '\n';
-  }
+  for (const auto& [labels, value] : family.values) append_values(out, family.name, labels, value);
 }
 
 std::string MetricRegistry::prometheus_text() const {
@@ -140,6 +182,7 @@ std::string MetricRegistry::prometheus_text() const {
   std::string out;
   for (const auto& family : counters_) append_text(out, family, "counter");
   for (const auto& family : gauges_) append_text(out, family, "gauge");
+  for (const auto& family : histograms_) append_text(out, family, "histogram");
   return out;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and gauges of a process, by section and replica, without any network. Kept for the issue on operating (a
-// metrics endpoint and live records), not used yet.
+// Counters, gauges and histograms of a process by their labels, without any network, and their text for Prometheus.
 //
 // MR-1 (monotonic): a counter never falls.
-// MR-2 (one kind per name): a name is either a counter or a gauge, with a single help text.
+// MR-2 (one kind per name): a name is a counter, a gauge or a histogram, with a single help text.
 #pragma once
 
 #include <compare>
@@ -13,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -22,12 +22,27 @@ namespace maestro {
 
 using CounterId = Id<struct CounterTag>;
 using GaugeId = Id<struct GaugeTag>;
+using HistogramId = Id<struct HistogramTag>;
 
 /// The owner of a value; an empty section means the whole process.
 struct MetricLabels {
   std::string section;
   std::optional<ReplicaIndex> replica;
+  std::vector<std::pair<std::string, std::string>> others = {};  ///< names of letters and '_', values
   friend auto operator<=>(const MetricLabels&, const MetricLabels&) = default;
+};
+
+/// Numbers of observations up to each bound and beyond the last, and their sum.
+struct Histogram {
+  std::vector<double> bounds;          ///< rising
+  std::vector<std::uint64_t> buckets;  ///< one more than bounds; an observation is in one of them
+  double sum = 0;
+
+  Histogram() = default;
+  explicit Histogram(std::vector<double> rising_bounds)
+      : bounds(std::move(rising_bounds)), buckets(bounds.size() + 1) {}
+  void observe(double value);
+  [[nodiscard]] std::uint64_t count() const;
 };
 
 struct MetricSample {
@@ -42,17 +57,20 @@ class MetricRegistry {
   static constexpr std::string_view content_type = "text/plain; version=0.0.4; charset=utf-8";
 
   /// Registers a metric, or finds it again. Names match [a-zA-Z_:][a-zA-Z0-9_:]*, counters by custom ending in _total.
-  /// Throws JobError(internal) on another name and on a name that is the other kind (MR-2).
+  /// Throws JobError(internal) on another name and on a name of another kind (MR-2).
   [[nodiscard]] CounterId counter(std::string_view name, std::string_view help);
   [[nodiscard]] GaugeId gauge(std::string_view name, std::string_view help);
+  [[nodiscard]] HistogramId histogram(std::string_view name, std::string_view help);
 
   void add(CounterId counter, const MetricLabels& labels, std::uint64_t amount = 1);
   void set(GaugeId gauge, const MetricLabels& labels, double value);
+  /// Replaces the histogram; its observations were counted elsewhere.
+  void set(HistogramId histogram, const MetricLabels& labels, Histogram value);
   /// Returns 0 for labels never counted.
   [[nodiscard]] std::uint64_t value(CounterId counter, const MetricLabels& labels) const;
   [[nodiscard]] std::optional<double> value(GaugeId gauge, const MetricLabels& labels) const;
 
-  /// Returns all values, in order of registration and then of labels.
+  /// Returns all values of counters and gauges, in order of registration and then of labels.
   [[nodiscard]] std::vector<MetricSample> samples() const;
   /// Returns the Prometheus text exposition format 0.0.4; metrics without values are omitted.
   [[nodiscard]] std::string prometheus_text() const;
@@ -64,12 +82,16 @@ class MetricRegistry {
     std::string help;
     std::map<MetricLabels, Value> values;
   };
+  /// Returns the index of the family `name` in `mine`, added if new (MR-2).
+  template <class Value>
+  std::uint32_t register_family(std::vector<Family<Value>>& mine, std::string_view name, std::string_view help);
   template <class Value>
   static void append_text(std::string& out, const Family<Value>& family, std::string_view kind);
 
   mutable std::mutex mutex_;
   std::vector<Family<std::uint64_t>> counters_;
   std::vector<Family<double>> gauges_;
+  std::vector<Family<Histogram>> histograms_;
 };
 
 }  // namespace maestro

@@ -52,6 +52,7 @@ ROOMS = {
         ("replica", "section replica: lane, ports, reduction, snapshots", ["messages", "services", "plan"]),
         ("run", "coordinator, supervisor, planner, data source", ["messages", "rpc", "services", "launch", "plan"]),
         ("control", "control service and its clients", ["messages", "rpc", "launch", "plan", "run"]),
+        ("live", "the run over HTTP: page, metrics, probes", ["messages", "rpc", "launch", "plan", "run", "control"]),
         ("process", "App, start, run and end of one process", None),
     ],
 }
@@ -59,7 +60,7 @@ ROOMS = {
 # (name, pattern of its headers, pattern of the paths that may include them, where that is in words)
 CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_parameters)[\w./-]*|nccl[\w.-]*|cub/.*|thrust/.*"
 LIBRARIES = [
-    ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/(messages|replica|run|control|process)/"), "rooms of actors/ that hold actors"),
+    ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/(messages|replica|run|control|live|process)/"), "rooms of actors/ that hold actors"),
     ("Oniguruma", re.compile(r"onig.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
     ("utf8proc", re.compile(r"utf8proc.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
     ("SentencePiece", re.compile(r"sentencepiece.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
@@ -68,6 +69,7 @@ LIBRARIES = [
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
     ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
     ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
+    ("cpp-httplib", re.compile(r"httplib\.h"), re.compile(r"actors/live/"), "actors/live/"),
     ("CUDA", re.compile(CUDA_HEADERS), re.compile(r".*\.cuh?$|runtime/[^/]+/cuda/"), ".cu files and runtime/*/cuda/"),
 ]
 

@@ -47,6 +47,9 @@ TEST(MetricRegistry, a_name_is_of_one_kind) {  // MR-2
   MetricRegistry registry;
   (void)registry.counter("a", "A.");
   EXPECT_THROW((void)registry.gauge("a", "A."), JobError);
+  EXPECT_THROW((void)registry.histogram("a", "A."), JobError);
+  (void)registry.histogram("b", "B.");
+  EXPECT_THROW((void)registry.counter("b", "B."), JobError);
 }
 
 TEST(MetricRegistry, a_name_prometheus_would_refuse_is_refused) {
@@ -77,6 +80,22 @@ TEST(MetricRegistry, exposes_prometheus_text) {
             "maestro_lr{section=\"teacher\"} NaN\n"
             "maestro_lr{section=\"x\"} +Inf\n"
             "maestro_lr{section=\"y\"} -Inf\n");
+}
+
+TEST(MetricRegistry, exposes_a_histogram_with_rising_counts) {
+  MetricRegistry registry;
+  Histogram seconds({0.5, 2});
+  for (const double value : {0.1, 0.5, 1.0, 100.0}) seconds.observe(value);
+  EXPECT_EQ(seconds.count(), 4u);
+  registry.set(registry.histogram("maestro_step_seconds", "Steps."), {{}, {}, {{"kind", "a"}}}, seconds);
+  EXPECT_EQ(registry.prometheus_text(),
+            "# HELP maestro_step_seconds Steps.\n"
+            "# TYPE maestro_step_seconds histogram\n"
+            "maestro_step_seconds_bucket{kind=\"a\",le=\"0.5\"} 2\n"
+            "maestro_step_seconds_bucket{kind=\"a\",le=\"2\"} 3\n"
+            "maestro_step_seconds_bucket{kind=\"a\",le=\"+Inf\"} 4\n"
+            "maestro_step_seconds_sum{kind=\"a\"} 101.6\n"
+            "maestro_step_seconds_count{kind=\"a\"} 4\n");
 }
 
 TEST(MetricRegistry, samples_list_every_value) {

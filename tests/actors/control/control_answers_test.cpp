@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "actors/control/control_text.hpp"
@@ -75,6 +76,20 @@ class ControlAnswersTest : public ::testing::Test {
   JobPlan job_;
   RunStatus run_;
 };
+
+TEST(ControlText, rows_are_lines_of_text_and_of_json) {
+  const MetricsRow row{true, "student", 12, {{"loss", 0.5}, {"ce", std::nan("")}}};
+  EXPECT_EQ(plain_text(row), "validation after step 12, student: ce nan, loss 0.5");
+  EXPECT_EQ(json_text(row), R"({"section":"student","step":12,"kind":"validation","metrics":{"ce":null,"loss":0.5}})");
+}
+
+TEST(ControlText, a_sparkline_has_the_means_of_its_values) {
+  EXPECT_EQ(sparkline({}, 10), "");
+  EXPECT_EQ(sparkline({3}, 10), "\u2581");
+  EXPECT_EQ(sparkline({0, 7, std::nan(""), 3.5}, 10), "\u2581\u2588\u2585");
+  EXPECT_EQ(sparkline({0, 0, 8, 8, 4, 4}, 3), "\u2581\u2588\u2585");
+  EXPECT_EQ(sparkline({1, 2, 3}, 0), "");
+}
 
 TEST_F(ControlAnswersTest, a_replica_whose_seat_has_moved_is_where_it_is_now) {
   Directory moved = *run_.directory;

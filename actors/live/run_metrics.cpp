@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/live/run_metrics.hpp"
+
+#include <charconv>
+#include <filesystem>
+
+#include "actors/control/control_types.h"
+#include "actors/live/health.hpp"
+#include "runtime/observe/metrics.hpp"
+
+namespace maestro {
+namespace {
+
+void gauge(MetricRegistry& registry, const char* name, const char* help, double value,
+           const MetricLabels& labels = {}) {
+  registry.set(registry.gauge(name, help), labels, value);
+}
+
+void count(MetricRegistry& registry, const char* name, const char* help, std::uint64_t value) {
+  registry.add(registry.counter(name, help), {}, value);
+}
+
+void add_sections(MetricRegistry& registry, const control::Status& status) {
+  struct Shown {
+    const char* metric;
+    const char* name;
+    const char* help;
+  };
+  static constexpr Shown shown[] = {
+      {"loss", "maestro_loss", "Training loss of the last step that the section has finished."},
+      {"grad_norm", "maestro_grad_norm", "Norm of the section's gradient in the last step that it has finished."},
+      {"lr", "maestro_learning_rate", "Learning rate of the last step that the section has finished."}};
+  for (const control::SectionFigures& section : status.sections) {
+    const MetricLabels labels{section.name, {}};
+    for (const Shown& one : shown) {
+      const auto found = section.metrics.find(one.metric);
+      if (found != section.metrics.end()) gauge(registry, one.name, one.help, found->second, labels);
+    }
+    if (!section.__isset.utilization) continue;
+    gauge(registry, "maestro_busy_ratio", "Share of the last complete step in which the section's lanes were busy.",
+          section.utilization, labels);
+  }
+}
+
+void add_process(MetricRegistry& registry, const ProcessFigures& process) {
+  gauge(registry, "maestro_memory_bytes", "Largest resident memory so far of process 0.", process.max_rss_bytes,
+        {{}, {}, {{"device", "host"}}});
+  gauge(registry, "maestro_build_info", "Always 1; the labels describe process 0.", 1,
+        {{}, {}, {{"version", process.version}, {"instruction_set", process.instruction_set}}});
+  count(registry, "maestro_transfer_bytes_total", "Bytes of tensors that process 0 has written to other processes.",
+        process.transfer_bytes);
+}
+
+}  // namespace
+
+std::uint64_t step_of_checkpoint(const std::string& path) {
+  constexpr std::string_view before = "step-";
+  const std::string name = std::filesystem::path(path).filename().string();
+  std::uint64_t step = 0;
+  if (!name.starts_with(before)) return 0;
+  const auto [end, failure] = std::from_chars(name.data() + before.size(), name.data() + name.size(), step);
+  return failure == std::errc() ? step : 0;
+}
+
+std::string metrics_text(const control::Status& status, const RunStatus& run, const ProcessFigures& process) {
+  MetricRegistry registry;
+  gauge(registry, "maestro_step", "The last complete training step.", static_cast<double>(run.last_step));
+  if (run.figures.last_end_time) {
+    const auto since_epoch = run.figures.last_end_time->time_since_epoch();
+    gauge(registry, "maestro_last_step_timestamp_seconds", "Unix time at which the last training step ended.",
+          std::chrono::duration<double>(since_epoch).count());
+  }
+  add_sections(registry, status);
+  count(registry, "maestro_samples_total", "Samples trained in steps that this process has seen end.",
+        run.figures.samples);
+  count(registry, "maestro_tokens_total", "Tokens read in steps that this process has seen end.", run.figures.tokens);
+  registry.set(registry.histogram("maestro_step_seconds",
+                                  "Time from the end of the unit before a training step to the step's end."),
+               {}, run.figures.seconds);
+  gauge(registry, "maestro_checkpoint_last_step", "Step of the last checkpoint on disk; 0: none yet.",
+        static_cast<double>(step_of_checkpoint(run.checkpoint)));
+  count(registry, "maestro_bad_samples_total", "Samples that could not be read and were left out.",
+        run.left_out + process.left_out_before);
+  count(registry, "maestro_recoveries_total", "Lost processes after which the run went on.", run.recoveries.size());
+  for (std::size_t state = 0; state <= static_cast<std::size_t>(RunState::finished); ++state) {
+    const auto each = static_cast<RunState>(state);
+    gauge(registry, "maestro_run_state", "1 for the state of the run, 0 for the others.", run.state == each ? 1 : 0,
+          {{}, {}, {{"state", name_of(each)}}});
+  }
+  add_process(registry, process);
+  return registry.prometheus_text();
+}
+
+}  // namespace maestro

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures of a run as Prometheus reads them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/run/control_messages.hpp"
+
+namespace maestro {
+
+namespace control {
+class Status;  // generated, see control.thrift
+}  // namespace control
+
+/// Figures of the process that serves them, process 0.
+struct ProcessFigures {
+  std::string version;
+  std::string instruction_set;
+  double max_rss_bytes = 0;
+  std::uint64_t transfer_bytes = 0;   ///< written to other processes
+  std::uint64_t left_out_before = 0;  ///< samples that were left out when the data were prepared
+};
+
+/// Returns the text exposition format 0.0.4; figures that are not there yet are left out. `status` is that of `run`.
+[[nodiscard]] std::string metrics_text(const control::Status& status, const RunStatus& run,
+                                       const ProcessFigures& process);
+
+/// Returns the step of ".../step-00000123"; 0 for anything else.
+[[nodiscard]] std::uint64_t step_of_checkpoint(const std::string& path);
+
+}  // namespace maestro

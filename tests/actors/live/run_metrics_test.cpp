@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/live/run_metrics.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/control/control_types.h"
+
+namespace maestro {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+control::Status one_section() {
+  control::Status status;
+  control::SectionFigures& student = status.sections.emplace_back();
+  student.name = "student";
+  student.metrics = {{"loss", 2.5}, {"grad_norm", 0.5}, {"lr", 0.001}, {"ce", 1}};
+  student.__set_utilization(0.75);
+  status.sections.emplace_back().name = "teacher";
+  return status;
+}
+
+TEST(RunMetrics, have_the_figures_of_the_run) {
+  RunStatus run;
+  run.state = RunState::running;
+  run.last_step = 12;
+  run.checkpoint = "out/checkpoints/step-00000008";
+  run.recoveries = {"a", "b"};
+  run.left_out = 3;
+  StepFigures figures;
+  const std::chrono::system_clock::time_point time{std::chrono::milliseconds(1700000000500)};
+  figures.step_ended(StepId(12), 0.3, {8, 7, 256}, StepFigures::Clock::now(), time);
+  run.figures = figures.totals();
+  const std::string text = metrics_text(one_section(), run, {"0.1.0", "avx2", 1e6, 77, 1});
+  for (const char* expected : {"maestro_step 12\n",
+                               "maestro_last_step_timestamp_seconds 1700000000.5\n",
+                               "maestro_loss{section=\"student\"} 2.5\n",
+                               "maestro_grad_norm{section=\"student\"} 0.5\n",
+                               "maestro_learning_rate{section=\"student\"} 0.001\n",
+                               "maestro_busy_ratio{section=\"student\"} 0.75\n",
+                               "maestro_samples_total 7\n",
+                               "maestro_tokens_total 256\n",
+                               "maestro_step_seconds_bucket{le=\"0.25\"} 0\n",
+                               "maestro_step_seconds_bucket{le=\"0.5\"} 1\n",
+                               "maestro_step_seconds_count 1\n",
+                               "maestro_step_seconds_sum 0.3\n",
+                               "maestro_checkpoint_last_step 8\n",
+                               "maestro_bad_samples_total 4\n",
+                               "maestro_recoveries_total 2\n",
+                               "maestro_run_state{state=\"running\"} 1\n",
+                               "maestro_run_state{state=\"paused\"} 0\n",
+                               "maestro_transfer_bytes_total 77\n",
+                               "maestro_memory_bytes{device=\"host\"} 1e+06\n",
+                               "maestro_build_info{version=\"0.1.0\",instruction_set=\"avx2\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("\n") + expected));
+  }
+}
+
+TEST(RunMetrics, leave_out_what_is_not_there_yet) {
+  const std::string text = metrics_text({}, {}, {});
+  for (const char* absent : {"maestro_loss", "maestro_last_step_timestamp_seconds", "maestro_busy_ratio"}) {
+    EXPECT_THAT(text, Not(HasSubstr(absent)));
+  }
+  EXPECT_THAT(text, HasSubstr("maestro_checkpoint_last_step 0\n"));
+}
+
+TEST(RunMetrics, name_the_step_of_a_checkpoint) {
+  EXPECT_EQ(step_of_checkpoint("a/step-00000123"), 123u);
+  EXPECT_EQ(step_of_checkpoint(""), 0u);
+  EXPECT_EQ(step_of_checkpoint("a/step-x"), 0u);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/step_figures.hpp"
+
+#include <gtest/gtest.h>
+
+namespace maestro {
+namespace {
+
+using Clock = StepFigures::Clock;
+using std::chrono::milliseconds;
+
+class StepFiguresTest : public ::testing::Test {
+ protected:
+  void pass(std::uint64_t step, std::uint32_t micro_batch = 0) {
+    MicroBatchDone done;
+    done.step = StepId(step);
+    done.index = micro_batch;
+    done.forward_ms = 10;
+    done.backward_ms = 20;
+    done.age_ms = 100;
+    figures_.pass_done(done, now_);
+  }
+  void end(std::uint64_t step, double seconds = 0.2) {
+    figures_.step_ended(StepId(step), seconds, {8, 8, 64}, now_, std::chrono::system_clock::now());
+  }
+
+  StepFigures figures_;
+  Clock::time_point now_ = Clock::now();
+};
+
+TEST_F(StepFiguresTest, count_every_end_also_of_a_step_that_is_done_again) {  // SF-1
+  for (const std::uint64_t step : {1, 2, 3}) end(step);
+  figures_.begin_again();
+  for (const std::uint64_t step : {2, 3}) end(step, 0.7);
+  EXPECT_EQ(figures_.totals().seconds.count(), 5u);
+  EXPECT_NEAR(figures_.totals().seconds.sum, 2.0, 1e-9);
+  EXPECT_EQ(figures_.totals().samples, 40u);
+  EXPECT_EQ(figures_.totals().tokens, 320u);
+  EXPECT_EQ(figures_.totals().longest_s, 0.7);
+}
+
+TEST_F(StepFiguresTest, place_passes_by_the_time_of_their_report) {
+  pass(1);
+  end(1);
+  ASSERT_EQ(figures_.totals().recent.size(), 1u);
+  const StepPasses& step = *figures_.totals().recent.front();
+  ASSERT_EQ(step.passes.size(), 2u);
+  EXPECT_FALSE(step.passes[0].backward);
+  EXPECT_EQ(step.passes[0].begin, now_ - milliseconds(100));
+  EXPECT_EQ(step.passes[0].end, now_ - milliseconds(90));
+  EXPECT_TRUE(step.passes[1].backward);
+  EXPECT_EQ(step.passes[1].begin, now_ - milliseconds(20));
+  EXPECT_EQ(step.passes[1].end, now_);
+}
+
+TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // SF-2
+  for (std::uint32_t micro_batch = 0; micro_batch < 5000; ++micro_batch) pass(1, micro_batch);
+  end(1);
+  EXPECT_EQ(figures_.totals().recent.front()->passes.size(), StepFigures::kept_passes);
+  for (std::uint64_t step = 2; step <= 9; ++step) {
+    pass(step);
+    end(step);
+  }
+  ASSERT_EQ(figures_.totals().recent.size(), StepFigures::kept_steps);
+  EXPECT_EQ(figures_.totals().recent.front()->step, StepId(7));
+  EXPECT_EQ(figures_.totals().recent.back()->step, StepId(9));
+}
+
+TEST_F(StepFiguresTest, forget_the_passes_of_a_step_that_is_done_again) {
+  pass(1);
+  figures_.begin_again();
+  pass(1);
+  end(1);
+  EXPECT_EQ(figures_.totals().recent.front()->passes.size(), 2u);
+}
+
+}  // namespace
+}  // namespace maestro

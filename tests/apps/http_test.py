@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Watches real runs over HTTP: figures, probes, the record, and clients of the worst kind."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from maestro_program import SystemTest, distillation, language_model
+
+ENDLESS = 1_000_000
+NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
+         "maestro_learning_rate", "maestro_samples", "maestro_tokens", "maestro_step_seconds", "maestro_busy_ratio",
+         "maestro_transfer_bytes", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
+         "maestro_recoveries", "maestro_run_state", "maestro_build_info"}
+
+
+def prometheus_parser():
+    try:
+        from prometheus_client import parser
+    except ImportError:  # Debian's package is for Debian's interpreter; it has no binary part
+        sys.path.append("/usr/lib/python3/dist-packages")
+        try:
+            from prometheus_client import parser
+        except ImportError:
+            return None
+    return parser
+
+
+class HttpTest(SystemTest):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
+        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # other runs of this user stay out of it
+
+    def started(self, job=None, *options, at="0", settings=None):
+        """A run under way, and (host, port) of its page."""
+        run = self.start(job or distillation(steps=ENDLESS), "--http", at, *options, settings=settings)
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        found = re.search(r"^  live page: http://([\d.]+):(\d+)/$", run.text["out"], re.M)
+        self.assertTrue(found, run.text)
+        return run, ("127.0.0.1", int(found[2]))
+
+    def get(self, at, path, headers=None, method="GET"):
+        """(status, headers, text)."""
+        connection = http.client.HTTPConnection(*at, timeout=30)
+        try:
+            connection.request(method, path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read().decode()
+        finally:
+            connection.close()
+
+    def until(self, at, path, condition):
+        """The first text of `path` for which `condition` holds."""
+        deadline = time.monotonic() + 60
+        while True:
+            status, _, text = self.get(at, path)
+            if condition(status, text):
+                return text
+            self.assertLess(time.monotonic(), deadline, (status, text))
+            time.sleep(0.05)  # no event reports a change there
+
+    def stop(self, run):
+        run.interrupt()
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        return finished
+
+
+class Figures(HttpTest):
+    def scrape(self, at):
+        """{name: [(labels, value)]} of all samples."""
+        parser = prometheus_parser()
+        if parser is None:
+            self.skipTest("the Python package prometheus_client is missing")
+        status, headers, text = self.get(at, "/metrics")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        families = list(parser.text_string_to_metric_families(text))
+        found = {}
+        for family in families:
+            self.assertTrue(family.documentation, family.name)
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+        return {family.name for family in families}, found
+
+    def test_are_those_of_the_run(self):
+        run, at = self.started(distillation(steps=ENDLESS, checkpoint_every=5), "--processes", 2)
+        self.until(at, "/status.json", lambda status, text: status == 200 and json.loads(text)["checkpoint"]
+                   and json.loads(text)["step"] >= 6)
+        names, found = self.scrape(at)
+        self.assertEqual(names, NAMES)
+        value = {name: samples[0][1] for name, samples in found.items()}
+        self.assertEqual({labels["section"] for labels, _ in found["maestro_loss"]}, {"student", "plain"})
+        self.assertEqual({labels["section"] for labels, _ in found["maestro_busy_ratio"]},
+                         {"teacher", "student", "plain"})
+        self.assertLess(abs(value["maestro_last_step_timestamp_seconds"] - time.time()), 60)
+        self.assertEqual(value["maestro_step_seconds_count"], value["maestro_step"])
+        self.assertEqual(value["maestro_samples_total"], 8 * value["maestro_step"])
+        self.assertGreater(value["maestro_tokens_total"], 0)
+        self.assertGreater(value["maestro_transfer_bytes_total"], 0)
+        self.assertGreater(value["maestro_memory_bytes"], 1e6)
+        self.assertEqual(value["maestro_checkpoint_last_step"] % 5, 0)
+        self.assertGreater(value["maestro_checkpoint_last_step"], 0)
+        states = {labels["state"]: value for labels, value in found["maestro_run_state"]}
+        self.assertEqual(states, {"starting": 0, "running": 1, "pausing": 0, "paused": 0, "stopping": 0, "finished": 0})
+        time.sleep(0.3)  # an answer may be 250 ms old
+        _, later = self.scrape(at)
+        for name in ("maestro_step", "maestro_samples_total", "maestro_step_seconds_count"):
+            self.assertGreater(later[name][0][1], value[name], name)
+        self.stop(run)
+
+    def test_please_promtool(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("promtool is missing (Debian: prometheus)")
+        run, at = self.started()
+        text = self.until(at, "/metrics", lambda status, text: status == 200 and "maestro_loss" in text)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+        self.stop(run)
+
+    def test_of_the_record_are_its_lines(self):
+        run, at = self.started()
+        file = self.folder / "out/record/steps.jsonl"
+        self.until(at, "/metrics.jsonl?from=9", lambda status, text: text.count("\n") > 3)
+        recorded = file.read_text()
+        status, headers, text = self.get(at, "/metrics.jsonl")
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/jsonl"))
+        self.assertTrue(text.startswith(recorded[:recorded.rfind("\n") + 1]))
+        status, _, text = self.get(at, "/metrics.jsonl?from=7")
+        self.assertEqual(json.loads(text.splitlines()[0])["step"], 7)
+        self.assertEqual(self.get(at, f"/metrics.jsonl?from={ENDLESS}")[::2], (200, ""))
+        for wrong in ("x", "-1", "1e3", "", "99999999999999999999"):
+            status, _, text = self.get(at, f"/metrics.jsonl?from={wrong}")
+            self.assertEqual((status, text.count("\n")), (400, 1), wrong)
+        self.stop(run)
+
+
+class Probes(HttpTest):
+    def test_follow_the_run(self):
+        run, at = self.started()
+        self.assertEqual(self.get(at, "/readyz")[::2], (200, "ready\n"))
+        status, _, text = self.get(at, "/healthz")
+        self.assertEqual((status, text.split(",")[0]), (200, "healthy: running"))
+        self.assertEqual(self.call("pause").status, 0)
+        self.until(at, "/healthz", lambda status, text: (status, text[:15]) == (200, "healthy: paused"))
+        self.assertEqual(self.call("resume").status, 0)
+        self.until(at, "/healthz", lambda status, text: (status, text[:16]) == (200, "healthy: running"))
+        self.stop(run)
+        with self.assertRaises(OSError):
+            self.get(at, "/healthz")
+
+    def test_are_not_ready_before_the_first_pass(self):
+        run = self.start(distillation(steps=ENDLESS, validate_every=0), "--http", "0", "--control", "none")
+        self.assertTrue(run.wait_for_text("  live page: "), run.text)
+        at = ("127.0.0.1", int(re.search(r"live page: http://[\d.]+:(\d+)/", run.text["out"])[1]))
+        seen = []
+        deadline = time.monotonic() + 60
+        while not seen or seen[-1] != 200:
+            status, _, text = self.get(at, "/readyz")
+            self.assertEqual(text, "ready\n" if status == 200 else "not ready: the first pass has not begun\n")
+            seen.append(status)
+            self.assertLess(time.monotonic(), deadline)
+        self.assertIn(self.get(at, "/healthz")[0], (200,))
+        self.stop(run)
+
+
+class Access(HttpTest):
+    def test_of_other_hosts_wants_the_token(self):  # HS-2
+        self.assertEqual(self.call("keys", "keys").status, 0)
+        token = (self.folder / "keys/token").read_text().strip()
+        run, at = self.started(None, "--keys", "keys", at="0.0.0.0:0")
+        for path in ("/", "/metrics", "/healthz", "/readyz", "/status.json", "/metrics.jsonl", "/none"):
+            for headers in ({}, {"Authorization": "Bearer guess"}, {"Authorization": token}):
+                status, given, text = self.get(at, path, headers)
+                self.assertEqual((status, given["WWW-Authenticate"], text.count("\n")), (401, "Bearer", 1), path)
+            self.assertEqual(self.get(at, path + "?token=" + token[:-1])[0], 401)
+        self.assertEqual(self.get(at, "/status.json", {"Authorization": "Bearer " + token})[0], 200)
+        self.assertEqual(self.get(at, "/status.json?token=" + token)[0], 200)
+        self.stop(run)
+
+    def test_of_this_host_is_for_its_own_name(self):  # HS-2
+        run, at = self.started()
+        self.assertEqual(self.get(at, "/metrics", {"Host": "evil.example"})[0], 403)
+        self.assertEqual(self.get(at, "/metrics", {"Host": "localhost:80"})[0], 200)
+        self.stop(run)
+
+    def test_is_refused_before_the_start_where_it_cannot_be_had(self):
+        name = self.write_job(language_model())
+        self.assert_refused("--http: \"nonsense\"", "train", name, "--http", "nonsense")
+        self.assert_refused("needs --keys", "train", name, "--http", "0.0.0.0:0")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            for processes in (1, 2):
+                self.assert_refused("port is busy", "train", name, "--http", str(server.getsockname()[1]), "--processes",
+                                    processes)
+        self.assertFalse((self.folder / "out/record").exists())
+
+    def test_is_by_get_and_head_to_known_paths(self):
+        run, at = self.started()
+        status, _, text = self.get(at, "/nothing/<script>")
+        self.assertEqual(status, 404)
+        self.assertIn("/metrics.jsonl", text)
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
+            status, headers, _ = self.get(at, "/metrics", method=method)
+            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
+        status, headers, text = self.get(at, "/metrics", method="HEAD")
+        self.assertEqual((status, text), (200, ""))
+        self.assertGreater(int(headers["Content-Length"]), 100)
+        for name, value in (("Content-Security-Policy", "default-src 'none'"), ("X-Content-Type-Options", "nosniff")):
+            self.assertIn(value, headers[name])
+        kept = http.client.HTTPConnection(*at, timeout=30)
+        for _ in range(20):  # on one connection
+            kept.request("GET", "/healthz")
+            answer = kept.getresponse()
+            self.assertEqual((answer.status, answer.read()[:7]), (200, b"healthy"))
+        kept.close()
+        self.stop(run)
+
+
+class Hostile(HttpTest):
+    """Clients of the worst kind, against a run whose curve is known."""
+
+    STEPS = 150
+
+    def connect(self, at):
+        peer = socket.create_connection(at, timeout=30)
+        self.addCleanup(peer.close)
+        return peer
+
+    def heard(self, peer):
+        """All that the service sends until it ends the connection; nothing when it resets it."""
+        text = b""
+        try:
+            while chunk := peer.recv(65536):
+                text += chunk
+        except ConnectionError:
+            pass
+        return text
+
+    def test_get_an_error_or_nothing_and_the_others_their_answers(self):  # HT-1
+        run, at = self.started()
+        cases = {
+            b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n": (b"431", b"414", b""),
+            b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n": (b"400", b"431", b""),
+            b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000 + b"\r\n": (b"400", b"431", b""),
+            bytes(range(256)) * 40: (b"400", b"431", b""),
+            b"\r\n\r\n": (b"400",),
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200 + b"\n": (b"400", b""),
+            b"GET /metrics HTTP/9.9\r\n\r\n": (b"400",),
+            b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\nabc": (b"405",),
+            b"GET /metrics HTTP/1.1\r\nRange: bytes=5-1\r\nConnection: close\r\n\r\n": (b"200", b"416"),
+            b"GET /metrics.jsonl?from=%%%&from=%00 HTTP/1.1\r\nConnection: close\r\n\r\n": (b"400",),
+            b"GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n": (b"404",),
+            b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n": (b"200",),
+        }
+        for request, expected in cases.items():
+            with self.subTest(request[:60]):
+                peer = self.connect(at)
+                try:
+                    peer.sendall(request)
+                except ConnectionError:
+                    pass  # it has heard enough
+                self.assertIn(self.heard(peer)[9:12], expected)
+                self.assertEqual(self.get(at, "/healthz")[0], 200)
+        self.stop(run)
+
+    def test_cannot_hold_the_service(self):  # HT-1
+        run, at = self.started()
+        ended = threading.Event()
+
+        def drip(peer):
+            """A byte now and then: never a whole request."""
+            try:
+                while not ended.wait(0.3):
+                    peer.sendall(b"G")
+            except OSError:
+                pass
+        held = [self.connect(at) for _ in range(300)]  # more than there are seats
+        drips = [threading.Thread(target=drip, args=(self.connect(at),)) for _ in range(40)]
+        for thread in drips:
+            thread.start()
+        for _ in range(20):
+            self.assertEqual(self.get(at, "/healthz")[0], 200)
+        begin = time.monotonic()
+        slow = self.connect(at)
+        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+        self.assertEqual(self.heard(slow)[9:12], b"400")  # at its deadline
+        self.assertLess(time.monotonic() - begin, 20)
+        ended.set()
+        for thread in drips:
+            thread.join()
+        for peer in held:
+            peer.close()
+        self.stop(run)
+
+    def test_leave_the_run_as_it_is(self):  # HS-1
+        job = distillation(steps=self.STEPS)
+        expected = self.train(job).curve()
+        run, at = self.started(job)
+        ended = threading.Event()
+        answers = []
+
+        def poll():
+            while not ended.is_set():
+                try:
+                    answers.append(self.get(at, "/metrics")[0])
+                except (OSError, http.client.HTTPException):
+                    pass  # the run is over
+
+        def never_read():
+            """Asks and does not read the answers."""
+            try:
+                with socket.create_connection(at, timeout=30) as peer:
+                    while not ended.is_set():
+                        peer.sendall(b"GET /metrics.jsonl HTTP/1.1\r\n\r\n" * 10)
+            except OSError:
+                pass
+        clients = [threading.Thread(target=poll) for _ in range(100)]
+        clients += [threading.Thread(target=never_read) for _ in range(10)]
+        for client in clients:
+            client.start()
+        finished = run.wait()
+        ended.set()
+        for client in clients:
+            client.join()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected)
+        self.assertGreater(answers.count(200), 20)
+        self.assertEqual(set(answers) - {200, 503}, set())
+        self.assert_nothing_left(run)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
