@@ -3,6 +3,7 @@
 #   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, where they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
+#   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 # Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
 include(CMakePackageConfigHelpers)
@@ -43,6 +44,8 @@ set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDE
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
   FILES_MATCHING PATTERN "*.toml")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
+  USE_SOURCE_PERMISSIONS PATTERN "tests" EXCLUDE)
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/maestroConfig.cmake"

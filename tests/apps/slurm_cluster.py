@@ -25,7 +25,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire={credentials_s}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -61,7 +61,9 @@ def why_not():
 
 
 class SlurmCluster:
-    def __init__(self, nodes):
+    def __init__(self, nodes, credentials_s=120):
+        """`credentials_s`: life of a credential; a job that is queued again waits so long."""
+        self.credentials_s = credentials_s
         self.nodes = [f"node{number}" for number in range(1, nodes + 1)]
         self.temporary = tempfile.TemporaryDirectory(prefix="maestro-slurm-")
         self.folder = Path(self.temporary.name)
@@ -79,7 +81,8 @@ class SlurmCluster:
         key.write_bytes(os.urandom(128))
         (self.folder / "state").mkdir()
         host = socket.gethostname().split(".")[0]
-        lines = [CONFIGURATION.format(host=host, folder=self.folder, controller_port=free_port())]
+        lines = [CONFIGURATION.format(host=host, folder=self.folder, controller_port=free_port(),
+                                      credentials_s=self.credentials_s)]
         for node in self.nodes:
             (self.folder / f"spool-{node}").mkdir()
             lines.append(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs={CPUS} "

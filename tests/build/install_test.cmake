@@ -35,7 +35,7 @@ foreach(header IN LISTS headers)
 endforeach()
 
 if(EXISTS "${BUILD_DIR}/bin/maestro")
-  require_installed(bin/maestro share/maestro/jobs)
+  require_installed(bin/maestro share/maestro/jobs share/maestro/alert-rules.yml)
   run("the installed program" "${prefix}/bin/maestro" --help)
 endif()
 
