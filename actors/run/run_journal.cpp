@@ -82,6 +82,7 @@ std::string line_of(const RunStart& start, system_clock::time_point now) {
                       {"instruction_set", start.instruction_set},
                       {"lanes", start.lanes},
                       {"data", start.data},
+                      {"cursor", start.cursor},
                       {"job_file", start.job_file}});
 }
 
@@ -95,9 +96,15 @@ Result<RunStart> start_of_step(const fs::path& record, std::uint64_t step) {
     if (!line) return line.error();
     try {
       if (line->at("event") != began_event || line->at("first_step") > step) continue;
-      found = RunStart{
-          line->at("first_step"),      line->at("resumed_from"), line->at("run_id"), line->at("maestro_version"),
-          line->at("instruction_set"), line->at("lanes"),        line->at("data"),   line->at("job_file")};
+      found = RunStart{line->at("first_step"),
+                       line->at("resumed_from"),
+                       line->at("run_id"),
+                       line->at("maestro_version"),
+                       line->at("instruction_set"),
+                       line->at("lanes"),
+                       line->at("data"),
+                       line->value("cursor", std::vector<DataCursor::Segment>()),
+                       line->at("job_file")};
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member or has another of that name"};
     }

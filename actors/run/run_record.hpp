@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/run/rollback.hpp"
 #include "actors/run/run_schedule.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/report.hpp"
@@ -67,6 +68,7 @@ struct StepCounts {
 struct Recovery {
   std::string cause;                            ///< a line
   std::chrono::steady_clock::time_point begun;  ///< when the loss was reported
+  bool rollback = false;                        ///< no loss: the guard went back
   bool in_place = false;                        ///< seats have moved; nothing that is trained went back
   std::uint64_t after_step = 0;                 ///< the step that the run goes on after; not in place
   std::uint64_t repeated = 0;                   ///< finished steps that are done again; in place: micro-batches
@@ -98,6 +100,7 @@ struct RunRecord {
   std::optional<std::vector<RunUnit>> owed;
   bool interrupted = false;
   std::vector<Recovery> recoveries;
+  std::optional<Rollback> rollback;  ///< for which the run has ended
 
   /// Sums of all steps; tokens of finished steps only.
   [[nodiscard]] StepCounts totals() const;
