@@ -111,7 +111,8 @@ class ReplicaDemands {
   }
   [[nodiscard]] double checkpoint() const {
     const TrainConfig& train = plan_->train;
-    const bool written = train.checkpoint_at_end || train.checkpoint_every > 0 || train.shadow_every > 0;
+    const bool written =
+        train.checkpoint_at_end || train.checkpoint_every > 0 || train.archive_every > 0 || train.shadow_every > 0;
     if (!written || !node_->trained() || place_->replica != ReplicaIndex(0)) return 0;
     const std::size_t bytes_of_parameter = sizeof(float) + 2 * size_of(config_->optimizer.moments);
     const std::int64_t elements = plan_->held[place_->section.value()].all * node_->layout.tensor;

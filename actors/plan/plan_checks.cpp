@@ -83,9 +83,11 @@ void check_memory(const JobPlan& plan) {
 void check_emulated(JobPlan& plan) {
   for (const PlannedSection& section : plan.sections) {
     if (!section.config.emulated()) continue;
-    if (plan.train.checkpoint_every > 0) {
-      throw JobError(section.config.name + ".devices: an emulated section has no state for train.checkpoint_every = " +
-                     std::to_string(plan.train.checkpoint_every) + "; leave it at 0");
+    for (const auto& [key, every] : {std::pair("checkpoint_every", plan.train.checkpoint_every),
+                                     std::pair("archive_every", plan.train.archive_every)}) {
+      if (every == 0) continue;
+      throw JobError(section.config.name + ".devices: an emulated section has no state for train." + key + " = " +
+                     std::to_string(every) + "; leave it at 0");
     }
     if (!plan.options.resume.empty()) {
       throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
@@ -159,6 +161,27 @@ void check_shadows(JobPlan& plan) {
   if (run.starts_others() || run.place.launcher == "maestro" || plan.options.check_only) return;
   plan.notes.push_back(key + "no effect, as rank 0 starts no other processes here");
   plan.train.shadow_every = 0;
+}
+
+void check_guard(const JobPlan& plan) {
+  if (plan.guard.action != GuardAction::rollback) return;
+  const std::string key = "guard.action = \"rollback\": ";
+  const TrainConfig& train = plan.train;
+  if (has_emulated(plan)) throw JobError(key + "emulated sections have no state to go back to; use \"note\"");
+  const bool archives = train.archive_every > 0 && train.archive == ArchiveChoice::full;
+  if (train.checkpoint_every == 0 && !archives) {
+    throw JobError(key + "there would be no checkpoint to go back to; set train.checkpoint_every, or " +
+                   "train.archive_every with train.archive = \"full\"");
+  }
+  const LaunchInfo& run = plan.options.launch_info;
+  if (run.place.processes == 1 || plan.options.check_only) return;
+  if (!run.starts_others() && run.place.launcher != "maestro") {
+    throw JobError(key + "rank 0 starts no other processes here, so it cannot start them again; use \"note\", or " +
+                   "start the run with --processes or --hosts");
+  }
+  if (train.recover == RecoverChoice::off) {
+    throw JobError(key + "the processes of a run are started again with train.recover = \"restart\" only");
+  }
 }
 
 void check_seats(const JobPlan& plan) {

@@ -25,6 +25,8 @@ void check_cuda(const JobPlan& plan);
 void check_trained(const JobPlan& plan);
 /// Whether a run makes checkpoints in memory, and from there goes on after a loss.
 void check_shadows(JobPlan& plan);
+/// Whether a run may go back to a checkpoint where guard.action wants it.
+void check_guard(const JobPlan& plan);
 /// Of sections with `least`: their replicas can move.
 void check_seats(const JobPlan& plan);
 

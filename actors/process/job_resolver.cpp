@@ -308,6 +308,7 @@ JobPlan JobResolver::resolve() && {
   check_memory(plan_);
   check_seats(plan_);
   check_shadows(plan_);
+  check_guard(plan_);
   plan_.effective_job = composed_.document.to_toml();
   plan_.settings = composed_.document.settings();
   return std::move(plan_);

@@ -240,7 +240,7 @@ void JobStart::check_shared_folder(const RendezvousInfo& info) const {
       "train.out: rank 0's folder \"" + fs::path(info.shared_file).parent_path().string() +
           "\" is not visible on this host, so checkpoints would lack the sections trained here; choose a folder "
           "that all hosts share, or set " +
-          "train.checkpoint_at_end = false and train.checkpoint_every = 0",
+          "train.checkpoint_at_end = false, train.checkpoint_every = 0 and train.archive_every = 0",
       ErrorCode::unavailable);
 }
 

@@ -187,20 +187,24 @@ void ProcessRun::State::begin_recovery(const std::string& cause, Clock::time_poi
                   std::to_string(plan.train.max_recoveries) + ")");
 }
 
-/// Ends all other processes, and takes down what this process has built.
 void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   begin_recovery(ended.error, ended.lost_at);
+  take_down(ended.lost);
+}
+
+/// Ends all other processes, and takes down what this process has built.
+void ProcessRun::State::take_down(const std::vector<ProcessIdentity>& lost_here) {
   bound("the end of the processes before the recovery", departure_limit);
   close_seats();
   if (journal) journal->flush(milliseconds(500));
-  for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
+  for (const ProcessIdentity& lost : lost_here) ProcessHandle(lost).kill();
   launcher->end_all(recovery_patience);
   for (std::uint32_t other = 1; other < hosts.size(); ++other) {
     if (network) network->abandon(ProcessId(other));  // stop() would await writes to them
   }
   stop();
   record->recoveries.push_back(*recovery);  // the coordinator, which also records some, has ended
-  tidy_up(ended.lost);
+  tidy_up(lost_here);
   (void)sweep_shared_memory();  // of the processes that have ended
   bound({}, milliseconds(0));
 }

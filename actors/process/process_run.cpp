@@ -273,8 +273,9 @@ std::optional<RunResult> ProcessRun::run() {
     return state.recovery ? std::nullopt : refused;
   }
   state.begin();
-  const RunOutcome ended = future.get();
+  RunOutcome ended = future.get();
   watchdog.stop_watching();
+  if (!ended.ok && state.record->rollback && state.end_to_roll_back(ended)) return std::nullopt;
   if (ended.recoverable && state.may_recover()) {
     state.end_to_recover(ended);
     return std::nullopt;

@@ -9,6 +9,9 @@
 // PR-3 (recovery): where rank 0 has started the other processes and one of them is lost, rank 0 ends the others and its
 //       own part. The run goes on with new processes from its newest checkpoint, with the samples and losses of a
 //       resumed run. If the part cannot be ended in time, the run fails (PR-2).
+// PR-4 (rollback): where the guard goes back, the run goes on likewise from a checkpoint before the spike, which is
+//       committed once more with the new cursor of the data first: whenever the machine stops, --resume goes on with
+//       it.
 #pragma once
 
 #include <memory>

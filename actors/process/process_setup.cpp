@@ -132,6 +132,7 @@ void ProcessRun::State::open_journal() {
                        cpu_devices_of(plan.options),
                        lanes_of(plan),
                        claim.origin.data,
+                       start.cursor.segments(),
                        plan.effective_job};
   journal->began(began);
   record->keep_recent_rows();
@@ -175,6 +176,11 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.journal = journal;
   options.guard = make_guard();
   options.figures = memory.figures;
+  options.rollbacks = rollbacks();
+  options.cursor = start.cursor;
+  options.archive_every = options.schedule.archive_every = static_cast<std::uint64_t>(train.archive_every);
+  options.archive_form = train.archive == ArchiveChoice::bf16 ? ArchiveForm::bf16 : ArchiveForm::full;
+  options.archive.emplace(fs::path(train.out) / archive_folder);
   options.snapshots = &snapshots;
   options.console = &console;
   options.data_source = source;
@@ -265,7 +271,8 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources());
   // A detached actor: it reads samples, and must not delay heartbeats.
   const caf::actor source = system.spawn<DataSource, caf::detached>(
-      supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+      supervisor, plan.corpus, sampler,
+      DataSourceOptions{plan.train.global_batch, plan.train.validation_samples, start.cursor});
   StepPlannerOptions planning = planner_options(plan);
   planning.trained_until = trained_until();
   const caf::actor planner = system.spawn<Planner, caf::detached>(std::move(planning), supervisor);

@@ -55,7 +55,7 @@ struct ProcessRun::State {
                   job.train.shadow_every > 0),
         memory(kept),
         record(kept.record),
-        losses(record->recoveries.size()) {}
+        losses(static_cast<std::size_t>(std::ranges::count(record->recoveries, false, &Recovery::rollback))) {}
 
   /// Processes that join are on hosts of their own, unless the job is on a single host.
   static std::vector<std::uint32_t> hosts_of(const JobPlan& job) {
@@ -199,7 +199,7 @@ struct ProcessRun::State {
   /// Throws JobError where rank 0 could start no process of an elastic section.
   void check_elastic() const;
   [[nodiscard]] bool stores_checkpoints() const {
-    return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
+    return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0 || plan.train.archive_every > 0;
   }
   /// On rank 0: makes room for checkpoints in memory, at the first start. Throws JobError where train.shadow_every
   /// requires it.
@@ -224,6 +224,12 @@ struct ProcessRun::State {
   void begin_recovery(const std::string& cause,
                       std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now());
   void end_to_recover(const RunOutcome& outcome);
+  void take_down(const std::vector<ProcessIdentity>& lost);
+  // Back to a checkpoint before a spike; process_rollback.cpp.
+  [[nodiscard]] bool end_to_roll_back(RunOutcome& ended);
+  [[nodiscard]] Status branch(const Rollback& way);
+  [[nodiscard]] Result<std::string> keep_spike(const Rollback& way, std::uint64_t base_step) const;
+  [[nodiscard]] std::uint64_t rollbacks() const;
   void stop_in_order(const std::string& reason);
   void signalled(int signal);
   [[noreturn]] void leave_before_the_start(const std::string& cause);

@@ -97,7 +97,15 @@ StartPoint find_start_point(const JobPlan& plan) {
     throw JobError(name + " was made with train.seed = " + std::to_string(manifest.seed) + ", the job has " +
                    std::to_string(plan.train.seed) + "; resume with the same seed");
   }
-  if (manifest.data_position != manifest.step * batch) {
+  Result<DataCursor> cursor = DataCursor::of(manifest.cursor);
+  if (!cursor) throw JobError(name + ": " + cursor.error().message);
+  start.cursor = *std::move(cursor);
+  if (start.cursor.segments().size() > 1) {
+    if (manifest.data_position != start.cursor.position(manifest.step + 1, batch)) {
+      throw JobError(name + " is of a run that has left out samples; train.global_batch = " + std::to_string(batch) +
+                     " would skip or repeat others: use the one that it was made with");
+    }
+  } else if (manifest.data_position != manifest.step * batch) {
     throw JobError(name + " is at sample " + std::to_string(manifest.data_position) + " after " +
                    std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
                    " would skip or repeat samples: use " +

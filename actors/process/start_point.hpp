@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
+#include "runtime/schedule/data_cursor.hpp"
 #include "runtime/state/manifest.hpp"
 #include "runtime/state/run_folder.hpp"
 
@@ -24,6 +25,7 @@ struct StartPoint {
   std::filesystem::path checkpoint;  ///< empty for a fresh run
   std::uint64_t first_step = 1;
   Manifest stored;  ///< of the checkpoint
+  DataCursor cursor;
 };
 
 /// Resolves and verifies --resume. Throws JobError: nothing there, damaged files, another seed, a global batch that

@@ -32,6 +32,7 @@ caf::behavior Coordinator::make_behavior() {
       progress(&Coordinator::committed),
       progress(&Coordinator::seats_lost),
       progress(&Coordinator::begin_again),
+      progress(&Coordinator::base_kept),
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
@@ -52,6 +53,10 @@ void Coordinator::begin(const Begin&) {
   if (!options_.record->began) options_.record->began = started_;
   note_recovery();
   for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
+  if (options_.guard && options_.guard->unanswered()) {
+    keep_base(options_.guard->unanswered()->found.began);
+    roll_back(*options_.guard->unanswered());
+  }
   announce();
 }
 
@@ -59,8 +64,9 @@ void Coordinator::note_recovery() {
   auto& recoveries = options_.record->recoveries;
   if (recoveries.empty() || recoveries.back().seconds > 0) return;
   recoveries.back().seconds = std::chrono::duration<double>(started_ - recoveries.back().begun).count();
-  options_.console->note("recovered: " + text_of(recoveries.back()));
-  note_event("recovered", {{"text", line_of(recoveries.back())}});
+  const bool rollback = recoveries.back().rollback;
+  options_.console->note((rollback ? "rolled back: " : "recovered: ") + text_of(recoveries.back()));
+  if (!rollback) note_event("recovered", {{"text", line_of(recoveries.back())}});
 }
 
 std::string Coordinator::where() const {
@@ -385,6 +391,7 @@ void Coordinator::finish_if_done() {
     options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
   }
   if (finished_ || awaiting_batch_ || !open_.empty()) return;
+  if (rolling_back_ && !schedule_.stopped()) return go_back();
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
   note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});

@@ -10,10 +10,14 @@
 // CR-5 (moved seats): after BeginAgain every unit that is open ends as if its work items had been sent only once.
 // CR-6 (rescue): after a Rescue nothing is announced. The checkpoint that it makes is of the last finished step; a
 //       validation and a checkpoint of that step that have not ended are the first units of the run that goes on.
+// CR-7 (rollback): a spike that lasts is answered with guard.action = "rollback" by no further step. The run ends when
+//       all that was announced and a checkpoint have ended; the starting thread has the way back in
+//       RunRecord::rollback.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +36,8 @@
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/observe/progress.hpp"
+#include "runtime/schedule/data_cursor.hpp"
+#include "runtime/state/checkpoint_archive.hpp"
 
 namespace maestro {
 
@@ -53,6 +59,11 @@ struct CoordinatorOptions {
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
   std::optional<RunGuard> guard;              ///< none: losses are not judged
   std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();  ///< used by the coordinator alone
+  std::uint64_t rollbacks = 0;                                             ///< of the run so far
+  DataCursor cursor;                                                       ///< of the data
+  std::uint64_t archive_every = 0;  ///< checkpoints of such steps are also kept in `archive`
+  ArchiveForm archive_form = ArchiveForm::full;
+  std::optional<CheckpointArchive> archive;  ///< where archive_every or the guard needs it
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
@@ -140,9 +151,16 @@ class Coordinator : public RunActor {
   }
   /// Judges the rows of a finished step; coordinator_guard.cpp.
   void guard(const std::vector<StepRow>& rows);
+  void act_on(const GuardFinding& finding);
+  void keep_base(std::uint64_t spike);
+  void drop_base(std::uint64_t spike);
+  void base_kept(const SpikeBase& base);
+  void roll_back(const GuardFinding& finding);
+  void go_back();
   // Checkpoints (CR-3); coordinator_checkpoints.cpp.
   void announce_checkpoint(const RunUnit& unit);
   void snapshot_written(const SnapshotWritten& written);
+  [[nodiscard]] std::function<Status(const std::filesystem::path&)> archiving(StepId step) const;
   void commit(Open& open);
   void committed(const CheckpointCommitted& committed);
   // After the loss of a process (CR-6); coordinator_rescue.cpp.
@@ -191,6 +209,10 @@ class Coordinator : public RunActor {
     bool written = false;
   };
   std::optional<Rescuing> rescuing_;
+  std::map<std::uint64_t, std::optional<SpikeBase>> bases_;  // by the spike's first step; none: being kept
+  std::map<std::uint64_t, int> spiking_;                     // sections, by the spike's first step
+  std::vector<GuardFinding> lasting_;                        // that wait for their base
+  std::optional<Rollback> rolling_back_;
   std::optional<ForwardReplay> replay_;  // where seats move
   NormTotals norms_;
   std::vector<MeasuredPass> measured_;  // since the last request for a plan

@@ -45,11 +45,24 @@ void Coordinator::snapshot_written(const SnapshotWritten& written) {
   if (++open.parts == trained_sections()) commit(open);
 }
 
+/// Returns what keeps a committed checkpoint for ever, on the writer's thread.
+std::function<Status(const std::filesystem::path&)> Coordinator::archiving(StepId step) const {
+  return [archive = *options_.archive, form = options_.archive_form, journal = options_.journal,
+          step](const std::filesystem::path& checkpoint) -> Status {
+    const Result<std::filesystem::path> kept = archive.keep(checkpoint, form);
+    if (!kept) return Error{kept.error().code, "archive: " + kept.error().message};
+    if (journal) journal->event("archived", {{"step", step.value()}, {"path", kept->string()}});
+    return {};
+  };
+}
+
 void Coordinator::commit(Open& open) {
   Manifest manifest = options_.origin;
   manifest.step = open.unit.step.value();
   manifest.seed = options_.seed;
-  manifest.data_position = manifest.step * static_cast<std::uint64_t>(options_.global_batch);
+  manifest.data_position =
+      options_.cursor.position(manifest.step + 1, static_cast<std::uint64_t>(options_.global_batch));
+  if (options_.cursor.segments().size() > 1) manifest.cursor = options_.cursor.segments();
   manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_.epoch_samples, 1);
   manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
   manifest.files = open.files;
@@ -61,14 +74,16 @@ void Coordinator::commit(Open& open) {
   const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
     send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
   };
-  const auto commit = [store = &store_of(open.unit.kind), staging = open.staging, manifest, self, failed,
+  const bool shadow = open.unit.kind == RunUnit::Kind::shadow;
+  const bool kept = !shadow && options_.archive_every > 0 && manifest.step % options_.archive_every == 0;
+  const auto keep = kept ? archiving(open.unit.step) : std::function<Status(const std::filesystem::path&)>();
+  const auto commit = [store = &store_of(open.unit.kind), staging = open.staging, manifest, self, failed, shadow, keep,
                        unit = open.unit, journal = options_.journal]() -> SnapshotWriter::Report {
-    if (const Status committed = store->commit(staging, manifest); !committed) {
-      return [failed, problem = committed.error().message] { failed(problem); };
-    }
+    Status stored = store->commit(staging, manifest);
     const Result<std::filesystem::path> latest = latest_checkpoint(store->root(), manifest.run.id);
-    const bool shadow = unit.kind == RunUnit::Kind::shadow;
-    if (journal && latest && !shadow) note_checkpoint(*journal, unit.step, *latest);
+    if (stored && journal && latest && !shadow) note_checkpoint(*journal, unit.step, *latest);
+    if (stored && keep && latest) stored = keep(*latest);
+    if (!stored) return [failed, problem = stored.error().message] { failed(problem); };
     return [self, done = CheckpointCommitted{unit.step, shadow, latest ? latest->string() : std::string()}] {
       send_from_outside(self, done);
     };

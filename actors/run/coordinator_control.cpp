@@ -115,7 +115,7 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
 }
 
 void Coordinator::resume() {
-  if (!schedule_.paused()) return;
+  if (!schedule_.paused() || rolling_back_) return;
   const bool stood_still = state() == RunState::paused;
   schedule_.resume();
   if (stood_still) {  // the pause belongs to no step

@@ -36,11 +36,11 @@ void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
   batch.target_tokens += corpus_->targets(split, id);
 }
 
-BatchMetadata BatchDrawer::training(StepId step, std::int64_t global_batch) const {
+BatchMetadata BatchDrawer::training(StepId step, std::int64_t global_batch, const DataCursor& cursor) const {
   BatchMetadata batch;
   batch.step = step;
   const auto size = static_cast<std::uint64_t>(global_batch);
-  const std::uint64_t first = (step.value() - 1) * size;
+  const std::uint64_t first = cursor.position(step.value(), size);
   for (std::uint64_t position = first; position < first + size; ++position) {
     const SampleId id = sampler_.at(position);
     add(batch, Split::train, id);
@@ -70,7 +70,7 @@ caf::behavior DataSource::make_behavior() {
   return {
       [this](const BatchRequest& request) {
         step_ = request.step;
-        return request.pass == Pass::train ? drawer_.training(request.step, options_.global_batch)
+        return request.pass == Pass::train ? drawer_.training(request.step, options_.global_batch, options_.cursor)
                                            : drawer_.validation(request.step, options_.validation_samples);
       },
   };

@@ -8,12 +8,14 @@
 #include "actors/messages/run_actor.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/sampler.hpp"
+#include "runtime/schedule/data_cursor.hpp"
 
 namespace maestro {
 
 struct DataSourceOptions {
   std::int64_t global_batch = 1;
   std::int64_t validation_samples = 0;  ///< 0: all
+  DataCursor cursor = {};
 };
 
 /// Returns the samples of a validation pass: the whole split, or at most `limit` unless that is 0.
@@ -23,7 +25,7 @@ struct DataSourceOptions {
 class BatchDrawer {
  public:
   BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler);
-  [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch) const;
+  [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch, const DataCursor& cursor = {}) const;
   /// Of the whole split, or at most `limit` samples unless that is 0: the same at every step.
   [[nodiscard]] BatchMetadata validation(StepId step, std::int64_t limit) const;
 

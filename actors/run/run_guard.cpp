@@ -94,7 +94,9 @@ Status RunGuard::learn_recorded(const std::filesystem::path& steps) {
           row.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
         }
       }
-      (void)judge(rows);
+      for (GuardFinding& finding : judge(rows)) {
+        if (finding.lasts() && config_.action == GuardAction::rollback) unanswered_ = std::move(finding);
+      }
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, steps.string() + ": a step lacks a member or has another of that name"};
     }

@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/messages/message_types.hpp"
 #include "actors/run/run_journal.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/config.hpp"
@@ -28,6 +30,13 @@ struct GuardFinding {
 /// "section", "step", "began", "value", "usual", "highest"}.
 [[nodiscard]] EventFields fields_of(const GuardFinding& finding);
 
+/// To the coordinator itself, from the writer's thread: the checkpoint before a spike, which is kept.
+struct SpikeBase {
+  std::uint64_t spike = 0;
+  std::string path;     ///< empty: there is none
+  std::string problem;  ///< why it could not be kept
+};
+
 /// Not thread-safe.
 class RunGuard {
  public:
@@ -36,11 +45,17 @@ class RunGuard {
   [[nodiscard]] std::vector<GuardFinding> judge(const std::vector<StepRow>& rows);
   /// Takes the last steps of a record (steps.jsonl) as judged before. Errors name the file.
   Status learn_recorded(const std::filesystem::path& steps);
+  /// Returns the last spike of a record that lasts, with guard.action = "rollback": a run that has gone back has no
+  /// such line.
+  [[nodiscard]] const std::optional<GuardFinding>& unanswered() const { return unanswered_; }
   [[nodiscard]] const GuardConfig& config() const { return config_; }
 
  private:
   GuardConfig config_;
   std::map<std::string, SpikeJudge> judges_;  // by section
+  std::optional<GuardFinding> unanswered_;
 };
 
 }  // namespace maestro
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::SpikeBase)

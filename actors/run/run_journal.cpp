@@ -83,6 +83,7 @@ std::string line_of(const RunStart& start, system_clock::time_point now) {
                       {"cpu_devices", start.cpu_devices},
                       {"lanes", start.lanes},
                       {"data", start.data},
+                      {"cursor", start.cursor},
                       {"job_file", start.job_file}});
 }
 
@@ -106,6 +107,7 @@ Result<RunStart> start_of_step(const fs::path& record, std::uint64_t step) {
                        line->value("cpu_devices", std::int64_t{0}),
                        line->at("lanes"),
                        line->at("data"),
+                       line->value("cursor", std::vector<DataCursor::Segment>()),
                        line->at("job_file")};
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member or has another of that name"};

@@ -25,6 +25,7 @@
 #include "runtime/observe/console.hpp"
 #include "runtime/observe/report.hpp"
 #include "runtime/observe/tensorboard.hpp"
+#include "runtime/schedule/data_cursor.hpp"
 #include "runtime/state/run_log.hpp"
 
 namespace maestro {
@@ -57,6 +58,7 @@ struct RunStart {
   std::int64_t cpu_devices = 0;             ///< of a host
   std::vector<std::string> lanes;           ///< "section 'student' replica 0 on cpu:0 of process 0"
   std::map<std::string, std::string> data;  ///< data_fingerprint()
+  std::vector<DataCursor::Segment> cursor;  ///< of the data: DataCursor::segments()
   std::string job_file;                     ///< the job with its overrides, TOML
 };
 /// Returns {"event": "began", "time", ...} with the names of the members.

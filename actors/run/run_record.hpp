@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/run/recent_rows.hpp"
+#include "actors/run/rollback.hpp"
 #include "actors/run/run_schedule.hpp"
 #include "actors/run/sample_counts.hpp"
 #include "runtime/core/ids.hpp"
@@ -62,6 +63,7 @@ class DistinctSamples {
 struct Recovery {
   std::string cause;                            ///< a line
   std::chrono::steady_clock::time_point begun;  ///< when the loss was reported
+  bool rollback = false;                        ///< no loss: the guard went back
   bool in_place = false;                        ///< seats have moved; nothing that is trained went back
   std::uint64_t after_step = 0;                 ///< the step that the run goes on after; not in place
   std::uint64_t repeated = 0;                   ///< finished steps that are done again; in place: micro-batches
@@ -95,6 +97,7 @@ struct RunRecord {
   std::optional<std::vector<RunUnit>> owed;
   bool interrupted = false;
   std::vector<Recovery> recoveries;
+  std::optional<Rollback> rollback;  ///< for which the run has ended
 
   /// Keeps the last rows alone from now on, since files have all of them.
   void keep_recent_rows();

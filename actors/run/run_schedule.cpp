@@ -35,7 +35,7 @@ void RunSchedule::after_step(std::uint64_t step, bool last) {
   if (due(options_.validate_every) || (last && options_.validate_at_end)) {
     pending_.push_back({RunUnit::Kind::validate, StepId(step)});
   }
-  if (due(options_.checkpoint_every) || (last && options_.checkpoint_at_end)) {
+  if (due(options_.checkpoint_every) || due(options_.archive_every) || (last && options_.checkpoint_at_end)) {
     pending_.push_back({RunUnit::Kind::checkpoint, StepId(step)});
     checkpointed_ = step;
   } else if (due(options_.shadow_every) && !last && options_.keeps_state) {

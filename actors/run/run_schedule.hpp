@@ -35,6 +35,7 @@ struct RunScheduleOptions {
   std::uint64_t steps = 1;
   std::uint64_t validate_every = 0;
   std::uint64_t checkpoint_every = 0;
+  std::uint64_t archive_every = 0;  ///< such steps also have a checkpoint
   std::uint64_t shadow_every = 0;
   bool validate_at_end = true;
   bool checkpoint_at_end = true;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iostream>
 #include <optional>
@@ -19,7 +20,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/ops/cpu/isa.hpp"
-#include "runtime/state/checkpoint.hpp"
+#include "runtime/state/checkpoint_archive.hpp"
 #include "runtime/state/checkpoint_folders.hpp"
 
 namespace maestro {
@@ -79,18 +80,21 @@ void check_same_job(const fs::path& record, const RunStart& start, const StepRan
   }
 }
 
-/// Returns the last checkpoint of the run before a step; nothing: the run has none. Throws JobError.
-std::optional<CheckpointFolder> checkpoint_before(const fs::path& run, const RunStart& start, std::uint64_t step) {
-  std::optional<CheckpointFolder> found;
-  for (const char* folder : {"checkpoints", "archive"}) {
-    const auto all = list_checkpoint_folders(run / folder);
-    if (!all) continue;  // there is no such folder
-    for (const CheckpointFolder& each : loadable(*all)) {
-      if (each.step >= step || (found && each.step < found->step)) continue;
-      if (load_manifest(each.path).value_or_throw().run.id == start.run_id) found = each;
-    }
-  }
-  return found;
+/// Returns the last checkpoint before these steps from which a run reads the samples of the start; nothing: there is
+/// none.
+std::optional<CheckpointFolder> checkpoint_to_start_from(const fs::path& run, const RunStart& start,
+                                                         const StepRange& steps) {
+  const DataCursor cursor = DataCursor::of(start.cursor).value_or_throw();
+  const auto same_samples = [&](const Manifest& manifest) {
+    const Result<DataCursor> stored = DataCursor::of(manifest.cursor);
+    return stored && stored->agrees(cursor, steps.last);
+  };
+  const std::array<fs::path, 2> roots{run / "checkpoints", run / archive_folder};
+  const auto found = checkpoint_before(roots, start.run_id, steps.first, same_samples);
+  if (found) return parse_checkpoint_folder(*found);
+  if (cursor.agrees(DataCursor(), steps.last)) return std::nullopt;
+  throw JobError("replay: the run left out samples before step " + std::to_string(steps.last) +
+                 ", and no checkpoint from which it did so is left before step " + std::to_string(steps.first));
 }
 
 /// Prints why bits may differ.
@@ -139,6 +143,7 @@ std::vector<std::string> overrides_of(const fs::path& out, bool checkpoint_at_en
           "train.shadow_every=0",
           "train.recover=\"off\"",
           "train.export=\"none\"",
+          "guard.action=\"note\"",
           std::string("train.checkpoint_at_end=") + (checkpoint_at_end ? "true" : "false")};
 }
 
@@ -168,7 +173,7 @@ int ReplayCommand::run(Console& console) const {
   const RunStart start = start_of_step(record, steps.first).value_or_throw();
   StepDigests digests = recorded_digests(record).value_or_throw();
   std::erase_if(digests, [&](const auto& of) { return of.first < steps.first || of.first > steps.last; });
-  const std::optional<CheckpointFolder> from = checkpoint_before(run_, start, steps.first);
+  const std::optional<CheckpointFolder> from = checkpoint_to_start_from(run_, start, steps);
   check_same_job(record, start, {from ? from->step + 1 : 1, steps.last});
 
   const ReplayFolder folder(run_, out_);

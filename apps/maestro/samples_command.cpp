@@ -52,8 +52,9 @@ int SamplesCommand::run(Console& console) const {
   if (const std::string other = changed_data(start, corpus.fingerprint()); !other.empty()) {
     throw JobError("samples: step " + std::to_string(step_) + " was trained on other data than there is now: " + other);
   }
+  const DataCursor cursor = DataCursor::of(start.cursor).value_or_throw();
   const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources()));
-  const std::vector<SampleRef> samples = drawer.training(StepId(step_), plan.train.global_batch).samples;
+  const std::vector<SampleRef> samples = drawer.training(StepId(step_), plan.train.global_batch, cursor).samples;
   if (digest_of(samples) != digest) {
     throw JobError("samples: step " + std::to_string(step_) + " had samples of digest " + printable(digest) +
                    ", and the job draws those of digest " + digest_of(samples) +

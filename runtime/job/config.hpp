@@ -37,13 +37,17 @@ inline constexpr std::array<std::string_view, 2> clip_scope_names{"section", "gl
 enum class ExportChoice : std::uint8_t { source, f32, bf16, f16, none };
 inline constexpr std::array<std::string_view, 5> export_choice_names{"source", "f32", "bf16", "f16", "none"};
 
+/// What is kept for ever of checkpoints: all of it, or the weights as bf16.
+enum class ArchiveChoice : std::uint8_t { full, bf16 };
+inline constexpr std::array<std::string_view, 2> archive_choice_names{"full", "bf16"};
+
 /// What rank 0 does when a process that it has started is lost.
 enum class RecoverChoice : std::uint8_t { restart, off };
 inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart", "off"};
 
 /// What the guard does about a spike of the loss that lasts.
-enum class GuardAction : std::uint8_t { note };
-inline constexpr std::array<std::string_view, 1> guard_action_names{"note"};
+enum class GuardAction : std::uint8_t { note, rollback };
+inline constexpr std::array<std::string_view, 2> guard_action_names{"note", "rollback"};
 
 /// [guard]
 struct GuardConfig {
@@ -53,6 +57,8 @@ struct GuardConfig {
   double rise = 0.1;                    ///< and at least so much above it
   std::int64_t patience = 50;           ///< steps after which a spike counts as one that lasts
   double norm = 10;                     ///< times the median: a gradient norm that is reported
+  std::int64_t skip_steps = 4;          ///< whose samples are left out after a rollback, around the begin of the spike
+  std::int64_t max_rollbacks = 3;       ///< of a run
 };
 
 /// [train]
@@ -67,6 +73,8 @@ struct TrainConfig {
   std::int64_t shadow_every = 0;        ///< steps between checkpoints in memory, for recovery; 0: none
   bool checkpoint_at_end = true;        ///< also where the trained weights are kept
   std::int64_t keep_checkpoints = 2;    ///< older checkpoints are removed
+  std::int64_t archive_every = 0;       ///< steps between checkpoints that are also kept for ever; 0: none
+  ArchiveChoice archive = ArchiveChoice::full;
   ExportChoice export_dtype = ExportChoice::source;  ///< key `export`: models in `out`/models
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused

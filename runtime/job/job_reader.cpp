@@ -89,6 +89,13 @@ TrainConfig read_train(const JobTable& train) {
                                      {"a checkpoint and the trained weights are written at the end"});
   out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, counts,
                                        {"checkpoints kept; older checkpoints are removed"});
+  out.archive_every =
+      train.integer("archive_every", out.archive_every, counts_or_zero,
+                    {"steps between checkpoints that are also kept for ever, in `out`/archive; 0: none", "steps"});
+  out.archive = train.choice("archive", out.archive, archive_choice_names,
+                             {"what is kept of them: full: the whole checkpoint, from which a run goes on; bf16: the "
+                              "weights alone, a Hugging Face folder for each trained section"});
+  if (out.archive_every == 0 && train.has("archive")) train.fail("archive", "has no meaning without archive_every");
   out.export_dtype = read_export(train, out);
   out.validate_every = train.integer("validate_every", out.validate_every, counts_or_zero,
                                      {"steps between validations; 0: only at the end", "steps"});
@@ -142,7 +149,8 @@ GuardConfig read_guard(const JobTable& guard) {
   GuardConfig out;
   out.action = guard.choice("action", out.action, guard_action_names,
                             {"what is done about a loss that rises and stays high, or is not finite: note: an event in "
-                             "the record and a line"});
+                             "the record and a line; rollback: the run goes back to a checkpoint before it, and leaves "
+                             "out the samples around its begin"});
   out.window = guard.integer("window", out.window, {.min = 8, .max = 65536},
                              {"steps whose losses and gradient norms are the usual ones; judging begins after a "
                               "quarter of them",
@@ -155,6 +163,12 @@ GuardConfig read_guard(const JobTable& guard) {
                                {"steps after which a spike lasts, if the loss has not fallen back by then", "steps"});
   out.norm = guard.number("norm", out.norm, {.min = 1, .max = 1e9, .min_open = true},
                           {"a gradient norm of so many times the median of the window is reported"});
+  out.skip_steps = guard.integer("skip_steps", out.skip_steps, {.min = 2, .max = 65536},
+                                 {"rollback: steps whose samples are left out, half of them before the begin of the "
+                                  "spike",
+                                  "steps"});
+  out.max_rollbacks = guard.integer("max_rollbacks", out.max_rollbacks, counts_or_zero,
+                                    {"rollbacks of a run; a later spike is noted only"});
   return out;
 }
 

@@ -69,6 +69,9 @@ Manifest manifest_of(const json& object) {
   manifest.data = object.value("data", manifest.data);
   manifest.settings = object.value("settings", manifest.settings);
   manifest.dtypes = object.value("dtypes", manifest.dtypes);
+  for (const json& segment : object.value("cursor", json::array())) {
+    manifest.cursor.push_back({count_of(segment.at(0), "cursor"), count_of(segment.at(1), "cursor")});
+  }
   const json ahead = object.value("ahead", json::object());
   for (const auto& [section, step] : ahead.get_ref<const json::object_t&>()) {
     manifest.ahead[section] = count_of(step, "ahead");
@@ -118,6 +121,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"dtypes", manifest.dtypes},
                  {"ahead", manifest.ahead},
                  {"files", std::move(files)}};
+  if (!manifest.cursor.empty()) object["cursor"] = manifest.cursor;
   // Over the compact form without this key, which sorted keys make the same for every reader.
   object["self_xxh3_128"] = checksum_of(dumped(object));
   return dumped(object, 2) + "\n";

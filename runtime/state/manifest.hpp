@@ -2,6 +2,7 @@
 // checkpoint.json: the content of a checkpoint and the state of the run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -46,9 +47,10 @@ struct Manifest {
   std::uint64_t step = 0;                       ///< optimizer steps done
   std::map<std::string, std::uint64_t> ahead;   ///< sections that have done more, and their optimizer steps
   std::uint64_t seed = 0;
-  std::uint64_t data_position = 0;          ///< next position of the sampler
-  std::uint64_t epoch = 0;                  ///< of the data
-  std::vector<std::uint64_t> random_state;  ///< the writer's own; e.g. key and draws of a Random
+  std::uint64_t data_position = 0;                   ///< next position of the sampler
+  std::vector<std::array<std::uint64_t, 2>> cursor;  ///< DataCursor::segments(); none: of a run that left nothing out
+  std::uint64_t epoch = 0;                           ///< of the data
+  std::vector<std::uint64_t> random_state;           ///< the writer's own; e.g. key and draws of a Random
   std::vector<FileRecord> files;
   std::uint64_t sequence = 0;   ///< order of commits in a folder, set by the store: steps may be repeated
   std::string maestro_version;  ///< set by the store

@@ -2,21 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spikes of the loss: what the guard finds in a run, and what it does about it."""
 
+import json
 import random
 import re
 import unittest
 
-from maestro_program import SystemTest, language_model, text_corpus
+from maestro_program import SystemTest, distillation, language_model, text_corpus
 from record_test import curve, lines
 
 SEQUENCE, BATCH, STEPS, POISONED = 32, 12, 160, 100
 
 
-def job(**guard):
-    """A run whose loss is usual long before the step POISONED, at three times the usual learning rate."""
-    made = language_model(steps=STEPS, global_batch=BATCH, validation_samples=0)
-    made["teacher"] |= {"lr": 9e-3, "schedule": "constant", "layers": 1, "micro_batch": 12}
+def trained(made, section, **guard):
+    """A job whose loss is usual long before the step POISONED, at three times the usual learning rate."""
+    made["train"] |= {"steps": STEPS, "global_batch": BATCH, "validation_samples": 0}
+    made[section] |= {"lr": 9e-3, "layers": 1, "micro_batch": BATCH}
     made["guard"] = {"window": 64, **guard}
+    return made
+
+
+def job(**guard):
+    return trained(language_model(), "teacher", **guard)
+
+
+def going_back(made):
+    """Two steps of poison last one step; a checkpoint is 18 to 20 steps before what is left out."""
+    made["train"] |= {"checkpoint_every": 20, "recover": "restart"}
+    made["guard"] |= {"action": "rollback", "patience": 1}
     return made
 
 
@@ -34,6 +46,7 @@ class Poisoned(SystemTest):
         self.reference = self.train(job(), settings={"train.out": "reference"})
 
     def samples(self, folder, step):
+        """The ids of the samples of a step, as `maestro samples` has them."""
         shown = self.call("samples", folder, "--step", step)
         self.assertEqual(shown.status, 0, shown.describe())
         return [int(sample) for sample in re.findall(r"^sample (\d+),", shown.out, re.M)]
@@ -77,8 +90,158 @@ class ANotedSpike(Poisoned):
                       f"{POISONED} lasts: ", finished.err)
 
 
+FIRST, SKIPPED = POISONED - 2, 4  # the first step with other samples, steps left out
+
+
+class ARollback(Poisoned):  # PR-4, CR-7
+    def setUp(self):
+        super().setUp()
+        self.poison(POISONED, POISONED + 1)
+        self.train(job(), settings={"train.out": "noted"})
+
+    def check(self, finished, noted):
+        """The run has the steps of the one that only noted the spike, the later ones with the samples that follow those
+        left out. Returns the step that it went back to."""
+        ours, clean = lines(self.out, "steps.jsonl"), lines(noted, "steps.jsonl")
+        self.assertEqual([row["step"] for row in ours], list(range(1, STEPS + 1)))
+        digests = [row["samples_digest"] for row in clean]
+        self.assertEqual([row["samples_digest"] for row in ours],  # DC-1
+                         (digests[:FIRST - 1] + digests[FIRST - 1 + SKIPPED:])[:STEPS] + self.later(len(digests)))
+        for row in ours[:FIRST - 1]:
+            same = clean[row["step"] - 1]["sections"]
+            self.assertEqual({name: metrics["loss"] for name, metrics in row["sections"].items()},
+                             {name: metrics["loss"] for name, metrics in same.items()})
+        event, = [event for event in lines(self.out, "events.jsonl") if event["event"] == "rolled_back"]
+        last = event["last_step"]
+        self.assertGreater(last, POISONED)
+        base = event["after_step"]
+        self.assertIn(base, (20, 40, 60, 80))  # 80 unless the disk is slow
+        self.assertEqual((event["began"], event["left_out_from_step"]), (POISONED, FIRST))
+        self.assertEqual(event["positions_rolled_back"], [base * BATCH, last * BATCH])
+        self.assertEqual(event["positions_left_out"], [(FIRST - 1) * BATCH, (FIRST - 1 + SKIPPED) * BATCH])
+        spike = self.out / "archive" / f"spike-{POISONED:08}"
+        self.assertEqual({entry.name for entry in spike.iterdir()},
+                         {f"step-{base:08}", f"step-{last:08}", "steps.jsonl"})
+        given_up = [json.loads(line) for line in (spike / "steps.jsonl").read_text().splitlines()]
+        self.assertEqual([row["step"] for row in given_up], list(range(base + 1, last + 1)))
+        self.assertEqual([row["step"] for row in finished.report["scheduling"]], list(range(1, STEPS + 1)))
+        return base
+
+    def later(self, known):
+        """The digests of steps whose samples the other run did not come to."""
+        rows = lines(self.out, "steps.jsonl")
+        return [row["samples_digest"] for row in rows[known - SKIPPED:]]
+
+    def test_leaves_the_samples_of_a_spike_out(self):
+        finished = self.train(going_back(job()))
+        base = self.check(finished, self.folder / "noted")
+        self.assertIn(f"going back to out/checkpoints/step-{base:08}, without the samples of {SKIPPED} steps from step "
+                      f"{FIRST} on (rollback 1 of 3)", finished.err)
+        self.assertIn(f"rolled back: went on after step {base} within ", finished.out)
+        self.assertEqual(finished.error_lines(), [])
+        self.assertEqual(self.samples("out", FIRST), self.samples("noted", FIRST + SKIPPED))
+        self.assertEqual(self.samples("out", FIRST - 1), self.samples("noted", FIRST - 1))
+
+        resumed = self.train(going_back(job()), "--resume", "out/checkpoints/step-00000140")  # DC-2
+        self.assertEqual(resumed.curve(), finished.curve(after=140))
+        self.assertEqual(self.samples("out", STEPS), self.samples_of_position(STEPS + SKIPPED))
+
+    def samples_of_position(self, step):
+        """The samples of a step of the clean run, made longer."""
+        longer = job()
+        longer["train"]["steps"] = step
+        self.train(longer, settings={"train.out": "longer"})
+        return self.samples("longer", step)
+
+    def test_that_is_killed_goes_on_from_where_it_went_back_to(self):
+        finished = self.train(going_back(job()), settings={"train.out": "whole"})
+        self.assertIn("rolled back: ", finished.out)
+        run = self.start(going_back(job()))
+        self.assertTrue(run.wait_for_text("going back to "), run.text)
+        run.end()
+        resumed = self.train(going_back(job()), "--resume", "auto")
+        after = resumed.report["steps"][0]["step"] - 1
+        self.assertLess(after, STEPS)
+        self.assertEqual(resumed.curve(), finished.curve(after=after))
+
+    def test_is_of_all_sections_and_processes(self):
+        made = trained(trained(distillation(), "student"), "plain")
+        (self.folder / "corpus.txt").write_text(text_corpus(100_000))
+        self.train(made, settings={"train.out": "reference"})
+        self.poison(POISONED, POISONED + 1)
+        self.train(made, settings={"train.out": "noted"})
+        self.check(self.train(going_back(made), "--processes", 3), self.folder / "noted")
+
+    def test_is_none_where_the_spike_ends_in_time(self):
+        watched = going_back(job())
+        watched["guard"]["patience"] = 50
+        self.train(watched)
+        self.assertEqual({key: metrics["loss"] for key, metrics in curve(self.out).items()},
+                         {key: metrics["loss"] for key, metrics in curve(self.folder / "noted").items()})
+        self.assertIn(("ended", POISONED + 2), self.found())
+        self.assertNotIn("rolled_back", [event["event"] for event in lines(self.out, "events.jsonl")])
+        self.assertEqual(list(self.out.glob("archive/*")), [])
+
+    def test_is_none_after_the_last_that_is_allowed(self):
+        watched = going_back(job())
+        watched["guard"]["max_rollbacks"] = 0
+        finished = self.train(watched)
+        event, = [event for event in lines(self.out, "events.jsonl") if event["event"] == "not_rolled_back"]
+        self.assertEqual((event["began"], event["reason"]), (POISONED, "guard.max_rollbacks = 0 are done"))
+        self.assertIn(f"warning: the run does not go back before the spike of step {POISONED}: ", finished.err)
+
+    def test_is_none_without_an_older_checkpoint(self):
+        watched = going_back(job())
+        watched["train"]["checkpoint_every"] = STEPS
+        self.train(watched)
+        event, = [event for event in lines(self.out, "events.jsonl") if event["event"] == "not_rolled_back"]
+        self.assertIn(f"no checkpoint is older than step {FIRST}", event["reason"])
+
+
+class AnArchive(SystemTest):
+    STEPS = ["step-00000004", "step-00000008", "step-00000012"]
+
+    def archived(self):
+        return sorted(entry.name for entry in (self.folder / "out/archive").iterdir())
+
+    def test_has_checkpoints_from_which_a_run_goes_on(self):
+        made = language_model(archive_every=4, keep_checkpoints=1)
+        finished = self.train(made)
+        self.assertEqual(self.archived(), self.STEPS)
+        self.assertEqual([path.name for path in (self.folder / "out/checkpoints").iterdir()], self.STEPS[-1:])
+        events = [(event["step"], event["path"]) for event in lines(self.folder / "out", "events.jsonl")
+                  if event["event"] == "archived"]
+        self.assertEqual(events, [(step, f"out/archive/step-{step:08}") for step in (4, 8, 12)])
+        newest = self.folder / "out/archive/step-00000012/teacher/optimizer.safetensors"
+        self.assertEqual(newest.stat().st_nlink, 2, "a copy")
+        resumed = self.train(made, "--resume", "out/archive/step-00000004")
+        self.assertEqual(resumed.curve(), finished.curve(after=4))
+        self.assertEqual(self.archived(), self.STEPS)
+        self.train(made, "--fresh")
+        self.assertTrue((self.folder / "out.1/archive/step-00000004").exists())
+
+    def test_has_weights_alone_as_bf16(self):
+        self.train(distillation(archive_every=4, archive="bf16", checkpoint_every=6))
+        self.assertEqual(self.archived(), self.STEPS)
+        for section in ("student", "plain"):
+            folder = self.folder / "out/archive/step-00000008" / section
+            size = int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
+            header = json.loads((folder / "model.safetensors").read_bytes()[8:8 + size])
+            self.assertEqual({tensor["dtype"] for name, tensor in header.items() if name != "__metadata__"}, {"BF16"})
+            self.assertTrue((folder / "config.json").exists())
+            self.assertFalse((folder / "optimizer.safetensors").exists())
+        refused = self.call("train", "job1.toml", "--resume", "out/archive/step-00000008")
+        self.assertNotEqual(refused.status, 0)
+        self.assertIn("out/archive/step-00000008", refused.err)
+
+
 class Settings(SystemTest):
     def test_are_checked(self):
+        made = language_model()
+        made["guard"] = {"action": "rollback"}
+        self.assert_refused("no checkpoint to go back to", "check", self.write_job(made))
+        self.assert_refused("train.archive: has no meaning without archive_every", "check",
+                            self.write_job(language_model(archive="bf16")))
         for key, value, wanted in (("action", "skip", "guard.action"), ("windows", 8, "guard.windows")):
             made = language_model()
             made["guard"] = {key: value}

@@ -111,6 +111,9 @@ TEST_F(PlanChecks, an_emulated_section_has_no_state_to_store_or_resume_from) {
   plan_.train.checkpoint_every = 1;
   EXPECT_THAT(refusal_of([&] { check_emulated(plan_); }), HasSubstr("train.checkpoint_every = 1"));
   plan_.train.checkpoint_every = 0;
+  plan_.train.archive_every = 2;
+  EXPECT_THAT(refusal_of([&] { check_emulated(plan_); }), HasSubstr("train.archive_every = 2"));
+  plan_.train.archive_every = 0;
   plan_.options.resume = "runs/x";
   EXPECT_THAT(refusal_of([&] { check_emulated(plan_); }), HasSubstr("no state to resume from"));
 }
@@ -141,6 +144,30 @@ TEST_F(PlanChecks, checkpoints_in_memory_serve_a_run_on_one_host_that_recovers) 
   EXPECT_EQ(check({0, 0}), "accepted");
   EXPECT_EQ(plan_.train.shadow_every, 0);
   EXPECT_THAT(plan_.notes, ElementsAre(HasSubstr("no effect, as rank 0 starts no other processes here")));
+}
+
+TEST_F(PlanChecks, a_run_goes_back_where_it_has_checkpoints_and_starts_its_own_processes) {
+  add("student", 1);
+  ProcessEnv& place = plan_.options.launch_info.place;
+  const auto check = [this] { return refusal_of([this] { check_guard(plan_); }); };
+  EXPECT_EQ(check(), "accepted") << "a spike is noted";
+  plan_.guard.action = GuardAction::rollback;
+  EXPECT_THAT(check(), HasSubstr("no checkpoint to go back to; set train.checkpoint_every"));
+  plan_.train.archive_every = 10;
+  plan_.train.archive = ArchiveChoice::bf16;
+  EXPECT_THAT(check(), HasSubstr("or train.archive_every with train.archive = \"full\""));
+  plan_.train.archive = ArchiveChoice::full;
+  EXPECT_EQ(check(), "accepted");
+  plan_.train.recover = RecoverChoice::off;
+  EXPECT_EQ(check(), "accepted") << "a single process";
+  place.processes = 2;
+  EXPECT_THAT(check(), HasSubstr("with train.recover = \"restart\" only"));
+  plan_.train.recover = RecoverChoice::restart;
+  EXPECT_EQ(check(), "accepted");
+  place.launcher = "SLURM";
+  EXPECT_THAT(check(), HasSubstr("rank 0 starts no other processes here"));
+  plan_.sections[0].config.devices = {{DeviceId::Kind::emulated}};
+  EXPECT_THAT(check(), HasSubstr("emulated sections have no state to go back to"));
 }
 
 }  // namespace

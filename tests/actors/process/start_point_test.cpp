@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/state/checkpoint_archive.hpp"
 #include "tests/data/temp_folder.hpp"
 #include "tests/state/one_line.hpp"
 #include "tests/state/section_fixture.hpp"
@@ -107,6 +108,31 @@ TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
   EXPECT_EQ(refusal_of(4, 0), "accepted");
   for (const std::int64_t batch : {3, 5}) EXPECT_THAT(refusal_of(batch, 0), HasSubstr("repeat samples: use 4"));
   EXPECT_THAT(refusal_of(4, 7), HasSubstr("made with train.seed = 0, the job has 7"));
+}
+
+TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  write_checkpoint(store, 9, 9 * 4).or_throw();
+  DataCursor cursor;
+  cursor.skip(5, 2, 4);
+  const auto change = [&](std::uint64_t position) {
+    const auto made = branch_checkpoint(folder.path() / "step-00000009", store, [&](Manifest& manifest) {
+      manifest.cursor = cursor.segments();
+      manifest.data_position = position;
+    });
+    return made.value_or_throw().string();
+  };
+  JobPlan plan;
+  plan.train.seed = 0;
+  plan.train.global_batch = 4;
+  plan.options.resume = change(11 * 4);
+  EXPECT_EQ(find_start_point(plan).cursor.segments(), cursor.segments());
+  plan.train.global_batch = 2;
+  EXPECT_THROW((void)find_start_point(plan), JobError);
+  plan.train.global_batch = 4;
+  plan.options.resume = change(9 * 4);
+  EXPECT_THROW((void)find_start_point(plan), JobError);
 }
 
 TEST(ResumedRun, of_an_older_version_has_one_note) {

@@ -34,7 +34,7 @@ class RunJournalTest : public testing::Test {
     return {StepId(number), {{"student", StepId(number), {{"loss", 0.1}}}}, {8, 8, 256}, "0123456789abcdef", {}};
   }
   static RunStart start(std::uint64_t first, const std::string& job) {
-    return {first, "", "0000000000000001", "0.1.0", "abc123", "avx2", 2, 4, {"lane"}, {{"content", "abc"}}, job};
+    return {first, "", "0000000000000001", "0.1.0", "abc123", "avx2", 2, 4, {"lane"}, {{"content", "abc"}}, {}, job};
   }
 
   TempFolder folder_;

@@ -59,6 +59,13 @@ TEST(RunSchedule, a_shadow_follows_a_step_that_has_no_checkpoint) {  // RS-1
   EXPECT_EQ(units(without_state), "t1 t2 t3 t4 t5 t6 t7 v7");
 }
 
+TEST(RunSchedule, a_step_that_is_archived_has_a_checkpoint) {  // RS-1
+  RunScheduleOptions options = options_of(6, 0, 4);
+  options.archive_every = 2;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule), "t1 t2 c2 t3 t4 c4 t5 t6 v6 c6");
+}
+
 TEST(RunSchedule, owes_what_follows_a_step_until_it_is_handed_out) {
   RunSchedule schedule(options_of(9, 2, 0));
   EXPECT_EQ(units(schedule, 2), "t1 t2");
