@@ -11,6 +11,7 @@
 //       resumed run. If the part cannot be ended in time, the run fails (PR-2).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -25,6 +26,7 @@ namespace maestro {
 
 /// What a run keeps from one start of its processes to the next.
 struct RunMemory {
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
   std::optional<RunIdentity> run;       ///< after the first start
   std::optional<ShadowFolder> shadows;  ///< on rank 0 of a run on a single host that may recover
