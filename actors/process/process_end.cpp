@@ -15,6 +15,7 @@
 #include "actors/process/process_state.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/state/run_folder.hpp"
+#include "runtime/state/run_log.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
@@ -109,6 +110,12 @@ ReportRows ProcessRun::State::report_rows() const {
 void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
   constexpr double bytes_per_mb = 1e6;
   const ProcessTotals totals = total_of(ended.processes);
+  result.steps = static_cast<std::uint64_t>(plan.train.steps);
+  result.wall_seconds = std::chrono::duration<double>(Clock::now() - memory.begun).count();
+  result.losses = record->losses;
+  for (const Recovery& recovered : record->recoveries) result.recoveries.push_back(line_of(recovered));
+  result.left_out = record->left_out;
+  if (journal) result.record = (fs::path(plan.train.out) / record_folder).string();
   result.estimated_mb = host_bytes(estimate_memory(plan)) / bytes_per_mb;
   if (!plan.options.report.empty()) {
     make_report(plan, *record, totals, report_rows()).write(plan.options.report).or_throw();
@@ -119,6 +126,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended
     result.trace = plan.options.trace.string();
   }
   if (record->checkpoint.empty()) return;
+  result.resume = plan.train.out;
   for (const GraphNode& node : plan.graph.nodes()) {
     if (!node.trained()) continue;
     result.weights[node.section_name()] = (fs::path(record->checkpoint) / node.section_name()).string();

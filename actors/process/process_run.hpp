@@ -14,6 +14,7 @@
 //       it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -29,6 +30,7 @@ namespace maestro {
 
 /// What a run keeps from one start of its processes to the next.
 struct RunMemory {
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
   std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
   std::string http;                     ///< address of the live page with its port; empty: none yet

@@ -337,7 +337,7 @@ void Coordinator::report_progress(StepId step) {
 
 void Coordinator::print_validation(const Open& open) const {
   std::string text;
-  LogFields fields = {{"step", open.unit.step.value()}};
+  LogFields fields = {{"event", "validation"}, {"step", open.unit.step.value()}};
   for (const auto& [section, figures] : open.figures) {
     text += (text.empty() ? ": " : "; ") + section + " " + format_figures(figures);
     fields.emplace_back("validation." + section, figures);

@@ -49,19 +49,6 @@ std::string loss_text(const std::optional<double>& loss, const char* absent) {
   return loss ? text("%.4f", *loss) : absent;
 }
 
-/// `largest`: the run that took the most memory.
-void print_speed_and_files(const RunResult& student, const RunResult& largest, Console& console) {
-  console.note("  distillation        " + text("%.1f samples/s", student.samples_per_s) + ", " +
-               text("%.0f s", student.train_seconds));
-  console.note("  peak memory         " + memory_text(largest.max_rss_mb, largest.estimated_mb));
-  console.note("  moved by RMA        " + text("%.1f MB", static_cast<double>(student.bytes) / 1e6) + " in " +
-               std::to_string(student.writes) + " writes (" + student.provider + ")");
-  console.note("files");
-  console.note("  report              " + student.report);
-  console.note("  trace               " + student.trace + "   (open in https://ui.perfetto.dev)");
-  print_weights(student, console);
-}
-
 /// The losses of teacher and student, on validation samples; `unit` is a token of the corpus.
 void print_losses(const RunResult& student, const char* unit, Console& console) {
   console.note("");
@@ -77,13 +64,6 @@ void print_comparison(const RunResult& student, Console& console) {
   print_losses(student, "byte", console);
   console.note("  student, plain      " + loss_text(plain, "not measured") +
                (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
-}
-
-void print_speeds(const RunResult& teacher, const RunResult& student, Console& console) {
-  console.note("speed");
-  console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
-               text("%.0f s", teacher.train_seconds));
-  print_speed_and_files(student, teacher.max_rss_mb > student.max_rss_mb ? teacher : student, console);
 }
 
 /// Returns the folder of a model that an option names.
@@ -208,7 +188,9 @@ RunResult DistillCommand::train_teacher(Console& console) const {
   job.run.fresh = true;
   job.run.report = arguments_.out / "teacher" / "report.json";
   job.run.trace.clear();
-  return train(job, console);
+  RunResult teacher = train(job, console);
+  teacher.resume.clear();  // the command takes no --resume
+  return teacher;
 }
 
 void DistillCommand::print_texts(const std::string& teacher, const RunResult& run, Console& console) const {
@@ -222,28 +204,33 @@ void DistillCommand::print_texts(const std::string& teacher, const RunResult& ru
 
 int DistillCommand::distil_given(Console& console) const {
   const RunResult student = train(distillation("models.toml", model_settings()), console);
-  if (student.status != 0 || student.interrupted) return student.status;
-  print_losses(student, "token", console);
-  print_texts(model_folder("--teacher", arguments_.teacher), student, console);
-  console.note("speed");
-  print_speed_and_files(student, student, console);
+  if (student.status != 0) return student.status;
+  if (!student.interrupted) {
+    print_losses(student, "token", console);
+    print_texts(model_folder("--teacher", arguments_.teacher), student, console);
+  }
+  print_summary(student, console);
   return 0;
 }
 
 int DistillCommand::distil_trained(Console& console) const {
   console.note("[1/2] training the teacher");
   const RunResult teacher = train_teacher(console);
+  if (teacher.status == 0) print_summary(teacher, console);
   if (teacher.status != 0 || teacher.interrupted) return teacher.status;
   if (teacher.weights.count("teacher") == 0) {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  const RunResult student =
+  RunResult student =
       train(distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))}), console);
-  if (student.status != 0 || student.interrupted) return student.status;
-  print_comparison(student, console);
-  print_texts(teacher.weights.at("teacher"), student, console);
-  print_speeds(teacher, student, console);
+  student.resume.clear();  // likewise
+  if (student.status != 0) return student.status;
+  if (!student.interrupted) {
+    print_comparison(student, console);
+    print_texts(teacher.weights.at("teacher"), student, console);
+  }
+  print_summary(student, console);
   return 0;
 }
 

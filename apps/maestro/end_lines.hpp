@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that a command prints behind a run: figures of the validation, and where the models are.
+// The lines that end a run: its figures, and where its files are.
 #pragma once
 
 #include <map>
@@ -10,16 +10,11 @@
 
 namespace maestro {
 
-/// Returns peak memory beside its estimate: "508 MB, estimated 480 MB".
-[[nodiscard]] std::string memory_text(double used_mb, double estimated_mb);
-
 /// Prints the folders of exported models by section, each with the line of Python that loads it.
 void print_models(const std::map<std::string, std::string>& folders, Console& console);
 
-/// Prints the models of a run, or without any the folders of the weights in its checkpoint.
-void print_weights(const RunResult& result, Console& console);
-
-/// Prints the last validation, the models and the checkpoint; nothing that there is not.
-void print_end(const RunResult& result, Console& console);
+/// Prints a run's steps, times, speed, losses, last validation, memory and files, and how to continue a run that was
+/// interrupted; nothing that there is not. In JSON it is one object. Prints nothing for a process other than rank 0.
+void print_summary(const RunResult& result, Console& console);
 
 }  // namespace maestro

@@ -92,7 +92,7 @@ TrainCommand::TrainCommand(CLI::App& app)
 
 int TrainCommand::run(Console& console) const {
   const RunResult result = train(arguments_, console);
-  if (result.status == 0) print_end(result, console);
+  if (result.status == 0) print_summary(result, console);
   return result.status;
 }
 

@@ -108,22 +108,14 @@ PageContent page_content(const RunFigures& figures, const Timeline& timeline, st
   return page;
 }
 
-void print_figures(const RunFigures& figures, const RunResult& result, const fs::path& page, Console& console) {
+void print_figures(const RunFigures& figures, const fs::path& page, Console& console) {
   console.note("");
   console.note("validation, on samples outside the training");
   console.note("  exact match         " + percent(figures.exact_match, 1));
   console.note("  ce                  " + fixed(figures.validation_ce, 4) + " nats per token");
-  console.note("speed");
-  console.note("  throughput          " + fixed(figures.samples_per_s, 1) + " samples/s, " +
-               fixed(figures.train_seconds, 0) + " s");
   console.note("  busy                " + utilization_text(figures) + " of the makespan");
   console.note("  makespan / bound    " + fixed(figures.makespan_over_bound, 3) + " (" + figures.policy + ")");
-  console.note("  peak memory         " + memory_text(figures.max_rss_mb, figures.estimated_mb));
-  console.note("files");
   console.note("  page                " + page.string() + "   (open in a browser)");
-  console.note("  report              " + result.report);
-  console.note("  trace               " + result.trace + "   (open in https://ui.perfetto.dev)");
-  print_weights(result, console);
 }
 
 /// The answers on the page come from the weights of the last checkpoint.
@@ -158,8 +150,13 @@ int VisionLanguageCommand::run(Console& console) const {
   const JobDocument job = JobDocument::load(training.job, training.overrides);
   check_keeps_weights(job);
   console.note("[2/3] training");
-  const RunResult result = train(training, console);
-  if (result.status != 0 || result.interrupted) return result.status;
+  RunResult result = train(training, console);
+  result.resume.clear();  // the command begins anew
+  if (result.status != 0) return result.status;
+  if (result.interrupted) {
+    print_summary(result, console);
+    return 0;
+  }
 
   console.note("[3/3] generating answers, and writing the page");
   const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
@@ -170,7 +167,8 @@ int VisionLanguageCommand::run(Console& console) const {
   std::vector<PageAnswer> answers = answer_samples(job, result.weights, options);
   const fs::path page = folder / "page.html";
   write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
-  print_figures(figures, result, page, console);
+  print_figures(figures, page, console);
+  print_summary(result, console);
   return 0;
 }
 

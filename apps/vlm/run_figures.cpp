@@ -56,7 +56,6 @@ RunFigures figures_of(const Json& report, const std::string& model) {
   figures.samples_per_s = number_at(report, "/throughput/samples_per_s");
   figures.train_seconds = number_at(report, "/throughput/train_seconds");
   figures.max_rss_mb = number_at(report, "/max_rss_mb");
-  figures.estimated_mb = number_at(report, "/memory/estimated_mb");
   const Json& plan = report.at("plan");
   figures.corpus = plan.at("corpus").get<std::string>();
   figures.policy = plan.at("policy").get<std::string>();

@@ -20,8 +20,7 @@ struct RunFigures {
   double samples_per_s = 0;
   double train_seconds = 0;
   double max_rss_mb = 0;
-  double estimated_mb = 0;  ///< of max_rss_mb, before the run
-  std::string corpus;       ///< a line about the data
+  std::string corpus;  ///< a line about the data
   std::string policy;
   std::vector<std::pair<std::string, double>> utilization;  ///< by section, of the makespan, mean of the steps
   double makespan_over_bound = 0;                           ///< all steps together; 0: not reported

@@ -111,11 +111,10 @@ void Console::note(std::string_view text, LogFields fields) {
 void Console::summary(std::string_view text, const std::vector<std::string>& lines, LogFields fields) {
   const std::lock_guard lock(mutex_);
   LogLine line{LogLevel::info, std::string(text), std::move(fields)};
-  std::string printed = format_line(line, form_now(), clock());
   if (form_now() != LineForm::json) {
-    for (const std::string& below : lines) printed += "  " + below + "\n";
+    for (const std::string& below : lines) line.message.append(entry_start).append(below);
   }
-  print(streams_.out, printed);
+  print(streams_.out, format_line(line, form_now(), clock()));
 }
 
 void Console::warning(std::string_view text) {

@@ -6,8 +6,7 @@
 // TE-3 (empty line at the end): after `finish`, and after destruction, the cursor is at the start of an empty line.
 // TE-4 (printable and bounded): an error or a warning is one line of printable text and of bounded length, whatever
 //       values it contains. Only entries of a list, each after a line break and two spaces, have lines of their own.
-// TE-5 (time): after begin_run(), and without a live line, every message and every progress begins with the UTC time as
-//       ISO 8601 has it. Before, no line does: neither answers of a command nor errors of wrong input.
+// TE-5 (time): after begin_run() every line begins with the UTC time, unless there is a live line; before, none does.
 // TE-6 (JSON): after use_json() every line is a JSON object (LI-1); there is no live line.
 #pragma once
 

@@ -64,7 +64,12 @@ bool is_log_object(const Json& line) {
 std::string format_line(const LogLine& line, LineForm form, SystemTime time) {
   if (form != LineForm::json) {
     const std::string when = form == LineForm::timed ? iso_time(time) + " " : std::string();
-    return when + prefix_of(name_of(line.level)) + line.message + "\n";
+    std::string text = when + prefix_of(name_of(line.level));
+    for (const char c : line.message) {
+      text += c;
+      if (c == '\n') text += when;
+    }
+    return text + "\n";
   }
   Json object = {{"time", iso_time(time)}, {"level", name_of(line.level)}, {"message", without_indent(line.message)}};
   for (const auto& [name, value] : line.fields) {

@@ -82,7 +82,7 @@ class AFolderOfWeights(Exports):
         finished = self.train(self.job)
         self.check_run(2)
         self.assertIn('load it: AutoModelForCausalLM.from_pretrained("out/models/teacher")', finished.out)
-        self.assertRegex(finished.out, r"validation\n  teacher +ce \d\.\d{4}")
+        self.assertRegex(finished.out, r"\n  validation +teacher loss \d\.\d{4}, ce \d\.\d{4}\n")
         shutil.rmtree(self.folder / "model")
         self.job["train"]["steps"] = 4
         finished = self.train(self.job, "--resume", "out")

@@ -4,7 +4,6 @@
 import datetime
 import json
 import os
-import re
 import signal
 import unittest
 from pathlib import Path
@@ -61,8 +60,6 @@ class Text(LogTest):
         for stream in run.printed.values():
             times = []
             for line in stream.splitlines():
-                if re.match(r"  \S", line):
-                    continue  # belongs to the line above
                 self.assertRegex(line, LINE_TIME)
                 times.append(moment(line.split()[0]))
             self.assertEqual(times, sorted(times))
@@ -93,6 +90,64 @@ class Text(LogTest):
         self.assertTrue(refused.printed["err"].startswith("error: "), refused.printed)
         for run in (checked, refused):
             self.assertNotRegex("".join(run.printed.values()), LINE_TIME)
+
+
+class Summary(LogTest):
+    def lines(self, finished, begin):
+        """{name: text} of the lines below the line that begins so."""
+        lines = finished.out.splitlines()
+        first = next(at for at, line in enumerate(lines) if line.startswith(begin))
+        entries = {}
+        for line in lines[first + 1:]:
+            self.assertRegex(line, r"^  ", "nothing follows the summary")
+            entries.setdefault(line[2:22].strip(), line[22:])
+        return lines[first], entries
+
+    def test_has_the_figures_and_the_files_of_the_run(self):
+        run = self.start(job_of(), "--trace", "trace.json")
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        head, entries = self.lines(finished, "finished step ")
+        self.assertRegex(head, r"^finished step 6 of 6 in [\d.]+ s, [\d.]+ s of them training: [\d.]+ samples/s, \d+ tokens/s$")
+        losses = {row["section"]: row["loss"] for row in finished.report["steps"] if row["step"] == 6}
+        self.assertEqual(entries["loss"], ", ".join(f"{name} {losses[name]:.4f}" for name in ("plain", "student")))
+        for section in ("plain", "student"):
+            self.assertIn(f"{section} loss {self.validations()[section, 6]['loss']:.4f}", entries["validation"])
+        memory = finished.report["memory"]
+        self.assertEqual(entries["peak memory"], f"{memory['used_mb']:.0f} MB, estimated {memory['estimated_mb']:.0f} MB")
+        for name in ("record", "report", "trace", "checkpoint", "model plain", "model student"):
+            self.assertTrue((self.folder / entries[name]).exists(), entries)
+        self.assertNotIn("to go on", entries)
+
+    def test_of_an_interrupted_run_has_what_continues_it(self):
+        job = job_of(steps=100_000)
+        run = self.start(job)
+        self.assertTrue(run.wait_for_text("step ", "err"), run.text)
+        run.interrupt()
+        finished = run.wait()
+        last = finished.report["last_step"]
+        head, entries = self.lines(finished, "interrupted after step ")
+        self.assertTrue(head.startswith(f"interrupted after step {last} of 100000 in "), head)
+        self.assertEqual(entries["to go on"], "the same command with --resume out")
+        rest = self.start({**job, "train": {**job["train"], "steps": last + 2}}, "--resume", "out").wait()
+        self.assertIn(f"finished step {last + 2} of {last + 2} in ", rest.out, rest.describe())
+
+    def test_in_json_is_one_object(self):
+        run = self.start(job_of(), "--processes", 2, *JSON)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        last = json.loads(run.printed["out"].splitlines()[-1])
+        self.assertEqual([entry for entry in self.objects(run) if entry.get("event") == "summary"], [last])
+        self.assertEqual((last["step"], last["steps"], last["interrupted"]), (6, 6, False))
+        self.assertEqual(last["loss"], {row["section"]: row["loss"] for row in finished.report["steps"] if row["step"] == 6})
+        self.assertEqual(last["validation"], {section: figures for (section, step), figures in self.validations().items()
+                                              if step == 6})
+        for name in ("samples_per_s", "tokens_per_s"):
+            self.assertEqual(last[name], finished.report["throughput"][name])
+        self.assertGreaterEqual(last["seconds"], last["train_seconds"])
+        self.assertEqual(last["writes"], finished.report["transfers"]["writes"])
+        for path in (last["record"], last["report"], last["checkpoint"], *last["models"].values()):
+            self.assertTrue((self.folder / path).exists(), last)
 
 
 class Json(LogTest):

@@ -31,7 +31,7 @@ class Memory(SystemTest):
                 self.assertEqual(memory["used_mb"], finished.report["max_rss_mb"])
                 self.assertEqual([row["process"] for row in memory["processes"]], [0])
                 self.assertEqual([row["section"] for row in memory["ranks"]], ["corpus", "teacher"])
-                self.assertIn(f"  peak                {memory['used_mb']:.0f} MB, estimated", finished.out)
+                self.assertIn(f"  peak memory         {memory['used_mb']:.0f} MB, estimated", finished.out)
 
 
 if __name__ == "__main__":

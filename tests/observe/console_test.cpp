@@ -218,9 +218,10 @@ TEST(RunConsole, lines_have_the_time_from_the_begin_of_the_run) {  // TE-5
     EXPECT_EQ(console.relay("beta", "error: there"), "error: there");
     console.answer("{}");
   }
-  EXPECT_EQ(pipes.out.str(), "before\n" + noon + "   corpus\n" + noon + " done\n  loss 1\n{}\n");
+  EXPECT_EQ(pipes.out.str(), "before\n" + noon + "   corpus\n" + noon + " done\n" + noon + "   loss 1\n{}\n");
   EXPECT_EQ(pipes.err.str(), "error: wrong input\n" + noon + " step 1/2\n" + noon + " warning: w\n" + noon +
-                                 " error: 2 bad:\n  first\n  second\n" + noon + " beta: error: there\n");
+                                 " error: 2 bad:\n" + noon + "   first\n" + noon + "   second\n" + noon +
+                                 " beta: error: there\n");
 }
 
 TEST(RunConsole, a_live_terminal_shows_no_times) {  // TE-5
