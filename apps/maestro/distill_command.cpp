@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/card_files.hpp"
 #include "apps/maestro/continuations.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
@@ -220,13 +221,22 @@ void DistillCommand::print_texts(const std::string& teacher, const RunResult& ru
   print_continuations(models, arguments_.prompts, console);
 }
 
+void DistillCommand::print_card(const TrainArguments& job, Console& console) const {
+  CardOptions options;
+  options.trace = job.run.trace;
+  options.prompts = arguments_.prompts;
+  end_with_card(job, options, console);
+}
+
 int DistillCommand::distil_given(Console& console) const {
-  const RunResult student = train(distillation("models.toml", model_settings()), console);
+  const TrainArguments job = distillation("models.toml", model_settings());
+  const RunResult student = train(job, console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_losses(student, "token", console);
   print_texts(model_folder("--teacher", arguments_.teacher), student, console);
   console.note("speed");
   print_speed_and_files(student, student, console);
+  print_card(job, console);
   return 0;
 }
 
@@ -238,12 +248,13 @@ int DistillCommand::distil_trained(Console& console) const {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  const RunResult student =
-      train(distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))}), console);
+  const TrainArguments job = distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
+  const RunResult student = train(job, console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_comparison(student, console);
   print_texts(teacher.weights.at("teacher"), student, console);
   print_speeds(teacher, student, console);
+  print_card(job, console);
   return 0;
 }
 

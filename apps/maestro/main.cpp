@@ -7,6 +7,7 @@
 #include <new>
 
 #include "actors/process/signal_watcher.hpp"
+#include "apps/maestro/card_command.hpp"
 #include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/data_command.hpp"
 #include "apps/maestro/distill_command.hpp"
@@ -69,6 +70,7 @@ int run(int argc, char** argv, Console& console) {
   PrepareCommand prepare(app);
   DataCommand data(app);
   SamplesCommand samples(app);
+  CardCommand card(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
   JoinCommand join(app);
@@ -81,7 +83,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, generate, control, join, help);
+                   data, samples, card, generate, control, join, help);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tid
 packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter holds libFuzzer of Debian 12's clang
 # Launchers of jobs. The tests that need them are skipped where they are missing.
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
+packages_for_browser=(chromium:chromium)  # the tests of pages that need it are skipped where it is missing
 
 # Prints the missing packages of the given purposes, a package per line.
 missing_packages() {
