@@ -2,6 +2,7 @@
 // Texts of several models behind the same prompts, for a person to compare.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,15 @@ struct NamedModel {
   std::string name;
   std::string folder;  ///< config.json, weights, tokenizer
 };
+
+inline constexpr std::int64_t continuation_tokens = 24;  ///< of a continuation, at most
+
+/// Returns the likeliest continuation of each prompt, in tokens of the model's own. Throws JobError.
+[[nodiscard]] std::vector<std::string> continuations_of(const std::string& folder,
+                                                        std::span<const std::string> prompts);
+
+/// Returns the text in a line, in quotation marks.
+[[nodiscard]] std::string in_quotes(const std::string& text);
 
 /// Prints the likeliest continuation of each prompt by each model, in tokens of the model's own. Models are loaded
 /// after each other. A model that cannot continue prompts gets the reason instead.

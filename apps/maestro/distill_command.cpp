@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/card_files.hpp"
 #include "apps/maestro/continuations.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
@@ -202,14 +203,23 @@ void DistillCommand::print_texts(const std::string& teacher, const RunResult& ru
   print_continuations(models, arguments_.prompts, console);
 }
 
+void DistillCommand::print_card(const TrainArguments& job, Console& console) const {
+  CardOptions options;
+  options.trace = job.run.trace;
+  options.prompts = arguments_.prompts;
+  end_with_card(job, options, console);
+}
+
 int DistillCommand::distil_given(Console& console) const {
-  const RunResult student = train(distillation("models.toml", model_settings()), console);
+  const TrainArguments job = distillation("models.toml", model_settings());
+  const RunResult student = train(job, console);
   if (student.status != 0) return student.status;
   if (!student.interrupted) {
     print_losses(student, "token", console);
     print_texts(model_folder("--teacher", arguments_.teacher), student, console);
   }
   print_summary(student, console);
+  if (!student.interrupted) print_card(job, console);
   return 0;
 }
 
@@ -222,8 +232,8 @@ int DistillCommand::distil_trained(Console& console) const {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  RunResult student =
-      train(distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))}), console);
+  const TrainArguments job = distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
+  RunResult student = train(job, console);
   student.resume.clear();  // likewise
   if (student.status != 0) return student.status;
   if (!student.interrupted) {
@@ -231,6 +241,7 @@ int DistillCommand::distil_trained(Console& console) const {
     print_texts(teacher.weights.at("teacher"), student, console);
   }
   print_summary(student, console);
+  if (!student.interrupted) print_card(job, console);
   return 0;
 }
 

@@ -49,6 +49,8 @@ class DistillCommand {
   int distil_given(Console& console) const;
   /// Prints what the teacher and the run's models write behind the prompts.
   void print_texts(const std::string& teacher, const RunResult& run, Console& console) const;
+  /// Writes the card of the distillation.
+  void print_card(const TrainArguments& job, Console& console) const;
   int distil_trained(Console& console) const;
 
   CLI::App* command_;  // belongs to the CLI::App

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "actors/process/signal_watcher.hpp"
+#include "apps/maestro/card_command.hpp"
 #include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/data_command.hpp"
 #include "apps/maestro/distill_command.hpp"
@@ -73,6 +74,7 @@ int run(int argc, char** argv, Console& console) {
   DataCommand data(app);
   SamplesCommand samples(app);
   ReplayCommand replay(app);
+  CardCommand card(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
   WatchCommands watch(app);
@@ -86,7 +88,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, replay, generate, control, watch, join, help);
+                   data, samples, replay, card, generate, control, watch, join, help);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/card_files.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_command.hpp"
@@ -169,6 +170,10 @@ int VisionLanguageCommand::run(Console& console) const {
   write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
   print_figures(figures, page, console);
   print_summary(result, console);
+  CardOptions card;
+  card.trace = training.run.trace;
+  card.checkpoints = 0;  // the page has the model's answers
+  end_with_card(training, card, console);
   return 0;
 }
 

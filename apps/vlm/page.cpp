@@ -10,7 +10,7 @@ namespace maestro {
 namespace {
 
 std::string loss_part(const PageContent& content) {
-  CurveChart chart{"loss over the steps", false, 960, 300, {{"loss", 0, content.training, content.validation}}};
+  CurveChart chart{"loss over the steps", false, false, 960, 300, {{"loss", 0, content.training, content.validation}}};
   const std::string drawing = curve_chart(chart);
   if (drawing.empty()) return "";
   std::string legend = "<li><i class=\"s0 line\"></i>training, moving mean</li>";

@@ -16,6 +16,7 @@ packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter holds libFuzz
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
 # promtool, which checks the alert rules. Their test is skipped where it is missing.
 packages_for_prometheus=(prometheus:promtool)
+packages_for_browser=(chromium:chromium)  # the tests of pages that need it are skipped where it is missing
 
 # Prints the missing packages of the given purposes, a package per line.
 missing_packages() {

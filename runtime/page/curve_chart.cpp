@@ -41,7 +41,7 @@ std::vector<Place> smoothed(const std::vector<CurvePoint>& points) {
 
 class CurveDrawing {
  public:
-  explicit CurveDrawing(const CurveChart& chart) : chart_(chart), right_(chart.width - 12), bottom_(chart.height - 28) {
+  explicit CurveDrawing(const CurveChart& chart) : chart_(chart), right_(chart.width - 20), bottom_(chart.height - 28) {
     for (const ChartLine& line : chart.lines) {
       for (const CurvePoint& point : line.points) {
         include(static_cast<double>(point.last_step), point.low);
@@ -51,7 +51,7 @@ class CurveDrawing {
     }
     if (empty()) return;
     if (chart.shares) low_ = 0, high_ = std::max(high_, 1.0);
-    logarithmic_ = !chart.shares && low_ > 0 && high_ / low_ >= far_apart;
+    logarithmic_ = !chart.shares && !chart.linear && low_ > 0 && high_ / low_ >= far_apart;
     if (!logarithmic_ && !chart.shares) {
       const double span = std::max({high_ - low_, std::abs(high_) * 1e-3, 1e-12});
       low_ -= span * 0.04;
@@ -112,7 +112,8 @@ class CurveDrawing {
       }
     } else {
       const double distance = tick_distance(high_ - low_, 5);
-      for (double at = std::ceil(low_ / distance); at * distance <= high_; ++at) out += tick(at * distance);
+      for (double at = std::ceil(low_ / distance); at * distance <= high_; ++at)
+        out += tick(at * distance + 0.0);  // no -0
     }
     const double distance = std::max(1.0, tick_distance(last_step_, 5));
     for (double step = 0; step <= last_step_; step += distance) {

@@ -30,6 +30,7 @@ struct ChartLine {
 struct CurveChart {
   std::string label;    ///< what is drawn
   bool shares = false;  ///< values from 0 to 1, shown in percent
+  bool linear = false;  ///< never a logarithmic scale
   double width = 480;
   double height = 240;
   std::vector<ChartLine> lines;

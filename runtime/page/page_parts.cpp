@@ -19,11 +19,13 @@ constexpr std::string_view style = R"(
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
 main { max-width: 1040px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1, h2, p, li, figcaption { overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
 p { margin: .3rem 0 .8rem; max-width: 46rem; }
 .faint, .faint text { color: var(--faint); fill: var(--faint); }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(11.5rem, 1fr)); gap: .75rem; margin: 1.4rem 0 0; }
+@media (max-width: 30rem) { .figures { grid-template-columns: 1fr 1fr; } .figures dd { font-size: 1.15rem; } }
 .figures div, .answers article, .chart { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
 .figures div { padding: .7rem .9rem; }
 dt, .figures small { color: var(--faint); font-size: .82rem; }
@@ -80,10 +82,14 @@ std::string data_value(const std::string& exact) {
 }  // namespace
 
 std::string html_page(std::string_view title, std::string_view body, std::string_view head) {
+  constexpr std::string_view closed =
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
+      "data:\">\n";
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
-         escaped(title) + "</title>\n<style>" + std::string(style) + "</style>\n" + std::string(head) +
-         "</head>\n<body>\n<main id=\"page\">\n" + std::string(body) + "</main>\n</body>\n</html>\n";
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
+         std::string(head.empty() ? closed : "") + "<title>" + escaped(title) + "</title>\n<style>" +
+         std::string(style) + "</style>\n" + std::string(head) + "</head>\n<body>\n<main id=\"page\">\n" +
+         std::string(body) + "</main>\n</body>\n</html>\n";
 }
 
 std::string figures_part(const std::vector<PageFigure>& all) {

@@ -23,7 +23,8 @@ struct ChartHeading {
 };
 
 /// Returns the document around `body`, which becomes the content of <main id="page">. `head` is appended to <head>;
-/// both are HTML. The style sheet is for light and dark and for any width.
+/// both are HTML. The style sheet is for light and dark and for any width. Without `head` the page forbids the browser
+/// every request and every script.
 [[nodiscard]] std::string html_page(std::string_view title, std::string_view body, std::string_view head = {});
 
 /// Returns a list of figures; nothing for none.

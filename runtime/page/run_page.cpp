@@ -42,6 +42,7 @@ class Charts {
     for (const std::string& metric : metrics()) {
       CurveChart chart;
       chart.label = metric;
+      chart.linear = metric == "lr";  // its end near zero would fill a logarithmic scale
       for (const std::string& section : sections_) {
         ChartLine line{section, colour(section), {}, dots(section, metric)};
         for (const RunCurve& curve : page_.curves) {
@@ -51,7 +52,11 @@ class Charts {
       }
       out += plot(metric, chart);
     }
-    return out.empty() ? "" : part("Curves", curves_remark(), out, legend(sections_));
+    std::vector<std::string> names = sections_;
+    std::erase_if(names, [&](const std::string& name) {
+      return std::ranges::find(page_.curves, name, &RunCurve::section) == page_.curves.end();
+    });
+    return out.empty() ? "" : part("Curves", curves_remark(), out, legend(names));
   }
 
   [[nodiscard]] std::string by_time() const {

@@ -57,6 +57,14 @@ struct RunValidation {
   std::map<std::string, double> metrics;
 };
 
+/// What a section writes behind a prompt as of a checkpoint.
+struct RunText {
+  std::string prompt;
+  std::string section;
+  std::uint64_t step = 0;
+  std::string text;
+};
+
 struct RunEvent {
   std::string time;
   std::string name;
@@ -75,6 +83,8 @@ struct RunPage {
   std::vector<RunValidation> validations;  ///< in their order
   std::vector<RunSpike> spikes;            ///< in their order, the newest
   std::uint64_t earlier_spikes = 0;        ///< before those
+  std::vector<RunText> texts;              ///< by prompt, section and step
+  std::string texts_remark;                ///< how they came about, and what is missing
   std::vector<RunEvent> events;            ///< in their order, but for validations
   std::vector<std::string> lanes;
   std::map<std::string, std::string> data;  ///< fingerprint

@@ -43,11 +43,12 @@ double figure_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-/// Returns "step: 50, path: out/checkpoints/step-00000050" of an event.
+/// Returns "step 50, path: out/checkpoints/step-00000050" of an event.
 std::string text_of_members(const Json& event) {
   std::string text;
+  if (event.contains("step")) text = "step " + event.at("step").dump();
   for (const auto& [name, value] : event.items()) {
-    if (name == "event" || name == "time") continue;
+    if (name == "event" || name == "time" || name == "step") continue;
     text += (text.empty() ? "" : ", ") + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump());
   }
   return text;
@@ -237,7 +238,7 @@ std::vector<PageFigure> RunReader::figures() const {
     out.push_back({"Time", fixed(steps_.seconds, steps_.seconds < 10 ? 1 : 0) + " s",
                    "from the end of the first step on, without pauses before a start", number_text(steps_.seconds)});
     const double speed = steps_.timed_tokens / steps_.seconds;
-    out.push_back({"Throughput", whole(speed) + " tokens/s", "in that time", number_text(speed)});
+    out.push_back({"Tokens per second", whole(speed), "in that time", number_text(speed)});
   }
   if (steps_.lower_bound_ms > 0) {
     const double ratio = steps_.makespan_ms / steps_.lower_bound_ms;

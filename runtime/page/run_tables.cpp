@@ -95,6 +95,14 @@ PageTable validations_table(const RunPage& page) {
   return shortened(std::move(table));
 }
 
+PageTable texts_table(const RunPage& page) {
+  PageTable table{"What the models write", page.texts_remark, {"prompt", "section", "step", "continuation"}, {}};
+  for (const RunText& text : page.texts) {
+    table.rows.push_back({{text.prompt}, {text.section}, step_cell(text.step), {text.text}});
+  }
+  return shortened(std::move(table));
+}
+
 PageTable events_table(const RunPage& page) {
   PageTable table{"Events", "", {"time", "event", ""}, {}};
   for (const RunEvent& event : page.events) table.rows.push_back({{event.time}, {event.name}, {event.text}});
@@ -111,10 +119,10 @@ std::string joined(const std::vector<std::string>& parts, std::string_view befor
 }  // namespace
 
 std::vector<PageTable> tables_of(const RunPage& page) {
-  PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"", ""}, {}};
+  PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"name", "value"}, {}};
   for (const std::string& lane : page.lanes) layout.rows.push_back({{lane}});
   for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
-  std::vector<PageTable> tables{figures_table(page), spikes_table(page), validations_table(page),
+  std::vector<PageTable> tables{figures_table(page), spikes_table(page), validations_table(page), texts_table(page),
                                 events_table(page),  shortened(layout),  shortened(data)};
   std::erase_if(tables, [](const PageTable& table) { return table.rows.empty(); });
   return tables;
@@ -144,11 +152,13 @@ std::string html_of(const PageTable& table) {
 
 std::string in_markdown(std::string_view text) {
   std::string out;
-  for (const char c : escaped(text)) {
-    if (c == '\n' || c == '\r') {
+  for (const char c : text) {
+    if (c == '&' || c == '<' || c == '>') {
+      out += escaped(std::string_view(&c, 1));
+    } else if (c == '\n' || c == '\r') {
       out += ' ';
     } else {
-      if (c == '|' || c == '\\' || c == '`' || c == '*' || c == '_' || c == '[' || c == '#') out += '\\';
+      if (std::string_view("|\\`*_[#").find(c) != std::string_view::npos) out += '\\';
       out += c;
     }
   }

@@ -29,9 +29,9 @@ namespace {
 
 constexpr const char* lock_file = ".lock";
 // The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
-constexpr std::array<const char*, 9> entries_of_a_run{"checkpoints",   archive_folder, "models",
-                                                      run_file.data(), "report.json",  "trace.json",
-                                                      "page.html",     record_folder,  "tensorboard"};
+constexpr std::array<const char*, 11> entries_of_a_run{"checkpoints", archive_folder, "models",     run_file.data(),
+                                                       "report.json", "card.md",      "card.html",  "trace.json",
+                                                       "page.html",   record_folder,  "tensorboard"};
 
 /// Fit for a line of an error, whatever a file holds.
 std::string one_line(std::string text) {

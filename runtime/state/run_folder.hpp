@@ -44,9 +44,9 @@ class RunFolder {
 
   /// RF-2 for the run with the id `run`. The error names the other run.
   [[nodiscard]] Status check_holds_only(const std::string& run, bool resumed) const;
-  /// Moves checkpoints, models, run.json, report, trace, page, record and curves of an earlier run to a new folder,
-  /// <folder>.1 or the first number that is free, and returns that; nothing where there are neither checkpoints nor
-  /// models. Errors are the system's.
+  /// Moves checkpoints, models, run.json, report, trace, page, card, record and curves of an earlier run to a new
+  /// folder, <folder>.1 or the first number that is free, and returns that; nothing where there are neither checkpoints
+  /// nor models. Errors are the system's.
   [[nodiscard]] Result<std::optional<std::filesystem::path>> set_aside() const;
   /// Writes run.json.
   [[nodiscard]] Status record(const RunIdentity& run) const;

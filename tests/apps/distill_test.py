@@ -23,6 +23,9 @@ class Distill(SystemTest):
         finished = self.maestro("distill", *data, "--out", "runs", *COMMON, *arguments)
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertIn("validation loss (nats per token, lower is better)", finished.out)
+        self.assertIn("runs/distill/card.html", finished.out)
+        self.assertIn("finished after step 3", (self.folder / "runs/distill/card.md").read_text())
+        self.assertIn("What the models write", (self.folder / "runs/distill/card.md").read_text())
         return json.loads((self.folder / "runs/distill/report.json").read_text()), finished
 
     def refuse(self, *wanted, arguments):

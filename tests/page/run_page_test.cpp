@@ -58,6 +58,7 @@ TEST(RunPage, leaves_out_what_is_empty) {
   const std::string html = page_of(page);
   EXPECT_THAT(html, HasSubstr("<h1>Nothing yet</h1>"));
   for (const char* part : {"<h2>", "<svg", "<dl", "<table"}) EXPECT_THAT(html, Not(HasSubstr(part)));
+  EXPECT_THAT(html, HasSubstr("content=\"default-src 'none';"));
   EXPECT_THAT(page_of(page, "<meta name=\"a\">"), HasSubstr("<meta name=\"a\"></head>"));
 }
 

@@ -88,13 +88,13 @@ TEST_F(RunReaderTest, a_record_is_the_page) {
   EXPECT_EQ(figure(page, "Samples"), "24");
   EXPECT_EQ(figure(page, "Tokens"), "768");
   EXPECT_EQ(figure(page, "Time"), "2");
-  EXPECT_EQ(figure(page, "Throughput"), "256");
+  EXPECT_EQ(figure(page, "Tokens per second"), "256");
   EXPECT_EQ(figure(page, "Makespan / bound"), "2");
   EXPECT_EQ(figure(page, "student loss"), "4.5");
   EXPECT_EQ(figure(page, "student validation loss"), "4.125");
   ASSERT_EQ(page.validations.size(), 1u);
   ASSERT_EQ(page.events.size(), 3u) << "but for validations";
-  EXPECT_EQ(page.events[1].text, "path: out/3, step: 3");
+  EXPECT_EQ(page.events[1].text, "step 3, path: out/3");
 }
 
 TEST_F(RunReaderTest, a_run_that_begins_has_a_page) {
