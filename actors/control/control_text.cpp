@@ -68,19 +68,23 @@ std::vector<std::string> section_row(const control::SectionFigures& section) {
           figures_text(section.metrics)};
 }
 
-std::string doing(const control::ReplicaFigures& replica) {
+std::string place(std::int32_t process, const std::string& host) {
+  return "process " + std::to_string(process) + (host.empty() ? "" : " at " + host);
+}
+
+}  // namespace
+
+std::string state_text(const control::Status& status) {
+  return word(status.state);
+}
+
+std::string doing_text(const control::ReplicaFigures& replica) {
   if (replica.state == control::ReplicaState::NO_ANSWER) return "no answer";
   if (replica.state == control::ReplicaState::IDLE) return "waits for " + replica.wait.text;
   std::string text = replica.doing + ", step " + std::to_string(replica.step);
   if (replica.__isset.micro_batch) text += ", micro-batch " + std::to_string(replica.micro_batch);
   return text;
 }
-
-std::string place(std::int32_t process, const std::string& host) {
-  return "process " + std::to_string(process) + (host.empty() ? "" : " at " + host);
-}
-
-}  // namespace
 
 std::string plain_text(const control::Status& status) {
   std::string text = "job " + status.job + ": " + word(status.state) + ", step " + std::to_string(status.step) +
@@ -101,7 +105,7 @@ std::string plain_text(const control::Status& status) {
   for (const control::ReplicaFigures& replica : status.replicas) {
     replicas.push_back({replica.section + " " + std::to_string(replica.replica),
                         place(replica.process, replica.host) + " (pid " + std::to_string(replica.pid) + ")",
-                        joined(replica.devices, ","), doing(replica)});
+                        joined(replica.devices, ","), doing_text(replica)});
   }
   return text + table(replicas);
 }

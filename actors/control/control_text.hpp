@@ -22,6 +22,7 @@ namespace control {
 class Checkpoint;
 class Leaving;
 class Plan;
+class ReplicaFigures;
 class Standing;
 class Status;
 }  // namespace control
@@ -32,6 +33,11 @@ class Status;
 [[nodiscard]] std::string plain_text(const control::Checkpoint& checkpoint);
 [[nodiscard]] std::string plain_text(const control::Standing& standing);
 [[nodiscard]] std::string plain_text(const control::Leaving& leaving);
+
+/// Returns "running", "paused", ...
+[[nodiscard]] std::string state_text(const control::Status& status);
+/// Returns "forward, step 7, micro-batch 2", "waits for ...", or "no answer".
+[[nodiscard]] std::string doing_text(const control::ReplicaFigures& replica);
 
 /// Returns a single line; members are named as in control.thrift, values of enumerations in lower case.
 [[nodiscard]] std::string json_text(const control::Status& status);

@@ -15,6 +15,7 @@
 #include "actors/live/health.hpp"
 #include "actors/live/http_address.hpp"
 #include "actors/live/http_server.hpp"
+#include "actors/live/live_page.hpp"
 #include "actors/live/record_lines.hpp"
 #include "actors/live/run_metrics.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -26,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds page_age(1000);
 constexpr const char* paths = "/, /metrics, /healthz, /readyz, /status.json and /metrics.jsonl?from=STEP";
 
 HttpAnswer line(int status, const std::string& text) {
@@ -83,6 +85,7 @@ struct HttpService::State {
   [[nodiscard]] HttpAnswer readiness();
   [[nodiscard]] HttpAnswer record(const HttpRequest& request) const;
   [[nodiscard]] std::string metrics();
+  [[nodiscard]] std::string body();
 
   HttpServiceOptions options;
   SocketAddress address;
@@ -90,6 +93,9 @@ struct HttpService::State {
   Shared<Sight> sight;
   Shared<std::string> metrics_answer;
   Shared<std::string> status_answer_text;
+  LivePage page;  // used by `page_body` alone
+  Shared<std::string> page_body;
+  Shared<std::string> whole_page;
   std::mutex judging;  // guards `judge`
   HealthJudge judge;
   std::atomic<bool> ready = false;
@@ -103,6 +109,9 @@ HttpService::State::State(HttpServiceOptions given)
       sight(options.answer_age, [this] { return look(); }),
       metrics_answer(options.answer_age, [this] { return metrics(); }),
       status_answer_text(options.answer_age, [this] { return json_text(sight.get()->status) + '\n'; }),
+      page(*options.job, options.keeps_record),
+      page_body(page_age, [this] { return body(); }),
+      whole_page(page_age, [this] { return page.whole(*page_body.get()); }),
       judge(options.job->train.stall_timeout_s) {
   options.coordinator = nullptr;
   if (!on_this_host_only(address) && !options.keys) check_http_address(options.address, false);
@@ -148,6 +157,9 @@ HttpAnswer HttpService::State::answer(const HttpRequest& request) {
   } else if (request.path == "/status.json") {
     answer.content_type = "application/json";
     answer.body = status_answer_text.get();
+  } else if (request.path == "/" || request.path == "/page-body") {
+    answer.content_type = "text/html; charset=utf-8";
+    answer.body = request.path == "/" ? whole_page.get() : page_body.get();
   } else {
     return line(404, "there is no " + request.path.substr(0, 100) + "; there are " + paths);
   }
@@ -169,6 +181,11 @@ std::string HttpService::State::metrics() {
   process.transfer_bytes = options.transfer_bytes();
   process.left_out_before = options.job->corpus->left_out();
   return metrics_text(seen->status, seen->run, process);
+}
+
+std::string HttpService::State::body() {
+  const auto seen = sight.get();
+  return page.body(seen->status, seen->run.figures);
 }
 
 HttpAnswer HttpService::State::health() {
@@ -199,11 +216,11 @@ HttpAnswer HttpService::State::record(const HttpRequest& request) const {
   }
   if (!options.keeps_record) return line(404, "a run on emulated devices keeps no record");
   const auto file = std::filesystem::path(options.job->train.out) / record_folder / steps_file;
-  const Result<std::string> page = lines_from_step(file, first);
-  if (!page) return line(503, page.error().message);
+  const Result<std::string> lines = lines_from_step(file, first);
+  if (!lines) return line(503, lines.error().message);
   HttpAnswer answer;
   answer.content_type = "application/jsonl";
-  answer.body = std::make_shared<const std::string>(*page);
+  answer.body = std::make_shared<const std::string>(*lines);
   return answer;
 }
 

@@ -20,7 +20,10 @@ void StepFigures::pass_done(const MicroBatchDone& done, Clock::time_point now) {
   if (done.pass != Pass::train) return;
   StepPasses& of_step = open_[done.step];
   of_step.step = done.step;
-  if (of_step.passes.size() + 2 > kept_passes) return;
+  if (of_step.passes.size() + 2 > kept_passes) {
+    of_step.left_out += done.backward_ms > 0 ? 2 : 1;
+    return;
+  }
   const auto begin = now - duration_of(done.age_ms);
   of_step.passes.push_back(
       {done.section, done.replica, done.index, false, begin, begin + duration_of(done.forward_ms)});

@@ -32,6 +32,7 @@ struct DonePass {
 struct StepPasses {
   StepId step;
   std::vector<DonePass> passes;
+  std::size_t left_out = 0;  ///< passes beyond those (SF-2)
 };
 
 /// The figures, copied into answers.
@@ -50,7 +51,7 @@ class StepFigures {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kept_steps = 3;
-  static constexpr std::size_t kept_passes = 3000;
+  static constexpr std::size_t kept_passes = 1000;
 
   StepFigures();
   /// Forgets the passes of steps that have not ended: they are done again.

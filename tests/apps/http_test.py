@@ -15,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-from maestro_program import SystemTest, distillation, language_model
+from maestro_program import Run, SystemTest, distillation, language_model
 
 ENDLESS = 1_000_000
 NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
@@ -142,6 +142,66 @@ class Figures(HttpTest):
         for wrong in ("x", "-1", "1e3", "", "99999999999999999999"):
             status, _, text = self.get(at, f"/metrics.jsonl?from={wrong}")
             self.assertEqual((status, text.count("\n")), (400, 1), wrong)
+        self.stop(run)
+
+
+class Page(HttpTest):
+    def table(self, body, name):
+        """The rows of a table, their cells as text."""
+        table = re.search(rf'<table data-table="{name}">(.*?)</table>', body, re.S)
+        self.assertTrue(table, body[:3000])
+        rows = re.findall(r"<tr>(.*?)</tr>", table[1], re.S)
+        return [re.findall(r"<td.*?>(.*?)</td>", row, re.S) for row in rows if "<td" in row]
+
+    def test_moves_while_the_run_does(self):
+        run, at = self.started(None, "--processes", 2)
+        status, headers, page = self.get(at, "/")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertIn('<main id="page">', page)
+
+        def step_of(body):
+            return int(re.search(r'<dt>step</dt><dd data-value="(\d+)"', body)[1])
+        body = self.until(at, "/page-body", lambda status, text: status == 200 and "What ran when" in text)
+        rows = self.table(body, "Now")
+        self.assertEqual([row[0] for row in rows], ["corpus 0", "teacher 0", "student 0", "plain 0"])
+        for row in rows:
+            self.assertRegex(row[3], "^(waits for|forward|backward|step|checkpoint|no answer)")
+        steps = [int(step) for step in re.findall(r">step (\d+)</text>", body)]
+        self.assertEqual(steps, list(range(steps[0], steps[0] + 3)))
+        self.assertGreater(body.count('class="s'), 8)
+        seen = step_of(body)
+        body = self.until(at, "/page-body", lambda status, text: step_of(text) > seen)
+        self.assertGreater(int(re.findall(r">step (\d+)</text>", body)[0]), steps[0])
+        self.stop(run)
+
+    def test_loads_nothing_from_elsewhere(self):  # HS-3
+        run, at = self.started()
+        page = self.until(at, "/", lambda status, text: "What ran when" in text)
+        self.assertEqual(re.findall(r"""(?:src|href|action)\s*=|url\(|@import|https?:""", page), [])
+        self.assertEqual(re.findall(r"fetch\((.*?),", page), ['"page-body" + location.search'])
+        self.stop(run)
+
+    def test_shows_any_text_as_text(self):
+        job = distillation(steps=ENDLESS)
+        job["name"] = "<script>alert(1)</script>&\"'"
+        run, at = self.started(job)
+        page = self.until(at, "/", lambda status, text: "What ran when" in text)
+        self.assertEqual(page.count("<script>"), 1)  # the page's own
+        self.assertIn("&lt;script&gt;alert(1)&lt;/script&gt;&amp;", page)
+        self.stop(run)
+
+    def test_of_a_run_without_a_record_shows_what_it_does(self):
+        passes = {"a": 5}
+        workload = {"sections": [{"name": "a", "replicas": 2, "mode": "forward_backward", "max_in_flight": 1}],
+                    "edges": [], "samples": [{"id": at, "forward_ms": passes, "backward_ms": passes} for at in range(8)]}
+        (self.folder / "w.json").write_text(json.dumps(workload))
+        run = Run(self.folder, ["emulate", "w.json", "--steps", "100000", "--http", "0"])
+        self.addCleanup(run.end)
+        self.assertTrue(run.wait_for_text("  live page: "), run.text)
+        at = ("127.0.0.1", int(re.search(r"live page: http://[\d.]+:(\d+)/", run.text["out"])[1]))
+        body = self.until(at, "/page-body", lambda status, text: "What ran when" in text)
+        self.assertEqual([row[0] for row in self.table(body, "Now") if row[0].startswith("a ")], ["a 0", "a 1"])
+        self.assertEqual(self.get(at, "/metrics.jsonl")[0], 404)
         self.stop(run)
 
 

@@ -57,6 +57,7 @@ TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // SF-2
   for (std::uint32_t micro_batch = 0; micro_batch < 5000; ++micro_batch) pass(1, micro_batch);
   end(1);
   EXPECT_EQ(figures_.totals().recent.front()->passes.size(), StepFigures::kept_passes);
+  EXPECT_EQ(figures_.totals().recent.front()->left_out, 10000 - StepFigures::kept_passes);
   for (std::uint64_t step = 2; step <= 9; ++step) {
     pass(step);
     end(step);

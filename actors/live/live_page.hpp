@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page of a run's record (RunPage) while the run goes on: above it what the run does now, and in it the passes of
+// the last steps.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "actors/plan/job_plan.hpp"
+#include "actors/run/step_figures.hpp"
+
+namespace maestro {
+
+namespace control {
+class Status;  // generated, see control.thrift
+}  // namespace control
+
+/// Not thread-safe.
+class LivePage {
+ public:
+  /// `job` outlives the page. `keeps_record`: the run leaves a record in train.out.
+  LivePage(const JobPlan& job, bool keeps_record);
+  ~LivePage();
+  LivePage(const LivePage&) = delete;
+  LivePage& operator=(const LivePage&) = delete;
+
+  /// Returns the content of the page's <main>. Reads what the record has gained since the last call.
+  [[nodiscard]] std::string body(const control::Status& status, const StepTotals& figures);
+  /// Returns the whole page around a body, with the script that takes /page-body in place of it every two seconds.
+  [[nodiscard]] std::string whole(const std::string& body) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace maestro
