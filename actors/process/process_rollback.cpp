@@ -19,6 +19,16 @@ std::vector<std::int64_t> range(std::uint64_t first, std::uint64_t end) {
 
 }  // namespace
 
+/// Returns the guard with the last steps of the record; without them where they cannot be read (JN-2).
+std::optional<RunGuard> ProcessRun::State::make_guard() const {
+  if (!journal) return std::nullopt;
+  RunGuard guard(plan.guard);
+  const Status learned = guard.learn_recorded(fs::path(plan.train.out) / record_folder / steps_file);
+  if (learned) return guard;
+  console.warning("the guard begins without earlier steps: " + learned.error().message);
+  return RunGuard(plan.guard);
+}
+
 /// Keeps the lines of the steps that are given up, and the newest checkpoint of the spike. Returns its path; empty: the
 /// spike has none.
 Result<std::string> ProcessRun::State::keep_spike(const Rollback& way, std::uint64_t base_step) const {
@@ -96,7 +106,7 @@ bool ProcessRun::State::end_to_roll_back(RunOutcome& ended) {
   recovery->begun = since;
   recovery->rollback = true;
   console.finish();
-  console.warning(way.cause + "; going back to " + record->newest + ", without the samples of " +
+  console.warning("going back to " + record->newest + ", without the samples of " +
                   std::to_string(plan.guard.skip_steps) + " steps from step " + std::to_string(way.left_out_from) +
                   " on (rollback " + std::to_string(rollbacks() + 1) + " of " +
                   std::to_string(plan.guard.max_rollbacks) + ")");

@@ -138,14 +138,6 @@ void ProcessRun::State::open_journal() {
   record->keep_recent_rows();
 }
 
-/// Returns the guard with the last steps of the record.
-std::optional<RunGuard> ProcessRun::State::make_guard() const {
-  if (!journal) return std::nullopt;
-  RunGuard guard(plan.guard);
-  guard.learn_recorded(fs::path(plan.train.out) / record_folder / steps_file).or_throw();
-  return guard;
-}
-
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;

@@ -117,11 +117,11 @@ TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2
   DataCursor cursor;
   cursor.skip(5, 2, 4);
   const auto change = [&](std::uint64_t position) {
-    const auto made = branch_checkpoint(folder.path() / "step-00000009", store, [&](Manifest& manifest) {
+    auto branched = branch_checkpoint(folder.path() / "step-00000009", store, [&](Manifest& manifest) {
       manifest.cursor = cursor.segments();
       manifest.data_position = position;
     });
-    return made.value_or_throw().string();
+    return std::move(branched).value_or_throw().string();
   };
   JobPlan plan;
   plan.train.seed = 0;

@@ -34,7 +34,18 @@ class RunJournalTest : public testing::Test {
     return {StepId(number), {{"student", StepId(number), {{"loss", 0.1}}}}, {8, 8, 256}, "0123456789abcdef", {}};
   }
   static RunStart start(std::uint64_t first, const std::string& job) {
-    return {first, "", "0000000000000001", "0.1.0", "abc123", "avx2", 2, 4, {"lane"}, {{"content", "abc"}}, {}, job};
+    return {first,
+            "",
+            "0000000000000001",
+            "0.1.0",
+            "abc123",
+            "avx2",
+            2,
+            4,
+            {"lane"},
+            {{"content", "abc"}},
+            {{1, 0}, {first, 90}},
+            job};
   }
 
   TempFolder folder_;
@@ -138,6 +149,7 @@ TEST_F(RunJournalTest, the_start_of_a_step_is_the_last_that_may_have_trained_it)
   EXPECT_EQ(found.first_step, 11U);
   EXPECT_EQ(found.data, (std::map<std::string, std::string>{{"content", "abc"}}));
   EXPECT_THAT(found.lanes, ElementsAre("lane"));
+  EXPECT_THAT(found.cursor, ElementsAre(DataCursor::Segment{1, 0}, DataCursor::Segment{11, 90}));
 }
 
 TEST_F(RunJournalTest, damaged_events_are_refused_by_name) {
