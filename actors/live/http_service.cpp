@@ -167,7 +167,13 @@ HttpAnswer HttpService::State::answer(const HttpRequest& request) {
 }
 
 Sight HttpService::State::look() {
-  const RunQuestions::View view = questions.view(options.status_patience);
+  RunQuestions::View view = questions.view(options.status_patience);
+  // On a busy machine this thread may have slept beyond the patience, with the answer in its mailbox.
+  try {
+    if (!view.fresh) view.run = questions.status();
+  } catch (const JobError& problem) {
+    if (problem.code() != ErrorCode::timeout) throw;  // else the last state remains, and health is judged by its times
+  }
   return {view.run, status_answer(*options.job, view.run, view.replicas)};
 }
 

@@ -34,8 +34,8 @@ struct HttpServiceOptions {
   std::string version;
   std::string instruction_set;
   bool keeps_record = true;
-  std::chrono::milliseconds status_patience{30};
-  std::chrono::milliseconds answer_age{250};  ///< an answer may be as old as this
+  std::chrono::milliseconds status_patience{250};  ///< of replicas; answers that are there cost no time
+  std::chrono::milliseconds answer_age{250};       ///< an answer may be as old as this
 };
 
 class HttpService {

@@ -53,13 +53,10 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 std::vector<PageFigure> figures_of(const control::Status& status) {
-  std::vector<PageFigure> figures{
-      {"now", state_text(status), {}},
-      {"step", std::to_string(status.step), "of " + std::to_string(status.steps), std::to_string(status.step)},
-      {"samples/s", shortened(status.samples_per_s), "over the last steps"},
-      {"epoch", fixed(status.epoch, 2), {}}};
-  if (status.__isset.loss) figures.push_back({"loss", shortened(status.loss), {}});
-  return figures;
+  return {{"now", state_text(status), {}},
+          {"step", std::to_string(status.step), "of " + std::to_string(status.steps), std::to_string(status.step)},
+          {"samples/s", shortened(status.samples_per_s), "over the last steps"},
+          {"epoch", fixed(status.epoch, 2), {}}};
 }
 
 PageTable replicas_of(const control::Status& status) {
@@ -88,6 +85,7 @@ Timeline timeline_of(const StepTotals& figures, const JobPlan& job) {
   std::optional<StepFigures::Clock::time_point> begin;
   for (const auto& step : figures.recent) {
     for (const DonePass& pass : step->passes) {
+      if (job.graph.node(pass.section).role == Role::source) continue;  // it reads samples, and computes nothing
       lane_of[{pass.section, pass.replica}];
       begin = begin ? std::min(*begin, pass.begin) : pass.begin;
     }
@@ -106,9 +104,11 @@ Timeline timeline_of(const StepTotals& figures, const JobPlan& job) {
   };
   for (const auto& step : figures.recent) {
     for (const DonePass& pass : step->passes) {
-      timeline.slices.push_back(
-          {lane_of.at({pass.section, pass.replica}), pass.backward ? TimelinePass::backward : TimelinePass::forward,
-           ms(pass.begin - *begin), ms(pass.end - pass.begin), static_cast<std::int64_t>(step->step.value())});
+      const auto lane = lane_of.find({pass.section, pass.replica});
+      if (lane == lane_of.end()) continue;
+      timeline.slices.push_back({lane->second, pass.backward ? TimelinePass::backward : TimelinePass::forward,
+                                 ms(pass.begin - *begin), ms(pass.end - pass.begin),
+                                 static_cast<std::int64_t>(step->step.value())});
     }
   }
   std::ranges::stable_sort(timeline.slices, {}, &TimelineSlice::begin_ms);

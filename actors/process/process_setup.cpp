@@ -407,7 +407,6 @@ void ProcessRun::State::open_http() {
   options.version = MAESTRO_VERSION;
   options.instruction_set = cpu::name_of(cpu::best_isa());
   options.keeps_record = journal != nullptr;
-  if (plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
   http = std::make_unique<HttpService>(std::move(options));
   if (memory.http.empty() && !plan.options.quiet) console.note("  live page: http://" + http->address() + "/");
   memory.http = http->address();

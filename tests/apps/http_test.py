@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Watches real runs over HTTP: figures, probes, the record, and clients of the worst kind."""
+"""Watches real runs over HTTP: figures, page, probes, the record, and who may see them."""
 
 import http.client
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import unittest
-from pathlib import Path
 
-from maestro_program import Run, SystemTest, distillation, language_model
+from http_runs import ENDLESS, HttpTest
+from maestro_program import Run, distillation, language_model
 
-ENDLESS = 1_000_000
 NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
          "maestro_learning_rate", "maestro_samples", "maestro_tokens", "maestro_step_seconds", "maestro_busy_ratio",
          "maestro_transfer_bytes", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
@@ -34,47 +33,6 @@ def prometheus_parser():
         except ImportError:
             return None
     return parser
-
-
-class HttpTest(SystemTest):
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
-        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # other runs of this user stay out of it
-
-    def started(self, job=None, *options, at="0", settings=None):
-        """A run under way, and (host, port) of its page."""
-        run = self.start(job or distillation(steps=ENDLESS), "--http", at, *options, settings=settings)
-        self.assertTrue(run.wait_for_text("step "), run.text)
-        found = re.search(r"^  live page: http://([\d.]+):(\d+)/$", run.text["out"], re.M)
-        self.assertTrue(found, run.text)
-        return run, ("127.0.0.1", int(found[2]))
-
-    def get(self, at, path, headers=None, method="GET"):
-        """(status, headers, text)."""
-        connection = http.client.HTTPConnection(*at, timeout=30)
-        try:
-            connection.request(method, path, headers=headers or {})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read().decode()
-        finally:
-            connection.close()
-
-    def until(self, at, path, condition):
-        """The first text of `path` for which `condition` holds."""
-        deadline = time.monotonic() + 60
-        while True:
-            status, _, text = self.get(at, path)
-            if condition(status, text):
-                return text
-            self.assertLess(time.monotonic(), deadline, (status, text))
-            time.sleep(0.05)  # no event reports a change there
-
-    def stop(self, run):
-        run.interrupt()
-        finished = run.wait()
-        self.assertEqual(finished.status, 0, finished.describe())
-        return finished
 
 
 class Figures(HttpTest):
@@ -234,6 +192,29 @@ class Probes(HttpTest):
         self.stop(run)
 
 
+class Recovery(HttpTest):
+    def value(self, at, name):
+        return float(re.search(rf"^{name} (.*)$", self.get(at, "/metrics")[2], re.M)[1])
+
+    def test_keeps_the_address_and_no_counter_falls(self):  # SF-1
+        run, at = self.started(distillation(steps=ENDLESS, checkpoint_every=20, recover="restart"), "--processes", 2)
+        self.until(at, "/status.json", lambda status, text: json.loads(text)["step"] > 50)
+        before = self.value(at, "maestro_samples_total")
+        os.kill(run.members()[1], signal.SIGKILL)
+
+        def recovered():
+            try:
+                return self.value(at, "maestro_recoveries_total") == 1 and self.get(at, "/readyz")[0] == 200
+            except (OSError, http.client.HTTPException, TypeError):
+                return False  # between the two starts
+        self.assertTrue(run.wait_for(recovered), run.text)
+        self.assertGreaterEqual(self.value(at, "maestro_samples_total"), before)
+        self.assertEqual(run.text["out"].count("live page: "), 1)
+        body = self.until(at, "/page-body", lambda status, text: 'data-table="Recoveries"' in text)
+        self.assertIn("process 1", body)
+        self.stop(run)
+
+
 class Access(HttpTest):
     def test_of_other_hosts_wants_the_token(self):  # HS-2
         self.assertEqual(self.call("keys", "keys").status, 0)
@@ -284,119 +265,6 @@ class Access(HttpTest):
             self.assertEqual((answer.status, answer.read()[:7]), (200, b"healthy"))
         kept.close()
         self.stop(run)
-
-
-class Hostile(HttpTest):
-    """Clients of the worst kind, against a run whose curve is known."""
-
-    STEPS = 150
-
-    def connect(self, at):
-        peer = socket.create_connection(at, timeout=30)
-        self.addCleanup(peer.close)
-        return peer
-
-    def heard(self, peer):
-        """All that the service sends until it ends the connection; nothing when it resets it."""
-        text = b""
-        try:
-            while chunk := peer.recv(65536):
-                text += chunk
-        except ConnectionError:
-            pass
-        return text
-
-    def test_get_an_error_or_nothing_and_the_others_their_answers(self):  # HT-1
-        run, at = self.started()
-        cases = {
-            b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n": (b"431", b"414", b""),
-            b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n": (b"400", b"431", b""),
-            b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000 + b"\r\n": (b"400", b"431", b""),
-            bytes(range(256)) * 40: (b"400", b"431", b""),
-            b"\r\n\r\n": (b"400",),
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200 + b"\n": (b"400", b""),
-            b"GET /metrics HTTP/9.9\r\n\r\n": (b"400",),
-            b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\nabc": (b"405",),
-            b"GET /metrics HTTP/1.1\r\nRange: bytes=5-1\r\nConnection: close\r\n\r\n": (b"200", b"416"),
-            b"GET /metrics.jsonl?from=%%%&from=%00 HTTP/1.1\r\nConnection: close\r\n\r\n": (b"400",),
-            b"GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n": (b"404",),
-            b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n": (b"200",),
-        }
-        for request, expected in cases.items():
-            with self.subTest(request[:60]):
-                peer = self.connect(at)
-                try:
-                    peer.sendall(request)
-                except ConnectionError:
-                    pass  # it has heard enough
-                self.assertIn(self.heard(peer)[9:12], expected)
-                self.assertEqual(self.get(at, "/healthz")[0], 200)
-        self.stop(run)
-
-    def test_cannot_hold_the_service(self):  # HT-1
-        run, at = self.started()
-        ended = threading.Event()
-
-        def drip(peer):
-            """A byte now and then: never a whole request."""
-            try:
-                while not ended.wait(0.3):
-                    peer.sendall(b"G")
-            except OSError:
-                pass
-        held = [self.connect(at) for _ in range(300)]  # more than there are seats
-        drips = [threading.Thread(target=drip, args=(self.connect(at),)) for _ in range(40)]
-        for thread in drips:
-            thread.start()
-        for _ in range(20):
-            self.assertEqual(self.get(at, "/healthz")[0], 200)
-        begin = time.monotonic()
-        slow = self.connect(at)
-        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
-        self.assertEqual(self.heard(slow)[9:12], b"400")  # at its deadline
-        self.assertLess(time.monotonic() - begin, 20)
-        ended.set()
-        for thread in drips:
-            thread.join()
-        for peer in held:
-            peer.close()
-        self.stop(run)
-
-    def test_leave_the_run_as_it_is(self):  # HS-1
-        job = distillation(steps=self.STEPS)
-        expected = self.train(job).curve()
-        run, at = self.started(job)
-        ended = threading.Event()
-        answers = []
-
-        def poll():
-            while not ended.is_set():
-                try:
-                    answers.append(self.get(at, "/metrics")[0])
-                except (OSError, http.client.HTTPException):
-                    pass  # the run is over
-
-        def never_read():
-            """Asks and does not read the answers."""
-            try:
-                with socket.create_connection(at, timeout=30) as peer:
-                    while not ended.is_set():
-                        peer.sendall(b"GET /metrics.jsonl HTTP/1.1\r\n\r\n" * 10)
-            except OSError:
-                pass
-        clients = [threading.Thread(target=poll) for _ in range(100)]
-        clients += [threading.Thread(target=never_read) for _ in range(10)]
-        for client in clients:
-            client.start()
-        finished = run.wait()
-        ended.set()
-        for client in clients:
-            client.join()
-        self.assertEqual(finished.status, 0, finished.describe())
-        self.assertEqual(finished.curve(), expected)
-        self.assertGreater(answers.count(200), 20)
-        self.assertEqual(set(answers) - {200, 503}, set())
-        self.assert_nothing_left(run)
 
 
 if __name__ == "__main__":
