@@ -24,6 +24,14 @@ namespace {
 
 constexpr std::int64_t timeline_steps = 3;
 
+/// Removes " of process 0" from the devices of a run in a single process.
+void shorten_devices(std::vector<TimelineLane>& lanes) {
+  constexpr std::string_view first = " of process 0";
+  const auto there = [&](const TimelineLane& lane) { return lane.device.ends_with(first); };
+  if (!std::ranges::all_of(lanes, there)) return;
+  for (TimelineLane& lane : lanes) lane.device.resize(lane.device.size() - first.size());
+}
+
 /// Returns the lane of "section 'student' replica 0 on cpu:0 of process 0", as a trace names it; nothing for a source
 /// of data, which has no device.
 std::optional<TimelineLane> lane_of(const std::string& text) {
@@ -46,6 +54,7 @@ Timeline timeline_of(const fs::path& trace, const std::vector<std::string>& lane
   for (const std::string& text : lanes) {
     if (auto lane = lane_of(text)) found.push_back(std::move(*lane));
   }
+  shorten_devices(found);
   Result<Timeline> timeline = read_timeline(trace, std::move(found), timeline_steps);
   if (timeline) return std::move(*timeline);
   console.warning("card: " + timeline.error().message + "; the card has no timeline");
@@ -106,7 +115,7 @@ void add_texts(RunPage& page, const fs::path& run, const CardOptions& options) {
 
 CardFiles write_card(const fs::path& run, const CardOptions& options, Console& console) {
   RunPage page = read_run_page(run).value_or_throw();
-  if (page.state == RunState::under_way && RunFolder(run).check_free()) page.state = RunState::cut_off;
+  if (page.state == RecordedState::under_way && RunFolder(run).check_free()) page.state = RecordedState::cut_off;
   page.timeline = timeline_of(options.trace.empty() ? run / "trace.json" : options.trace, page.lanes, console);
   add_texts(page, run, options);
   const fs::path folder = options.out.empty() ? run : options.out;

@@ -52,11 +52,7 @@ class CurveDrawing {
     if (empty()) return;
     if (chart.shares) low_ = 0, high_ = std::max(high_, 1.0);
     logarithmic_ = !chart.shares && !chart.linear && low_ > 0 && high_ / low_ >= far_apart;
-    if (!logarithmic_ && !chart.shares) {
-      const double span = std::max({high_ - low_, std::abs(high_) * 1e-3, 1e-12});
-      low_ -= span * 0.04;
-      high_ += span * 0.04;
-    }
+    if (!logarithmic_ && !chart.shares) widen();
   }
 
   [[nodiscard]] bool empty() const { return high_ < low_; }
@@ -69,13 +65,21 @@ class CurveDrawing {
   }
 
  private:
-  static constexpr double left = 56, top = 10;
+  static constexpr double left = 66, top = 10;
 
   void include(double step, double value) {
     if (!std::isfinite(value)) return;
     low_ = std::min(low_, value);
     high_ = std::max(high_, value);
     last_step_ = std::max(last_step_, step);
+  }
+
+  /// Keeps lines off the edges, and the ticks of values that hardly differ apart.
+  void widen() {
+    const double span = high_ - low_, least = high_ == 0 ? 1 : std::abs(high_) * 0.01;
+    const double margin = span > 0 ? std::max(span * 0.04, (least - span) / 2) : least / 2;
+    low_ -= margin;
+    high_ += margin;
   }
 
   [[nodiscard]] double scaled(double value) const { return logarithmic_ ? std::log10(value) : value; }
@@ -117,7 +121,8 @@ class CurveDrawing {
     }
     const double distance = std::max(1.0, tick_distance(last_step_, 5));
     for (double step = 0; step <= last_step_; step += distance) {
-      out += svg_text(x(step), bottom_ + 18, "middle", fixed(step, 0));
+      const bool at_edge = x(step) > right_ - 12;  // there its right half would be cut off
+      out += svg_text(at_edge ? right_ + 8 : x(step), bottom_ + 18, at_edge ? "end" : "middle", fixed(step, 0));
     }
     return out + svg_line(left, bottom_, right_, bottom_, "axis");
   }
@@ -151,7 +156,7 @@ class CurveDrawing {
   [[nodiscard]] std::string dots(const ChartLine& line) const {
     std::string out;
     for (const ChartDot& dot : line.dots) {
-      if (std::isfinite(dot.value)) out += circle(line, dot, "4");
+      if (std::isfinite(dot.value)) out += circle(line, dot, line.dots.size() > 30 ? "2" : "4");
     }
     return out;
   }

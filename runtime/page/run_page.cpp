@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t most_points = 600;    // of a curve
 constexpr std::size_t page_points = 18000;  // of all curves, about (PW-1)
-constexpr std::size_t most_dots = 200;      // validations in a chart
+constexpr std::size_t most_dots = 60;       // validations in a chart
 
 /// The sections of a page, which have the same colour in all charts.
 std::vector<std::string> sections_of(const RunPage& page) {
@@ -163,9 +163,9 @@ std::string repeat_part(const RunPage& page) {
          escaped(page.command) + "</pre>\n<pre id=\"job\">" + escaped(page.job) + "</pre>\n";
 }
 
-std::string_view class_of(RunState state) {
-  if (state == RunState::failed) return "state bad";
-  return state == RunState::finished ? "state good" : "state";
+std::string_view class_of(RecordedState state) {
+  if (state == RecordedState::failed) return "state bad";
+  return state == RecordedState::finished ? "state good" : "state";
 }
 
 }  // namespace
@@ -173,22 +173,22 @@ std::string_view class_of(RunState state) {
 std::string state_line(const RunPage& page) {
   const std::string after = " after step " + std::to_string(page.last_step);
   switch (page.state) {
-    case RunState::under_way:
+    case RecordedState::under_way:
       return "under way," + after;
-    case RunState::cut_off:
-      return "ended without a word" + after;
-    case RunState::finished:
+    case RecordedState::cut_off:
+      return "cut off" + after + ": the record has no end, and no process holds the run's folder";
+    case RecordedState::finished:
       return "finished" + after;
-    case RunState::interrupted:
+    case RecordedState::interrupted:
       return "interrupted" + after;
-    case RunState::failed:
+    case RecordedState::failed:
       return "failed" + after + ": " + page.error;
   }
   return "";
 }
 
 std::string spike_rule() {
-  return "Losses and gradient norms above the median of the " + std::to_string(SpikeWatch::window) +
+  return "Spikes are losses and gradient norms above the median of the " + std::to_string(SpikeWatch::window) +
          " steps before (of " + std::to_string(SpikeWatch::least) + " at least) by more than " +
          shortened(SpikeWatch::deviations) +
          " robust standard deviations, 1.4826 times the median absolute deviation, and by more than " +

@@ -22,7 +22,7 @@
 
 namespace maestro {
 
-enum class RunState : std::uint8_t {
+enum class RecordedState : std::uint8_t {
   under_way,    ///< the record has no end: the run goes on, or was killed
   cut_off,      ///< no end, and no process holds the run's folder
   finished,     ///< all steps
@@ -73,7 +73,7 @@ struct RunEvent {
 
 struct RunPage {
   std::string title;  ///< the job's name
-  RunState state = RunState::under_way;
+  RecordedState state = RecordedState::under_way;
   std::string error;  ///< of a run that failed
   std::uint64_t last_step = 0;
   std::vector<PageFigure> figures;

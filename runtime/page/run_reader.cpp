@@ -62,6 +62,11 @@ std::string text_of_start(const Json& event) {
          event.at("instruction_set").get<std::string>();
 }
 
+std::string duration_text(double seconds) {
+  if (seconds < 120) return fixed(seconds, seconds < 10 ? 1 : 0) + " s";
+  return seconds < 7200 ? fixed(seconds / 60, 1) + " min" : fixed(seconds / 3600, 1) + " h";
+}
+
 /// Returns the command that runs the job again on as many processes.
 std::string command_for(const std::vector<std::string>& lanes) {
   constexpr std::string_view before = " of process ";
@@ -197,9 +202,9 @@ Status RunReader::take_event(std::string_view text) {
     }
     if (kind == "began") take_start(line);
     if (kind == "failed") events_.error = line.value("error", "");
-    if (kind == "failed") events_.state = RunState::failed;
+    if (kind == "failed") events_.state = RecordedState::failed;
     if (kind == "finished") {
-      events_.state = line.value("interrupted", false) ? RunState::interrupted : RunState::finished;
+      events_.state = line.value("interrupted", false) ? RecordedState::interrupted : RecordedState::finished;
     }
     events_.events.push_back({line.at("time"), kind, kind == "began" ? text_of_start(line) : text_of_members(line)});
   } catch (const Json::exception&) {
@@ -211,7 +216,7 @@ Status RunReader::take_event(std::string_view text) {
 }
 
 void RunReader::take_start(const Json& line) {
-  events_.state = RunState::under_way;
+  events_.state = RecordedState::under_way;
   events_.error.clear();
   events_.first_steps.push_back(line.at("first_step"));
   events_.lanes = line.at("lanes").get<std::vector<std::string>>();
@@ -235,7 +240,7 @@ std::vector<PageFigure> RunReader::figures() const {
   out.push_back({"Samples", whole(steps_.samples), "read", whole(steps_.samples)});
   out.push_back({"Tokens", whole(steps_.tokens), "read", whole(steps_.tokens)});
   if (steps_.seconds > 0) {
-    out.push_back({"Time", fixed(steps_.seconds, steps_.seconds < 10 ? 1 : 0) + " s",
+    out.push_back({"Time", duration_text(steps_.seconds),
                    "from the end of the first step on, without pauses before a start", number_text(steps_.seconds)});
     const double speed = steps_.timed_tokens / steps_.seconds;
     out.push_back({"Tokens per second", whole(speed), "in that time", number_text(speed)});

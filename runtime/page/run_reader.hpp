@@ -50,7 +50,7 @@ class RunReader {
   struct Events {
     std::uint64_t lines = 0, planned_steps = 0;
     std::vector<std::uint64_t> first_steps;
-    RunState state = RunState::under_way;
+    RecordedState state = RecordedState::under_way;
     std::string error, title;
     std::vector<RunValidation> validations;
     std::vector<RunEvent> events;

@@ -57,6 +57,7 @@ PageTable figures_table(const RunPage& page) {
       table.rows.push_back(std::move(row));
     }
   }
+  if (table.rows.empty()) table.remark.clear();
   return table;
 }
 
@@ -71,6 +72,8 @@ PageTable spikes_table(const RunPage& page) {
                           number ? figure(spike.stands_out_of.median) : TableCell{"-"},
                           number ? figure(spike.stands_out_of.bound) : TableCell{"-"}});
   }
+  if (page.curves.empty()) table.remark.clear();
+  if (!page.curves.empty() && page.spikes.empty()) table.remark = "None. " + table.remark;
   return shortened(std::move(table), page.earlier_spikes);
 }
 
@@ -124,13 +127,14 @@ std::vector<PageTable> tables_of(const RunPage& page) {
   for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
   std::vector<PageTable> tables{figures_table(page), spikes_table(page), validations_table(page), texts_table(page),
                                 events_table(page),  shortened(layout),  shortened(data)};
-  std::erase_if(tables, [](const PageTable& table) { return table.rows.empty(); });
+  std::erase_if(tables, [](const PageTable& table) { return table.rows.empty() && table.remark.empty(); });
   return tables;
 }
 
 std::string html_of(const PageTable& table) {
   std::string out = "<h2>" + escaped(table.title) + "</h2>\n";
   if (!table.remark.empty()) out += "<p class=\"faint\">" + escaped(table.remark) + "</p>\n";
+  if (table.rows.empty()) return out;
   out += "<div class=\"rows\"><table data-table=\"" + escaped(table.title) + "\">\n";
   const bool headed = std::ranges::any_of(table.columns, [](const std::string& name) { return !name.empty(); });
   if (headed) {
@@ -175,6 +179,7 @@ std::string markdown_of(const PageTable& table) {
   for (const std::vector<TableCell>& row : table.rows) {
     cells.clear();
     for (const TableCell& cell : row) cells.push_back(in_markdown(cell.text));
+    if (table.rows.empty()) return out;
     out += joined(cells, "| ", " | ", " |\n");
   }
   return out + "\n";

@@ -22,7 +22,7 @@ struct PageTable {
   std::vector<std::vector<TableCell>> rows;
 };
 
-/// Returns the tables, without those that have no rows: figures by section, spikes, validations, texts, events, layout,
+/// Returns the tables, without those that have nothing: figures by section, spikes, validations, texts, events, layout,
 /// data.
 [[nodiscard]] std::vector<PageTable> tables_of(const RunPage& page);
 

@@ -76,7 +76,7 @@ class LaneChart {
   }
 
  private:
-  static constexpr double left = 116, right = chart_width - 16, top = 26, lane_height = 38, least_width = 0.6;
+  static constexpr double left = 132, right = chart_width - 16, top = 26, lane_height = 38, least_width = 0.6;
   [[nodiscard]] double x(double ms) const { return left + (right - left) * ms / end_ms_; }
   [[nodiscard]] double y(std::size_t lane) const { return top + lane_height * static_cast<double>(lane); }
 

@@ -203,7 +203,7 @@ class TheCard(CardTest):
         run.end()
         card, markdown = self.card()
         self.check_figures(card)
-        self.assertIn("ended without a word after step", markdown)
+        self.assertIn("cut off after step", markdown)
         job["train"]["steps"] = 200
         self.train(job, "--resume", "auto")
         card, markdown = self.card("--out", "elsewhere")

@@ -19,7 +19,7 @@ const std::string hostile = "</main><script src=\"http://a/b\">x</script>'|`\x01
 RunPage hostile_page() {
   RunPage page;
   page.title = page.error = page.job = page.command = hostile;
-  page.state = RunState::failed;
+  page.state = RecordedState::failed;
   page.figures = {{hostile, hostile, hostile, hostile}};
   RunCurve curve{hostile, hostile, {1, 5}, {2, 4}, {2, 4}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}, {2, 2, 1, 4, 4, 4}}};
   page.curves = page.utilization = page.times = {curve};
@@ -60,6 +60,16 @@ TEST(RunPage, leaves_out_what_is_empty) {
   for (const char* part : {"<h2>", "<svg", "<dl", "<table"}) EXPECT_THAT(html, Not(HasSubstr(part)));
   EXPECT_THAT(html, HasSubstr("content=\"default-src 'none';"));
   EXPECT_THAT(page_of(page, "<meta name=\"a\">"), HasSubstr("<meta name=\"a\"></head>"));
+}
+
+TEST(RunPage, has_the_rule_where_there_is_no_spike_and_the_reason_where_there_is_no_text) {
+  RunPage page;
+  page.curves = {{"student", "loss", {1, 5}, {1, 5}, {1, 5}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}}}};
+  page.texts_remark = "None by student: it has no tokenizer.";
+  for (const std::string& text : {body_of(page), card_of(page)}) {
+    EXPECT_THAT(text, HasSubstr("None. Spikes are losses"));
+    EXPECT_THAT(text, HasSubstr("None by student: it has no tokenizer."));
+  }
 }
 
 TEST(RunPage, lists_the_newest_and_counts_the_others) {  // PW-1

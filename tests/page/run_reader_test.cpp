@@ -74,7 +74,7 @@ TEST_F(RunReaderTest, a_record_is_the_page) {
   log_->append_event(R"({"event":"finished","time":"t","step":3,"interrupted":false})").or_throw();
   const RunPage page = read();
   EXPECT_EQ(page.title, "curve");
-  EXPECT_EQ(page.state, RunState::finished);
+  EXPECT_EQ(page.state, RecordedState::finished);
   EXPECT_EQ(page.last_step, 3u);
   EXPECT_EQ(page.command, "maestro train job.toml --fresh --processes 3");
   EXPECT_EQ(page.data.at("tokens"), "40000");
@@ -102,7 +102,7 @@ TEST_F(RunReaderTest, a_run_that_begins_has_a_page) {
   EXPECT_EQ(read().title, "run");
   begin(1);
   const RunPage page = read();
-  EXPECT_EQ(page.state, RunState::under_way);
+  EXPECT_EQ(page.state, RecordedState::under_way);
   EXPECT_TRUE(page.curves.empty());
   EXPECT_THAT(page_of(page), HasSubstr("under way"));
 }
@@ -111,13 +111,13 @@ TEST_F(RunReaderTest, states_are_those_of_the_last_start) {
   open(0);
   begin(1);
   log_->append_event(R"({"event":"failed","time":"t","error":"a loss"})").or_throw();
-  EXPECT_EQ(read().state, RunState::failed);
+  EXPECT_EQ(read().state, RecordedState::failed);
   EXPECT_EQ(state_line(read()), "failed after step 0: a loss");
   begin(1);
-  EXPECT_EQ(read().state, RunState::under_way);
+  EXPECT_EQ(read().state, RecordedState::under_way);
   EXPECT_EQ(read().error, "");
   log_->append_event(R"({"event":"finished","time":"t","step":1,"interrupted":true})").or_throw();
-  EXPECT_EQ(read().state, RunState::interrupted);
+  EXPECT_EQ(read().state, RecordedState::interrupted);
 }
 
 TEST_F(RunReaderTest, a_growing_and_cut_record_reads_as_at_once) {
