@@ -55,6 +55,10 @@ class RunQuestions::Mailbox {
   }
 
  private:
+  struct LeavesSystem {
+    ~LeavesSystem() { leave_actor_system(); }
+  };
+  LeavesSystem leaves_system_;  // first: destroyed behind the scoped actor
   RunQuestions& questions_;
   caf::scoped_actor self_;
   caf::actor coordinator_;

@@ -2,6 +2,7 @@
 // Queries the coordinator and the replicas of a run on behalf of threads that are not actors.
 //
 // RQ-1 (bounded calls): every call ends within its patience, or when close() is called; the run never waits for a call.
+// RQ-2 (nothing kept): a call leaves nothing of the actor system with its thread, which may outlive the system.
 #pragma once
 
 #include <chrono>

@@ -118,6 +118,16 @@ void report_every_end(caf::event_based_actor* self, Report report) {
 #endif
 }
 
+/// A thread that has had a scoped actor keeps the logger of its actor system until the thread ends, and the system's
+/// destructor waits for that. From this call on the thread keeps nothing.
+inline void leave_actor_system() {
+#if CAF_VERSION >= 10000
+  caf::logger::current_logger(nullptr);
+#else
+  caf::logger::set_current_actor_system(nullptr);
+#endif
+}
+
 /// Sends from outside any actor: device threads, the progress thread, signal handling.
 template <class Receiver, class... Message>
 void send_from_outside(const Receiver& receiver, Message&&... message) {
