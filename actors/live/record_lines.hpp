@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads pages of a record's steps.jsonl (RunLog) while the run appends to it.
 //
-// PG-1 (cheap pages): a page costs reads in the order of its own size, whatever the size of the file.
-// PG-2 (whole lines): a page has whole lines only, in their order.
+// RG-1 (cheap pages): a page costs reads in the order of its own size, whatever the size of the file.
+// RG-2 (whole lines): a page has whole lines only, in their order.
 #pragma once
 
 #include <cstddef>

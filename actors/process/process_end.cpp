@@ -99,10 +99,12 @@ void ProcessRun::State::close_record() {
 }
 
 ReportRows ProcessRun::State::report_rows() const {
-  if (record_whole) return recorded_rows(record_path(), record->resumed_from, record->last_step);
+  std::error_code gone;  // the folder may have been removed in mid-run
+  const bool readable = record_whole && fs::exists(record_path() / steps_file, gone);
+  if (readable) return recorded_rows(record_path(), record->resumed_from, record->last_step);
   if (record->steps.first() > 0) {
     console.warning("report: it has the last " + std::to_string(record->scheduling.kept().size()) +
-                    " steps alone, as the record lacks lines");
+                    " steps alone, as the record lacks lines or is gone");
   }
   return rows_in_memory(*record);
 }

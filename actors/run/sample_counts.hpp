@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the samples of a run by its steps, in memory that does not grow with them. Pure.
 //
-// SN-1 (exact sums): totals() is the sum over all steps, each as often as it stands after go_back(), whatever steps
+// SX-1 (exact sums): totals() is the sum over all steps, each as often as it stands after go_back(), whatever steps
 // were
 //       summed up before.
 #pragma once

@@ -2,9 +2,9 @@
 // Figures of the training steps that have ended, for those who watch a run: how long they took, what they trained, and
 // the passes of the last few. Pure; filled by the coordinator, kept from one start of the processes to the next.
 //
-// SF-1 (each end once): every end of a step adds to each figure once, also of a step that is done again after a loss,
+// FG-1 (each end once): every end of a step adds to each figure once, also of a step that is done again after a loss,
 //       so no figure falls.
-// SF-2 (bounded): the passes of at most `kept_steps` ended steps are kept, and at most `kept_passes` of each.
+// FG-2 (bounded): the passes of at most `kept_steps` ended steps are kept, and at most `kept_passes` of each.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct DonePass {
 struct StepPasses {
   StepId step;
   std::vector<DonePass> passes;
-  std::size_t left_out = 0;  ///< passes beyond those (SF-2)
+  std::size_t left_out = 0;  ///< passes beyond those (FG-2)
 };
 
 /// The figures, copied into answers.

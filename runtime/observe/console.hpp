@@ -7,7 +7,7 @@
 // TE-4 (printable and bounded): an error or a warning is one line of printable text and of bounded length, whatever
 //       values it contains. Only entries of a list, each after a line break and two spaces, have lines of their own.
 // TE-5 (time): after begin_run() every line begins with the UTC time, unless there is a live line; before, none does.
-// TE-6 (JSON): after use_json() every line is a JSON object (LI-1); there is no live line.
+// TE-6 (JSON): after use_json() every line is a JSON object (LJ-1); there is no live line.
 #pragma once
 
 #include <chrono>

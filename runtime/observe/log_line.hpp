@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A line that a run prints: text, text with the time in front, or a JSON object. Pure: console.hpp owns the terminal.
 //
-// LI-1 (one object): a line in JSON is one valid JSON object without a line break, whatever bytes its texts have. Its
+// LJ-1 (one object): a line in JSON is one valid JSON object without a line break, whatever bytes its texts have. Its
 //       first members are "time", "level" and "message".
 #pragma once
 

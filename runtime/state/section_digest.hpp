@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests of the state of trained sections, by which a run that is done again is compared with its record.
 //
-// SD-1 (independent of layout): the digest of a section is the same on any number of ranks, stages and replicas, and in
+// DX-1 (independent of layout): the digest of a section is the same on any number of ranks, stages and replicas, and in
 //       any number of files.
 #pragma once
 

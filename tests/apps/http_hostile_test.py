@@ -88,7 +88,7 @@ class Hostile(HttpTest):
             peer.close()
         self.stop(run)
 
-    def test_leave_the_run_as_it_is(self):  # HS-1
+    def test_leave_the_run_as_it_is(self):  # HS-1, HT-2, HT-3
         job = distillation(steps=self.STEPS)
         expected = self.train(job).curve()
         run, at = self.started(job)
@@ -112,15 +112,18 @@ class Hostile(HttpTest):
                 pass
         clients = [threading.Thread(target=poll) for _ in range(100)]
         clients += [threading.Thread(target=never_read) for _ in range(10)]
+        begin = time.monotonic()
         for client in clients:
             client.start()
         finished = run.wait()
+        seconds = time.monotonic() - begin
         ended.set()
         for client in clients:
             client.join()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.curve(), expected)
         self.assertGreater(answers.count(200), 20)
+        self.assertLessEqual(len(answers), 200 * (seconds + 1), "requests are read at a bounded pace")
         self.assertEqual(set(answers) - {200, 503}, set())
         self.assert_nothing_left(run)
 

@@ -196,7 +196,7 @@ class Recovery(HttpTest):
     def value(self, at, name):
         return float(re.search(rf"^{name} (.*)$", self.get(at, "/metrics")[2], re.M)[1])
 
-    def test_keeps_the_address_and_no_counter_falls(self):  # SF-1
+    def test_keeps_the_address_and_no_counter_falls(self):  # FG-1
         run, at = self.started(distillation(steps=ENDLESS, checkpoint_every=20, recover="restart"), "--processes", 2)
         self.until(at, "/status.json", lambda status, text: json.loads(text)["step"] > 50)
         before = self.value(at, "maestro_samples_total")

@@ -226,7 +226,7 @@ class Samples(SystemTest):
         self.assert_refused("nowhere/record/steps.jsonl", "samples", "nowhere", "--step", 1)
         text = (self.folder / "corpus.txt").read_text()
         (self.folder / "corpus.txt").write_text(text[:700] + "X" + text[701:])
-        self.assert_refused("other data than there is now: other data than before: content", "samples", "out", "--step", 2)
+        self.assert_refused("other data than there is now: content differs", "samples", "out", "--step", 2)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ TEST(LogLine, is_text_with_its_level_or_with_the_time_too) {
             noon_text + " step 1/2\n");
 }
 
-TEST(LogLine, is_an_object_with_time_level_and_message_first) {  // LI-1
+TEST(LogLine, is_an_object_with_time_level_and_message_first) {  // LJ-1
   const std::map<std::string, double> student = {{"ce", 2.5}, {"kl", std::numeric_limits<double>::quiet_NaN()}};
   EXPECT_EQ(
       format_line({LogLevel::info, "  indented", {{"step", 3}, {"validation.student", student}}}, LineForm::json, noon),
@@ -29,7 +29,7 @@ TEST(LogLine, is_an_object_with_time_level_and_message_first) {  // LI-1
           "\"kl\":null}}}\n");
 }
 
-TEST(LogLine, stays_one_object_whatever_bytes_its_texts_have) {  // LI-1
+TEST(LogLine, stays_one_object_whatever_bytes_its_texts_have) {  // LJ-1
   std::string bytes;
   for (int byte = 255; byte >= 0; --byte) bytes += static_cast<char>(byte);
   const std::string line = format_line({LogLevel::error, bytes, {{"path", bytes}}}, LineForm::json, noon);
@@ -48,7 +48,7 @@ TEST(RelayedLine, has_the_host_behind_its_own_time) {
   EXPECT_EQ(relayed_line("beta", "Permission denied", LineForm::plain, noon).printed, "beta: Permission denied\n");
 }
 
-TEST(RelayedLine, in_json_is_one_object_with_the_host) {  // LI-1
+TEST(RelayedLine, in_json_is_one_object_with_the_host) {  // LJ-1
   const std::string there = format_line({LogLevel::error, "no room", {{"step", 3}}}, LineForm::json, noon);
   const RelayedLine relayed = relayed_line("beta", there.substr(0, there.size() - 1), LineForm::json, {});
   EXPECT_EQ(relayed.printed, "{\"time\":\"" + noon_text +

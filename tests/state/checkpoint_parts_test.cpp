@@ -92,7 +92,7 @@ void expect_same(const std::vector<NamedTensor>& found, const std::vector<NamedT
   }
 }
 
-TEST_F(CheckpointParts, have_the_digest_of_the_whole_section) {  // SD-1
+TEST_F(CheckpointParts, have_the_digest_of_the_whole_section) {  // DX-1
   std::vector<SmallSection> parts;
   SectionState whole;
   for (std::uint32_t index = 0; index < 2; ++index) parts.emplace_back(step, StatePart{index, 2});

@@ -59,29 +59,31 @@ class RunQuestionsTest : public ::testing::Test {
 
 TEST_F(RunQuestionsTest, a_thread_that_lives_on_does_not_keep_the_system_from_its_end) {  // RQ-2
   std::promise<void> asked, ended;
-  std::thread thread;  // as that of the watchdog
-  std::future<void> destroyed;
-  {
-    auto config = std::make_unique<caf::actor_system_config>();
-    auto system = std::make_unique<caf::actor_system>(configured(*config));
-    const caf::actor coordinator = system->spawn(
-        [](caf::event_based_actor*, int) -> caf::behavior { return {[](RunStatusRequest) { return RunStatus(); }}; },
-        0);
-    thread = std::thread([&] {
-      RunQuestions questions(*system, coordinator);
-      EXPECT_TRUE(questions.view(1min).fresh);
-      questions.close();
-      asked.set_value();
-      ended.get_future().wait();
-    });
-    asked.get_future().wait();
-    caf::anon_send_exit(coordinator, caf::exit_reason::user_shutdown);
-    destroyed = std::async(std::launch::async,
-                           [config = std::move(config), system = std::move(system)]() mutable { system.reset(); });
-  }
-  EXPECT_EQ(destroyed.wait_for(30s), std::future_status::ready);
+  std::promise<void> destroyed;
+  std::thread asking;  // as that of the watchdog
+  std::thread owner([&] {
+    caf::actor_system_config config;
+    {
+      caf::actor_system system(configured(config));
+      const caf::actor coordinator = system.spawn(
+          [](caf::event_based_actor*, int) -> caf::behavior { return {[](RunStatusRequest) { return RunStatus(); }}; },
+          0);
+      asking = std::thread([&asked, &ended, &system, coordinator]() mutable {
+        RunQuestions questions(system, std::move(coordinator));
+        EXPECT_EQ(questions.status().last_step, 0U);
+        questions.close();
+        asked.set_value();
+        ended.get_future().wait();
+      });
+      asked.get_future().wait();
+      caf::anon_send_exit(coordinator, caf::exit_reason::user_shutdown);
+    }
+    destroyed.set_value();
+  });
+  EXPECT_EQ(destroyed.get_future().wait_for(30s), std::future_status::ready);
   ended.set_value();
-  thread.join();
+  asking.join();
+  owner.join();
 }
 
 RunStatus run_at(std::uint64_t step, std::shared_ptr<const Directory> directory) {

@@ -41,7 +41,7 @@ TEST_F(RecordLines, begin_at_any_step) {
   }
 }
 
-TEST_F(RecordLines, are_whole_and_bounded_in_number_and_bytes) {  // PG-2
+TEST_F(RecordLines, are_whole_and_bounded_in_number_and_bytes) {  // RG-2
   const std::string all = write({1, 2, 3, 4, 5}, "{\"step\":6");
   EXPECT_EQ(from(1), all);
   EXPECT_EQ(from(2, {2, 1 << 20}), line(2) + line(3));
@@ -59,7 +59,7 @@ TEST_F(RecordLines, of_an_empty_or_missing_file) {
   EXPECT_EQ(from(1), "");
 }
 
-TEST_F(RecordLines, of_a_large_file_cost_as_much_as_of_a_small_one) {  // PG-1
+TEST_F(RecordLines, of_a_large_file_cost_as_much_as_of_a_small_one) {  // RG-1
   std::vector<std::uint64_t> steps(20000);
   for (std::size_t at = 0; at < steps.size(); ++at) steps[at] = at + 1;
   const std::string all = write(steps);

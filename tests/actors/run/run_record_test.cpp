@@ -106,7 +106,7 @@ void count(SampleCounts& counts, std::uint64_t step) {
   counts[step] = {.read = 4, .trained = 4, .tokens = step};
 }
 
-TEST(SampleCounts, that_are_summed_up_stay_the_same) {  // SN-1
+TEST(SampleCounts, that_are_summed_up_stay_the_same) {  // SX-1
   SampleCounts counts;
   for (std::uint64_t step = 1; step <= 10'000; ++step) {
     count(counts, step);
@@ -124,7 +124,7 @@ TEST(SampleCounts, that_are_summed_up_stay_the_same) {  // SN-1
   EXPECT_EQ(counts.totals(0).read, 0U);
 }
 
-TEST(SampleCounts, keep_what_was_trained_ahead_also_at_a_second_return) {  // SN-1
+TEST(SampleCounts, keep_what_was_trained_ahead_also_at_a_second_return) {  // SX-1
   SampleCounts counts;
   for (std::uint64_t step = 1; step <= 10; ++step) count(counts, step);
   counts.mark(8);

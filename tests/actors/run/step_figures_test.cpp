@@ -28,7 +28,7 @@ class StepFiguresTest : public ::testing::Test {
   Clock::time_point now_ = Clock::now();
 };
 
-TEST_F(StepFiguresTest, count_every_end_also_of_a_step_that_is_done_again) {  // SF-1
+TEST_F(StepFiguresTest, count_every_end_also_of_a_step_that_is_done_again) {  // FG-1
   for (const std::uint64_t step : {1, 2, 3}) end(step);
   figures_.begin_again();
   for (const std::uint64_t step : {2, 3}) end(step, 0.7);
@@ -53,7 +53,7 @@ TEST_F(StepFiguresTest, place_passes_by_the_time_of_their_report) {
   EXPECT_EQ(step.passes[1].end, now_);
 }
 
-TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // SF-2
+TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // FG-2
   for (std::uint32_t micro_batch = 0; micro_batch < 5000; ++micro_batch) pass(1, micro_batch);
   end(1);
   EXPECT_EQ(figures_.totals().recent.front()->passes.size(), StepFigures::kept_passes);
