@@ -90,25 +90,6 @@ void ProcessRun::State::write_trace(const RunOutcome& ended) {
   for (const fs::path& part : parts) fs::remove(part);
 }
 
-void ProcessRun::State::close_record() {
-  constexpr std::chrono::seconds patience(30);  // a disk may be slow
-  if (!journal) return;
-  const std::optional<bool> whole = journal->flush(patience);
-  record_whole = whole.value_or(false);
-  if (!whole) console.warning("the last lines of the record in " + record_path().string() + " are not written");
-}
-
-ReportRows ProcessRun::State::report_rows() const {
-  std::error_code gone;  // the folder may have been removed in mid-run
-  const bool readable = record_whole && fs::exists(record_path() / steps_file, gone);
-  if (readable) return recorded_rows(record_path(), record->resumed_from, record->last_step);
-  if (record->steps.first() > 0) {
-    console.warning("report: it has the last " + std::to_string(record->scheduling.kept().size()) +
-                    " steps alone, as the record lacks lines or is gone");
-  }
-  return rows_in_memory(*record);
-}
-
 void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
   constexpr double bytes_per_mb = 1e6;
   const ProcessTotals totals = total_of(ended.processes);

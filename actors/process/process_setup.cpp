@@ -9,12 +9,10 @@
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/transfer_paths.hpp"
-#include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/replica/section_replica.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/planner.hpp"
-#include "runtime/core/build_id.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -99,43 +97,6 @@ void ProcessRun::State::make_shadows() {
   const Status room = memory.shadows->room_for(static_cast<std::uint64_t>(bytes));
   if (required) room.or_throw();
   if (!room) memory.shadows.reset();
-}
-
-/// Opens a file of curves, where they are wanted.
-std::optional<TensorBoardWriter> ProcessRun::State::open_board() const {
-  if (plan.options.tensorboard.empty()) return std::nullopt;
-  const bool chosen = plan.options.tensorboard != "auto";
-  const fs::path folder = chosen ? fs::path(plan.options.tensorboard) : fs::path(plan.train.out) / "tensorboard";
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  TensorBoardWriter board = std::move(TensorBoardWriter::create(folder, now).value_or_throw());
-  if (start.first_step > 1) board.add_start(static_cast<std::int64_t>(start.first_step), now).or_throw();
-  return board;
-}
-
-/// Opens the record of the run, and notes this start in it.
-void ProcessRun::State::open_journal() {
-  if (has_emulated(plan)) return;
-  RunLog log = std::move(RunLog::open(record_path(), start.first_step - 1).value_or_throw());
-  const std::uint64_t last = log.last_step();
-  journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console);
-  if (last + 1 < start.first_step) {
-    console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
-                 std::to_string(start.first_step - 1) + " in " + record_path().string());
-  }
-  const RunStart began{start.first_step,
-                       start.checkpoint.string(),
-                       claim.origin.run.id,
-                       MAESTRO_VERSION,
-                       build_id(),
-                       std::string(cpu::name_of(cpu::best_isa())),
-                       plan.options.processes,
-                       cpu_devices_of(plan.options),
-                       lanes_of(plan),
-                       claim.origin.data,
-                       start.cursor.segments(),
-                       plan.effective_job};
-  journal->began(began);
-  record->keep_recent_rows();
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {

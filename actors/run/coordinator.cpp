@@ -328,24 +328,6 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   options_.record->unfinished[row.step.value()].push_back(std::move(row));
 }
 
-void Coordinator::report_progress(StepId step) {
-  const auto now = Clock::now();
-  Progress progress = meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now);
-  progress.parts = parts_;
-  options_.console->progress(progress, now);
-}
-
-void Coordinator::print_validation(const Open& open) const {
-  std::string text;
-  LogFields fields = {{"event", "validation"}, {"step", open.unit.step.value()}};
-  for (const auto& [section, figures] : open.figures) {
-    text += (text.empty() ? ": " : "; ") + section + " " + format_figures(figures);
-    fields.emplace_back("validation." + section, figures);
-  }
-  if (text.empty()) return;
-  options_.console->note("validation after step " + std::to_string(open.unit.step.value()) + text, std::move(fields));
-}
-
 void Coordinator::norm_reported(const NormReport& report) {
   const Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
   const auto active = [&open](SectionId section) { return open.watch.active(section); };
