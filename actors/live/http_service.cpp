@@ -37,8 +37,8 @@ HttpAnswer line(int status, const std::string& text) {
   return answer;
 }
 
-/// A value that is made again when it is asked for and older than `age`; threads that ask meanwhile share it, as they
-/// share an exception.
+/// A value that get() computes again once it is older than `age`. Threads that call get() meanwhile share the value, or
+/// the exception.
 template <class Value>
 class Shared {
  public:

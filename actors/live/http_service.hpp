@@ -2,8 +2,8 @@
 // The run over HTTP, in process 0: its live page, its figures for Prometheus, probes, its status and its record.
 //
 // HS-1 (no interference): the run never waits for a client: requests to actors are ordinary messages, at most one set
-// of
-//       them per `answer_age` whatever the number of clients, and stop() wakes every thread that waits for an answer.
+//       of them per `answer_age` whatever the number of clients, and stop() wakes every thread that waits for an
+//       answer.
 // HS-2 (authorization): at an address that other hosts reach, a request without the run's token gets status 401 and
 //       nothing else. At an address of this host alone, a request for another host's name gets status 403.
 // HS-3 (nothing leaves): no answer makes a browser load anything from elsewhere.

@@ -2,11 +2,10 @@
 #include "actors/live/record_lines.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
+#include <utility>
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/state/run_log.hpp"
@@ -19,24 +18,14 @@ constexpr std::size_t chunk_bytes = 4096;
 /// Bytes of a file that may grow meanwhile, up to its size at the beginning.
 class Bytes {
  public:
-  Bytes(std::filesystem::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {
+  Bytes(std::filesystem::path path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {
     struct stat there {};
-    if (::fstat(descriptor, &there) == 0) size_ = static_cast<std::uint64_t>(there.st_size);
+    if (::fstat(file_.get(), &there) == 0) size_ = static_cast<std::uint64_t>(there.st_size);
   }
   [[nodiscard]] std::uint64_t size() const { return size_; }
   /// Returns up to `count` bytes; fewer at the end of the file.
   [[nodiscard]] Result<std::string> read(std::uint64_t at, std::size_t count) const {
-    std::string bytes(std::min<std::uint64_t>(count, size_ - std::min(at, size_)), '\0');
-    std::size_t got = 0;
-    while (got < bytes.size()) {
-      const ssize_t more = ::pread(descriptor_, bytes.data() + got, bytes.size() - got, static_cast<off_t>(at + got));
-      if (more < 0 && errno == EINTR) continue;
-      if (more < 0) return system_error("cannot read", path_, errno);
-      if (more == 0) break;  // it was cut meanwhile
-      got += static_cast<std::size_t>(more);
-    }
-    bytes.resize(got);
-    return bytes;
+    return read_at(file_, path_, at, std::min<std::uint64_t>(count, size_ - std::min(at, size_)));
   }
   /// Returns the whole line that begins at `at`, with its end; empty: there is none.
   [[nodiscard]] Result<std::string> line(std::uint64_t at) const {
@@ -53,7 +42,7 @@ class Bytes {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  FileDescriptor file_;
   std::uint64_t size_ = 0;
 };
 
@@ -84,9 +73,9 @@ Result<std::uint64_t> position_of(const Bytes& file, std::uint64_t first) {
 }  // namespace
 
 Result<std::string> lines_from_step(const std::filesystem::path& path, std::uint64_t first, PageLimits limits) {
-  const Result<FileDescriptor> opened = open_for_reading(path);
+  Result<FileDescriptor> opened = open_for_reading(path);
   if (!opened) return opened.error();
-  const Bytes file(path, opened->get());
+  const Bytes file(path, std::move(*opened));
   const Result<std::uint64_t> begin = position_of(file, first);
   if (!begin) return begin.error();
   Result<std::string> page = file.read(*begin, limits.bytes);

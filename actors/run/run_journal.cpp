@@ -87,34 +87,40 @@ std::string line_of(const RunStart& start, system_clock::time_point now) {
                       {"job_file", start.job_file}});
 }
 
-Result<RunStart> start_of_step(const fs::path& record, std::uint64_t step) {
+Result<std::vector<RunStart>> recorded_starts(const fs::path& record) {
   const fs::path file = record / events_file;
   const Result<std::vector<std::string>> lines = read_record(file);
   if (!lines) return lines.error();
-  std::optional<RunStart> found;
+  std::vector<RunStart> starts;
   for (const std::string& text : *lines) {
     const Result<nlohmann::json> line = parse_json(text, file.string());
     if (!line) return line.error();
     try {
-      if (line->at("event") != began_event || line->at("first_step") > step) continue;
-      found = RunStart{line->at("first_step"),
-                       line->at("resumed_from"),
-                       line->at("run_id"),
-                       line->at("maestro_version"),
-                       line->value("build", ""),
-                       line->at("instruction_set"),
-                       line->value("processes", std::int64_t{1}),
-                       line->value("cpu_devices", std::int64_t{0}),
-                       line->at("lanes"),
-                       line->at("data"),
-                       line->value("cursor", std::vector<DataCursor::Segment>()),
-                       line->at("job_file")};
+      if (line->at("event") != began_event) continue;
+      starts.push_back({line->at("first_step"), line->at("resumed_from"), line->at("run_id"),
+                        line->at("maestro_version"), line->value("build", ""), line->at("instruction_set"),
+                        line->value("processes", std::int64_t{1}), line->value("cpu_devices", std::int64_t{0}),
+                        line->at("lanes"), line->at("data"), line->value("cursor", std::vector<DataCursor::Segment>()),
+                        line->at("job_file")});
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member or has another of that name"};
     }
   }
-  if (found) return *found;
-  return Error{ErrorCode::not_found, file.string() + " has no start before step " + std::to_string(step)};
+  return starts;
+}
+
+const RunStart* start_of(const std::vector<RunStart>& starts, std::uint64_t step) {
+  const auto found =
+      std::find_if(starts.rbegin(), starts.rend(), [step](const RunStart& start) { return start.first_step <= step; });
+  return found == starts.rend() ? nullptr : &*found;
+}
+
+Result<RunStart> start_of_step(const fs::path& record, std::uint64_t step) {
+  const Result<std::vector<RunStart>> starts = recorded_starts(record);
+  if (!starts) return starts.error();
+  if (const RunStart* found = start_of(*starts, step)) return *found;
+  return Error{ErrorCode::not_found,
+               (record / events_file).string() + " has no start before step " + std::to_string(step)};
 }
 
 Result<std::string> recorded_digest(const fs::path& record, std::uint64_t step) {

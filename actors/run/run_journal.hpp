@@ -63,8 +63,12 @@ struct RunStart {
 };
 /// Returns {"event": "began", "time", ...} with the names of the members.
 [[nodiscard]] std::string line_of(const RunStart& start, std::chrono::system_clock::time_point now);
-/// Returns the start that trained a step according to the events of a record: the last from a step up to `step`, as
-/// later starts do steps again. Errors name the file: not_found where there is none.
+/// Returns the starts of a record, in their order. Errors name the file.
+[[nodiscard]] Result<std::vector<RunStart>> recorded_starts(const std::filesystem::path& record);
+/// Returns the start that trained a step: the last from a step up to `step`, as later starts do steps again; null:
+/// none.
+[[nodiscard]] const RunStart* start_of(const std::vector<RunStart>& starts, std::uint64_t step);
+/// Returns that of a record. Errors name the file: not_found where there is none.
 [[nodiscard]] Result<RunStart> start_of_step(const std::filesystem::path& record, std::uint64_t step);
 /// Returns the samples_digest of a step. Errors name the file, and the steps that it has.
 [[nodiscard]] Result<std::string> recorded_digest(const std::filesystem::path& record, std::uint64_t step);

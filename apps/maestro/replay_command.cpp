@@ -71,9 +71,10 @@ std::vector<std::string> recorded_lines(const fs::path& record, const StepRange&
 
 /// Throws JobError unless all of these steps were trained by the start's job.
 void check_same_job(const fs::path& record, const RunStart& start, const StepRange& steps) {
+  const std::vector<RunStart> starts = recorded_starts(record).value_or_throw();
   for (std::uint64_t step = steps.first; step <= steps.last; ++step) {
-    const Result<RunStart> other = start_of_step(record, step);
-    if (other && other->job_file == start.job_file) continue;
+    const RunStart* const other = start_of(starts, step);
+    if (other != nullptr && other->job_file == start.job_file) continue;
     throw JobError("replay: steps from " + std::to_string(steps.first) +
                    " on would be trained again, the nearest checkpoint being before it, and step " +
                    std::to_string(step) + " was trained by another job");
@@ -198,9 +199,13 @@ int ReplayCommand::run(Console& console) const {
   warn_of_differences(start, plan, console);
   console.note("steps " + steps.text() + ", from " +
                (from ? from->path.string() : std::string("the start of the run")));
-  const int status = app.run().status;
+  const RunResult result = app.run();
   progress.finish();
-  if (status != 0) return status;
+  if (result.status != 0) return result.status;
+  if (result.interrupted) {
+    console.error("replay: interrupted after step " + std::to_string(result.last_step) + "; nothing was compared");
+    return 1;
+  }
 
   const fs::path again = folder.path() / record_folder;
   const std::vector<std::string> lines = recorded_lines(again, steps);

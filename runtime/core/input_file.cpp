@@ -73,6 +73,21 @@ void FileDescriptor::reset() {
   descriptor_ = -1;
 }
 
+Result<std::string> read_at(const FileDescriptor& file, const fs::path& path, std::uint64_t position,
+                            std::size_t count) {
+  std::string bytes(count, '\0');
+  std::size_t got = 0;
+  while (got < count) {
+    const ssize_t more = pread(file.get(), bytes.data() + got, count - got, static_cast<off_t>(position + got));
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) return system_error("cannot read", path, errno);
+    if (more == 0) break;
+    got += static_cast<std::size_t>(more);
+  }
+  bytes.resize(got);
+  return bytes;
+}
+
 Status check_readable_kind(const fs::path& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 ? check_kind(path, status.st_mode) : Status();

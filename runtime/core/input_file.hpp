@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -46,6 +47,9 @@ class FileDescriptor {
 
 /// Opens a regular file for reading (IF-1).
 [[nodiscard]] Result<FileDescriptor> open_for_reading(const std::filesystem::path& path);
+/// Returns up to `count` bytes of an open file from `position` on; fewer at its end. Errors name `path`.
+[[nodiscard]] Result<std::string> read_at(const FileDescriptor& file, const std::filesystem::path& path,
+                                          std::uint64_t position, std::size_t count);
 /// Returns OK for a regular file and for a missing file; else an Error, "cannot read <path>: it is a FIFO, not a
 /// regular file".
 [[nodiscard]] Status check_readable_kind(const std::filesystem::path& path);

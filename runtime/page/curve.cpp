@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/page/curve.hpp"
 
-#include <cmath>
-
 namespace maestro {
 
 namespace {
@@ -14,11 +12,6 @@ CurvePoint joined(const CurvePoint& first, const CurvePoint& second) {
           first.sum + second.sum,
           std::min(first.low, second.low),
           std::max(first.high, second.high)};
-}
-
-double middle(const std::vector<double>& sorted) {
-  const std::size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
 }  // namespace
@@ -49,30 +42,6 @@ void ThinnedCurve::add(std::uint64_t step, double value) {
     if (points_.back().count < width_) return add(step, value);
   }
   points_.push_back(point);
-}
-
-std::optional<SpikeBound> SpikeWatch::add(double value) {
-  std::optional<SpikeBound> found;
-  if (sorted_.size() >= least && value > middle(sorted_)) {
-    const double median = middle(sorted_);
-    const double bound = median + std::max(deviations * 1.4826 * median_deviation(median), share * std::abs(median));
-    if (value > bound) found = SpikeBound{median, bound};
-  }
-  if (before_.size() == window) {
-    sorted_.erase(std::ranges::lower_bound(sorted_, before_.front()));
-    before_.pop_front();
-  }
-  before_.push_back(value);
-  sorted_.insert(std::ranges::lower_bound(sorted_, value), value);
-  return found;
-}
-
-double SpikeWatch::median_deviation(double median) const {
-  std::vector<double> distances;
-  distances.reserve(sorted_.size());
-  for (const double value : sorted_) distances.push_back(std::abs(value - median));
-  std::ranges::sort(distances);
-  return middle(distances);
 }
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves of any length in bounded memory, and the values that stand out of them. Pure.
+// Curves of any length in bounded memory. Pure.
 //
 // CV-1 (bounded): a curve has at most `most` points, however many values are added.
 // CV-2 (extremes): the points of a curve are consecutive values, all of them, each in one point; a point has their
@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <optional>
 #include <vector>
 
 namespace maestro {
@@ -41,31 +39,6 @@ class ThinnedCurve {
   std::size_t most_;
   std::uint64_t width_ = 1;  // values of a point
   std::vector<CurvePoint> points_;
-};
-
-/// What a spike stood out of.
-struct SpikeBound {
-  double median = 0;  ///< of the values before
-  double bound = 0;   ///< a value above is a spike
-};
-
-/// Finds spikes: values above the median of the values before by more than `deviations` robust standard deviations
-/// (1.4826 times the median of the absolute deviations) and by more than `share` of the median.
-class SpikeWatch {
- public:
-  static constexpr std::size_t window = 100;  ///< values before that count
-  static constexpr std::size_t least = 20;    ///< fewer values before: no value is a spike
-  static constexpr double deviations = 6;
-  static constexpr double share = 0.1;
-
-  /// Adds a finite value, and returns the bound if the value is above it.
-  [[nodiscard]] std::optional<SpikeBound> add(double value);
-
- private:
-  [[nodiscard]] double median_deviation(double median) const;
-
-  std::deque<double> before_;   // in their order
-  std::vector<double> sorted_;  // the same values
 };
 
 }  // namespace maestro

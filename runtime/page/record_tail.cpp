@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/page/record_tail.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstddef>
 
 #include "runtime/core/input_file.hpp"
@@ -11,30 +8,13 @@
 namespace maestro {
 
 namespace {
-
 constexpr std::size_t chunk = std::size_t{1} << 20;
-
-/// Returns up to `length` bytes from `position` on; fewer at the end of the file.
-Result<std::string> part_of(int file, const std::filesystem::path& path, std::uint64_t position, std::size_t length) {
-  std::string text(length, '\0');
-  std::size_t got = 0;
-  while (got < length) {
-    const ssize_t count = pread(file, text.data() + got, length - got, static_cast<off_t>(position + got));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error("cannot read", path, errno);
-    if (count == 0) break;
-    got += static_cast<std::size_t>(count);
-  }
-  text.resize(got);
-  return text;
-}
-
 }  // namespace
 
 Status RecordTail::read(const std::function<Status(std::string_view line)>& each, const std::function<void()>& again) {
   const Result<FileDescriptor> file = open_for_reading(file_);
   if (!file) return file.error();
-  const Result<std::string> last = part_of(file->get(), file_, end_ - last_.size(), last_.size());
+  const Result<std::string> last = read_at(*file, file_, end_ - last_.size(), last_.size());
   if (!last) return last.error();
   if (*last != last_) {
     end_ = 0;
@@ -43,7 +23,7 @@ Status RecordTail::read(const std::function<Status(std::string_view line)>& each
   }
   std::string open;  // a line whose end has not been read
   for (std::uint64_t position = end_;;) {
-    const Result<std::string> text = part_of(file->get(), file_, position, chunk);
+    const Result<std::string> text = read_at(*file, file_, position, chunk);
     if (!text) return text.error();
     position += text->size();
     std::size_t begin = 0;

@@ -2,8 +2,7 @@
 // Follows a file of a record (RunLog) that grows, and that a run which goes on cuts and writes again.
 //
 // TL-1 (each line once): over all calls of read(), every whole line comes once and in order, since the beginning or
-// since
-//       the last call of `again`.
+//       since the last call of `again`.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ class RecordTail {
  private:
   std::filesystem::path file_;
   std::uint64_t end_ = 0;  // of the last line read, in bytes
-  std::string last_;       // the last line read, with its end: tells whether the file was cut
+  std::string last_;       // the last line read, with its end; the file was cut where it has another there
 };
 
 }  // namespace maestro

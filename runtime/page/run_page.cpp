@@ -187,15 +187,6 @@ std::string state_line(const RunPage& page) {
   return "";
 }
 
-std::string spike_rule() {
-  return "Spikes are losses and gradient norms above the median of the " + std::to_string(SpikeWatch::window) +
-         " steps before (of " + std::to_string(SpikeWatch::least) + " at least) by more than " +
-         shortened(SpikeWatch::deviations) +
-         " robust standard deviations, 1.4826 times the median absolute deviation, and by more than " +
-         fixed(SpikeWatch::share * 100, 0) +
-         " % of the median; and any figure at the step from which on it is no number.";
-}
-
 std::string body_of(const RunPage& page) {
   std::string out = "<h1>" + escaped(page.title) + "</h1>\n<p class=\"" + std::string(class_of(page.state)) + "\">" +
                     escaped(state_line(page)) + "</p>\n" + figures_part(page.figures);

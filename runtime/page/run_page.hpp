@@ -43,12 +43,13 @@ struct RunCurve {
   std::vector<CurvePoint> points;
 };
 
+/// A finding of the run's guard (RunGuard), as its event has it.
 struct RunSpike {
-  std::string section;
-  std::string metric;
   std::uint64_t step = 0;
-  double value = 0;  ///< NaN: no finite number; it has no bound
-  SpikeBound stands_out_of;
+  std::string section;
+  std::string what;  ///< began, ended, lasts, not_finite, huge_norm
+  double value = 0;  ///< NaN: not finite
+  double usual = 0;  ///< its median before
 };
 
 struct RunValidation {
@@ -85,7 +86,7 @@ struct RunPage {
   std::uint64_t earlier_spikes = 0;        ///< before those
   std::vector<RunText> texts;              ///< by prompt, section and step
   std::string texts_remark;                ///< how they came about, and what is missing
-  std::vector<RunEvent> events;            ///< in their order, but for validations
+  std::vector<RunEvent> events;            ///< in their order, but for validations and spikes
   std::vector<std::string> lanes;
   std::map<std::string, std::string> data;  ///< fingerprint
   std::string job;                          ///< TOML, with its overrides
@@ -95,8 +96,6 @@ struct RunPage {
 
 /// Returns the line about the run's state: "finished after step 300".
 [[nodiscard]] std::string state_line(const RunPage& page);
-/// Returns the rule by which spikes are found, a sentence.
-[[nodiscard]] std::string spike_rule();
 /// Returns the content of <main>, which a page that is open may take in place of its own.
 [[nodiscard]] std::string body_of(const RunPage& page);
 /// Returns the whole page. `head` is appended to <head>, as HTML.

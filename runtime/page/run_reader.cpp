@@ -87,18 +87,16 @@ auto& curve_of(Curves& curves, const std::string& section, const std::string& me
   auto& curve = curves.emplace_back();
   curve.found.section = section;
   curve.found.metric = metric;
-  if (metric == "loss" || metric == "grad_norm") curve.watch.emplace();
   return curve;
 }
 
 template <class Curve>
-std::optional<SpikeBound> add_value(Curve& curve, std::uint64_t step, double value) {
+void add_value(Curve& curve, std::uint64_t step, double value) {
   RunCurve& found = curve.found;
   if (!std::isfinite(value)) {
     ++found.not_numbers;
-    return std::exchange(curve.broken, true) ? std::nullopt : std::optional(SpikeBound{});
+    return;
   }
-  curve.broken = false;
   const RunCurve::Value now{step, value};
   const bool first = curve.points.points().empty();
   if (first) found.first = now;
@@ -106,7 +104,6 @@ std::optional<SpikeBound> add_value(Curve& curve, std::uint64_t step, double val
   if (first || value > found.highest.value) found.highest = now;
   found.last = now;
   curve.points.add(step, value);
-  return curve.watch ? curve.watch->add(value) : std::nullopt;
 }
 
 template <class Curves>
@@ -157,30 +154,22 @@ Status RunReader::take_step(std::string_view text) {
     steps_.last_ms = now;
     steps_.last = step;
     for (const char* time : {"makespan_ms", "lower_bound_ms"}) {
-      (void)add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
+      add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
     }
     steps_.makespan_ms += line.at("makespan_ms").get<double>();
     steps_.lower_bound_ms += line.at("lower_bound_ms").get<double>();
     for (const auto& [section, share] : line.at("utilization").items()) {
-      (void)add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
+      add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
     }
     for (const auto& [section, metrics] : line.at("sections").items()) {
-      for (const auto& [metric, figure] : metrics.items()) take_figure(section, metric, {step, figure_of(figure)});
+      for (const auto& [metric, figure] : metrics.items()) {
+        add_value(curve_of(steps_.curves, section, metric), step, figure_of(figure));
+      }
     }
   } catch (const Json::exception&) {
     return Error{ErrorCode::corrupt, name + ": a step lacks a member or has another of that name"};
   }
   return {};
-}
-
-void RunReader::take_figure(const std::string& section, const std::string& metric, const RunCurve::Value& figure) {
-  const auto spike = add_value(curve_of(steps_.curves, section, metric), figure.step, figure.value);
-  if (!spike) return;
-  if (steps_.spikes.size() == most_spikes) {
-    steps_.spikes.erase(steps_.spikes.begin());
-    ++steps_.earlier_spikes;
-  }
-  steps_.spikes.push_back({section, metric, figure.step, figure.value, *spike});
 }
 
 Status RunReader::take_event(std::string_view text) {
@@ -191,13 +180,8 @@ Status RunReader::take_event(std::string_view text) {
   try {
     const Json& line = *parsed;
     const auto kind = line.at("event").get<std::string>();
-    if (kind == "validation") {
-      RunValidation validation{line.at("step"), line.at("section"), {}};
-      for (const auto& [metric, figure] : line.at("metrics").items()) validation.metrics[metric] = figure_of(figure);
-      std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
-        return earlier.section == validation.section && earlier.step >= validation.step;
-      });
-      events_.validations.push_back(std::move(validation));
+    if (kind == "validation" || kind == "spike") {
+      kind == "spike" ? take_spike(line) : take_validation(line);
       return {};
     }
     if (kind == "began") take_start(line);
@@ -213,6 +197,24 @@ Status RunReader::take_event(std::string_view text) {
     return Error{ErrorCode::corrupt, name + ": the job in it cannot be read: " + failure.what()};
   }
   return {};
+}
+
+void RunReader::take_validation(const Json& line) {
+  RunValidation validation{line.at("step"), line.at("section"), {}};
+  for (const auto& [metric, figure] : line.at("metrics").items()) validation.metrics[metric] = figure_of(figure);
+  std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
+    return earlier.section == validation.section && earlier.step >= validation.step;
+  });
+  events_.validations.push_back(std::move(validation));
+}
+
+void RunReader::take_spike(const Json& line) {
+  if (events_.spikes.size() == most_spikes) {
+    events_.spikes.erase(events_.spikes.begin());
+    ++events_.earlier_spikes;
+  }
+  events_.spikes.push_back(
+      {line.at("step"), line.at("section"), line.at("what"), figure_of(line.at("value")), figure_of(line.at("usual"))});
 }
 
 void RunReader::take_start(const Json& line) {
@@ -277,8 +279,8 @@ RunPage RunReader::page() const {
   out.utilization = finished_curves(steps_.utilization);
   out.times = finished_curves(steps_.times);
   out.validations = events_.validations;
-  out.spikes = steps_.spikes;
-  out.earlier_spikes = steps_.earlier_spikes;
+  out.spikes = events_.spikes;
+  out.earlier_spikes = events_.earlier_spikes;
   out.events = events_.events;
   out.lanes = events_.lanes;
   out.data = events_.data;

@@ -32,8 +32,6 @@ class RunReader {
   struct Curve {
     RunCurve found;  // but for the points
     ThinnedCurve points;
-    std::optional<SpikeWatch> watch;
-    bool broken = false;  // the last value is no finite number
   };
   /// Of steps.jsonl.
   struct Steps {
@@ -43,8 +41,6 @@ class RunReader {
     double timed_tokens = 0;   // in those seconds
     std::int64_t last_ms = 0;  // time of the last step
     std::vector<Curve> curves, utilization, times;
-    std::vector<RunSpike> spikes;
-    std::uint64_t earlier_spikes = 0;
   };
   /// Of events.jsonl.
   struct Events {
@@ -53,15 +49,18 @@ class RunReader {
     RecordedState state = RecordedState::under_way;
     std::string error, title;
     std::vector<RunValidation> validations;
+    std::vector<RunSpike> spikes;
+    std::uint64_t earlier_spikes = 0;
     std::vector<RunEvent> events;
     std::vector<std::string> lanes;
     std::map<std::string, std::string> data;
     std::string job;
   };
   [[nodiscard]] Status take_step(std::string_view text);
-  void take_figure(const std::string& section, const std::string& metric, const RunCurve::Value& figure);
   [[nodiscard]] Status take_event(std::string_view text);
   void take_start(const nlohmann::json& line);
+  void take_validation(const nlohmann::json& line);
+  void take_spike(const nlohmann::json& line);
   [[nodiscard]] std::vector<PageFigure> figures() const;
 
   std::filesystem::path folder_;

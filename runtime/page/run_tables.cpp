@@ -62,15 +62,13 @@ PageTable figures_table(const RunPage& page) {
 }
 
 PageTable spikes_table(const RunPage& page) {
-  PageTable table{"Spikes", spike_rule(), {"step", "section", "figure", "value", "median before", "bound"}, {}};
+  PageTable table{"Spikes",
+                  "As the guard of the run found them ([guard] of the job).",
+                  {"step", "section", "what", "value", "usual before"},
+                  {}};
   for (const RunSpike& spike : page.spikes) {
-    const bool number = std::isfinite(spike.value);
-    table.rows.push_back({step_cell(spike.step),
-                          {spike.section},
-                          {spike.metric},
-                          figure(spike.value),
-                          number ? figure(spike.stands_out_of.median) : TableCell{"-"},
-                          number ? figure(spike.stands_out_of.bound) : TableCell{"-"}});
+    table.rows.push_back(
+        {step_cell(spike.step), {spike.section}, {spike.what}, figure(spike.value), figure(spike.usual)});
   }
   if (page.curves.empty()) table.remark.clear();
   if (!page.curves.empty() && page.spikes.empty()) table.remark = "None. " + table.remark;

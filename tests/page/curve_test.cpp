@@ -65,34 +65,5 @@ TEST(ThinnedCurve, is_thinned_further_for_a_chart) {
   EXPECT_TRUE(thinned({}, 3).empty());
 }
 
-TEST(SpikeWatch, finds_what_stands_out_of_the_values_before) {
-  SpikeWatch watch;
-  std::mt19937 random(1);
-  std::normal_distribution<double> noise(0, 0.01);
-  for (int step = 0; step < 400; ++step) {
-    EXPECT_FALSE(watch.add(2.0 - 0.002 * step + noise(random))) << step << ": a falling curve with noise has none";
-  }
-  const auto spike = watch.add(3.0);
-  ASSERT_TRUE(spike);
-  EXPECT_NEAR(spike->median, 1.3, 0.05);
-  EXPECT_LT(spike->bound, 2.0);
-  EXPECT_FALSE(watch.add(1.2)) << "a spike leaves the median where it was";
-  EXPECT_TRUE(watch.add(3.0)) << "also the second";
-}
-
-TEST(SpikeWatch, needs_values_before) {
-  SpikeWatch watch;
-  for (std::size_t at = 0; at + 1 < SpikeWatch::least; ++at) EXPECT_FALSE(watch.add(1.0));
-  EXPECT_FALSE(watch.add(100.0));
-  EXPECT_TRUE(watch.add(100.0));
-}
-
-TEST(SpikeWatch, takes_no_small_step_of_a_flat_curve_for_a_spike) {
-  SpikeWatch watch;
-  for (int at = 0; at < 50; ++at) EXPECT_FALSE(watch.add(1.0));
-  EXPECT_FALSE(watch.add(1.09));
-  EXPECT_TRUE(watch.add(1.11));
-}
-
 }  // namespace
 }  // namespace maestro

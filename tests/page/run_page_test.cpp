@@ -24,7 +24,7 @@ RunPage hostile_page() {
   RunCurve curve{hostile, hostile, {1, 5}, {2, 4}, {2, 4}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}, {2, 2, 1, 4, 4, 4}}};
   page.curves = page.utilization = page.times = {curve};
   page.validations = {{2, hostile, {{hostile, 3.5}}}};
-  page.spikes = {{hostile, hostile, 2, 4, {1, 2}}};
+  page.spikes = {{2, hostile, hostile, 4, 1}};
   page.events = {{hostile, hostile, hostile}};
   page.lanes = {hostile};
   page.data = {{hostile, hostile}};
@@ -62,12 +62,12 @@ TEST(RunPage, leaves_out_what_is_empty) {
   EXPECT_THAT(page_of(page, "<meta name=\"a\">"), HasSubstr("<meta name=\"a\"></head>"));
 }
 
-TEST(RunPage, has_the_rule_where_there_is_no_spike_and_the_reason_where_there_is_no_text) {
+TEST(RunPage, says_where_there_is_no_spike_and_the_reason_where_there_is_no_text) {
   RunPage page;
   page.curves = {{"student", "loss", {1, 5}, {1, 5}, {1, 5}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}}}};
   page.texts_remark = "None by student: it has no tokenizer.";
   for (const std::string& text : {body_of(page), card_of(page)}) {
-    EXPECT_THAT(text, HasSubstr("None. Spikes are losses"));
+    EXPECT_THAT(text, HasSubstr("None. As the guard of the run found them"));
     EXPECT_THAT(text, HasSubstr("None by student: it has no tokenizer."));
   }
 }

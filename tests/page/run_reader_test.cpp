@@ -140,10 +140,18 @@ TEST_F(RunReaderTest, a_growing_and_cut_record_reads_as_at_once) {
   EXPECT_EQ(page_of(page), page_of(again));
 }
 
-TEST_F(RunReaderTest, spikes_and_what_is_no_number_are_listed) {
+TEST_F(RunReaderTest, spikes_are_those_of_the_guard_and_what_is_no_number_is_counted) {
   open(0);
   begin(1);
   for (std::uint64_t at = 1; at <= 60; ++at) step(at, at == 40 ? "9" : "2");
+  const auto spike = [&](int at, const std::string& what, const std::string& value) {
+    log_->append_event(R"({"event":"spike","time":"2026-11-24T12:00:00.000Z","what":")" + what +
+                       R"(","section":"student","step":)" + std::to_string(at) + R"(,"value":)" + value +
+                       R"(,"usual":2.0})")
+        .or_throw();
+  };
+  spike(40, "began", "9.0");
+  spike(61, "not_finite", "null");
   step(61, "null");
   step(62, "null");
   step(63, "2");
@@ -151,7 +159,8 @@ TEST_F(RunReaderTest, spikes_and_what_is_no_number_are_listed) {
   ASSERT_EQ(page.spikes.size(), 2u);
   EXPECT_EQ(page.spikes[0].step, 40u);
   EXPECT_EQ(page.spikes[0].value, 9.0);
-  EXPECT_EQ(page.spikes[0].stands_out_of.median, 2.0);
+  EXPECT_EQ(page.spikes[0].usual, 2.0);
+  EXPECT_EQ(page.spikes[0].what, "began");
   EXPECT_EQ(page.spikes[1].step, 61u);
   EXPECT_TRUE(std::isnan(page.spikes[1].value));
   EXPECT_EQ(loss(page).not_numbers, 2u);
