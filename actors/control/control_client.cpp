@@ -137,6 +137,8 @@ MetricsPage ControlClient::metrics(std::int64_t first_step_row, std::int64_t fir
     state.client.metrics(to, state.token, first_step_row, first_validation_row, most);
   });
   MetricsPage page{{}, answer.next_step_row, answer.next_validation_row};
+  page.lacks_rows = (first_step_row >= 0 && answer.first_step_row > first_step_row) ||
+                    (first_validation_row >= 0 && answer.first_validation_row > first_validation_row);
   for (const control::Row& row : answer.steps) page.rows.push_back({false, row.section, row.step, row.metrics});
   for (const control::Row& row : answer.validations) page.rows.push_back({true, row.section, row.step, row.metrics});
   std::ranges::stable_sort(page.rows, {}, &MetricsRow::step);

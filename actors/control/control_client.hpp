@@ -22,6 +22,7 @@ struct MetricsPage {
   std::vector<MetricsRow> rows;
   std::int64_t next_step_row = 0;
   std::int64_t next_validation_row = 0;
+  bool lacks_rows = false;  ///< rows before the first have left the run's memory; its record has them
 };
 
 /// A run at a moment.

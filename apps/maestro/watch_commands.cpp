@@ -176,6 +176,11 @@ int WatchCommands::print_metrics(Console& console) const {
     const auto page = run.query(
         [&](ControlClient& client) { return client.metrics(at.next_step_row, at.next_validation_row, most_rows); });
     if (!page) break;
+    if (page->lacks_rows) {
+      console.warning("rows have left the run's memory: those before " +
+                      (page->rows.empty() ? std::string("now") : "step " + std::to_string(page->rows.front().step)) +
+                      " are in its record, steps.jsonl, alone");
+    }
     for (const MetricsRow& row : page->rows) console.note(json_ ? json_text(row) : plain_text(row));
     at.next_step_row = page->next_step_row;
     at.next_validation_row = page->next_validation_row;

@@ -12,7 +12,7 @@ import termios
 import unittest
 
 from http_runs import ENDLESS, HttpTest
-from maestro_program import PROGRAM, Run, distillation
+from maestro_program import PROGRAM, Run, distillation, language_model
 
 
 class Terminal(HttpTest):
@@ -31,6 +31,17 @@ class Terminal(HttpTest):
                 self.assertEqual(shown[section, step["step"]], metrics)
         self.assertIn(("plain", 5), {(row["section"], row["step"]) for row in rows if row["kind"] == "validation"})
         self.assertRegex(self.call("metrics").out, r"(?m)^step 3, student: ce [\d.]+, ")
+        self.stop(run)
+
+    def test_names_the_rows_that_have_left_the_memory_of_a_run(self):
+        run, _ = self.started(language_model(steps=ENDLESS, recover="off", global_batch=1))
+        recorded = self.folder / "out/record/steps.jsonl"
+        self.assertTrue(run.wait_for(lambda: recorded.read_bytes().count(b"\n") > 4200), run.text)
+        told = self.call("metrics", "--json")
+        first = json.loads(told.out.splitlines()[0])["step"]
+        self.assertGreater(first, 1)
+        self.assertEqual(told.err, f"warning: rows have left the run's memory: those before step {first} are in its "
+                                   "record, steps.jsonl, alone\n")
         self.stop(run)
 
     def test_follows_a_run_to_its_end(self):
