@@ -183,10 +183,12 @@ std::string HttpService::State::metrics() {
   ProcessFigures process;
   process.version = options.version;
   process.instruction_set = options.instruction_set;
-  process.max_rss_bytes = max_rss_mb() * bytes_of_mb;
-  process.transfer_bytes = options.transfer_bytes();
+  const ProcessSummary summary = options.summary();
+  process.memory_bytes["host"] = summary.max_rss_mb * bytes_of_mb;
+  for (const auto& [device, mb] : summary.device_mb) process.memory_bytes[device] = mb * bytes_of_mb;
+  process.rma_bytes = summary.bytes;
   process.left_out_before = options.job->corpus->left_out();
-  return metrics_text(seen->status, seen->run, process);
+  return metrics_text(seen->status, seen->run, options.job->graph, process);
 }
 
 std::string HttpService::State::body() {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/messages/messages.hpp"
 #include "actors/plan/job_plan.hpp"
 #include "actors/rpc/key_set.hpp"
 
@@ -30,7 +31,7 @@ struct HttpServiceOptions {
   caf::actor_system* system = nullptr;
   caf::actor coordinator;
   const std::atomic<std::uint64_t>* events = nullptr;  ///< CoordinatorOptions::events
-  std::function<std::uint64_t()> transfer_bytes;       ///< written by this process; called on any thread
+  std::function<ProcessSummary()> summary;             ///< of this process; called on any thread
   std::string version;
   std::string instruction_set;
   bool keeps_record = true;

@@ -16,7 +16,7 @@ void gauge(MetricRegistry& registry, const char* name, const char* help, double 
   registry.set(registry.gauge(name, help), labels, value);
 }
 
-void count(MetricRegistry& registry, const char* name, const char* help, std::uint64_t value) {
+void count(MetricRegistry& registry, const char* name, const char* help, double value) {
   registry.add(registry.counter(name, help), {}, value);
 }
 
@@ -36,19 +36,63 @@ void add_sections(MetricRegistry& registry, const control::Status& status) {
       const auto found = section.metrics.find(one.metric);
       if (found != section.metrics.end()) gauge(registry, one.name, one.help, found->second, labels);
     }
-    if (!section.__isset.utilization) continue;
-    gauge(registry, "maestro_busy_ratio", "Share of the last complete step in which the section's lanes were busy.",
-          section.utilization, labels);
+  }
+}
+
+double total_ms(const LaneTimes& times) {
+  double sum = times.busy_ms + times.step_ms;
+  for (const auto& [on, ms] : times.wait_ms) sum += ms;
+  return sum;
+}
+
+std::string edge_label(const GraphEdge& edge, const SectionGraph& graph) {
+  return graph.node(edge.from).name + "." + edge.from_port + " -> " + graph.node(edge.to).name + "." + edge.to_port;
+}
+
+void add_lanes(MetricRegistry& registry, const StepTotals& figures, const SectionGraph& graph) {
+  constexpr double seconds_of_ms = 1e-3;
+  const auto ratio =
+      registry.gauge("maestro_busy_ratio", "Share of its last training step in which the replica ran passes.");
+  const auto busy = registry.counter("maestro_busy_seconds_total", "Time in which the replica ran passes.");
+  const auto ending = registry.counter("maestro_step_end_seconds_total",
+                                       "Time of the replica for sums of gradients, the optimizer and checkpoints.");
+  const auto waiting =
+      registry.counter("maestro_wait_seconds_total",
+                       "Time in which the replica waited, by the section waited for or by what is missing.");
+  const auto sent =
+      registry.counter("maestro_transfer_bytes_total", "Bytes of tensors that replicas have sent along an edge.");
+  const auto labels_of = [&](const Lane& lane) { return MetricLabels{graph.node(lane.first).name, lane.second}; };
+  for (const auto& [lane, report] : figures.last_lanes) {
+    const double all = total_ms(report.times);
+    if (all > 0) registry.set(ratio, labels_of(lane), report.times.busy_ms / all);
+  }
+  SentBytes by_channel;
+  for (const auto& [lane, report] : figures.lanes) {
+    MetricLabels labels = labels_of(lane);
+    registry.add(busy, labels, report.times.busy_ms * seconds_of_ms);
+    registry.add(ending, labels, report.times.step_ms * seconds_of_ms);
+    for (const auto& [on, ms] : report.times.wait_ms) {
+      labels.others = {{"on", on}};
+      registry.add(waiting, labels, ms * seconds_of_ms);
+    }
+    for (const auto& [channel, bytes] : report.sent) by_channel[channel] += bytes;
+  }
+  for (const auto& [channel, bytes] : by_channel) {
+    const char* direction = channel.gradient() ? "gradient" : "value";
+    registry.add(sent, {{}, {}, {{"edge", edge_label(graph.edge(channel.edge), graph)}, {"direction", direction}}},
+                 static_cast<double>(bytes));
   }
 }
 
 void add_process(MetricRegistry& registry, const ProcessFigures& process) {
-  gauge(registry, "maestro_memory_bytes", "Largest resident memory so far of process 0.", process.max_rss_bytes,
-        {{}, {}, {{"device", "host"}}});
+  for (const auto& [device, bytes] : process.memory_bytes) {
+    gauge(registry, "maestro_memory_bytes", "Most memory that process 0 has held so far.", bytes,
+          {{}, {}, {{"device", device}}});
+  }
   gauge(registry, "maestro_build_info", "Always 1; the labels describe process 0.", 1,
         {{}, {}, {{"version", process.version}, {"instruction_set", process.instruction_set}}});
-  count(registry, "maestro_transfer_bytes_total", "Bytes of tensors that process 0 has written to other processes.",
-        process.transfer_bytes);
+  count(registry, "maestro_rma_bytes_total", "Bytes of tensors that process 0 has written to other processes.",
+        process.rma_bytes);
 }
 
 }  // namespace
@@ -62,7 +106,8 @@ std::uint64_t step_of_checkpoint(const std::string& path) {
   return failure == std::errc() ? step : 0;
 }
 
-std::string metrics_text(const control::Status& status, const RunStatus& run, const ProcessFigures& process) {
+std::string metrics_text(const control::Status& status, const RunStatus& run, const SectionGraph& graph,
+                         const ProcessFigures& process) {
   MetricRegistry registry;
   gauge(registry, "maestro_step", "The last complete training step.", static_cast<double>(run.last_step));
   if (run.figures.last_end_time) {
@@ -87,6 +132,7 @@ std::string metrics_text(const control::Status& status, const RunStatus& run, co
     gauge(registry, "maestro_run_state", "1 for the state of the run, 0 for the others.", run.state == each ? 1 : 0,
           {{}, {}, {{"state", name_of(each)}}});
   }
+  add_lanes(registry, run.figures, graph);
   add_process(registry, process);
   return registry.prometheus_text();
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "actors/run/control_messages.hpp"
+#include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
 
@@ -17,13 +19,13 @@ class Status;  // generated, see control.thrift
 struct ProcessFigures {
   std::string version;
   std::string instruction_set;
-  double max_rss_bytes = 0;
-  std::uint64_t transfer_bytes = 0;   ///< written to other processes
-  std::uint64_t left_out_before = 0;  ///< samples that were left out when the data were prepared
+  std::map<std::string, double> memory_bytes;  ///< peak by device; "host": resident memory
+  std::uint64_t rma_bytes = 0;                 ///< written to other processes
+  std::uint64_t left_out_before = 0;           ///< samples that were left out when the data were prepared
 };
 
 /// Returns the text exposition format 0.0.4; figures that are not there yet are left out. `status` is that of `run`.
-[[nodiscard]] std::string metrics_text(const control::Status& status, const RunStatus& run,
+[[nodiscard]] std::string metrics_text(const control::Status& status, const RunStatus& run, const SectionGraph& graph,
                                        const ProcessFigures& process);
 
 /// Returns the step of ".../step-00000123"; 0 for anything else.

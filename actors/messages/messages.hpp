@@ -69,6 +69,13 @@ struct MicroBatchDone {
   double backward_ms = 0;  ///< 0 without a backward pass
   double age_ms = 0;       ///< since the forward pass began
 };
+/// What the time of a replica went into since its last StepDone.
+struct LaneTimes {
+  double busy_ms = 0;                     ///< in passes
+  double step_ms = 0;                     ///< at the end of steps: sums, optimizer, copies for checkpoints
+  std::map<std::string, double> wait_ms;  ///< by the node waited for, or by what is missing (WaitKind, "device")
+};
+using SentBytes = std::map<Channel, std::uint64_t>;
 struct StepDone {
   SectionId section;
   ReplicaIndex replica;
@@ -76,9 +83,11 @@ struct StepDone {
   Pass pass = Pass::train;
   double gradient_norm = 0;
   double lr = 0;
+  LaneTimes times = {};
+  SentBytes sent = {};  ///< likewise: of tensors, to other replicas
 };
 /// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, over the stages of a
-/// section, or over replicas with sharded optimizer state.
+/// section, or over replicas with sharded optimizer state; and for the guard, which may skip the step.
 struct NormReport {
   SectionId section;
   ReplicaIndex replica;
@@ -90,6 +99,7 @@ struct NormTotal {
   StepId step;
   double sum_of_squares = 0;             ///< the square of the norm that gradients are clipped by
   double sum_of_squares_of_section = 0;  ///< of the receiver's section, all stages
+  bool skipped = false;                  ///< no section trains on the step
 };
 /// Cumulative: the receiver has released `released` sequences of its ring.
 struct Credit {

@@ -54,4 +54,9 @@ struct JobPlan {
   std::map<std::string, std::string> settings;  ///< the same by key
 };
 
+/// Returns whether the coordinator answers the gradient norms of all trained sections together.
+[[nodiscard]] inline bool joins_norms(const JobPlan& plan) {
+  return plan.train.clip == ClipScope::global || plan.guard.action == GuardAction::skip;
+}
+
 }  // namespace maestro

@@ -164,7 +164,12 @@ void check_shadows(JobPlan& plan) {
 }
 
 void check_guard(const JobPlan& plan) {
-  if (plan.guard.action != GuardAction::rollback) return;
+  if (plan.guard.action == GuardAction::note) return;
+  if (plan.guard.action == GuardAction::skip) {
+    if (has_emulated(plan))
+      throw JobError("guard.action = \"skip\": emulated sections have no gradients; use \"note\"");
+    return;
+  }
   const std::string key = "guard.action = \"rollback\": ";
   const TrainConfig& train = plan.train;
   if (has_emulated(plan)) throw JobError(key + "emulated sections have no state to go back to; use \"note\"");

@@ -25,7 +25,7 @@ void check_cuda(const JobPlan& plan);
 void check_trained(const JobPlan& plan);
 /// Whether a run makes checkpoints in memory, and from there goes on after a loss.
 void check_shadows(JobPlan& plan);
-/// Whether a run may go back to a checkpoint where guard.action wants it.
+/// Whether a run can do what guard.action wants.
 void check_guard(const JobPlan& plan);
 /// Of sections with `least`: their replicas can move.
 void check_seats(const JobPlan& plan);

@@ -25,6 +25,7 @@ struct RunOptions {
   std::filesystem::path resume;
   bool fresh = false;                ///< an earlier run in train.out is moved aside
   bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
+  std::filesystem::path replayed;    ///< the record of the run that this one replays: the guard learns its steps
   std::uint64_t until = 0;           ///< the run ends after this step; 0: after train.steps
   std::string log_format;            ///< "json": lines in JSON, also of the other processes; else text
   std::string control;               ///< address of the control service; empty: a local socket; "none": off

@@ -21,9 +21,11 @@ std::vector<std::int64_t> range(std::uint64_t first, std::uint64_t end) {
 
 /// Returns the guard with the last steps of the record; without them where they cannot be read (JN-2).
 std::optional<RunGuard> ProcessRun::State::make_guard() const {
-  if (!journal) return std::nullopt;
   RunGuard guard(plan.guard);
-  const Status learned = guard.learn_recorded(fs::path(plan.train.out) / record_folder / steps_file);
+  if (!journal) return plan.guard.action == GuardAction::skip ? std::optional(guard) : std::nullopt;
+  const fs::path own = fs::path(plan.train.out) / record_folder;
+  const fs::path& record_of_steps = plan.options.replayed.empty() ? own : plan.options.replayed;
+  const Status learned = guard.learn_recorded(record_of_steps / steps_file, start.first_step - 1);
   if (learned) return guard;
   console.warning("the guard begins without earlier steps: " + learned.error().message);
   return RunGuard(plan.guard);

@@ -123,6 +123,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.measure = !train.deterministic;
   options.moves_seats = seats_may_move();
   options.global_clip = train.clip == ClipScope::global;
+  options.joined_norms = joins_norms(plan);
   options.trained_until = trained_until();
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
@@ -257,7 +258,7 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
   spec.opened = &opened;
   spec.log = [this](const std::string& line) { note(line); };
-  spec.global_clip = plan.train.clip == ClipScope::global;
+  spec.joined_norms = joins_norms(plan);
   const auto until = trained_until();
   if (const auto found = until.find(seat.section); found != until.end()) spec.trained_until = found->second;
   for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
@@ -364,7 +365,7 @@ void ProcessRun::State::open_http() {
   options.system = &actors->system();
   options.coordinator = coordinator;
   options.events = &events;
-  options.transfer_bytes = [this] { return network->written().bytes; };
+  options.summary = [this] { return summary(); };
   options.version = MAESTRO_VERSION;
   options.instruction_set = cpu::name_of(cpu::best_isa());
   options.keeps_record = journal != nullptr;

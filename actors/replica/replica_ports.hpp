@@ -131,6 +131,8 @@ class ReplicaPorts {
     StepId step;
   };
   [[nodiscard]] std::optional<WaitingSend> waiting_send() const;
+  /// Adds the bytes of the tensors sent since the last call.
+  void take_sent(SentBytes& sum);
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
 
  private:
@@ -197,6 +199,7 @@ class ReplicaPorts {
   std::map<LinkKey, Link> links_;
   std::map<Channel, std::vector<caf::actor>> senders_;  // into this ring, by replica
   std::vector<Credit> early_credits_;                   // before connect(): of receivers that are connected already
+  SentBytes sent_;
   std::set<std::string> logged_;
   std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
   std::unique_ptr<Region> staging_region_;

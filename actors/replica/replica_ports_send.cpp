@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sending: buffers for a pass, and pieces as credits allow.
 #include <algorithm>
+#include <utility>
 
 #include "actors/replica/replica_ports.hpp"
 
@@ -57,9 +58,10 @@ Status ReplicaPorts::flush(Link& link) {
     if (!next) return next.error();
     if (!next->has_value()) return {};
     OutgoingPiece& outgoing = **next;
+    const Pool& from = pool(outgoing.piece.channel);
+    const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
+    sent_[outgoing.piece.channel] += static_cast<std::uint64_t>(outgoing.piece.rows) * row_bytes;
     if (!link.local) {
-      const Pool& from = pool(outgoing.piece.channel);
-      const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
       writer_->leave(link.target, {from.region.get(), row_bytes, from.dtype, from.buffers.space().host()},
                      std::move(outgoing));
       continue;
@@ -79,6 +81,10 @@ Status ReplicaPorts::flush(Link& link) {
     outbox_.hand_over(link.actor, std::move(hand));
     if (outbox_.transferred) outbox_.transferred(transfer);
   }
+}
+
+void ReplicaPorts::take_sent(SentBytes& sum) {
+  for (const auto& [channel, bytes] : std::exchange(sent_, {})) sum[channel] += bytes;
 }
 
 Status ReplicaPorts::credit(const Credit& credit) {

@@ -53,7 +53,7 @@ struct ReplicaSpec {
   const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
   ImportedMemories* opened = nullptr;                ///< likewise
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
-  bool global_clip = false;
+  bool joined_norms = false;    ///< the coordinator answers the norms of all trained sections together
   StepId trained_until;         ///< its state at the start is that after this step, or after the step before the first
   std::vector<RankSpec> ranks;  ///< of the section's layout
   GroupSpec groups;

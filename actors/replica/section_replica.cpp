@@ -245,19 +245,9 @@ void SectionReplica::pump() {
   if (failed_ || still_) return;
   if (busy_) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
-  if (next) {
-    note_wait();
-    start(*next);
-  } else if (ranks_.front()->trace().on() && !idle_since_ && !lane_.idle()) {
-    idle_since_ = std::chrono::steady_clock::now();
-    idle_reason_ = wait_text(waits_for(), *spec_.graph);
-  }
-}
-
-void SectionReplica::note_wait() {
-  if (!idle_since_) return;
-  ranks_.front()->trace().waited(*idle_since_, idle_reason_);
-  idle_since_.reset();
+  if (!next) return idle();
+  note_wait();
+  start(*next);
 }
 
 void SectionReplica::start(const Work& work) {
@@ -276,7 +266,9 @@ void SectionReplica::start(const Work& work) {
 }
 
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
-  passes_.began(Clock::now());
+  const Clock::time_point now = Clock::now();
+  passes_.began(now);
+  clock_.runs_pass(now);
   const SharedMicroBatch& plan = work.batch;
   step_ = plan->step;
   if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
@@ -331,8 +323,9 @@ void SectionReplica::rank_done(WorkDone result) {
 
 void SectionReplica::done() {
   if (work_.kind == ReplicaLane::Kind::mark) return action_done();
-  passes_.finished(std::move(gathered_.metrics),
-                   emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
+  const PassCost took = emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms});
+  clock_.pass_ended(took.forward + took.backward, Clock::now());
+  passes_.finished(std::move(gathered_.metrics), took);
   pass_done();
 }
 

@@ -19,6 +19,7 @@
 
 #include "actors/messages/message_types.hpp"
 #include "actors/messages/run_actor.hpp"
+#include "actors/replica/lane_clock.hpp"
 #include "actors/replica/pass_log.hpp"
 #include "actors/replica/replica_snapshot.hpp"
 #include "runtime/schedule/step_end.hpp"
@@ -85,6 +86,10 @@ class SectionReplica : public RunActor {
   [[nodiscard]] WaitingFor waits_for() const;
   [[nodiscard]] WaitingFor idle_waits_for() const;
   [[nodiscard]] BuffersFree buffers_free() const;
+  /// An action of a boundary begins.
+  void note_action();
+  /// The replica has nothing that it can run.
+  void idle();
   void note_wait();
 
   ReplicaSpec spec_;
@@ -100,6 +105,7 @@ class SectionReplica : public RunActor {
   StepId step_;
   using Clock = std::chrono::steady_clock;
   PassLog passes_;
+  LaneClock clock_;
   std::optional<PassCost> emulated_;  // times of the running pass on an emulated device
   // Of the boundary: the section's sum, the sum that gradients are clipped by, and the learning rate.
   double sum_of_squares_ = 0;

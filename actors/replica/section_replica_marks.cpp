@@ -60,7 +60,7 @@ StepEndOptions SectionReplica::step_end_options() const {
   options.ranks = ranks_.size();
   options.tied = node().stages > 1 && ranks_.front()->runner()->section().tied() != nullptr;
   options.optimizer_sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
-  options.global_clip = spec_.global_clip || node().stages > 1;
+  options.awaits_total = spec_.joined_norms || node().stages > 1;
   options.writes_snapshot = spec_.replica == ReplicaIndex(0);
   return options;
 }
@@ -80,6 +80,7 @@ void SectionReplica::start_action() {
   const std::optional<StepAction> action = step_end_.current();
   if (!action) return boundary_passed();
   if (still_ && *action != StepAction::report) return;
+  note_action();
   if (is_exchange(*action)) {
     for (const auto& rank : ranks_) rank->reductions().begin(*action);
     return continue_exchange();
@@ -149,14 +150,17 @@ void SectionReplica::take_total() {
   if (!step_end_.at(StepAction::await_total) || !norm_total_ || norm_total_->step != step_) return;
   sum_of_squares_ = norm_total_->sum_of_squares_of_section;
   clipped_sum_of_squares_ = norm_total_->sum_of_squares;
+  if (norm_total_->skipped) step_end_.skip_step();
   action_done();
 }
 
 void SectionReplica::report_step() {
   if (work_.mark.pass == Pass::train) settled_ = std::max(settled_, step_);
   if (standing_.pending()) standing_.deliver(stands_still());
-  send_to(this, coordinator_,
-          StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_});
+  StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_};
+  done.times = clock_.take(Clock::now());
+  for (const auto& rank : ranks_) rank->ports().take_sent(done.sent);
+  send_to(this, coordinator_, std::move(done));
   action_done();
 }
 

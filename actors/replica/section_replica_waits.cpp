@@ -2,13 +2,14 @@
 // The state of a section replica, for the supervisor, the control service and the trace: its work, or its wait.
 #include <algorithm>
 
+#include "actors/messages/wait_text.hpp"
 #include "actors/replica/section_replica.hpp"
 
 namespace maestro {
 
 namespace {
 
-std::string name_of(ReplicaLane::Kind kind) {
+std::string pass_name(ReplicaLane::Kind kind) {
   switch (kind) {
     case ReplicaLane::Kind::forward:
       return "forward";
@@ -30,7 +31,35 @@ std::vector<ReplicaIndex> senders(const ArrivalPlan& arrival) {
   return found;
 }
 
+/// Returns the node that the replica waits for, else what is missing.
+std::string lane_wait(const WaitingFor& waiting, const SectionGraph& graph) {
+  const bool of_peer =
+      waiting.kind == WaitKind::input || waiting.kind == WaitKind::gradient || waiting.kind == WaitKind::credit;
+  return of_peer ? graph.node(waiting.peer).name : name_of(waiting.kind);
+}
+
 }  // namespace
+
+void SectionReplica::note_action() {
+  const WaitingFor waiting = waits_for();
+  const Clock::time_point now = Clock::now();
+  waiting.kind == WaitKind::nothing ? clock_.ends_step(now) : clock_.waits(name_of(waiting.kind), now);
+}
+
+void SectionReplica::idle() {
+  const WaitingFor waiting = waits_for();
+  const Clock::time_point now = Clock::now();
+  clock_.waits(lane_wait(waiting, *spec_.graph), now);
+  if (!ranks_.front()->trace().on() || idle_since_ || lane_.idle()) return;
+  idle_since_ = now;
+  idle_reason_ = wait_text(waiting, *spec_.graph);
+}
+
+void SectionReplica::note_wait() {
+  if (!idle_since_) return;
+  ranks_.front()->trace().waited(*idle_since_, idle_reason_);
+  idle_since_.reset();
+}
 
 WaitingFor SectionReplica::status() const {
   WaitingFor answer = waits_for();
@@ -57,7 +86,7 @@ WaitingFor SectionReplica::waits_for() const {
   };
   if (!busy_) return idle_waits_for();
   if (work_.kind != ReplicaLane::Kind::mark) {
-    answer.doing = name_of(work_.kind);
+    answer.doing = pass_name(work_.kind);
     answer.micro_batch = work_.batch->index;
     return answer;
   }

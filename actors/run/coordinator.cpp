@@ -11,7 +11,7 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
     : RunActor(config, options.supervisor),
       options_(std::move(options)),
       schedule_(options_.schedule),
-      norms_(*options_.graph, options_.global_clip),
+      norms_(*options_.graph, options_.global_clip, options_.joined_norms),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
   options_.figures->begin_again();
@@ -285,6 +285,7 @@ void Coordinator::step_done(const StepDone& message) {
   Open& open = found->second;
   const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
   open.norm_and_lr.try_emplace(message.section, norm_and_lr);
+  open.lanes[{message.section, message.replica}] = {message.times, message.sent};
   if (++open.section_done[message.section] == replicas_.at(message.section).size())
     section_finished(open, message.section);
   if (open.replicas_done.size() == replicas_in_all()) close(key);
@@ -321,25 +322,39 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   }
   if (node.trained()) {
     row.metrics["grad_norm"] = open.norm_and_lr[section].first;
-    row.metrics["lr"] = open.norm_and_lr[section].second;
+    if (!open.skipped) row.metrics["lr"] = open.norm_and_lr[section].second;
   }
+  if (open.skipped) row.metrics[skipped_metric] = 1;
   row.metrics["step_ms"] = step_ms;
   latest_[row.section] = row;
   options_.record->unfinished[row.step.value()].push_back(std::move(row));
 }
 
 void Coordinator::norm_reported(const NormReport& report) {
-  const Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
+  Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
   const auto active = [&open](SectionId section) { return open.watch.active(section); };
-  for (const auto& [section, total] : norms_.add(report, active)) {
+  NormTotals::Answers answers = norms_.add(report, active);
+  const bool skipped = !answers.empty() && skips(open, answers);
+  for (auto& [section, total] : answers) {
+    total.skipped = skipped;
     for (const caf::actor& lane : replicas_.at(section)) send_to(this, lane, total);
   }
+}
+
+std::map<std::string, LaneTimes> Coordinator::lanes_of(const Open& open) const {
+  std::map<std::string, LaneTimes> lanes;
+  for (const auto& [lane, report] : open.lanes) {
+    const GraphNode& node = options_.graph->node(lane.first);
+    if (node.role != Role::source) lanes[node.name + "/" + std::to_string(lane.second.value())] = report.times;
+  }
+  return lanes;
 }
 
 void Coordinator::close(Key key) {
   const Open& open = open_.at(key);
   RunRecord& record = *options_.record;
   const auto now = Clock::now();
+  options_.figures->lanes_ended(open.lanes, key.second == RunUnit::Kind::train);
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
     record.scheduling.push_back(open.watch.row(*record.began));
@@ -350,7 +365,7 @@ void Coordinator::close(Key key) {
     guard(rows);
     if (options_.journal) {
       options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
-                              record.scheduling.kept().back()});
+                              record.scheduling.kept().back(), lanes_of(open)});
     }
     if (options_.measure) measured_ = open.watch.measured();
     const double seconds = std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();

@@ -54,6 +54,7 @@ struct CoordinatorOptions {
   bool moves_seats = false;                   ///< replicas of repeatable sections may begin anew
   std::map<SectionId, StepId> trained_until;  ///< sections whose state was further than the first step at the start
   bool global_clip = false;                   ///< by the norm over all sections instead of each section's own
+  bool joined_norms = false;                  ///< the norms of all trained sections are answered together
   std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
@@ -93,11 +94,13 @@ class Coordinator : public RunActor {
     std::map<SectionId, MetricTotals> totals;
     std::map<std::string, std::map<std::string, double>> figures;  // of a validation, by section
     std::map<SectionId, std::pair<double, double>> norm_and_lr;
+    LaneReports lanes;
     std::vector<SampleRef> samples;
     StepWatch watch;
     std::vector<FileRecord> files;  // of the checkpoint
     std::size_t parts = 0;
     std::string staging;
+    bool skipped = false;               // no section trains on the step
     std::map<SectionId, StepId> ahead;  // sections whose part of the checkpoint is of a later step
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
@@ -142,6 +145,9 @@ class Coordinator : public RunActor {
   void step_done(const StepDone& message);
   void section_finished(Open& open, SectionId section);
   void norm_reported(const NormReport& report);
+  /// Returns the times of the lanes by "section/replica", the source's left out: it reads samples, and computes
+  /// nothing.
+  [[nodiscard]] std::map<std::string, LaneTimes> lanes_of(const Open& open) const;
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
@@ -149,7 +155,9 @@ class Coordinator : public RunActor {
   void note_event(const std::string& event, const EventFields& fields) const {
     if (options_.journal) options_.journal->event(event, fields);
   }
-  /// Judges the rows of a finished step; coordinator_guard.cpp.
+  /// Returns whether no section trains on the step; coordinator_guard.cpp.
+  bool skips(Open& open, const NormTotals::Answers& norms);
+  /// Judges the rows of a finished step.
   void guard(const std::vector<StepRow>& rows);
   void act_on(const GuardFinding& finding);
   void keep_base(std::uint64_t spike);

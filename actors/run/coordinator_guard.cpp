@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's guard: spikes of losses, huge norms and values that are not finite, and the way back (CR-7).
+// The coordinator's guard: spikes of losses, huge norms and values that are not finite, steps that are skipped, and the
+// way back (CR-7).
 #include <algorithm>
+#include <cmath>
 
 #include "actors/run/coordinator.hpp"
 
@@ -15,6 +17,26 @@ std::uint64_t left_out_from(const GuardConfig& guard, std::uint64_t spike) {
 }
 
 }  // namespace
+
+bool Coordinator::skips(Open& open, const NormTotals::Answers& norms) {
+  if (!options_.guard) return false;
+  SectionNorms by_section;
+  for (const auto& [section, total] : norms) {
+    by_section[options_.graph->node(section).section_name()] = std::sqrt(total.sum_of_squares_of_section);
+  }
+  const std::optional<RefusedNorm> refused = options_.guard->refuse(by_section);
+  if (!refused) return false;
+  open.skipped = true;
+  note_event("skipped", fields_of(*refused, open.unit.step));
+  const std::string text = text_of(*refused, open.unit.step);
+  options_.console->warning(text);
+  if (options_.guard->refuses_for_too_long()) {
+    send_to(this, supervisor(),
+            Failure{text + ", and with it guard.patience = " + std::to_string(options_.guard->config().patience) +
+                    " steps in a row; lower lr, lengthen warmup_steps, or go on from an earlier checkpoint"});
+  }
+  return true;
+}
 
 void Coordinator::guard(const std::vector<StepRow>& rows) {
   if (!options_.guard) return;

@@ -112,7 +112,7 @@ void Coordinator::write_rescued() {
   const StepId step(options_.record->last_step);
   std::vector<StandsStill> standing;
   for (const auto& [still, replica] : rescuing_->standing) standing.push_back(still);
-  const std::optional<RescuePoint> point = rescue_point(*options_.graph, options_.global_clip, step, standing);
+  const std::optional<RescuePoint> point = rescue_point(*options_.graph, options_.joined_norms, step, standing);
   const bool has_more = step.value() >= options_.schedule.first_step && newest_ != step;
   if (!point || !has_more || !may_stay_ahead(step, point->ahead)) return rescued();
   const RunUnit unit{options_.shadows != nullptr ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint, step};

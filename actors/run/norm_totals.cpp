@@ -12,10 +12,6 @@ double NormTotals::Parts::total() const {
   return sum;
 }
 
-bool NormTotals::clipped_together(SectionId a, SectionId b) const {
-  return global_clip_ || graph_->node(a).section_name() == graph_->node(b).section_name();
-}
-
 NormTotals::Answers NormTotals::add(const NormReport& report, const std::function<bool(SectionId)>& active) {
   auto& sections = steps_[report.step.value()];
   Parts& reported = sections[report.section];
@@ -26,17 +22,19 @@ NormTotals::Answers NormTotals::add(const NormReport& report, const std::functio
   std::vector<SectionId> together;
   for (std::uint32_t index = 0; index < graph_->nodes().size(); ++index) {  // NT-1
     const SectionId section(index);
-    if (!graph_->node(section).trained() || !active(section) || !clipped_together(section, report.section)) continue;
+    if (!graph_->node(section).trained() || !active(section)) continue;
+    if (!joined_ && section_of(section) != section_of(report.section)) continue;
     const auto found = sections.find(section);
     if (found == sections.end() || !found->second.complete()) return {};
     const double own = found->second.total();
     total += own;
-    by_section[graph_->node(section).section_name()] += own;
+    by_section[section_of(section)] += own;
     together.push_back(section);
   }
   Answers answers;
   for (const SectionId section : together) {
-    answers.emplace_back(section, NormTotal{report.step, total, by_section[graph_->node(section).section_name()]});
+    const double of_section = by_section[section_of(section)];
+    answers.emplace_back(section, NormTotal{report.step, global_clip_ ? total : of_section, of_section});
     sections.erase(section);
   }
   if (sections.empty()) steps_.erase(report.step.value());

@@ -4,7 +4,7 @@
 //
 // NT-1 (fixed order): parts are added in order of sections, and in a section in order of replicas, whatever the order
 //       of the reports: totals repeat bitwise.
-// NT-2 (single answer): a section receives its total once per step, together with all sections that are clipped with
+// NT-2 (single answer): a section receives its total once per step, together with all sections that are answered with
 //       it, when each of them is complete.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,8 +26,9 @@ class NormTotals {
  public:
   using Answers = std::vector<std::pair<SectionId, NormTotal>>;  // by section, to each of its replicas
 
-  /// `global_clip`: a single norm clips all sections.
-  NormTotals(const SectionGraph& graph, bool global_clip) : graph_(&graph), global_clip_(global_clip) {}
+  /// `global_clip`: a single norm clips all sections. `joined`: all sections are answered together.
+  NormTotals(const SectionGraph& graph, bool global_clip, bool joined)
+      : graph_(&graph), global_clip_(global_clip), joined_(joined || global_clip) {}
 
   /// Adds a report, and returns the totals that it completes. `active` returns whether a section had a micro-batch in
   /// the step.
@@ -39,11 +41,11 @@ class NormTotals {
     [[nodiscard]] bool complete() const { return by_replica.size() == reporters; }
     [[nodiscard]] double total() const;
   };
-  /// Returns whether the same norm clips the gradients of both nodes: stages of one section, or all sections.
-  [[nodiscard]] bool clipped_together(SectionId a, SectionId b) const;
+  [[nodiscard]] const std::string& section_of(SectionId node) const { return graph_->node(node).section_name(); }
 
   const SectionGraph* graph_;
   bool global_clip_;
+  bool joined_;
   std::map<std::uint64_t, std::map<SectionId, Parts>> steps_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 using Sections = std::vector<SectionId>;
 
 /// Returns the sets of sections that are joined (RP-1).
-std::vector<Sections> joined_sections(const SectionGraph& graph, bool global_clip) {
+std::vector<Sections> joined_sections(const SectionGraph& graph, bool joined_norms) {
   const std::size_t count = graph.nodes().size();
   std::vector<std::size_t> set_of(count);
   for (std::size_t index = 0; index < count; ++index) set_of[index] = index;
@@ -27,8 +27,8 @@ std::vector<Sections> joined_sections(const SectionGraph& graph, bool global_cli
     for (std::size_t b = a + 1; b < count; ++b) {
       const GraphNode& one = graph.nodes()[a];
       const GraphNode& other = graph.nodes()[b];
-      const bool clipped = global_clip && one.trained() && other.trained();
-      if (clipped || one.section_name() == other.section_name()) join(a, b);
+      const bool answered_together = joined_norms && one.trained() && other.trained();
+      if (answered_together || one.section_name() == other.section_name()) join(a, b);
     }
   }
   std::map<std::size_t, Sections> sets;
@@ -61,12 +61,12 @@ std::map<SectionId, std::size_t> writers_of(const SectionGraph& graph, const Sec
 
 }  // namespace
 
-std::optional<RescuePoint> rescue_point(const SectionGraph& graph, bool global_clip, StepId finished,
+std::optional<RescuePoint> rescue_point(const SectionGraph& graph, bool joined_norms, StepId finished,
                                         std::span<const StandsStill> standing) {
   std::set<StepId, std::greater<>> steps;
   for (const StandsStill& replica : standing) steps.insert(replica.step);
   RescuePoint point;
-  for (const Sections& sections : joined_sections(graph, global_clip)) {
+  for (const Sections& sections : joined_sections(graph, joined_norms)) {
     const auto trained =
         std::ranges::count_if(sections, [&](SectionId section) { return graph.node(section).trained(); });
     if (trained == 0) continue;

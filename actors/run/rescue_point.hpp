@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the survivors of a lost process hold together, and that a run can go on from. Pure.
 //
-// RP-1 (joined sections agree): sections that are joined by gradients, by stages or by the norm of all gradients are
+// RP-1 (joined sections agree): sections that are joined by gradients, by stages or by norms that are answered together
+// are
 //       taken at the same step.
 // RP-2 (ahead): joined sections may have trained further than the last finished step if no other section reads their
 //       outputs: the run goes on without work for them until it reaches their step.
@@ -23,7 +24,7 @@ struct RescuePoint {
 
 /// `finished`: the last step that all sections have finished. Returns nothing if a section's state after that step is
 /// lost.
-[[nodiscard]] std::optional<RescuePoint> rescue_point(const SectionGraph& graph, bool global_clip, StepId finished,
+[[nodiscard]] std::optional<RescuePoint> rescue_point(const SectionGraph& graph, bool joined_norms, StepId finished,
                                                       std::span<const StandsStill> standing);
 
 }  // namespace maestro

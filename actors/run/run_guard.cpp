@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/run_guard.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
@@ -27,6 +28,10 @@ std::string rounded(double value) {
 std::optional<double> value_of(const StepRow& row, const std::string& metric) {
   const auto found = row.metrics.find(metric);
   return found == row.metrics.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_skipped(const StepRow& row) {
+  return row.metrics.contains(skipped_metric);
 }
 
 }  // namespace
@@ -66,12 +71,36 @@ EventFields fields_of(const GuardFinding& finding) {
           {"highest", found.highest}};
 }
 
+std::string text_of(const RefusedNorm& refused, StepId step) {
+  return "step " + std::to_string(step.value()) + " is skipped: the gradient norm of section '" + refused.section +
+         "' is " + rounded(refused.norm) + (refused.usual ? ", usual is " + rounded(*refused.usual) : "");
+}
+
+EventFields fields_of(const RefusedNorm& refused, StepId step) {
+  EventFields fields{{"section", refused.section}, {"step", step.value()}, {"value", refused.norm}};
+  if (refused.usual) fields.emplace_back("usual", *refused.usual);
+  return fields;
+}
+
+RunGuard::RunGuard(const GuardConfig& config)
+    : config_(config),
+      rules_{static_cast<std::size_t>(config.window), config.z, config.rise,
+             static_cast<std::uint64_t>(config.patience), config.norm},
+      gate_(rules_) {}
+
+std::optional<RefusedNorm> RunGuard::refuse(const SectionNorms& norms) {
+  return config_.action == GuardAction::skip ? gate_.judge(norms) : std::nullopt;
+}
+
+bool RunGuard::refuses_for_too_long() const {
+  return gate_.refused_in_a_row() >= rules_.patience;
+}
+
 std::vector<GuardFinding> RunGuard::judge(const std::vector<StepRow>& rows) {
   std::vector<GuardFinding> findings;
-  const SpikeRules rules{static_cast<std::size_t>(config_.window), config_.z, config_.rise,
-                         static_cast<std::uint64_t>(config_.patience), config_.norm};
+  if (std::ranges::any_of(rows, is_skipped)) return findings;
   for (const StepRow& row : rows) {
-    SpikeJudge& judge = judges_.try_emplace(row.section, rules).first->second;
+    SpikeJudge& judge = judges_.try_emplace(row.section, rules_).first->second;
     for (const SpikeFinding& found : judge.judge(row.step.value(), value_of(row, "loss"), value_of(row, "grad_norm"))) {
       findings.push_back({row.section, found});
     }
@@ -79,9 +108,20 @@ std::vector<GuardFinding> RunGuard::judge(const std::vector<StepRow>& rows) {
   return findings;
 }
 
-Status RunGuard::learn_recorded(const std::filesystem::path& steps) {
+void RunGuard::learn(const std::vector<StepRow>& rows) {
+  SectionNorms norms;
+  for (const StepRow& row : rows) {
+    if (const std::optional<double> norm = value_of(row, "grad_norm")) norms.emplace(row.section, *norm);
+  }
+  gate_.learn(norms, std::ranges::any_of(rows, is_skipped));
+  for (GuardFinding& finding : judge(rows)) {
+    if (finding.lasts() && config_.action == GuardAction::rollback) unanswered_ = std::move(finding);
+  }
+}
+
+Status RunGuard::learn_recorded(const std::filesystem::path& steps, std::uint64_t last) {
   const auto most = static_cast<std::size_t>(config_.window + config_.patience);
-  const Result<std::vector<std::string>> lines = read_record_end(steps, most);
+  const Result<std::vector<std::string>> lines = read_record_end(steps, most, last);
   if (!lines) return lines.error();
   for (const std::string& text : *lines) {
     const Result<nlohmann::json> line = parse_json(text, steps.string());
@@ -94,9 +134,7 @@ Status RunGuard::learn_recorded(const std::filesystem::path& steps) {
           row.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
         }
       }
-      for (GuardFinding& finding : judge(rows)) {
-        if (finding.lasts() && config_.action == GuardAction::rollback) unanswered_ = std::move(finding);
-      }
+      learn(rows);
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, steps.string() + ": a step lacks a member or has another of that name"};
     }

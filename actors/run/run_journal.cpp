@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,11 @@ void for_members(Row& times, const Add& add) {
   add("planned_utilization", times.planned_utilization);
 }
 
+/// Returns milliseconds with three decimals.
+double to_microseconds(double ms) {
+  return std::round(ms * 1000) / 1000;
+}
+
 /// One line, whatever bytes texts have.
 std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -57,6 +63,13 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   line["tokens"] = step.counts.tokens;
   line["samples_digest"] = step.samples_digest;
   for_members(step.times, [&](const char* name, const auto& value) { line[name] = value; });
+  for (const auto& [lane, times] : step.lanes) {
+    Json& of_lane = line["lanes"][lane];
+    of_lane = {{"busy_ms", to_microseconds(times.busy_ms)}, {"step_ms", to_microseconds(times.step_ms)}};
+    for (const auto& [on, ms] : times.wait_ms) {
+      if (const double waited = to_microseconds(ms); waited > 0) of_lane["wait_ms"][on] = waited;
+    }
+  }
   line["sections"] = Json::object();
   for (const StepRow& row : step.sections) line["sections"][row.section] = row.metrics;
   return line_of(line);

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/messages/messages.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/core/ids.hpp"
@@ -37,13 +38,15 @@ struct FinishedStep {
   StepCounts counts;
   std::string samples_digest;  ///< of the samples read (digest_of)
   SchedulingRow times;
+  std::map<std::string, LaneTimes> lanes = {};  ///< by "section/replica"
 };
 
 /// Returns a digest of the ids of samples and of their order, 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
 
-/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "sections": {section:
-/// {metric: value}}}. Numbers read back bitwise the same.
+/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "lanes":
+/// {"section/replica": {"busy_ms", "step_ms", "wait_ms": {reason: ms}}}, "sections": {section: {metric: value}}}.
+/// Figures of sections read back bitwise the same.
 [[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);
 
 /// A start of a run, fresh or from a checkpoint, as its event has it.

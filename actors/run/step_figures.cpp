@@ -31,6 +31,17 @@ void StepFigures::pass_done(const MicroBatchDone& done, Clock::time_point now) {
   of_step.passes.push_back({done.section, done.replica, done.index, true, now - duration_of(done.backward_ms), now});
 }
 
+void StepFigures::lanes_ended(const LaneReports& lanes, bool trained) {
+  for (const auto& [lane, report] : lanes) {
+    LaneReport& sum = totals_.lanes[lane];
+    sum.times.busy_ms += report.times.busy_ms;
+    sum.times.step_ms += report.times.step_ms;
+    for (const auto& [on, ms] : report.times.wait_ms) sum.times.wait_ms[on] += ms;
+    for (const auto& [channel, bytes] : report.sent) sum.sent[channel] += bytes;
+  }
+  if (trained) totals_.last_lanes = lanes;
+}
+
 void StepFigures::step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
                              std::chrono::system_clock::time_point time) {
   totals_.seconds.observe(seconds);

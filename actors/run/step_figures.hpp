@@ -20,6 +20,14 @@
 
 namespace maestro {
 
+using Lane = std::pair<SectionId, ReplicaIndex>;
+/// What a replica reported at the end of a step or a validation.
+struct LaneReport {
+  LaneTimes times;
+  SentBytes sent;
+};
+using LaneReports = std::map<Lane, LaneReport>;
+
 /// A pass on a lane, as the device measured it; placed in time by the arrival of its report.
 struct DonePass {
   SectionId section;
@@ -43,6 +51,8 @@ struct StepTotals {
   std::uint64_t tokens = 0;   ///< read
   std::optional<std::chrono::steady_clock::time_point> last_end;
   std::optional<std::chrono::system_clock::time_point> last_end_time;
+  LaneReports lanes;                                      ///< sums over training steps and validations
+  LaneReports last_lanes;                                 ///< of the last training step
   std::vector<std::shared_ptr<const StepPasses>> recent;  ///< the oldest first
 };
 
@@ -57,6 +67,8 @@ class StepFigures {
   /// Forgets the passes of steps that have not ended: they are done again.
   void begin_again() { open_.clear(); }
   void pass_done(const MicroBatchDone& done, Clock::time_point now);
+  /// Of a training step, or of a validation.
+  void lanes_ended(const LaneReports& lanes, bool trained);
   void step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
                   std::chrono::system_clock::time_point time);
   [[nodiscard]] const StepTotals& totals() const { return totals_; }

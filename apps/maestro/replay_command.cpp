@@ -18,6 +18,7 @@
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/ops/cpu/isa.hpp"
 #include "runtime/state/checkpoint_archive.hpp"
@@ -138,13 +139,16 @@ class ReplayFolder {
   bool temporary_;
 };
 
-std::vector<std::string> overrides_of(const fs::path& out, bool checkpoint_at_end) {
+/// Returns what the replay does otherwise than the run: nothing that changes a step. Skipped steps are skipped again
+/// (NG-1).
+std::vector<std::string> overrides_of(const JobDocument& job, const fs::path& out, bool checkpoint_at_end) {
+  const bool skips = read_guard(job.root().table("guard")).action == GuardAction::skip;
   return {"train.out=" + quoted(out.string()),
           "train.validate_every=0",
           "train.shadow_every=0",
           "train.recover=\"off\"",
           "train.export=\"none\"",
-          "guard.action=\"note\"",
+          std::string("guard.action=") + (skips ? "\"skip\"" : "\"note\""),
           std::string("train.checkpoint_at_end=") + (checkpoint_at_end ? "true" : "false")};
 }
 
@@ -188,7 +192,9 @@ int ReplayCommand::run(Console& console) const {
   std::ostream nowhere(nullptr);
   ConsoleStreams streams = standard_streams();
   Console progress({nowhere, streams.err, streams.live, streams.columns});
-  const std::vector<std::string> overrides = overrides_of(folder.path(), digests.contains(steps.last));
+  options.replayed = record;
+  const JobDocument job = JobDocument::parse(start.job_file, (record / events_file).string());
+  const std::vector<std::string> overrides = overrides_of(job, folder.path(), digests.contains(steps.last));
   options.command = write_job(folder.path(), record, start, overrides);
   if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
   App app = recorded_app(record, start, std::move(options), overrides, progress);

@@ -45,9 +45,9 @@ inline constexpr std::array<std::string_view, 2> archive_choice_names{"full", "b
 enum class RecoverChoice : std::uint8_t { restart, off };
 inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart", "off"};
 
-/// What the guard does about a spike of the loss that lasts.
-enum class GuardAction : std::uint8_t { note, rollback };
-inline constexpr std::array<std::string_view, 2> guard_action_names{"note", "rollback"};
+/// What the guard does beside noting what it finds.
+enum class GuardAction : std::uint8_t { note, skip, rollback };
+inline constexpr std::array<std::string_view, 3> guard_action_names{"note", "skip", "rollback"};
 
 /// [guard]
 struct GuardConfig {
@@ -55,8 +55,8 @@ struct GuardConfig {
   std::int64_t window = 128;            ///< steps whose losses and norms are the usual ones
   double z = 6;                         ///< of a loss that begins a spike: robust standard deviations above the median
   double rise = 0.1;                    ///< and at least so much above it
-  std::int64_t patience = 50;           ///< steps after which a spike counts as one that lasts
-  double norm = 10;                     ///< times the median: a gradient norm that is reported
+  std::int64_t patience = 50;           ///< steps after which a spike lasts, or skipped in a row until the run fails
+  double norm = 10;                     ///< times the median: a gradient norm that is huge
   std::int64_t skip_steps = 4;          ///< whose samples are left out after a rollback, around the begin of the spike
   std::int64_t max_rollbacks = 3;       ///< of a run
 };

@@ -148,9 +148,10 @@ ScheduleConfig read_schedule(const JobTable& schedule) {
 GuardConfig read_guard(const JobTable& guard) {
   GuardConfig out;
   out.action = guard.choice("action", out.action, guard_action_names,
-                            {"what is done about a loss that rises and stays high, or is not finite: note: an event in "
-                             "the record and a line; rollback: the run goes back to a checkpoint before it, and leaves "
-                             "out the samples around its begin"});
+                            {"what is done about spikes: note: an event in the record and a line; skip: no section "
+                             "trains on a step with a gradient norm that is huge or not finite; rollback: the run goes "
+                             "back to a checkpoint before a loss that rises and stays high, or is not finite, and "
+                             "leaves out the samples around its begin"});
   out.window = guard.integer("window", out.window, {.min = 8, .max = 65536},
                              {"steps whose losses and gradient norms are the usual ones; judging begins after a "
                               "quarter of them",
@@ -160,9 +161,11 @@ GuardConfig read_guard(const JobTable& guard) {
                    {"a spike begins with a loss so many robust standard deviations above the median of the window"});
   out.rise = guard.number("rise", out.rise, {.min = 0, .max = 1e6}, {"and at least so much above it", "nats"});
   out.patience = guard.integer("patience", out.patience, counts,
-                               {"steps after which a spike lasts, if the loss has not fallen back by then", "steps"});
+                               {"steps after which a spike lasts, if the loss has not fallen back by then; skip: steps "
+                                "in a row after which the run fails",
+                                "steps"});
   out.norm = guard.number("norm", out.norm, {.min = 1, .max = 1e9, .min_open = true},
-                          {"a gradient norm of so many times the median of the window is reported"});
+                          {"a gradient norm of so many times the median of the window is huge"});
   out.skip_steps = guard.integer("skip_steps", out.skip_steps, {.min = 2, .max = 65536},
                                  {"rollback: steps whose samples are left out, half of them before the begin of the "
                                   "spike",

@@ -61,6 +61,8 @@ std::string value_text(std::uint64_t value) {
 std::string value_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  constexpr double exact = 9007199254740992.0;  // 2^53
+  if (value == std::trunc(value) && std::abs(value) < exact) return std::to_string(static_cast<std::int64_t>(value));
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   return {digits.data(), end};
@@ -126,7 +128,7 @@ HistogramId MetricRegistry::histogram(std::string_view name, std::string_view he
   return HistogramId(register_family(histograms_, name, help));
 }
 
-void MetricRegistry::add(CounterId counter, const MetricLabels& labels, std::uint64_t amount) {
+void MetricRegistry::add(CounterId counter, const MetricLabels& labels, double amount) {
   const std::lock_guard lock(mutex_);
   counters_.at(counter.value()).values[labels] += amount;
 }
@@ -141,7 +143,7 @@ void MetricRegistry::set(HistogramId histogram, const MetricLabels& labels, Hist
   histograms_.at(histogram.value()).values[labels] = std::move(value);
 }
 
-std::uint64_t MetricRegistry::value(CounterId counter, const MetricLabels& labels) const {
+double MetricRegistry::value(CounterId counter, const MetricLabels& labels) const {
   const std::lock_guard lock(mutex_);
   const auto& values = counters_.at(counter.value()).values;
   const auto found = values.find(labels);
@@ -154,19 +156,6 @@ std::optional<double> MetricRegistry::value(GaugeId gauge, const MetricLabels& l
   const auto found = values.find(labels);
   if (found == values.end()) return std::nullopt;
   return found->second;
-}
-
-std::vector<MetricSample> MetricRegistry::samples() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<MetricSample> out;
-  const auto append = [&](const auto& families) {
-    for (const auto& family : families) {
-      for (const auto& [labels, value] : family.values) out.push_back({family.name, labels, value});
-    }
-  };
-  append(counters_);
-  append(gauges_);
-  return out;
 }
 
 template <class Value>

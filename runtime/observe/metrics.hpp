@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "runtime/core/ids.hpp"
@@ -45,12 +44,6 @@ struct Histogram {
   [[nodiscard]] std::uint64_t count() const;
 };
 
-struct MetricSample {
-  std::string name;
-  MetricLabels labels;
-  std::variant<std::uint64_t, double> value;  ///< of a counter, of a gauge
-};
-
 /// Thread-safe. Ids are valid only for the registry that returned them.
 class MetricRegistry {
  public:
@@ -62,16 +55,14 @@ class MetricRegistry {
   [[nodiscard]] GaugeId gauge(std::string_view name, std::string_view help);
   [[nodiscard]] HistogramId histogram(std::string_view name, std::string_view help);
 
-  void add(CounterId counter, const MetricLabels& labels, std::uint64_t amount = 1);
+  void add(CounterId counter, const MetricLabels& labels, double amount = 1);
   void set(GaugeId gauge, const MetricLabels& labels, double value);
   /// Replaces the histogram; its observations were counted elsewhere.
   void set(HistogramId histogram, const MetricLabels& labels, Histogram value);
   /// Returns 0 for labels never counted.
-  [[nodiscard]] std::uint64_t value(CounterId counter, const MetricLabels& labels) const;
+  [[nodiscard]] double value(CounterId counter, const MetricLabels& labels) const;
   [[nodiscard]] std::optional<double> value(GaugeId gauge, const MetricLabels& labels) const;
 
-  /// Returns all values of counters and gauges, in order of registration and then of labels.
-  [[nodiscard]] std::vector<MetricSample> samples() const;
   /// Returns the Prometheus text exposition format 0.0.4; metrics without values are omitted.
   [[nodiscard]] std::string prometheus_text() const;
 
@@ -89,7 +80,7 @@ class MetricRegistry {
   static void append_text(std::string& out, const Family<Value>& family, std::string_view kind);
 
   mutable std::mutex mutex_;
-  std::vector<Family<std::uint64_t>> counters_;
+  std::vector<Family<double>> counters_;
   std::vector<Family<double>> gauges_;
   std::vector<Family<Histogram>> histograms_;
 };

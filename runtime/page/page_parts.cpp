@@ -43,6 +43,7 @@ polyline { fill: none; stroke-linejoin: round; }
 .p-forward { fill: hsl(var(--hue) 70% var(--light)); background: hsl(var(--hue) 70% var(--light)); }
 .p-both { fill: hsl(var(--hue) 62% var(--mid)); background: hsl(var(--hue) 62% var(--mid)); }
 .p-backward { fill: hsl(var(--hue) 72% var(--dark)); background: hsl(var(--hue) 72% var(--dark)); }
+.waits { fill: hsl(0 0% 50% / .12); background: hsl(0 0% 50% / .25); }
 .p-step { fill: var(--faint); background: var(--faint); }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; margin: .5rem 0 0; padding: 0; list-style: none;
   font-size: .82rem; color: var(--faint); }

@@ -7,6 +7,7 @@
 
 #include "runtime/core/utf8.hpp"
 #include "runtime/page/curve_chart.hpp"
+#include "runtime/page/lane_chart.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/page/run_tables.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t most_points = 600;    // of a curve
 constexpr std::size_t page_points = 18000;  // of all curves, about (PW-1)
+constexpr std::size_t most_lanes = 40;      // in a chart
 constexpr std::size_t most_dots = 60;       // validations in a chart
 
 /// The sections of a page, which have the same colour in all charts.
@@ -79,8 +81,33 @@ class Charts {
     if (drawn.empty()) return "";
     return part(
         "Busy and waiting",
-        "Share of a step's makespan in which the lanes of a section were busy; for the rest they waited.", drawn,
+        "Share of a step's makespan in which the lanes of a section ran passes of that step. Steps overlap, so for the "
+        "rest they waited or ran passes of other steps: see the lanes.",
+        drawn,
         legend(names) + "<li><i class=\"s5 line\"></i>makespan</li><li><i class=\"s3 line\"></i>lower bound</li>");
+  }
+
+  [[nodiscard]] std::string by_lane() const {
+    std::vector<RunLane> lanes = page_.lane_times;
+    std::string remark =
+        "Shares of each lane's time, by step: passes, the end of steps (sums of gradients, the "
+        "optimizer), and waits.";
+    if (lanes.size() > most_lanes) {
+      remark += " The first " + std::to_string(most_lanes) + " of " + std::to_string(lanes.size()) + " lanes.";
+      lanes.resize(most_lanes);
+    }
+    const std::string chart = lane_chart(lanes, [this](const std::string& section) { return colour(section); });
+    if (chart.empty()) return "";
+    std::vector<std::string> names = sections_;
+    std::erase_if(names, [&](const std::string& name) {
+      return std::ranges::find(lanes, name, &RunLane::section) == lanes.end();
+    });
+    std::string legend;
+    for (const std::string& name : names) {
+      legend += "<li><i class=\"s" + std::to_string(colour(name)) + " p-both\"></i>" + escaped(name) + "</li>";
+    }
+    legend += "<li><i class=\"p-step\"></i>end of steps</li><li><i class=\"waits\"></i>waits</li>";
+    return chart_part({"Lanes over the steps", remark}, chart, legend);
   }
 
  private:
@@ -100,7 +127,7 @@ class Charts {
   }
 
   [[nodiscard]] std::size_t colour(const std::string& section) const {
-    return static_cast<std::size_t>(std::ranges::find(sections_, section) - sections_.begin());
+    return static_cast<std::size_t>(std::ranges::find(sections_, section) - sections_.begin()) % chart_colours;
   }
 
   [[nodiscard]] std::vector<ChartDot> dots(const std::string& section, const std::string& metric) const {
@@ -138,8 +165,7 @@ class Charts {
   [[nodiscard]] std::string legend(const std::vector<std::string>& names) const {
     std::string out;
     for (const std::string& name : names) {
-      out +=
-          "<li><i class=\"s" + std::to_string(colour(name) % chart_colours) + " line\"></i>" + escaped(name) + "</li>";
+      out += "<li><i class=\"s" + std::to_string(colour(name)) + " line\"></i>" + escaped(name) + "</li>";
     }
     return out;
   }
@@ -191,7 +217,7 @@ std::string body_of(const RunPage& page) {
   std::string out = "<h1>" + escaped(page.title) + "</h1>\n<p class=\"" + std::string(class_of(page.state)) + "\">" +
                     escaped(state_line(page)) + "</p>\n" + figures_part(page.figures);
   const Charts charts(page);
-  out += charts.by_metric() + charts.by_time() + timeline_part(page.timeline);
+  out += charts.by_metric() + charts.by_time() + charts.by_lane() + timeline_part(page.timeline);
   for (const PageTable& table : tables_of(page)) out += html_of(table);
   return repaired_utf8(out + repeat_part(page));
 }

@@ -17,6 +17,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/page/curve.hpp"
+#include "runtime/page/lane_history.hpp"
 #include "runtime/page/page_parts.hpp"
 #include "runtime/page/timeline.hpp"
 
@@ -81,6 +82,7 @@ struct RunPage {
   std::vector<RunCurve> curves;            ///< in the order of the sections' first steps
   std::vector<RunCurve> utilization;       ///< by section: share of the makespan in which its lanes were busy
   std::vector<RunCurve> times;             ///< of the run: makespan_ms, lower_bound_ms
+  std::vector<RunLane> lane_times;         ///< by name; of the steps whose lines have lanes
   std::vector<RunValidation> validations;  ///< in their order
   std::vector<RunSpike> spikes;            ///< in their order, the newest
   std::uint64_t earlier_spikes = 0;        ///< before those

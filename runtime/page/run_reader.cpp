@@ -161,6 +161,7 @@ Status RunReader::take_step(std::string_view text) {
     for (const auto& [section, share] : line.at("utilization").items()) {
       add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
     }
+    if (line.contains("lanes")) take_lanes(step, line.at("lanes"));
     for (const auto& [section, metrics] : line.at("sections").items()) {
       for (const auto& [metric, figure] : metrics.items()) {
         add_value(curve_of(steps_.curves, section, metric), step, figure_of(figure));
@@ -170,6 +171,14 @@ Status RunReader::take_step(std::string_view text) {
     return Error{ErrorCode::corrupt, name + ": a step lacks a member or has another of that name"};
   }
   return {};
+}
+
+void RunReader::take_lanes(std::uint64_t step, const Json& lanes) {
+  for (const auto& [name, times] : lanes.items()) {
+    LaneSpan span{step, step, times.at("busy_ms").get<double>(), times.at("step_ms").get<double>(), {}};
+    if (times.contains("wait_ms")) times.at("wait_ms").get_to(span.wait_ms);
+    steps_.lanes[name].add(span);
+  }
 }
 
 Status RunReader::take_event(std::string_view text) {
@@ -278,6 +287,7 @@ RunPage RunReader::page() const {
   out.curves = finished_curves(steps_.curves);
   out.utilization = finished_curves(steps_.utilization);
   out.times = finished_curves(steps_.times);
+  for (const auto& [name, history] : steps_.lanes) out.lane_times.push_back({name, history.spans()});
   out.validations = events_.validations;
   out.spikes = events_.spikes;
   out.earlier_spikes = events_.earlier_spikes;

@@ -41,6 +41,7 @@ class RunReader {
     double timed_tokens = 0;   // in those seconds
     std::int64_t last_ms = 0;  // time of the last step
     std::vector<Curve> curves, utilization, times;
+    std::map<std::string, LaneHistory> lanes;  // by name
   };
   /// Of events.jsonl.
   struct Events {
@@ -57,6 +58,7 @@ class RunReader {
     std::string job;
   };
   [[nodiscard]] Status take_step(std::string_view text);
+  void take_lanes(std::uint64_t step, const nlohmann::json& lanes);
   [[nodiscard]] Status take_event(std::string_view text);
   void take_start(const nlohmann::json& line);
   void take_validation(const nlohmann::json& line);

@@ -61,6 +61,28 @@ PageTable figures_table(const RunPage& page) {
   return table;
 }
 
+PageTable waits_table(const RunPage& page) {
+  PageTable table{"Waits by lane",
+                  "Shares of the time of all steps, validations between them left out.",
+                  {"lane", "busy", "end of steps", "waits", "most for"},
+                  {}};
+  const auto share = [](double part, double whole) {
+    return TableCell{fixed(100 * part / whole, 1) + "%", number_text(part / whole)};
+  };
+  for (const RunLane& lane : page.lane_times) {
+    const LaneSpan total = lane.total();
+    const double ms = total.total_ms();
+    if (ms <= 0) continue;
+    table.rows.push_back({{lane.name},
+                          share(total.busy_ms, ms),
+                          share(total.step_ms, ms),
+                          share(total.waited_ms(), ms),
+                          {waits_text(total)}});
+  }
+  if (table.rows.empty()) table.remark.clear();
+  return table;
+}
+
 PageTable spikes_table(const RunPage& page) {
   PageTable table{"Spikes",
                   "As the guard of the run found them ([guard] of the job).",
@@ -123,8 +145,8 @@ std::vector<PageTable> tables_of(const RunPage& page) {
   PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"name", "value"}, {}};
   for (const std::string& lane : page.lanes) layout.rows.push_back({{lane}});
   for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
-  std::vector<PageTable> tables{figures_table(page), spikes_table(page), validations_table(page), texts_table(page),
-                                events_table(page),  shortened(layout),  shortened(data)};
+  std::vector<PageTable> tables{figures_table(page), waits_table(page),  spikes_table(page), validations_table(page),
+                                texts_table(page),   events_table(page), shortened(layout),  shortened(data)};
   std::erase_if(tables, [](const PageTable& table) { return table.rows.empty() && table.remark.empty(); });
   return tables;
 }

@@ -6,40 +6,6 @@
 
 namespace maestro {
 
-namespace {
-
-constexpr double deviations_of_mad = 1.4826;  // of a normal distribution
-constexpr std::size_t least_judged = 8;
-
-/// Returns the upper median of values, of which there is at least one.
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-}  // namespace
-
-void SpikeJudge::Window::add(double value, std::size_t most) {
-  values.push_back(value);
-  if (values.size() > most) values.pop_front();
-}
-
-double SpikeJudge::Window::median() const {
-  return median_of({values.begin(), values.end()});
-}
-
-double SpikeJudge::Window::deviation(double median) const {
-  std::vector<double> distances;
-  distances.reserve(values.size());
-  for (const double value : values) distances.push_back(std::abs(value - median));
-  return deviations_of_mad * median_of(std::move(distances));
-}
-
-bool SpikeJudge::judges(const Window& window) const {
-  return window.values.size() >= std::max(least_judged, rules_.window / 4);
-}
-
 std::vector<SpikeFinding> SpikeJudge::judge(std::uint64_t step, std::optional<double> loss,
                                             std::optional<double> norm) {
   std::vector<SpikeFinding> findings;
@@ -56,7 +22,7 @@ std::vector<SpikeFinding> SpikeJudge::judge(std::uint64_t step, std::optional<do
 
 void SpikeJudge::judge_loss(std::uint64_t step, double loss, std::vector<SpikeFinding>& findings) {
   using Kind = SpikeFinding::Kind;
-  if (!spike_ && judges(losses_)) {
+  if (!spike_ && losses_.judges()) {
     const double usual = losses_.median();
     const double threshold = std::max(rules_.rise, rules_.z * losses_.deviation(usual));
     if (loss > usual + threshold) {
@@ -65,13 +31,13 @@ void SpikeJudge::judge_loss(std::uint64_t step, double loss, std::vector<SpikeFi
       return;
     }
   }
-  if (!spike_) return losses_.add(loss, rules_.window);
+  if (!spike_) return losses_.add(loss);
   spike_->highest = std::max(spike_->highest, loss);
   const SpikeFinding found{Kind::ended, spike_->began, step, loss, spike_->usual, spike_->highest};
   if (loss <= spike_->usual + spike_->threshold / 2) {
     findings.push_back(found);
     spike_.reset();
-    losses_.add(loss, rules_.window);
+    losses_.add(loss);
   } else if (step - spike_->began >= rules_.patience) {
     findings.push_back(found);
     findings.back().kind = Kind::lasts;
@@ -80,17 +46,17 @@ void SpikeJudge::judge_loss(std::uint64_t step, double loss, std::vector<SpikeFi
 }
 
 void SpikeJudge::judge_norm(std::uint64_t step, double norm, std::vector<SpikeFinding>& findings) {
-  const double usual = judges(norms_) ? norms_.median() : norm;
+  const double usual = norms_.judges() ? norms_.median() : norm;
   const bool huge = norm > rules_.norm * usual;
   if (huge && !huge_norm_) findings.push_back({SpikeFinding::Kind::huge_norm, step, step, norm, usual, norm});
   huge_norm_ = huge;
-  norms_.add(norm, rules_.window);
+  norms_.add(norm);
 }
 
 void SpikeJudge::broken(std::uint64_t step, double value, std::vector<SpikeFinding>& findings) {
   if (broken_) return;
   broken_ = true;
-  const double usual = losses_.values.empty() ? value : losses_.median();
+  const double usual = losses_.empty() ? value : losses_.median();
   findings.push_back({SpikeFinding::Kind::not_finite, spike_ ? spike_->began : step, step, value, usual,
                       spike_ ? spike_->highest : value});
   begin_anew();
@@ -98,8 +64,8 @@ void SpikeJudge::broken(std::uint64_t step, double value, std::vector<SpikeFindi
 
 void SpikeJudge::begin_anew() {
   spike_.reset();
-  losses_.values.clear();
-  norms_.values.clear();
+  losses_.clear();
+  norms_.clear();
   huge_norm_ = false;
 }
 

@@ -12,9 +12,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
+
+#include "runtime/schedule/value_window.hpp"
 
 namespace maestro {
 
@@ -45,35 +46,26 @@ struct SpikeFinding {
 /// Not thread-safe.
 class SpikeJudge {
  public:
-  explicit SpikeJudge(const SpikeRules& rules) : rules_(rules) {}
+  explicit SpikeJudge(const SpikeRules& rules) : rules_(rules), losses_(rules.window), norms_(rules.window) {}
   /// Judges the loss and the gradient norm of the next step, as far as it has them.
   [[nodiscard]] std::vector<SpikeFinding> judge(std::uint64_t step, std::optional<double> loss,
                                                 std::optional<double> norm);
 
  private:
-  /// The last values, at most `window`.
-  struct Window {
-    std::deque<double> values;
-    void add(double value, std::size_t most);
-    [[nodiscard]] double median() const;
-    /// Returns the standard deviation of a normal distribution with the values' median absolute deviation.
-    [[nodiscard]] double deviation(double median) const;
-  };
   struct Spike {
     std::uint64_t began = 0;
     double usual = 0;
     double threshold = 0;  // above `usual`
     double highest = 0;
   };
-  [[nodiscard]] bool judges(const Window& window) const;
   void judge_loss(std::uint64_t step, double loss, std::vector<SpikeFinding>& findings);
   void judge_norm(std::uint64_t step, double norm, std::vector<SpikeFinding>& findings);
   void broken(std::uint64_t step, double value, std::vector<SpikeFinding>& findings);
   void begin_anew();
 
   SpikeRules rules_;
-  Window losses_;
-  Window norms_;
+  ValueWindow losses_;
+  ValueWindow norms_;
   std::optional<Spike> spike_;
   bool broken_ = false;     // the last step had a value that is not finite
   bool huge_norm_ = false;  // of the last step

@@ -19,7 +19,7 @@ void StepEnd::add_step(const StepEndOptions& options) {
   if (options.tied) actions_.push_back(StepAction::exchange_tie);
   actions_.push_back(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
   actions_.push_back(StepAction::norm);
-  if (options.global_clip || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
+  if (options.awaits_total || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
   actions_.push_back(StepAction::step);
   if (!options.optimizer_sharded) return;
   actions_.insert(actions_.end(), {StepAction::gather_values, StepAction::load_values});
@@ -36,6 +36,11 @@ void StepEnd::add_snapshot(const StepEndOptions& options) {
   }
   if (options.writes_snapshot) actions_.push_back(StepAction::write);
   if (options.optimizer_sharded) actions_.push_back(StepAction::clear);
+}
+
+void StepEnd::skip_step() {
+  actions_.resize(at_ + 1);
+  actions_.insert(actions_.end(), {StepAction::clear, StepAction::report});
 }
 
 bool StepEnd::contains(StepAction action) const {

@@ -32,7 +32,7 @@ enum class StepAction : std::uint8_t {
   gather_second_moments,  ///< likewise
   copy_second_moments,
   write,  ///< copies the remaining state and queues the snapshot for writing
-  clear,  ///< zeroes the gradients, which held moments
+  clear,  ///< zeroes the gradients, which held moments or are not trained on
   report  ///< sends StepDone
 };
 
@@ -42,7 +42,8 @@ struct StepEndOptions {
   std::size_t ranks = 1;           ///< of the replica
   bool tied = false;               ///< another stage holds one of the section's parameters
   bool optimizer_sharded = false;  ///< over the replicas (ZeRO stage 1)
-  bool global_clip = false;        ///< a norm clips several sections, or all stages of a section
+  bool awaits_total = false;       ///< the coordinator has to answer the norm: it is that of several sections or
+                                   ///< stages, or it decides whether the step is trained on
   bool writes_snapshot = false;    ///< replica 0
 };
 
@@ -60,6 +61,9 @@ class StepEnd {
   }
   [[nodiscard]] bool at(StepAction action) const { return current() == action; }
   [[nodiscard]] bool contains(StepAction action) const;
+  /// Replaces the optimizer's step and what depends on it by `clear`, while `await_total` runs: the gradients are not
+  /// trained on.
+  void skip_step();
   /// Goes on to the next action (SB-1).
   void advance() { ++at_; }
 

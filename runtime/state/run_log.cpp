@@ -43,7 +43,7 @@ Result<std::vector<std::string>> read_record(const fs::path& file) {
   return lines;
 }
 
-Result<std::vector<std::string>> read_record_end(const fs::path& path, std::size_t most) {
+Result<std::vector<std::string>> read_record_end(const fs::path& path, std::size_t most, std::uint64_t last) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return file.error();
   std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
@@ -52,7 +52,8 @@ Result<std::vector<std::string>> read_record_end(const fs::path& path, std::size
   while (end != std::string_view::npos && lines.size() < most) {
     const std::size_t before = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
     const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-    lines.emplace_back(text.substr(begin, end - begin));
+    const std::string_view line = text.substr(begin, end - begin);
+    if (step_of_line(line) <= last) lines.emplace_back(line);
     end = before;
   }
   std::ranges::reverse(lines);

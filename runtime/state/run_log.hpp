@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,9 @@ class RunLog {
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
 /// Returns these lines.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
-/// Likewise the last `most` of them, reading no more of the file.
-[[nodiscard]] Result<std::vector<std::string>> read_record_end(const std::filesystem::path& file, std::size_t most);
+/// Likewise the last `most` of steps.jsonl of the steps up to `last`, reading no more of the file.
+[[nodiscard]] Result<std::vector<std::string>> read_record_end(
+    const std::filesystem::path& file, std::size_t most,
+    std::uint64_t last = std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace maestro

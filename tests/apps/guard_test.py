@@ -198,6 +198,70 @@ class ARollback(Poisoned):  # PR-4, CR-7
         self.assertIn(f"no checkpoint is older than step {FIRST}", event["reason"])
 
 
+def skipping(made, **guard):
+    """Norms of clean steps stay below `norm` times the usual one; that of a poisoned step does not."""
+    made["guard"] |= {"action": "skip", "norm": 3, **guard}
+    return made
+
+
+class ASkippedStep(Poisoned):  # NG-1
+    def setUp(self):
+        super().setUp()
+        self.poison(POISONED)
+
+    def skipped(self, folder):
+        events = [event for event in lines(folder, "events.jsonl") if event["event"] == "skipped"]
+        rows = [row for row in lines(folder, "steps.jsonl")
+                if any("skipped" in metrics for metrics in row["sections"].values())]
+        self.assertEqual(sorted({event["step"] for event in events}), [row["step"] for row in rows])
+        for row in rows:
+            self.assertEqual({metrics["skipped"] for metrics in row["sections"].values()}, {1})
+        return [row["step"] for row in rows]
+
+    def check(self, made, *options):
+        """The poisoned step is skipped, as if it were not there; a run that goes on and a replay repeat that."""
+        finished = self.train(made, *options)
+        self.assertEqual(self.skipped(self.out), [POISONED])
+        self.assertIn(f"warning: step {POISONED} is skipped: the gradient norm of section '", finished.err)
+        digests = {event["step"]: event["digests"] for event in lines(self.out, "events.jsonl")
+                   if event["event"] == "checkpoint"}
+        self.assertEqual(digests[POISONED], digests[POISONED - 1], "values, moments or updates have changed")
+        self.assertNotEqual(digests[POISONED - 1], digests[POISONED - 20])
+        replayed = self.call("replay", "out", "--steps", f"{POISONED - 5}..{POISONED + 20}", "--check")
+        self.assertEqual(replayed.status, 0, replayed.describe())
+        resumed = self.train(made, *options, "--resume", f"out/checkpoints/step-{POISONED - 20:08}")
+        self.assertEqual(resumed.curve(), finished.curve(after=POISONED - 20))
+        self.assertEqual(self.skipped(self.out), [POISONED])
+
+    def checkpointed(self, made):
+        made["train"] |= {"checkpoint_every": 20, "keep_checkpoints": 100, "archive_every": POISONED - 1}
+        return made
+
+    def test_changes_no_section(self):
+        self.check(self.checkpointed(skipping(job())))
+
+    def test_is_the_same_with_sharded_state_in_several_processes(self):
+        made = self.checkpointed(skipping(job()))
+        made["teacher"] |= {"replicas": 2, "zero": True, "micro_batch": BATCH // 4}
+        self.check(made, "--processes", 2)
+
+    def test_is_skipped_by_all_sections(self):
+        made = self.checkpointed(skipping(trained(trained(distillation(), "student"), "plain"), norm=6))
+        (self.folder / "corpus.txt").write_text(text_corpus(100_000))
+        self.train(made, settings={"train.out": "reference"})
+        self.assertEqual(self.skipped(self.folder / "reference"), [], "a false alarm")
+        self.poison(POISONED)
+        self.check(made, "--processes", 3)
+
+    def test_in_a_row_end_the_run_with_a_reason(self):
+        made = skipping(job(), patience=4)
+        made["teacher"] |= {"lr": 1e30}
+        self.write_job(made)
+        ended = self.call("train", "job.toml")
+        self.assertEqual(ended.status, 1, ended.describe())
+        self.assertIn("and with it guard.patience = 4 steps in a row; lower lr", ended.err)
+
+
 class AnArchive(SystemTest):
     STEPS = ["step-00000004", "step-00000008", "step-00000012"]
 
@@ -242,7 +306,7 @@ class Settings(SystemTest):
         self.assert_refused("no checkpoint to go back to", "check", self.write_job(made))
         self.assert_refused("train.archive: has no meaning without archive_every", "check",
                             self.write_job(language_model(archive="bf16")))
-        for key, value, wanted in (("action", "skip", "guard.action"), ("windows", 8, "guard.windows")):
+        for key, value, wanted in (("action", "stop", "guard.action"), ("windows", 8, "guard.windows")):
             made = language_model()
             made["guard"] = {key: value}
             self.assert_refused(wanted, "check", self.write_job(made))

@@ -19,6 +19,7 @@ from maestro_program import Run, distillation, language_model
 
 NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
          "maestro_learning_rate", "maestro_samples", "maestro_tokens", "maestro_step_seconds", "maestro_busy_ratio",
+         "maestro_busy_seconds", "maestro_step_end_seconds", "maestro_wait_seconds", "maestro_rma_bytes",
          "maestro_transfer_bytes", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
          "maestro_recoveries", "maestro_run_state", "maestro_build_info"}
 
@@ -59,13 +60,18 @@ class Figures(HttpTest):
         self.assertEqual(names, NAMES)
         value = {name: samples[0][1] for name, samples in found.items()}
         self.assertEqual({labels["section"] for labels, _ in found["maestro_loss"]}, {"student", "plain"})
-        self.assertEqual({labels["section"] for labels, _ in found["maestro_busy_ratio"]},
-                         {"teacher", "student", "plain"})
+        for name in ("maestro_busy_ratio", "maestro_busy_seconds_total", "maestro_wait_seconds_total"):
+            self.assertEqual({(labels["section"], labels["replica"]) for labels, _ in found[name]} - {("corpus", "0")},
+                             {("teacher", "0"), ("student", "0"), ("plain", "0")}, name)
+        waits = {(labels["section"], labels["on"]) for labels, _ in found["maestro_wait_seconds_total"]}
+        self.assertIn(("student", "teacher"), waits)
+        edges = {labels["edge"]: value for labels, value in found["maestro_transfer_bytes_total"]}
+        self.assertGreater(edges["teacher.hidden -> student.teacher_hidden"], 0)
         self.assertLess(abs(value["maestro_last_step_timestamp_seconds"] - time.time()), 60)
         self.assertEqual(value["maestro_step_seconds_count"], value["maestro_step"])
         self.assertEqual(value["maestro_samples_total"], 8 * value["maestro_step"])
         self.assertGreater(value["maestro_tokens_total"], 0)
-        self.assertGreater(value["maestro_transfer_bytes_total"], 0)
+        self.assertGreater(value["maestro_rma_bytes_total"], 0)
         self.assertGreater(value["maestro_memory_bytes"], 1e6)
         self.assertEqual(value["maestro_checkpoint_last_step"] % 5, 0)
         self.assertGreater(value["maestro_checkpoint_last_step"], 0)

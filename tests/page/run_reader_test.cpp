@@ -37,10 +37,12 @@ class RunReaderTest : public testing::Test {
     const auto second = static_cast<int>(step) + pause;
     char time[64];
     std::snprintf(time, sizeof time, "2026-11-24T12:%02d:%02d.500Z", second / 60 % 60, second % 60);
-    log_->append_step(R"({"step":)" + std::to_string(step) + R"(,"time":")" + time +
-                      R"(","samples":8,"tokens":256,"samples_digest":"0","makespan_ms":4,"lower_bound_ms":2,)"
-                      R"("utilization":{"student":0.5},"sections":{"student":{"loss":)" +
-                      loss + R"(,"lr":0.001}}})")
+    log_->append_step(
+            R"({"step":)" + std::to_string(step) + R"(,"time":")" + time +
+            R"(","samples":8,"tokens":256,"samples_digest":"0","makespan_ms":4,"lower_bound_ms":2,)"
+            R"("utilization":{"student":0.5},"lanes":{"student/0":{"busy_ms":3,"step_ms":0.5,"wait_ms":{"teacher":1.5}}},)"
+            R"("sections":{"student":{"loss":)" +
+            loss + R"(,"lr":0.001}}})")
         .or_throw();
   }
   [[nodiscard]] RunPage read() const { return read_run_page(run_).value_or_throw(); }
@@ -85,6 +87,11 @@ TEST_F(RunReaderTest, a_record_is_the_page) {
   EXPECT_EQ(loss(page).points.size(), 3u);
   ASSERT_EQ(page.utilization.size(), 1u);
   EXPECT_EQ(page.utilization[0].last.value, 0.5);
+  ASSERT_EQ(page.lane_times.size(), 1u);
+  EXPECT_EQ(page.lane_times[0].name, "student/0");
+  EXPECT_EQ(page.lane_times[0].spans.size(), 3u);
+  EXPECT_EQ(page.lane_times[0].total().busy_ms, 9);
+  EXPECT_EQ(page.lane_times[0].total().wait_ms.at("teacher"), 4.5);
   EXPECT_EQ(figure(page, "Samples"), "24");
   EXPECT_EQ(figure(page, "Tokens"), "768");
   EXPECT_EQ(figure(page, "Time"), "2");

@@ -138,5 +138,15 @@ TEST(StepEnd, before_the_first_boundary_and_behind_the_last_action_nothing_runs)
   EXPECT_EQ(end.current(), std::nullopt);
 }
 
+TEST(StepEnd, a_step_that_is_skipped_clears_its_gradients_instead_of_stepping) {
+  for (const bool sharded : {false, true}) {
+    StepEnd end(trained(1, false, sharded, true), trained_step);
+    while (!end.at(StepAction::await_total)) end.advance();
+    end.skip_step();
+    end.advance();
+    EXPECT_EQ(run(end), "clear report");
+  }
+}
+
 }  // namespace
 }  // namespace maestro

@@ -64,6 +64,7 @@ TEST_F(RunLogTest, the_last_lines_are_read) {  // LN-1
   append(log, 1, 5);
   std::ofstream(steps_, std::ios::app) << R"({"step":6,)";
   EXPECT_THAT(read_record_end(steps_, 2).value_or_throw(), ElementsAre(line_of(4), line_of(5)));
+  EXPECT_THAT(read_record_end(steps_, 2, 4).value_or_throw(), ElementsAre(line_of(3), line_of(4)));
   EXPECT_EQ(read_record_end(steps_, 9).value_or_throw(), read_record(steps_).value_or_throw());
 }
 

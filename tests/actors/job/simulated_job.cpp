@@ -235,7 +235,7 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.largest = {SampleId(0), 4, 3, 1};
       spec.limits = planning.limits;
       spec.epoch = Epoch(1);
-      spec.global_clip = options.global_clip;
+      spec.joined_norms = options.global_clip;
       for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
         row.rank = rank;
         SectionContext context;
@@ -288,7 +288,7 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.synchronous = planning.policy->synchronous();
   coordination.measure = options.measure;
   coordination.moves_seats = options.moves > 0;
-  coordination.global_clip = options.global_clip;
+  coordination.global_clip = coordination.joined_norms = options.global_clip;
   coordination.planner = bench_.spawn<Planner>(std::move(planning), supervisor_);
   coordination.record = record_;
   coordination.console = &console_;

@@ -17,9 +17,16 @@ control::Status one_section() {
   control::SectionFigures& student = status.sections.emplace_back();
   student.name = "student";
   student.metrics = {{"loss", 2.5}, {"grad_norm", 0.5}, {"lr", 0.001}, {"ce", 1}};
-  student.__set_utilization(0.75);
   status.sections.emplace_back().name = "teacher";
   return status;
+}
+
+GraphNode node_of(const char* name) {
+  GraphNode node;
+  node.name = name;
+  node.ports.outputs = {Port{"out", DType::f32, 4}};
+  node.ports.inputs = {Port{"in", DType::f32, 4}};
+  return node;
 }
 
 TEST(RunMetrics, have_the_figures_of_the_run) {
@@ -32,34 +39,49 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
   StepFigures figures;
   const std::chrono::system_clock::time_point time{std::chrono::milliseconds(1700000000500)};
   figures.step_ended(StepId(12), 0.3, {8, 7, 256}, StepFigures::Clock::now(), time);
+  SectionGraph graph;
+  for (const char* name : {"teacher", "student"}) graph.add(node_of(name));
+  const EdgeId edge = graph.connect("teacher", "out", "student", "in");
+  const Lane lane(SectionId(1), ReplicaIndex(0));
+  figures.lanes_ended({{lane, {{1500, 500, {{"teacher", 4000}}}, {}}}}, true);
+  figures.lanes_ended({{lane, {{250, 125, {{"teacher", 625}}}, {{Channel{edge, Direction::gradient}, 64}}}}}, true);
+  figures.lanes_ended({{lane, {{125, 0, {{"norm", 250}}}, {{Channel{edge, Direction::gradient}, 6}}}}}, false);
   run.figures = figures.totals();
-  const std::string text = metrics_text(one_section(), run, {"0.1.0", "avx2", 1e6, 77, 1});
-  for (const char* expected : {"maestro_step 12\n",
-                               "maestro_last_step_timestamp_seconds 1700000000.5\n",
-                               "maestro_loss{section=\"student\"} 2.5\n",
-                               "maestro_grad_norm{section=\"student\"} 0.5\n",
-                               "maestro_learning_rate{section=\"student\"} 0.001\n",
-                               "maestro_busy_ratio{section=\"student\"} 0.75\n",
-                               "maestro_samples_total 7\n",
-                               "maestro_tokens_total 256\n",
-                               "maestro_step_seconds_bucket{le=\"0.25\"} 0\n",
-                               "maestro_step_seconds_bucket{le=\"0.5\"} 1\n",
-                               "maestro_step_seconds_count 1\n",
-                               "maestro_step_seconds_sum 0.3\n",
-                               "maestro_checkpoint_last_step 8\n",
-                               "maestro_bad_samples_total 4\n",
-                               "maestro_recoveries_total 2\n",
-                               "maestro_run_state{state=\"running\"} 1\n",
-                               "maestro_run_state{state=\"paused\"} 0\n",
-                               "maestro_transfer_bytes_total 77\n",
-                               "maestro_memory_bytes{device=\"host\"} 1e+06\n",
-                               "maestro_build_info{version=\"0.1.0\",instruction_set=\"avx2\"} 1\n"}) {
+  const std::string text =
+      metrics_text(one_section(), run, graph, {"0.1.0", "avx2", {{"host", 1e6}, {"cuda:0", 5e8}}, 77, 1});
+  for (const char* expected :
+       {"maestro_step 12\n",
+        "maestro_last_step_timestamp_seconds 1700000000.5\n",
+        "maestro_loss{section=\"student\"} 2.5\n",
+        "maestro_grad_norm{section=\"student\"} 0.5\n",
+        "maestro_learning_rate{section=\"student\"} 0.001\n",
+        "maestro_busy_ratio{section=\"student\",replica=\"0\"} 0.25\n",
+        "maestro_busy_seconds_total{section=\"student\",replica=\"0\"} 1.875\n",
+        "maestro_step_end_seconds_total{section=\"student\",replica=\"0\"} 0.625\n",
+        "maestro_wait_seconds_total{section=\"student\",replica=\"0\",on=\"teacher\"} 4.625\n",
+        "maestro_wait_seconds_total{section=\"student\",replica=\"0\",on=\"norm\"} 0.25\n",
+        "maestro_transfer_bytes_total{edge=\"teacher.out -> student.in\",direction=\"gradient\"} 70\n",
+        "maestro_samples_total 7\n",
+        "maestro_tokens_total 256\n",
+        "maestro_step_seconds_bucket{le=\"0.25\"} 0\n",
+        "maestro_step_seconds_bucket{le=\"0.5\"} 1\n",
+        "maestro_step_seconds_count 1\n",
+        "maestro_step_seconds_sum 0.3\n",
+        "maestro_checkpoint_last_step 8\n",
+        "maestro_bad_samples_total 4\n",
+        "maestro_recoveries_total 2\n",
+        "maestro_run_state{state=\"running\"} 1\n",
+        "maestro_run_state{state=\"paused\"} 0\n",
+        "maestro_rma_bytes_total 77\n",
+        "maestro_memory_bytes{device=\"host\"} 1000000\n",
+        "maestro_memory_bytes{device=\"cuda:0\"} 500000000\n",
+        "maestro_build_info{version=\"0.1.0\",instruction_set=\"avx2\"} 1\n"}) {
     EXPECT_THAT(text, HasSubstr(std::string("\n") + expected));
   }
 }
 
 TEST(RunMetrics, leave_out_what_is_not_there_yet) {
-  const std::string text = metrics_text({}, {}, {});
+  const std::string text = metrics_text({}, {}, {}, {});
   for (const char* absent : {"maestro_loss", "maestro_last_step_timestamp_seconds", "maestro_busy_ratio"}) {
     EXPECT_THAT(text, Not(HasSubstr(absent)));
   }

@@ -168,6 +168,10 @@ TEST_F(PlanChecks, a_run_goes_back_where_it_has_checkpoints_and_starts_its_own_p
   EXPECT_THAT(check(), HasSubstr("rank 0 starts no other processes here"));
   plan_.sections[0].config.devices = {{DeviceId::Kind::emulated}};
   EXPECT_THAT(check(), HasSubstr("emulated sections have no state to go back to"));
+  plan_.guard.action = GuardAction::skip;
+  EXPECT_THAT(check(), HasSubstr("emulated sections have no gradients"));
+  plan_.sections[0].config.devices = {{DeviceId::Kind::cpu}};
+  EXPECT_EQ(check(), "accepted");
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ class CoordinatorTest : public ::testing::Test {
     options.max_left_out = max_left_out_;
     options.epoch_samples = epoch_samples_;
     options.global_clip = global_clip_;
+    options.joined_norms = global_clip_ || guard_.has_value();
+    options.guard = guard_;
     options.data_source = bench_.stand_in([this](const BatchRequest& request) {
       BatchMetadata batch;
       batch.step = request.step;
@@ -125,6 +127,7 @@ class CoordinatorTest : public ::testing::Test {
   bool all_left_out_ = false;  // no batch has a sample
   std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
+  std::optional<RunGuard> guard_;
   bool begins_ = true;
   bool with_shadows_ = false;
   bool second_process_ = false;    // it has another replica of the first section

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/coordinator.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "tests/actors/run/coordinator_bench.hpp"
 
 namespace maestro {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CR-2
   start(2, plain(6));
@@ -57,6 +62,45 @@ TEST_F(CoordinatorTest, one_norm_over_all_sections_waits_for_every_part_of_each)
   for (const NormTotal& total : totals_) EXPECT_EQ(total.sum_of_squares, 8.0);
   EXPECT_EQ(totals_[0].sum_of_squares_of_section, 5.0);
   EXPECT_EQ(totals_[1].sum_of_squares_of_section, 3.0);
+}
+
+TEST_F(CoordinatorTest, no_section_trains_on_a_step_with_a_norm_that_is_not_finite) {
+  GuardConfig skipping;
+  skipping.action = GuardAction::skip;
+  skipping.patience = 2;
+  guard_.emplace(skipping);
+  start(3, plain(3));
+  const auto report = [this](std::uint64_t step, double of_first) {
+    totals_.clear();
+    for (std::uint32_t section = 0; section < 2; ++section) {
+      EXPECT_TRUE(totals_.empty()) << "the other section has not reported";
+      const double part = section == 0 ? of_first : 4.0;
+      bench_.send(coordinator_, NormReport{SectionId(section), ReplicaIndex(0), 1, StepId(step), part});
+      bench_.deliver_all();
+    }
+    finish_step(step);
+  };
+  const auto skipped = [this] { return totals_.size() == 2 && totals_[0].skipped && totals_[1].skipped; };
+  report(1, 9.0);
+  ASSERT_EQ(totals_.size(), 2u);
+  EXPECT_FALSE(totals_[0].skipped || totals_[1].skipped);
+  EXPECT_EQ(totals_[0].sum_of_squares, 9.0) << "each section is clipped by its own norm";
+  EXPECT_EQ(totals_[1].sum_of_squares, 4.0);
+  report(2, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(skipped());
+  EXPECT_EQ(failure_, "");
+  EXPECT_THAT(terminal_.str(), HasSubstr("step 2 is skipped: the gradient norm of section 'first' is nan"));
+  const auto& rows = record_->steps.kept();
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_FALSE(rows[1].metrics.contains("skipped"));
+  EXPECT_TRUE(rows[1].metrics.contains("lr"));
+  for (const std::size_t at : {2u, 3u}) {
+    EXPECT_EQ(rows[at].metrics.at("skipped"), 1);
+    EXPECT_FALSE(rows[at].metrics.contains("lr"));
+  }
+  report(3, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(skipped());
+  EXPECT_THAT(failure_, HasSubstr("guard.patience = 2 steps in a row; lower lr"));
 }
 
 TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  // RS-2

@@ -40,7 +40,7 @@ class NormTotalsTest : public ::testing::Test {
 };
 
 TEST_F(NormTotalsTest, a_section_alone_is_answered_when_all_its_replicas_have_reported) {  // NT-2
-  NormTotals norms(graph_, false);
+  NormTotals norms(graph_, false, false);
   EXPECT_TRUE(norms.add(report(encoder, 1, 0, 2), all).empty());
   const auto answers = norms.add(report(encoder, 2, 1, 2), all);
   ASSERT_EQ(answers.size(), 1u);
@@ -51,7 +51,7 @@ TEST_F(NormTotalsTest, a_section_alone_is_answered_when_all_its_replicas_have_re
 }
 
 TEST_F(NormTotalsTest, stages_of_a_section_are_clipped_by_one_norm) {  // NT-2
-  NormTotals norms(graph_, false);
+  NormTotals norms(graph_, false, false);
   EXPECT_TRUE(norms.add(report(last_stage, 4), all).empty());
   const auto answers = norms.add(report(first_stage, 2), all);
   ASSERT_EQ(answers.size(), 2u);
@@ -63,8 +63,19 @@ TEST_F(NormTotalsTest, stages_of_a_section_are_clipped_by_one_norm) {  // NT-2
   }
 }
 
+TEST_F(NormTotalsTest, sections_may_be_answered_together_and_clipped_apart) {  // NT-2
+  NormTotals norms(graph_, false, true);
+  EXPECT_TRUE(norms.add(report(encoder, 1), all).empty());
+  EXPECT_TRUE(norms.add(report(first_stage, 2), all).empty());
+  const auto answers = norms.add(report(last_stage, 4), all);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[0].second.sum_of_squares, 1);
+  EXPECT_EQ(answers[1].second.sum_of_squares, 6);
+  EXPECT_EQ(answers[2].second.sum_of_squares, 6);
+}
+
 TEST_F(NormTotalsTest, a_global_norm_waits_for_all_trained_sections_with_work_in_the_step) {  // NT-2
-  NormTotals norms(graph_, true);
+  NormTotals norms(graph_, true, true);
   EXPECT_TRUE(norms.add(report(first_stage, 2), all).empty());
   EXPECT_TRUE(norms.add(report(last_stage, 4), all).empty());
   const auto answers = norms.add(report(encoder, 1), all);
@@ -82,7 +93,7 @@ TEST_F(NormTotalsTest, totals_do_not_depend_on_the_order_of_reports) {  // NT-1
   std::array<std::uint32_t, 3> order{0, 1, 2};
   const std::array<double, 3> parts{1e17, -1e17, 1};  // in another order the 1 is lost
   do {
-    NormTotals norms(graph_, false);
+    NormTotals norms(graph_, false, false);
     NormTotals::Answers answers;
     for (const std::uint32_t replica : order) answers = norms.add(report(encoder, parts[replica], replica, 3), all);
     ASSERT_EQ(answers.size(), 1u);
@@ -91,7 +102,7 @@ TEST_F(NormTotalsTest, totals_do_not_depend_on_the_order_of_reports) {  // NT-1
 }
 
 TEST_F(NormTotalsTest, steps_are_counted_apart) {
-  NormTotals norms(graph_, false);
+  NormTotals norms(graph_, false, false);
   EXPECT_TRUE(norms.add(report(encoder, 1, 0, 2, 1), all).empty());
   EXPECT_TRUE(norms.add(report(encoder, 8, 0, 2, 2), all).empty());
   EXPECT_EQ(norms.add(report(encoder, 8, 1, 2, 2), all)[0].second.sum_of_squares, 16);
