@@ -171,7 +171,7 @@ control::Status status_answer(const JobPlan& job, const RunStatus& run, const st
   status.step = static_cast<std::int64_t>(run.last_step);
   status.steps = job.train.steps;
   const auto epoch_samples = std::max<std::uint64_t>(job.corpus->samples(Split::train), 1);
-  status.epoch = static_cast<double>(status.step * job.train.global_batch) / static_cast<double>(epoch_samples);
+  status.epoch = static_cast<double>(run.position) / static_cast<double>(epoch_samples);
   status.elapsed_s = run.elapsed_s;
   status.samples_per_s = run.samples_per_s;
   status.samples_trained = static_cast<std::int64_t>(run.samples_trained);

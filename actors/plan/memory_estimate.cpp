@@ -16,10 +16,6 @@ constexpr double bytes_of_f32 = sizeof(float);
 constexpr double bytes_of_bf16 = sizeof(bfloat16);
 constexpr double bytes_of_device_chunk = 256 * mib;  // a GPU's memory of a micro-batch grows in these
 
-std::string in_mib(double bytes) {
-  return std::to_string(static_cast<std::int64_t>(std::ceil(bytes / mib))) + " MiB";
-}
-
 /// Of frozen values: in bf16 the vectors and the tables whose rows it does not hold (PA-6) stay in f32.
 /// `forms`: packed forms of a matrix, one for each direction of passes.
 double frozen_bytes(const MemoryDemand& demand, const HeldElements& held, double forms) {
@@ -106,6 +102,10 @@ void check_memory(const std::string& section, const MemoryDemand& demand, std::i
   }
   throw JobError(needs + "; not even one sample fits: raise tensor, pipeline or memory_mib" +
                  (demand.in_flight > 1 ? ", or lower max_in_flight" : ""));
+}
+
+std::string in_mib(double bytes) {
+  return std::to_string(static_cast<std::int64_t>(std::ceil(bytes / mib))) + " MiB";
 }
 
 std::string text_of_bytes(double bytes) {

@@ -68,6 +68,8 @@ struct MemoryUse {
 /// the parameters alone are too large, the other settings to change. `section`: its name in the job.
 void check_memory(const std::string& section, const MemoryDemand& demand, std::int64_t memory_mib);
 
+/// Returns "12 MiB", rounded up.
+[[nodiscard]] std::string in_mib(double bytes);
 /// Returns "12 MB" or "3.4 GB", of 10^6 or 10^9 bytes.
 [[nodiscard]] std::string text_of_bytes(double bytes);
 

@@ -73,10 +73,41 @@ void check_devices(const JobPlan& plan, std::int64_t devices) {
   }
 }
 
+namespace {
+
+/// Throws JobError when the ranks on a device need more than the least memory that their sections set.
+void check_shared_memory(const JobPlan& plan, const DeviceId& device, const std::vector<const RankMemory*>& ranks) {
+  constexpr double mib = 1024.0 * 1024.0;
+  const SectionConfig* least = nullptr;
+  double sum = 0;
+  std::string parts;
+  for (const RankMemory* rank : ranks) {
+    const SectionConfig& config = plan.sections[rank->section.value()].config;
+    if (config.memory_mib > 0 && (least == nullptr || config.memory_mib < least->memory_mib)) least = &config;
+    const double bytes = rank->demand.on_cuda ? rank->use.on_device() : rank->use.sum();
+    sum += bytes;
+    parts += (parts.empty() ? "" : ", ") + plan.graph.node(rank->section).name + " replica " +
+             std::to_string(rank->replica.value()) + " " + in_mib(bytes);
+  }
+  if (least == nullptr || sum <= static_cast<double>(least->memory_mib) * mib) return;
+  throw JobError(least->name + ".memory_mib = " + std::to_string(least->memory_mib) + ": the sections on " +
+                 text_of(device) + " need about " + in_mib(sum) + " together (" + parts +
+                 "); give them devices of their own, lower a micro_batch, or raise memory_mib");
+}
+
+}  // namespace
+
 void check_memory(const JobPlan& plan) {
-  for (const RankMemory& rank : estimate_memory(plan).ranks) {
+  const MemoryEstimate estimate = estimate_memory(plan);
+  std::map<MemoryEstimate::DeviceOfHost, std::vector<const RankMemory*>> by_device;
+  for (const RankMemory& rank : estimate.ranks) {
     const std::int64_t memory_mib = plan.sections[rank.section.value()].config.memory_mib;
     check_memory(plan.graph.node(rank.section).section_name(), rank.demand, memory_mib);
+    const ReplicaPlacement& place = *find_place(plan.places, rank.section, rank.replica);
+    by_device[{place.host, place.devices.at(rank.rank.value())}].push_back(&rank);
+  }
+  for (const auto& [at, ranks] : by_device) {
+    if (ranks.size() > 1) check_shared_memory(plan, at.second, ranks);
   }
 }
 

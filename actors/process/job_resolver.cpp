@@ -66,6 +66,16 @@ std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples) {
   throw JobError("train.epochs = " + number_text(train.epochs) + " are more steps than a run can have");
 }
 
+/// Returns the processes of a stage by replica.
+std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::int64_t stage) {
+  std::vector<std::int64_t> processes;
+  for (auto at = static_cast<std::size_t>(stage); at < config.processes.size();
+       at += static_cast<std::size_t>(config.pipeline)) {
+    processes.push_back(config.processes[at]);
+  }
+  return processes;
+}
+
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
   std::vector<DeviceId> devices;
@@ -259,6 +269,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
     PlannedSection planned = section;
     planned.stage = {stage, config.pipeline, first, sizes[static_cast<std::size_t>(stage)]};
     planned.config.devices = devices_of_stage(config, stage);
+    planned.config.processes = processes_of_stage(config, stage);
     GraphNode part = node;
     part.name = node.name + ".stage" + std::to_string(stage);
     part.section = node.name;
@@ -373,7 +384,10 @@ void JobResolver::place_sections() {
   request.cores = cpu_devices_of(run);
   request.cuda = cuda_devices(plan_.sections);
   check_devices(plan_, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
-  for (const PlannedSection& section : plan_.sections) request.devices.push_back(section.config.devices);
+  for (const PlannedSection& section : plan_.sections) {
+    request.devices.push_back(section.config.devices);
+    request.processes_of.push_back(section.config.processes);
+  }
   plan_.places = place(plan_.graph, request);
 }
 

@@ -23,6 +23,7 @@ struct RunStatusRequest {};
 struct RunStatus {
   RunState state = RunState::starting;
   std::uint64_t last_step = 0;  ///< the last complete step
+  std::uint64_t position = 0;   ///< of the sampler after that step
   std::vector<RunUnit> units;   ///< announced and not complete, oldest first
   double elapsed_s = 0;         ///< since the first step began
   double samples_per_s = 0;     ///< over the last steps
@@ -42,8 +43,9 @@ struct RunStatus {
   std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
 };
 
-/// Rows are numbered from 0 in the order of their creation, steps and validations apart. A negative number counts from
-/// the end. Rows that have left memory are left out: the record's files have them.
+/// Rows are numbered from 0 in the order of their creation, steps and validations apart; a row that is made again after
+/// a recovery has a new number. A negative number counts from the end. Rows that have left memory are left out: the
+/// record's files have them.
 struct MetricsRequest {
   std::int64_t first_step_row = 0;
   std::int64_t first_validation_row = 0;

@@ -24,6 +24,7 @@ RunStatus Coordinator::status() const {
   RunStatus status;
   status.state = state();
   status.last_step = last_step().value();
+  status.position = options_.cursor.position(status.last_step + 1, static_cast<std::uint64_t>(options_.global_batch));
   for (const auto& [key, open] : open_) {
     status.units.push_back(open.unit);
     if (!status.planned) status.planned = open.watch.planned();
@@ -36,7 +37,7 @@ RunStatus Coordinator::status() const {
   status.latest = latest_;
   const auto watched = latest_.find(options_.graph->node(watched_section(*options_.graph)).section_name());
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
-  if (record.scheduling.size() > 0) status.scheduling = record.scheduling.kept().back();
+  if (!record.scheduling.kept().empty()) status.scheduling = record.scheduling.kept().back();
   status.checkpoint = record.checkpoint;
   for (const Recovery& recovery : record.recoveries) status.recoveries.push_back(line_of(recovery));
   status.left_out = record.left_out.size();
@@ -63,12 +64,18 @@ MetricsRows Coordinator::metrics(const MetricsRequest& request) const {
     std::int64_t first, next;
   };
   const auto page = [&](const RecentRows<StepRow>& rows, std::int64_t wanted, std::vector<StepRow>& to) {
-    const auto count = static_cast<std::int64_t>(rows.size());
+    const auto count = static_cast<std::int64_t>(rows.kept().size());
     const auto kept = static_cast<std::int64_t>(rows.first());
-    const std::int64_t first = std::clamp(wanted < 0 ? count + wanted : wanted, kept, count);
-    const std::int64_t next = first + std::clamp<std::int64_t>(request.most, 0, count - first);
-    to.assign(rows.kept().begin() + (first - kept), rows.kept().begin() + (next - kept));
-    return Page{first, next};
+    const auto number = static_cast<std::size_t>(std::max(wanted, kept));
+    const std::int64_t from =
+        wanted < 0 ? std::max<std::int64_t>(count + wanted, 0) : static_cast<std::int64_t>(rows.place_of(number));
+    const std::int64_t end = from + std::clamp<std::int64_t>(request.most, 0, count - from);
+    to.assign(rows.kept().begin() + from, rows.kept().begin() + end);
+    const auto number_at = [&](std::int64_t place) {
+      return static_cast<std::int64_t>(rows.number_at(static_cast<std::size_t>(place)));
+    };
+    return Page{wanted < 0 ? number_at(from) : static_cast<std::int64_t>(std::min(number, rows.next())),
+                number_at(end)};
   };
   MetricsRows answer;
   const Page steps = page(options_.record->steps, request.first_step_row, answer.steps);

@@ -11,8 +11,8 @@
 
 namespace maestro {
 
-/// Rows are numbered from 0 in the order of their addition; rows that have left memory keep their numbers. Not
-/// thread-safe.
+/// Rows are numbered from 0 in the order of their addition. A number is used once: a row keeps it, and that of a
+/// removed row stays free. Not thread-safe.
 template <class Row>
 class RecentRows {
  public:
@@ -23,22 +23,38 @@ class RecentRows {
   }
   void push_back(Row row) {
     rows_.push_back(std::move(row));
+    numbers_.push_back(next_++);
     drop_old();
   }
   Row& emplace_back() {
     push_back(Row());
     return rows_.back();
   }
-  /// Removes the kept rows of which `condition` is true; the rows behind them are renumbered.
+  /// Removes the kept rows of which `condition` is true.
   template <class Condition>
   void erase_if(Condition condition) {
-    std::erase_if(rows_, condition);
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < rows_.size(); ++at) {
+      if (condition(rows_[at])) continue;
+      if (kept != at) rows_[kept] = std::move(rows_[at]);
+      numbers_[kept++] = numbers_[at];
+    }
+    rows_.resize(kept);
+    numbers_.resize(kept);
   }
 
-  /// Returns how many rows there are with those that have left memory.
-  [[nodiscard]] std::size_t size() const { return left_ + rows_.size(); }
-  /// Returns the number of the first row that is kept.
+  /// Returns the number of the next row that is added.
+  [[nodiscard]] std::size_t next() const { return next_; }
+  /// Returns the number from which on all rows are kept that were not removed.
   [[nodiscard]] std::size_t first() const { return left_; }
+  /// Returns the place in kept() of the first row with this number or a later one.
+  [[nodiscard]] std::size_t place_of(std::size_t number) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(numbers_, number) - numbers_.begin());
+  }
+  /// Returns the number of the row at a place in kept(), or of the next row behind the last place.
+  [[nodiscard]] std::size_t number_at(std::size_t place) const {
+    return place < numbers_.size() ? numbers_[place] : next_;
+  }
   /// The kept rows; most of the operations of a std::deque.
   [[nodiscard]] const std::deque<Row>& kept() const { return rows_; }
 
@@ -46,11 +62,14 @@ class RecentRows {
   void drop_old() {
     while (rows_.size() > most_) {
       rows_.pop_front();
-      ++left_;
+      numbers_.pop_front();
+      left_ = number_at(0);
     }
   }
 
   std::deque<Row> rows_;
+  std::deque<std::size_t> numbers_;  // of the rows
+  std::size_t next_ = 0;
   std::size_t left_ = 0;
   std::size_t most_ = std::numeric_limits<std::size_t>::max();
 };

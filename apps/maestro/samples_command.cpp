@@ -64,10 +64,11 @@ int SamplesCommand::run(Console& console) const {
   const auto tokenizer = text_ ? make_tokenizer(plan.tokenizer.empty() ? "bytes" : plan.tokenizer) : nullptr;
   const bool mixed = corpus.sources().size() > 1;
   for (const SampleRef& sample : samples) {
+    const std::string from = corpus.origin(sample.id), origin = from.empty() ? "" : "; " + printable(from);
     std::cout << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", "
               << corpus.length(Split::train, sample.id) << " tokens, " << corpus.targets(Split::train, sample.id)
               << " learned" << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "")
-              << "\n";
+              << origin << "\n";
     if (text_) std::cout << text_of(corpus, sample.id, *tokenizer) << "\n";
   }
   std::cout.flush();

@@ -56,6 +56,9 @@ class Corpus {
   [[nodiscard]] virtual std::vector<SourceTeachers> teachers() const { return {}; }
   /// Returns the most positions of any sample, for the size of buffers. Visits every sample unless overridden.
   [[nodiscard]] virtual std::int64_t max_length() const;
+  /// Returns the file that a training sample begins in and its place there, for a person: "corpus.txt, token 320";
+  /// empty: it is from no file.
+  [[nodiscard]] virtual std::string origin(SampleId /*sample*/) const { return {}; }
   /// Returns how many of them have a target (the loss is a mean over these).
   [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
 

@@ -187,6 +187,10 @@ Error LlavaCorpus::about(Split split, const Entry& entry, const Error& error) co
   return {error.code, sample_name(side(split).file, entry.conversation.id) + ": picture " + error.message};
 }
 
+std::string LlavaCorpus::origin(SampleId sample) const {
+  return sample_name(train_.file, entry(Split::train, sample).conversation.id);
+}
+
 Status LlavaCorpus::prepare(Split split, SampleId sample) const {
   const Entry& from = entry(split, sample);
   for (const std::uint32_t number : from.pictures) {

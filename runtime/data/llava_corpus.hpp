@@ -77,6 +77,8 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
   [[nodiscard]] std::uint64_t left_out() const override { return left_out_; }
 
+  [[nodiscard]] std::string origin(SampleId sample) const override;
+
  private:
   struct Picture {
     StoredPicture stored;

@@ -30,6 +30,10 @@ class MixedCorpus final : public Corpus {
   [[nodiscard]] std::uint32_t source(Split split, SampleId sample) const override { return place(split, sample).part; }
   [[nodiscard]] std::vector<SourceTeachers> teachers() const override;
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::string origin(SampleId sample) const override {
+    const Place at = place(Split::train, sample);
+    return at.corpus->origin(at.sample);
+  }
   [[nodiscard]] std::int64_t max_length() const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return parts_.front().corpus->vocabulary(); }

@@ -111,6 +111,10 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
   if (!added) ++left_out_;
 }
 
+std::size_t PreparedCorpus::shard_of(const Side& side, std::uint64_t token) {
+  return static_cast<std::size_t>(std::ranges::upper_bound(side.first, token) - side.first.begin()) - 1;
+}
+
 PreparedCorpus::Window PreparedCorpus::window(Split split, SampleId sample) const {
   const Side& from = side(split);
   if (sample.value() >= from.samples) {
@@ -123,6 +127,12 @@ PreparedCorpus::Window PreparedCorpus::window(Split split, SampleId sample) cons
 
 std::int64_t PreparedCorpus::length(Split split, SampleId sample) const {
   return window(split, sample).length;
+}
+
+std::string PreparedCorpus::origin(SampleId sample) const {
+  const std::uint64_t begin = window(Split::train, sample).begin;
+  const std::size_t shard = shard_of(train_, begin);
+  return (folder_ / index_.train[shard].file).string() + ", token " + std::to_string(begin - train_.first[shard]);
 }
 
 std::int64_t PreparedCorpus::targets(Split split, SampleId sample) const {
@@ -149,7 +159,7 @@ void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int
 
 void PreparedCorpus::read_tokens(const Side& side, std::uint64_t begin, std::span<std::int32_t> tokens,
                                  std::span<std::uint8_t> learned) const {
-  auto shard = static_cast<std::size_t>(std::ranges::upper_bound(side.first, begin) - side.first.begin()) - 1;
+  std::size_t shard = shard_of(side, begin);
   for (std::size_t done = 0; done < tokens.size(); ++shard) {
     const auto offset = static_cast<std::int64_t>(begin + done - side.first[shard]);
     const auto count = std::min(tokens.size() - done, static_cast<std::size_t>(side.shards[shard].tokens() - offset));

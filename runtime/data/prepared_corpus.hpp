@@ -28,6 +28,7 @@ class PreparedCorpus final : public Corpus {
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples; }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override { return longest_; }
+  [[nodiscard]] std::string origin(SampleId sample) const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return index_.vocabulary; }
   [[nodiscard]] std::string describe() const override;
@@ -57,6 +58,7 @@ class PreparedCorpus final : public Corpus {
   void add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first);
   void add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
   void lay_stream(Side& side);
+  [[nodiscard]] static std::size_t shard_of(const Side& side, std::uint64_t token);
   [[nodiscard]] Window window(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/text_corpus.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/core/result.hpp"
 #include "runtime/state/checksum.hpp"
 
@@ -19,8 +22,9 @@ SampleIndex TextCorpus::load() {
   SampleIndex::check(options);  // before a long read
   const auto keep = [&](std::span<const std::int32_t> piece) { tokens_.append(piece); };
   const std::optional<std::int32_t> end = tokenizer_->end_of_text();
-  found_ = read_text_files(config_.path, config_.max_file_mb, [&](std::string_view text) {
+  found_ = read_text_files(config_.path, config_.max_file_mb, [&](const std::string& path, std::string_view text) {
     if (tokens_.size() > 0) end ? keep(std::span(&*end, 1)) : tokenizer_->encode("\n", keep);
+    files_.emplace_back(tokens_.size(), path);
     tokenizer_->encode(text, keep);
   });
   tokens_.shrink();
@@ -35,6 +39,13 @@ SampleIndex TextCorpus::load() {
 
 std::int64_t TextCorpus::length(Split split, SampleId sample) const {
   return index_.window(split, sample).length;
+}
+
+std::string TextCorpus::origin(SampleId sample) const {
+  const auto begin = static_cast<std::uint64_t>(index_.window(Split::train, sample).begin);
+  const auto behind = std::ranges::upper_bound(files_, begin, {}, &std::pair<std::uint64_t, std::string>::first);
+  const auto& [first, path] = *std::prev(behind);  // the first file's first token is 0
+  return path + ", token " + std::to_string(begin - first);
 }
 
 void TextCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,

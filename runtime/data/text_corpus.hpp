@@ -4,6 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/text_files.hpp"
@@ -27,6 +30,7 @@ class TextCorpus final : public Corpus {
   [[nodiscard]] std::uint64_t validation_samples() const { return samples(Split::validation); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
+  [[nodiscard]] std::string origin(SampleId sample) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
   [[nodiscard]] std::string describe() const override;
   /// The content covers all tokens.
@@ -42,6 +46,7 @@ class TextCorpus final : public Corpus {
   DataConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenStore tokens_;
+  std::vector<std::pair<std::uint64_t, std::string>> files_;  // first token, path
   TextFilesFound found_;
   SampleIndex index_;  // last: made from the tokens that were read
 };

@@ -95,8 +95,7 @@ std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) 
   return files;
 }
 
-TextFilesFound read_folder(const fs::path& root, double max_file_mb,
-                           const std::function<void(std::string_view)>& sink) {
+TextFilesFound read_folder(const fs::path& root, double max_file_mb, const TextSink& sink) {
   TextFilesFound found;
   found.folder = true;
   found.max_file_mb = max_file_mb;
@@ -119,7 +118,7 @@ TextFilesFound read_folder(const fs::path& root, double max_file_mb,
     } else if (!text->empty()) {
       ++found.read;
       found.bytes += text->size();
-      sink(*text);
+      sink(file.relative, *text);
     }
   }
   if (found.read == 0) {
@@ -145,7 +144,7 @@ void check_ending(const fs::path& path) {
                  ", or conversations to a JSON list for kind = \"llava\"");
 }
 
-TextFilesFound read_single(const fs::path& path, const std::function<void(std::string_view)>& sink) {
+TextFilesFound read_single(const fs::path& path, const TextSink& sink) {
   check_ending(path);
   const std::string text = file_contents(path).value_or_throw();
   if (text.empty())
@@ -156,7 +155,7 @@ TextFilesFound read_single(const fs::path& path, const std::function<void(std::s
     throw JobError("[data] path: " + printable(path.string()) + " is not a text file: " + what + " at byte " +
                    std::to_string(good) + "; give UTF-8 text (iconv converts other encodings)");
   }
-  sink(text);
+  sink(path.string(), text);
   TextFilesFound found;
   found.read = 1;
   found.bytes = text.size();
@@ -203,8 +202,7 @@ bool is_data_file(const fs::path& path) {
   return std::ranges::find(endings, ending_of(path)) != endings.end();
 }
 
-TextFilesFound read_text_files(const fs::path& path, double max_file_mb,
-                               const std::function<void(std::string_view)>& sink) {
+TextFilesFound read_text_files(const fs::path& path, double max_file_mb, const TextSink& sink) {
   if (path.empty()) throw JobError("[data] path is missing; name a text file or a folder, or set kind = \"synthetic\"");
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);

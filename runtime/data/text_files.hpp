@@ -42,14 +42,16 @@ struct TextFilesFound {
 /// Returns the files of a folder that read_text_files() looks at, in its order.
 [[nodiscard]] std::vector<std::filesystem::path> files_of_folder(const std::filesystem::path& folder);
 
-/// Calls `sink` with the text of every file, in order of path (bytewise, relative to the folder).
+/// Receives a file's path, relative to the folder where there is one, and its text.
+using TextSink = std::function<void(const std::string& path, std::string_view text)>;
+
+/// Calls `sink` with every file, in order of path (bytewise, relative to the folder).
 ///
 /// A folder is read recursively without hidden folders, `build*`, `runs` and `CMakeFiles`, and without following links
 /// to folders; in it data files, files with NUL bytes or invalid UTF-8, files over `max_file_mb` (10^6 bytes) and empty
 /// files are skipped. JSON is read there: source trees contain it. A single file may have any size, but is no data file
 /// and no .json. Throws JobError: a missing path, a single file that is empty, binary, unreadable or refused by its
 /// ending, a folder without any text.
-TextFilesFound read_text_files(const std::filesystem::path& path, double max_file_mb,
-                               const std::function<void(std::string_view)>& sink);
+TextFilesFound read_text_files(const std::filesystem::path& path, double max_file_mb, const TextSink& sink);
 
 }  // namespace maestro

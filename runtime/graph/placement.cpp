@@ -111,7 +111,9 @@ class Placer {
     std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.placed(); ++replica) {
-      const std::int64_t process = next_process(node, emulated, taken);
+      const std::int64_t process = named_processes(id).empty()
+                                       ? next_process(node, emulated, taken)
+                                       : named_process(node, named_processes(id)[replica], emulated, taken);
       ReplicaPlacement place{
           id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(process)), {}, hosts_.of(process)};
       const DeviceId own{DeviceId::Kind::emulated, static_cast<int>(replica), node.name};
@@ -129,6 +131,28 @@ class Placer {
   }
 
  private:
+  [[nodiscard]] const std::vector<std::int64_t>& named_processes(SectionId id) const {
+    static const std::vector<std::int64_t> none;
+    return id.value() < request_.processes_of.size() ? request_.processes_of[id.value()] : none;
+  }
+  /// Returns the process that a section names for a replica.
+  std::int64_t named_process(const GraphNode& node, std::int64_t process, bool emulated,
+                             std::map<std::uint32_t, std::int64_t>& taken) {
+    const std::string where = node.name + ".processes: " + std::to_string(process);
+    if (process >= request_.processes) {
+      throw JobError(where + " is no process of the job; it has " + std::to_string(request_.processes) +
+                         (request_.processes == 1 ? ", 0" : ", 0 to " + std::to_string(request_.processes - 1)) +
+                         " (--processes)",
+                     ErrorCode::unavailable);
+    }
+    std::int64_t& used = taken[hosts_.of(process)];
+    used += node.layout.ranks();
+    if (emulated || used <= per_host_) return process;
+    throw JobError(where + ": its host has " + std::to_string(per_host_) + (per_host_ == 1 ? " device" : " devices") +
+                       ", and the section's replicas there need " + std::to_string(used) +
+                       "; name another process, or oversubscribe the cores with --cpu-devices " + std::to_string(used),
+                   ErrorCode::unavailable);
+  }
   /// Returns the next process in turn, skipping processes whose host has no devices left for this section.
   std::int64_t next_process(const GraphNode& node, bool emulated, std::map<std::uint32_t, std::int64_t>& taken) {
     const std::int64_t ranks = request_.processes - first_rank_;

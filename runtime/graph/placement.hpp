@@ -2,7 +2,8 @@
 // Assignment of section replicas to processes and devices. Pure.
 //
 // PL-1 (distinct devices): the ranks of all replicas of a section are on distinct devices, but for PL-4.
-// PL-2 (sources on rank 0): rank 0 always hosts sources; with enough processes it hosts nothing else.
+// PL-2 (sources on rank 0): rank 0 always hosts sources; with enough processes it hosts nothing else, but for a section
+//       that names its processes.
 // PL-3 (one host per replica): the ranks of a replica are on devices of a single host, that of its process.
 // PL-4 (shared seats): of a section with `least`, so many replicas are placed like those of any section; each further
 //       replica shares process and devices of one of them, in turn.
@@ -45,6 +46,7 @@ struct PlacementRequest {
   std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on the same
   std::vector<std::vector<DeviceId>>
       devices;  ///< per section: replica by replica, by rank; empty: automatic; one emulated: a device for each replica
+  std::vector<std::vector<std::int64_t>> processes_of;  ///< per section: by replica; empty: in turn; may be shorter
 };
 
 /// The devices that a section needs.
@@ -61,7 +63,8 @@ struct Degrees {
 [[nodiscard]] std::string text_of(const Degrees& degrees);
 
 /// Returns all replicas in order of section and replica. Throws JobError: a device that is neither core nor GPU, a
-/// missing core or CUDA device, two ranks of a section on the same device, more ranks than devices.
+/// missing core or CUDA device, two ranks of a section on the same device, more ranks than devices, a missing process,
+/// or one whose host has no device left for a replica that names it.
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

@@ -214,6 +214,7 @@ struct SectionConfig {
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
   std::vector<DeviceId> devices;        ///< cores and GPUs: per replica, in it per stage, in it per rank (context-major);
                                         ///< one emulated: a device per replica; empty: placed automatically
+  std::vector<std::int64_t> processes;  ///< per replica, in it per stage; empty: in turn
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica

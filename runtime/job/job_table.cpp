@@ -250,6 +250,20 @@ std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed,
   return out;
 }
 
+std::vector<std::int64_t> JobTable::integers(std::string_view key, Range allowed, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "list of integers", .fallback = "[]", .allowed = range_text(allowed)},
+          help);
+  std::vector<std::int64_t> out;
+  visit_list(*state_, path_to(key), "integers", [&](const toml::node& element) {
+    if (!element.is_integer()) return false;
+    out.push_back(element.as_integer()->get());
+    if (out.back() >= allowed.min && out.back() <= allowed.max) return true;
+    fail(key, "element " + std::to_string(out.size()) + " must be " + range_text(allowed) + ", got " +
+                  std::to_string(out.back()));
+  });
+  return out;
+}
+
 bool JobTable::has(std::string_view key) const {
   return read(*state_, path_to(key)) != nullptr;
 }

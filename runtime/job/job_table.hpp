@@ -65,6 +65,8 @@ class JobTable {
                                                KeyHelp help = {}) const;
   /// Returns a list of numbers; empty when the key is absent.
   [[nodiscard]] std::vector<double> numbers(std::string_view key, NumberRange allowed = {}, KeyHelp help = {}) const;
+  /// Returns a list of integers; empty when the key is absent.
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, Range allowed = {}, KeyHelp help = {}) const;
   /// Returns a list of strings.
   [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback,
                                                KeyHelp help = {}) const;

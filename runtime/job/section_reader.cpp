@@ -58,6 +58,16 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
                          std::to_string(needed) + ", or none to place them automatically");
 }
 
+void check_processes(const JobTable& section, const SectionConfig& config) {
+  const auto named = static_cast<std::int64_t>(config.processes.size());
+  const std::int64_t needed = config.placed() * config.pipeline;
+  if (named == 0 || named == needed) return;
+  section.fail_among({"processes", "replicas", "pipeline"},
+                     "names " + std::to_string(named) + (named == 1 ? " process" : " processes") +
+                         " for replicas x pipeline = " + std::to_string(needed) + "; name " + std::to_string(needed) +
+                         ", or none to place them in turn");
+}
+
 /// Reads fp32 or bf16.
 DType read_dtype(const JobTable& section, const char* key, DType fallback, const KeyHelp& help) {
   const std::vector<std::string> names{std::string(name_of(DType::f32)), std::string(name_of(DType::bf16))};
@@ -237,8 +247,8 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
                       "can cut it; 1: streams share all, trained sections first"});
   out.memory_mib =
       section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted},
-                      {"memory of a device: a micro-batch that cannot fit, by an estimate, is refused with "
-                       "the largest that fits; 0: not checked",
+                      {"memory of a device, for all sections on it: what cannot fit, by an estimate, is refused with "
+                       "the largest micro-batch that fits; 0: not checked",
                        "MiB"});
   if (training == Training::optimized) {
     out.trained = section.flag("trained", out.trained,
@@ -249,7 +259,10 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
     read_lora(section, out);
   }
   out.devices = devices_named(section, devices);
+  out.processes = section.integers("processes", {.min = 0, .max = most_counted},
+                                   {"the process of each replica, in it of each stage; empty: in turn"});
   check_devices(section, out);
+  check_processes(section, out);
   return out;
 }
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a job that each change a run: end to end, with figures that make sense."""
 
+import json
 import math
 import unittest
 
@@ -46,6 +47,24 @@ class ARun(SystemTest):
         job["teacher"]["clip_norm"] = 0.05
         own = self.train(job).curve()
         self.assertEqual(self.train(job, settings={"train.clip": "global"}).curve(), own)
+
+    def test_in_processes_that_sections_name_is_the_same(self):
+        made = distillation()
+        made["teacher"]["replicas"] = 2
+        finished = self.train(made, "--processes", 3)
+        made["teacher"]["processes"] = [2, 0]
+        made["student"]["processes"] = [2]
+        placed = self.train(made, "--processes", 3)
+        self.assertEqual(placed.curve(), finished.curve())
+        began = json.loads((self.folder / "out/record/events.jsonl").read_text().splitlines()[0])
+        places = {lane.rsplit(" on ")[0]: int(lane.rsplit(" ", 1)[1]) for lane in began["lanes"]}
+        self.assertEqual(places["section 'teacher' replica 0"], 2)
+        self.assertEqual(places["section 'teacher' replica 1"], 0)
+        self.assertEqual(places["section 'student' replica 0"], 2)
+        made["student"]["processes"] = [3]
+        self.write_job(made)
+        self.assert_refused("student.processes: 3 is no process of the job; it has 3, 0 to 2 (--processes)", "train",
+                            "job.toml", "--processes", 3, "--fresh")
 
     def test_that_computes_layers_again_is_the_same(self):
         job = distillation()

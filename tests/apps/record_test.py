@@ -216,8 +216,8 @@ class Samples(SystemTest):
         self.assertEqual(len(parts), 8)
         for part in parts:
             heading, text = part.rstrip("\n").split("\n")
-            self.assertEqual(heading.split(", ", 1)[1], "32 tokens, 32 learned")
             first = int(heading.split(",")[0]) * 32
+            self.assertEqual(heading.split(", ", 1)[1], f"32 tokens, 32 learned; corpus.txt, token {first}")
             self.assertEqual(text, corpus[first:first + 32])
 
     def test_are_refused_where_they_are_not_those_of_the_run(self):

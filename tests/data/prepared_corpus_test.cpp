@@ -75,6 +75,7 @@ TEST_F(Prepared, a_stream_crosses_documents_and_shards) {
   const PreparedCorpus corpus(write("a", {counted(1, 5), counted(11, 5), counted(21, 4)}, 5), config(4));
   EXPECT_EQ(corpus.index().train.size(), 2U + 1U);
   EXPECT_EQ(samples(corpus), (Texts{"1 2 3 4 > 2 3 4 5", "5 11 12 13 > 11 12 13 14", "14 15 21 22 > 15 21 22 23"}));
+  EXPECT_EQ(corpus.origin(SampleId(2)), (folder_.path() / "a/train-00001.safetensors").string() + ", token 3");
 }
 
 TEST_F(Prepared, documents_are_samples_of_their_own) {  // PK-1

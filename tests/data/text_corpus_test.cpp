@@ -55,6 +55,17 @@ std::string refusal(const DataConfig& config) {
   return "accepted";
 }
 
+TEST(TextCorpus, a_sample_names_the_file_that_it_begins_in) {
+  const TempFolder folder;
+  folder.write("some/a.txt", std::string(20, 'a'));
+  folder.write("some/b.txt", std::string(30, 'b'));
+  const TextCorpus corpus(settings(folder.path() / "some", 8, 0));
+  EXPECT_EQ(corpus.origin(SampleId(2)), "a.txt, token 16");
+  EXPECT_EQ(corpus.origin(SampleId(3)), "b.txt, token 3") << "a newline stands between the files";
+  const std::string alone = folder.write("c.txt", numbered_text(400)).string();
+  EXPECT_EQ(TextCorpus(settings(alone)).origin(SampleId(1)), alone + ", token 8");
+}
+
 TEST(TextCorpus, its_fingerprint_changes_with_text_and_settings_and_not_with_the_place) {
   const TempFolder folder;
   const std::string text = numbered_text(400);

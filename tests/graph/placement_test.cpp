@@ -278,6 +278,37 @@ TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {
   }
 }
 
+TEST(Placement, named_processes_are_used_as_named) {  // PL-2
+  PlacementRequest request = request_of(3, 4);
+  request.processes_of = {{}, {2, 0}, {}};
+  const std::vector<ReplicaPlacement> places = place(graph_of(2, 2), request);
+  EXPECT_EQ(find_place(places, SectionId(1), ReplicaIndex(0))->process, ProcessId(2));
+  EXPECT_EQ(find_place(places, SectionId(1), ReplicaIndex(1))->process, ProcessId(0));
+  EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(0))->process, ProcessId(0)) << "in turn";
+  EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(1))->process, ProcessId(1));
+}
+
+TEST(Placement, a_process_that_is_missing_or_full_is_refused) {
+  const auto refusal = [](const SectionGraph& graph, const PlacementRequest& request) -> std::string {
+    try {
+      (void)place(graph, request);
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  PlacementRequest request = request_of(2, 1);
+  request.processes_of = {{}, {2}, {}};
+  EXPECT_EQ(refusal(graph_of(1, 1), request),
+            "teacher.processes: 2 is no process of the job; it has 2, 0 to 1 (--processes)");
+  request.hosts = {0, 1};
+  request.processes_of = {{}, {1, 1}, {}};
+  EXPECT_EQ(
+      refusal(graph_of(2, 1), request),
+      "teacher.processes: 1: its host has 1 device, and the section's replicas there need 2; name another process, "
+      "or oversubscribe the cores with --cpu-devices 2");
+}
+
 TEST(Placement, further_replicas_of_a_section_with_least_share_the_devices_of_the_first) {  // PL-4
   SectionGraph graph;
   for (const char* name : {"data", "teacher", "student"}) {

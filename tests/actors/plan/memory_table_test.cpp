@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "actors/plan/plan_checks.hpp"
 
 namespace maestro {
@@ -143,6 +145,23 @@ TEST_F(MemoryTable, a_section_above_its_memory_is_refused) {
   plan_.sections[1].config.memory_mib = 17;
   EXPECT_THAT([this] { check_memory(plan_); },
               testing::ThrowsMessage<JobError>(HasSubstr("student.micro_batch = 2 needs about ")));
+}
+
+TEST_F(MemoryTable, sections_that_fit_a_device_alone_are_refused_where_they_do_not_together) {
+  const double student = use(1, 0).sum() / (1 << 20);
+  plan_.sections[1].config.memory_mib = static_cast<std::int64_t>(std::ceil(student));
+  for (ReplicaPlacement& place : plan_.places) {
+    const int device = static_cast<int>(2 * place.section.value() + place.replica.value());
+    if (place.section.value() < 2) place.devices = {{DeviceId::Kind::cpu, device}};
+  }
+  check_memory(plan_);
+  for (ReplicaPlacement& place : plan_.places)
+    place.devices = {{DeviceId::Kind::cpu, static_cast<int>(place.replica.value())}};
+  EXPECT_THAT([this] { check_memory(plan_); },
+              testing::ThrowsMessage<JobError>(testing::AllOf(
+                  HasSubstr("student.memory_mib = "), HasSubstr(": the sections on cpu:0 need about "),
+                  HasSubstr("(teacher replica 0 "), HasSubstr(", student replica 0 "),
+                  HasSubstr("give them devices of their own, lower a micro_batch, or raise memory_mib"))));
 }
 
 }  // namespace
