@@ -176,14 +176,25 @@ std::vector<std::string> JobReference::tables() const {
   return names;
 }
 
-std::string JobReference::unknown(const std::string& wanted) const {
-  std::vector<std::string> names = tables();
+std::vector<std::string> JobReference::section_types() const {
+  std::vector<std::string> names;
+  for (const auto& [type, groups] : types_) names.push_back(type);
+  return names;
+}
+
+std::vector<std::string> JobReference::keys() const {
   std::vector<std::string> keys;
   for (const std::string& table : tables()) {
     for (const KeyGroup* group : groups_of(table)) {
       for (const JobKey& key : group->keys) keys.push_back(table == top_level ? key.name : table + "." + key.name);
     }
   }
+  return keys;
+}
+
+std::string JobReference::unknown(const std::string& wanted) const {
+  std::vector<std::string> names = tables();
+  const std::vector<std::string> keys = this->keys();
   const auto suffix = std::ranges::find_if(keys, [&](const std::string& key) { return key.ends_with("." + wanted); });
   if (suffix != keys.end()) return "unknown key '" + wanted + "'; did you mean '" + *suffix + "'?";
   names.insert(names.end(), keys.begin(), keys.end());

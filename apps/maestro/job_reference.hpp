@@ -35,6 +35,10 @@ class JobReference {
   [[nodiscard]] const std::vector<KeyGroup>& groups() const { return groups_; }
   [[nodiscard]] const std::vector<ReferenceSection>& sections() const { return sections_; }
 
+  [[nodiscard]] std::vector<std::string> section_types() const;
+  /// Returns all keys by their full names: "app", "train.steps", "student.lr".
+  [[nodiscard]] std::vector<std::string> keys() const;
+
   /// Returns the groups of a table: a fixed table, a section of a bundled app, a section type or a group's own name.
   /// Empty for an unknown table.
   [[nodiscard]] std::vector<const KeyGroup*> groups_of(std::string_view table) const;

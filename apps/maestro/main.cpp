@@ -21,6 +21,7 @@
 #include "apps/maestro/replay_command.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/samples_command.hpp"
+#include "apps/maestro/schema_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/teach_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
@@ -80,6 +81,8 @@ int run(int argc, char** argv, Console& console) {
   WatchCommands watch(app);
   JoinCommand join(app);
   HelpCommand help(app);
+  SchemaCommand schema(app);
+  CompletionCommand completion(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -88,7 +91,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, replay, card, generate, control, watch, join, help);
+                   data, samples, replay, card, generate, control, watch, join, help, schema, completion);
 }
 
 }  // namespace

@@ -37,6 +37,14 @@ std::string range_text(Range range) {
   return above ? "at most " + std::to_string(range.max) : "";
 }
 
+/// Integers without a bound have none as numbers.
+NumberRange number_range(Range range) {
+  NumberRange numbers;
+  if (range.min > std::numeric_limits<std::int64_t>::min()) numbers.min = static_cast<double>(range.min);
+  if (range.max < std::numeric_limits<std::int64_t>::max()) numbers.max = static_cast<double>(range.max);
+  return numbers;
+}
+
 std::string range_text(NumberRange range) {
   std::string low, high;
   if (std::isfinite(range.min)) low = (range.min_open ? "greater than " : "at least ") + number_text(range.min);
@@ -170,7 +178,8 @@ std::int64_t JobTable::integer(std::string_view key, std::int64_t fallback, Rang
   declare({.name = std::string(key),
            .type = "integer",
            .fallback = std::to_string(fallback),
-           .allowed = range_text(allowed)},
+           .allowed = range_text(allowed),
+           .range = number_range(allowed)},
           help);
   const auto path = path_to(key);
   const auto* node = read(*state_, path);
@@ -183,10 +192,30 @@ std::int64_t JobTable::integer(std::string_view key, std::int64_t fallback, Rang
   return value;
 }
 
+std::int64_t JobTable::integer_or_word(std::string_view key, std::int64_t fallback, Range allowed,
+                                       const std::vector<std::pair<std::string, std::int64_t>>& words,
+                                       KeyHelp help) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : words) names.push_back(name);
+  declare({.name = std::string(key),
+           .type = "integer or choice",
+           .fallback = std::to_string(fallback),
+           .allowed = range_text(allowed) + "; " + listed(names),
+           .range = number_range(allowed),
+           .choices = names},
+          help);
+  if (!holds_text(key)) return integer(key, fallback, allowed);
+  const std::string name = choice(key, {}, names);
+  return std::ranges::find(words, name, &std::pair<std::string, std::int64_t>::first)->second;
+}
+
 double JobTable::number(std::string_view key, double fallback, NumberRange allowed, KeyHelp help) const {
-  declare(
-      {.name = std::string(key), .type = "number", .fallback = number_text(fallback), .allowed = range_text(allowed)},
-      help);
+  declare({.name = std::string(key),
+           .type = "number",
+           .fallback = number_text(fallback),
+           .allowed = range_text(allowed),
+           .range = allowed},
+          help);
   const auto path = path_to(key);
   const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
@@ -216,7 +245,12 @@ std::string JobTable::text(std::string_view key, std::string fallback, KeyHelp h
 
 std::string JobTable::choice(std::string_view key, std::string fallback, const std::vector<std::string>& allowed,
                              KeyHelp help) const {
-  declare({.name = std::string(key), .type = "choice", .fallback = quoted(fallback), .allowed = listed(allowed)}, help);
+  declare({.name = std::string(key),
+           .type = "choice",
+           .fallback = quoted(fallback),
+           .allowed = listed(allowed),
+           .choices = allowed},
+          help);
   if (!has(key)) return fallback;
   const auto value = text(key, {});
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return value;
@@ -237,7 +271,11 @@ std::vector<std::string> JobTable::names(std::string_view key, const std::string
 }
 
 std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed, KeyHelp help) const {
-  declare({.name = std::string(key), .type = "list of numbers", .fallback = "[]", .allowed = range_text(allowed)},
+  declare({.name = std::string(key),
+           .type = "list of numbers",
+           .fallback = "[]",
+           .allowed = range_text(allowed),
+           .range = allowed},
           help);
   std::vector<double> out;
   visit_list(*state_, path_to(key), "numbers", [&](const toml::node& element) {
@@ -251,7 +289,11 @@ std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed,
 }
 
 std::vector<std::int64_t> JobTable::integers(std::string_view key, Range allowed, KeyHelp help) const {
-  declare({.name = std::string(key), .type = "list of integers", .fallback = "[]", .allowed = range_text(allowed)},
+  declare({.name = std::string(key),
+           .type = "list of integers",
+           .fallback = "[]",
+           .allowed = range_text(allowed),
+           .range = number_range(allowed)},
           help);
   std::vector<std::int64_t> out;
   visit_list(*state_, path_to(key), "integers", [&](const toml::node& element) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/job/job_key.hpp"
@@ -26,14 +27,6 @@ struct Range {
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Allowed numbers; an open end is itself refused. Infinities and NaN always are.
-struct NumberRange {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  bool min_open = false;
-  bool max_open = false;
-};
-
 /// A table of a job file; cheap to copy. A table that the file lacks reads as empty. All errors are JobErrors of a
 /// line that starts with the place: `job.toml:7: student.micro_batch: ...` or `--set student.lr=x: student.lr:
 /// ...`. Copies share the document, which they keep alive; one thread at a time.
@@ -42,6 +35,10 @@ class JobTable {
   /// Returns the integer at `key`, or `fallback` (not checked against `allowed`) when the key is absent.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, Range allowed = {},
                                      KeyHelp help = {}) const;
+  /// Likewise; each of `words` may stand for an integer.
+  [[nodiscard]] std::int64_t integer_or_word(std::string_view key, std::int64_t fallback, Range allowed,
+                                             const std::vector<std::pair<std::string, std::int64_t>>& words,
+                                             KeyHelp help = {}) const;
   /// Returns a number; an integer in the file is a number too.
   [[nodiscard]] double number(std::string_view key, double fallback, NumberRange allowed = {}, KeyHelp help = {}) const;
   [[nodiscard]] bool flag(std::string_view key, bool fallback, KeyHelp help = {}) const;

@@ -167,20 +167,6 @@ void read_micro_batches(const JobTable& section, SectionConfig& out) {
                                        "micro-batches"});
 }
 
-/// Reads a number of layers, or a word: recompute = "layers".
-void read_recompute(const JobTable& section, SectionConfig& out) {
-  constexpr const char* key = "recompute";
-  const KeyHelp help{
-      "layers whose values are computed again by the backward pass, in groups of so many, instead of being kept: less "
-      "memory for a forward pass more, and the same bits; \"layers\": 1; \"none\" or 0: all values are kept",
-      "layers"};
-  if (section.holds_text(key)) {
-    out.recompute = section.choice(key, "none", {"layers", "none"}, help) == "layers" ? 1 : 0;
-  } else {
-    out.recompute = section.integer(key, out.recompute, {.min = 0, .max = 4096}, help);
-  }
-}
-
 void read_weights(const JobTable& section, SectionConfig& out) {
   out.weights = read_model(section, "weights", out.weights,
                            {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out, or "
@@ -234,7 +220,11 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   out.name = std::move(name);
   read_layout(section, out);
   read_micro_batches(section, out);
-  read_recompute(section, out);
+  out.recompute = section.integer_or_word(
+      "recompute", out.recompute, {.min = 0, .max = 4096}, {{"layers", 1}, {"none", 0}},
+      {"layers whose values are computed again by the backward pass, in groups of so many, instead of being kept: less "
+       "memory for a forward pass more, and the same bits; \"layers\": 1; \"none\" or 0: all values are kept",
+       "layers"});
   const std::vector<std::string> devices = section.texts(
       "devices", texts_of(out.devices),
       {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
