@@ -20,6 +20,7 @@ import uuid
 from pathlib import Path
 
 PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
+SANITIZED = bool(os.environ.get("MAESTRO_SANITIZE"))
 MARK = "MAESTRO_TEST_RUN"
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")
 RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
