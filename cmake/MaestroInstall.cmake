@@ -3,6 +3,7 @@
 #   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, where they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
+#   share/bash-completion, zsh, fish, man   what the program prints about itself (MaestroPackage.cmake)
 #   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 # Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
@@ -24,28 +25,28 @@ endif()
 set(maestro_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/maestro")
 
 install(TARGETS maestro_all ${maestro_rooms} EXPORT maestroTargets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(EXPORT maestroTargets NAMESPACE maestro:: DESTINATION "${maestro_package_dir}")
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT development)
+install(EXPORT maestroTargets NAMESPACE maestro:: DESTINATION "${maestro_package_dir}" COMPONENT development)
 if(TARGET maestro)
-  install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
 
 if(TARGET maestro_parquet)
-  install(TARGETS maestro_parquet LIBRARY DESTINATION lib/maestro)
+  install(TARGETS maestro_parquet LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 if(TARGET maestro_cuda)  # looked for in ../lib/maestro beside the program (runtime/device/backend.hpp)
-  install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro)
+  install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 
 install(CODE "set(source [[${PROJECT_SOURCE_DIR}]])
-set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/maestro\")")
-install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
-  FILES_MATCHING PATTERN "*.toml")
+set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/maestro\")" COMPONENT development)
+install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT development)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/vlm"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
-  USE_SOURCE_PERMISSIONS PATTERN "tests" EXCLUDE)
+  USE_SOURCE_PERMISSIONS COMPONENT program PATTERN "tests" EXCLUDE)
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/maestroConfig.cmake"
@@ -53,4 +54,4 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.i
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 file(GLOB maestro_find_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
 install(FILES "${PROJECT_BINARY_DIR}/maestroConfig.cmake" "${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake"
-  ${maestro_find_modules} DESTINATION "${maestro_package_dir}")
+  ${maestro_find_modules} DESTINATION "${maestro_package_dir}" COMPONENT development)

@@ -3,7 +3,9 @@
 //
 // AR-1 (accounting): used bytes + free bytes == mapped bytes.
 // AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
-// AR-3 (no growth): once the first micro-batch of a shape has passed, later ones map nothing new.
+// AR-3 (no growth): once a micro-batch of a shape has passed and mapped nothing, later ones of it map nothing. That is
+// the
+//       second mostly; chunks that the first has added may lie so that it needs one more.
 #pragma once
 
 #include <algorithm>

@@ -45,6 +45,7 @@ int status_of(Body body) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which keeps a signal back that arrives while the watcher's thread starts
 TEST(SignalWatcher, is_called_for_every_ending_signal) {
   EXPECT_EQ(status_of([] {
               prepare_signals();
@@ -57,6 +58,7 @@ TEST(SignalWatcher, is_called_for_every_ending_signal) {
             }),
             0);
 }
+#endif
 
 TEST(SignalWatcher, without_one_a_signal_ends_the_process_with_status_130) {  // SW-1
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU}) {
