@@ -25,6 +25,7 @@ using nlohmann::ordered_json;
 struct Options {
   std::int64_t workloads = 120;  // of the layout `sized`
   std::int64_t tight = 40;
+  std::int64_t heavy = 48;
   std::int64_t tiny = 200;
   std::uint64_t seed = 1;
   double budget_ms = 0;
@@ -84,8 +85,10 @@ struct Summary {
 };
 
 void plan_generated(const Options& options, WorkloadLayout layout, std::int64_t count, Summary& summary) {
-  const std::string layout_name = layout == WorkloadLayout::sized ? "sized" : "tight";
-  const std::vector<WorkloadKind> kinds = workload_kinds();
+  const std::string layout_name(name_of(layout));
+  const std::vector<WorkloadKind> kinds = layout == WorkloadLayout::heavy
+                                              ? std::vector{WorkloadKind::vision_language, WorkloadKind::distillation}
+                                              : workload_kinds();
   for (std::int64_t at = 0; at < count; ++at) {
     const WorkloadKind kind = kinds[static_cast<std::size_t>(at) % kinds.size()];
     const std::uint64_t seed = options.seed * 1000 + static_cast<std::uint64_t>(at) / kinds.size();
@@ -189,6 +192,8 @@ int run(int argc, char** argv) {
   app.add_option("--workloads", options.workloads, "generated workloads")->check(CLI::Range(0, 100'000));
   app.add_option("--tight", options.tight, "generated workloads whose limits were drawn without regard for each other")
       ->check(CLI::Range(0, 100'000));
+  app.add_option("--heavy", options.heavy, "generated workloads with heavy tails and few tasks in flight")
+      ->check(CLI::Range(0, 100'000));
   app.add_option("--tiny", options.tiny, "small workloads, compared with the shortest schedule")
       ->check(CLI::Range(0, 100'000));
   app.add_option("--seed", options.seed, "of workloads and search");
@@ -198,6 +203,7 @@ int run(int argc, char** argv) {
   Summary summary;
   plan_generated(options, WorkloadLayout::sized, options.workloads, summary);
   plan_generated(options, WorkloadLayout::tight, options.tight, summary);
+  plan_generated(options, WorkloadLayout::heavy, options.heavy, summary);
   plan_tiny(options, summary);
   print_summary(summary);
   if (options.table) print_table(summary);

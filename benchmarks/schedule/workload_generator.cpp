@@ -29,6 +29,18 @@ std::string_view name_of(WorkloadKind kind) {
   return "unknown";
 }
 
+std::string_view name_of(WorkloadLayout layout) {
+  switch (layout) {
+    case WorkloadLayout::sized:
+      return "sized";
+    case WorkloadLayout::tight:
+      return "tight";
+    case WorkloadLayout::heavy:
+      return "heavy";
+  }
+  return "unknown";
+}
+
 namespace {
 
 constexpr std::int64_t most_in_flight = 8;
@@ -36,7 +48,8 @@ constexpr std::int64_t most_in_flight = 8;
 /// A value around 1 with a heavy tail, cut at 30.
 class HeavyTail {
  public:
-  explicit HeavyTail(Random& random) : pareto_(random.below(2) == 0), shape_(0.5 + 0.5 * random.uniform()) {}
+  HeavyTail(Random& random, double least_shape)
+      : pareto_(random.below(2) == 0), shape_(least_shape + 0.5 * random.uniform()) {}
   double draw(Random& random) const {
     const double value = pareto_ ? std::pow(1.0 - random.uniform(), -shape_ / 1.5) : std::exp(shape_ * random.normal());
     return std::clamp(value, 0.1, 30.0);
@@ -76,39 +89,45 @@ void add_edge(Draft& draft, std::size_t from, std::size_t to) {
   draft.workload.edges.push_back(edge);
 }
 
+struct LaneRange {
+  std::int64_t least = 1;
+  std::int64_t most = 1;
+  std::int64_t draw(Random& random) const { return between(random, least, most); }
+};
+
 struct Lanes {
-  std::int64_t auxiliary = 1;  ///< at most
-  std::int64_t critical = 1;   ///< at most
+  LaneRange auxiliary;
+  LaneRange critical;
 };
 
 void draft_encoders(Draft& draft, WorkloadKind kind, const Lanes& lanes, Random& random) {
   const bool trained = random.below(5) < 3;
-  add_section(draft, "vision", trained, between(random, 1, lanes.auxiliary));
+  add_section(draft, "vision", trained, lanes.auxiliary.draw(random));
   if (kind == WorkloadKind::audio_vision) {
-    add_section(draft, "audio", random.below(2) == 0, between(random, 1, lanes.auxiliary));
+    add_section(draft, "audio", random.below(2) == 0, lanes.auxiliary.draw(random));
   }
-  draft.critical = add_section(draft, "llm", true, between(random, 1, lanes.critical));
+  draft.critical = add_section(draft, "llm", true, lanes.critical.draw(random));
   for (std::size_t encoder = 0; encoder < draft.critical; ++encoder) add_edge(draft, encoder, draft.critical);
   if (kind == WorkloadKind::generation) {
-    add_section(draft, "generator", random.below(3) > 0, between(random, 1, lanes.auxiliary));
+    add_section(draft, "generator", random.below(3) > 0, lanes.auxiliary.draw(random));
     add_edge(draft, draft.critical, draft.critical + 1);
   }
 }
 
 void draft_distillation(Draft& draft, std::int64_t students, const Lanes& lanes, Random& random) {
-  add_section(draft, "teacher", false, between(random, 1, lanes.auxiliary));
-  draft.critical = add_section(draft, "student", true, between(random, 1, lanes.critical));
+  add_section(draft, "teacher", false, lanes.auxiliary.draw(random));
+  draft.critical = add_section(draft, "student", true, lanes.critical.draw(random));
   add_edge(draft, 0, 1);
   for (std::int64_t more = 2; more <= students; ++more) {
     const std::size_t student =
-        add_section(draft, "student" + std::to_string(more), true, between(random, 1, lanes.auxiliary));
+        add_section(draft, "student" + std::to_string(more), true, lanes.auxiliary.draw(random));
     add_edge(draft, 0, student);
   }
 }
 
-void draw_samples(Draft& draft, WorkloadKind kind, std::int64_t count, Random& random) {
-  const HeavyTail text(random);
-  const HeavyTail picture(random);
+void draw_samples(Draft& draft, WorkloadKind kind, std::int64_t count, double least_shape, Random& random) {
+  const HeavyTail text(random, least_shape);
+  const HeavyTail picture(random, least_shape);
   const double pictures_share = 0.1 + 0.8 * random.uniform();
   const double sound_share = 0.1 + 0.5 * random.uniform();
   const double generated_share = 0.1 + 0.4 * random.uniform();
@@ -210,23 +229,45 @@ std::string name_of(WorkloadKind kind, std::uint64_t seed, const Draft& draft) {
 
 namespace {
 
+/// The ranges that a layout draws from.
+struct Ranges {
+  Lanes lanes;
+  double least_shape = 0.5;  ///< of lengths
+  double least_share = 0.3;  ///< of the critical section's work per lane
+  double share_range = 0.7;
+  std::int64_t most_in_flight = maestro::most_in_flight;
+};
+
+Ranges ranges_of(WorkloadKind kind, WorkloadLayout layout) {
+  switch (layout) {
+    case WorkloadLayout::sized:
+      return {.lanes = {{1, 8}, {1, 32}}, .share_range = 0.5};
+    case WorkloadLayout::tight:
+      return {.lanes = {{1, 8}, {1, 32}}};
+    case WorkloadLayout::heavy:
+      break;
+  }
+  const Lanes lanes = kind == WorkloadKind::distillation ? Lanes{{4, 16}, {4, 16}} : Lanes{{4, 4}, {8, 8}};
+  return {.lanes = lanes, .least_shape = 1.0, .least_share = 0.5, .share_range = 0.5, .most_in_flight = 3};
+}
+
 /// Makes a draw; returns false when it cannot be laid out as `sized` requires.
 bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Draft& draft) {
-  const bool sized = layout == WorkloadLayout::sized;
-  const Lanes lanes{8, 32};
+  const Ranges ranges = ranges_of(kind, layout);
+  const Lanes& lanes = ranges.lanes;
   if (kind == WorkloadKind::distillation) {
     draft_distillation(draft, between(random, 1, 3), lanes, random);
   } else {
     draft_encoders(draft, kind, lanes, random);
   }
-  draw_samples(draft, kind, std::int64_t{64} << random.below(5), random);
+  draw_samples(draft, kind, std::int64_t{64} << random.below(5), ranges.least_shape, random);
   for (SampleTimes& times : draft.samples) {
     for (double& time : times) time = time < 0 ? time : 5.0 * time;
   }
   for (std::size_t section = 0; section < draft.workload.sections.size(); ++section) {
-    if (section != draft.critical) balance(draft, section, 0.3 + (sized ? 0.5 : 0.7) * random.uniform());
+    if (section != draft.critical) balance(draft, section, ranges.least_share + ranges.share_range * random.uniform());
     if (draft.workload.sections[section].has_backward) {
-      draft.workload.sections[section].max_in_flight = between(random, 1, most_in_flight);
+      draft.workload.sections[section].max_in_flight = between(random, 1, ranges.most_in_flight);
     }
   }
   for (WorkloadEdge& edge : draft.workload.edges) {
@@ -234,7 +275,7 @@ bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Dra
     edge.transfer_ms = 0.1 * static_cast<double>(random.below(6));
   }
   add_tasks(draft, 0.001);
-  return !sized || widen_in_flight_limits(draft.workload);
+  return layout != WorkloadLayout::sized || widen_in_flight_limits(draft.workload);
 }
 
 }  // namespace
@@ -249,13 +290,13 @@ GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed, Workl
 GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, std::int64_t samples) {
   Random random(seed, 1000 + static_cast<std::uint64_t>(kind));
   Draft draft;
-  const Lanes lanes{2, 2};
+  const Lanes lanes{{1, 2}, {1, 2}};
   if (kind == WorkloadKind::distillation) {
     draft_distillation(draft, between(random, 1, 2), lanes, random);
   } else {
     draft_encoders(draft, kind, lanes, random);
   }
-  draw_samples(draft, kind, between(random, 1, samples), random);
+  draw_samples(draft, kind, between(random, 1, samples), 0.5, random);
   for (SampleTimes& times : draft.samples) {
     for (double& time : times) time = time < 0 ? time : std::min(time, 4.0) * 2;
   }

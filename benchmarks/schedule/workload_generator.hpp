@@ -32,11 +32,16 @@ enum class WorkloadLayout {
   sized,
   /// Anything goes: 0.3 to 1 of the work, any limits. Often several limits bind at once.
   tight,
+  /// 4 encoder lanes before 8 LLM lanes, or 4 to 16 teacher lanes before 4 to 16 student lanes; 0.5 to 1 of the work;
+  /// lognormal (sigma 1 to 1.5) or Pareto (alpha 1 to 1.5) lengths; in-flight limits 1-3. The longest samples decide.
+  heavy,
 };
+[[nodiscard]] std::string_view name_of(WorkloadLayout layout);
 
-/// 64 to 1,024 samples; 1-8 encoder (teacher, generator) and 1-32 LLM (student) lanes; 10-90% of samples with pictures,
-/// 1 to 8 of them; lognormal or Pareto lengths; slots 1-4, in-flight limits 1-8, transfers 0-0.5 ms; encoders
-/// trained or frozen. Times are whole microseconds. The same seed gives the same workload.
+/// 64 to 1,024 samples; 10-90% of samples with pictures, 1 to 8 of them; slots 1-4, transfers 0-0.5 ms; encoders
+/// trained or frozen; unless the layout has its own, 1-8 encoder (teacher, generator) and 1-32 LLM (student) lanes,
+/// lognormal or Pareto lengths, in-flight limits 1-8. Times are whole microseconds. The same seed gives the same
+/// workload.
 [[nodiscard]] GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed,
                                                   WorkloadLayout layout = WorkloadLayout::sized);
 

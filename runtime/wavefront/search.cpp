@@ -13,8 +13,6 @@ namespace maestro {
 
 namespace {
 
-constexpr double first_temperature = 0.07;  // of the mean time of a task, forward and backward
-constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
 constexpr double last_share = 0.1;     // that advance the sample that ends last
 constexpr double sample_share = 0.5;   // of moves in a section, those that take the sample along in the others
@@ -227,9 +225,6 @@ class Slack {
     return (of_idle * simulator.idle_ms(critical_) + of_late * simulator.late_ms(due_ms_)) / lanes_;
   }
 
-  /// Falls to zero half way: the makespan alone counts in the end.
-  static double weight(double progress) { return std::max(0.0, 1 - 2 * progress); }
-
  private:
   double due_ms_ = 0;
   int critical_ = 0;
@@ -241,6 +236,30 @@ double mean_task_ms(const PlanningGraph& graph) {
   for (const PlanningGraph::Section& section : graph.sections) work_ms += section.work_ms;
   return work_ms / static_cast<double>(std::max<std::size_t>(graph.tasks.size(), 1));
 }
+
+/// The temperature and the weight of Slack. Both fall with the evaluations since the start or the latest reheating, at
+/// once fast and then ever slower, so that they suit any budget without knowing it.
+class Cooling {
+ public:
+  /// Of the mean time of a task, forward and backward.
+  [[nodiscard]] double temperature() const { return std::max(1e-4, 0.07 * std::pow(1 + age_ / 20, -0.6)); }
+  [[nodiscard]] double slack_weight() const { return 1 / (1 + age_ / 200); }
+  void count(bool improved) {
+    ++age_;
+    unimproved_ = improved ? 0 : unimproved_ + 1;
+  }
+  /// Reheats, and returns true, where nothing better was found for long.
+  bool reheat() {
+    if (unimproved_ < std::max(300.0, age_ / 2)) return false;
+    unimproved_ = 0;
+    age_ /= 8;
+    return true;
+  }
+
+ private:
+  double age_ = 0;
+  double unimproved_ = 0;
+};
 
 }  // namespace
 
@@ -263,26 +282,32 @@ double Spending::share() const {
 }
 
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
-                 double to, Random& random) {
+                 Random& random) {
   const Samples samples(graph);
   const Slack slack(graph, spending.good_enough_ms());
-  Candidate best = start;
-  DispatchRules rules = start.rules;
-  double current_ms = spending.run(simulator, rules, std::numeric_limits<double>::infinity());
-  double current_slack_ms = slack.of(simulator);
-  int last_task = simulator.last_task();
-  const double from = spending.share();
   const double scale_ms = mean_task_ms(graph);
-  while (best.makespan_ms > spending.good_enough_ms()) {
-    const double spent = spending.share();
-    if (spent >= to) break;
-    const double progress = (spent - from) / (to - from);
-    const double temperature = first_temperature * std::pow(last_temperature / first_temperature, progress) * scale_ms;
-    const double weight = Slack::weight(progress);
+  Candidate best = start;
+  DispatchRules rules;
+  double current_ms = 0;
+  double current_slack_ms = 0;
+  int last_task = 0;
+  const auto go_to = [&](const Candidate& candidate) {
+    rules = candidate.rules;
+    current_ms = spending.run(simulator, rules, std::numeric_limits<double>::infinity());
+    current_slack_ms = slack.of(simulator);
+    last_task = simulator.last_task();
+  };
+  Cooling cooling;
+  go_to(start);
+  while (best.makespan_ms > spending.good_enough_ms() && spending.share() < 1) {
+    if (cooling.reheat()) go_to(best);
+    const double weight = cooling.slack_weight();
     Move move(graph, samples, last_task, rules, random);
     // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
-    const double threshold_ms = current_ms + weight * current_slack_ms - temperature * std::log(1.0 - random.uniform());
+    const double threshold_ms =
+        current_ms + weight * current_slack_ms - cooling.temperature() * scale_ms * std::log(1.0 - random.uniform());
     const double makespan_ms = spending.run(simulator, rules, threshold_ms);
+    cooling.count(makespan_ms < best.makespan_ms);
     if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
     const double slack_ms = makespan_ms > threshold_ms ? 0 : slack.of(simulator);
     if (makespan_ms + weight * slack_ms > threshold_ms) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulated annealing over dispatch rules: the orders of the sections, and the switches.
+//
+// SE-1 (prefix): the candidates tried do not depend on the budget; a shorter search tries the first of them.
 #pragma once
 
 #include <chrono>
@@ -27,6 +29,7 @@ class Spending {
   explicit Spending(const SearchBudget& budget) : budget_(budget) {}
   /// Runs the simulator and counts the evaluation and its steps.
   double run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms);
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// 0 at the start, 1 when all is spent.
   [[nodiscard]] double share() const;
   [[nodiscard]] double good_enough_ms() const { return budget_.good_enough_ms; }
@@ -42,9 +45,9 @@ struct Candidate {
   double makespan_ms = 0;
 };
 
-/// Anneals from `start` until `to` of the budget is spent; returns the best candidate seen, which is `start` when none
-/// is shorter.
+/// Anneals from `start` until the budget is spent; returns the best candidate seen, which is `start` when none is
+/// shorter.
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
-                 double to, Random& random);
+                 Random& random);
 
 }  // namespace maestro

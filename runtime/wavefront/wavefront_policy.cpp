@@ -26,6 +26,9 @@ constexpr double close_enough = 1.001;  // times the lower bound
 /// Steps of the simulator in about 0.3 s on a core of 2 GHz.
 constexpr std::int64_t automatic_steps = 10'000'000;
 
+/// Of these at most for the portfolio.
+constexpr std::int64_t portfolio_steps = automatic_steps / 5;
+
 /// Steps of small workloads are shorter, as all of their state stays in the nearest cache.
 constexpr std::size_t small_tasks = 256;
 constexpr std::int64_t small_steps = automatic_steps * 6 / 5;
@@ -54,9 +57,10 @@ class Trial {
 
   [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
 
-  /// Tries all orders of the portfolio, then other switches for the best of them, until `to` of the budget.
-  void try_portfolio(Spending& spending, double to) {
-    to_ = to;
+  /// Tries all orders of the portfolio, then other switches for the best of them, until `steps` are spent in all, or
+  /// the budget, but the first order in any case.
+  void try_portfolio(Spending& spending, std::int64_t steps) {
+    steps_ = steps;
     DispatchRules rules;
     rules.theta.assign(graph_.sections.size(), 0.5);
     rules.depth.assign(graph_.edges.size(), 1.0);
@@ -75,8 +79,8 @@ class Trial {
   }
 
   [[nodiscard]] const std::vector<Candidate>& tried() const { return tried_; }
-  [[nodiscard]] Candidate search(const Candidate& start, Spending& spending, double to, Random& random) {
-    return anneal(simulator_, graph_, start, spending, to, random);
+  [[nodiscard]] Candidate search(const Candidate& start, Spending& spending, Random& random) {
+    return anneal(simulator_, graph_, start, spending, random);
   }
   [[nodiscard]] Schedule schedule(const Candidate& candidate) { return simulator_.schedule(candidate.rules); }
 
@@ -132,7 +136,8 @@ class Trial {
   /// Returns infinity when the budget is spent, or a schedule of this trial is good enough already.
   double attempt(const DispatchRules& rules, Spending& spending) {
     constexpr double worth_knowing = 1.1;  // times the best so far
-    if (spending.share() > to_ || best_ms_ <= spending.good_enough_ms()) return endless;
+    if (best_ms_ <= spending.good_enough_ms()) return endless;
+    if (!tried_.empty() && (spending.steps() >= steps_ || spending.share() >= 1)) return endless;
     const double makespan_ms = spending.run(simulator_, rules, best_ms_ * worth_knowing);
     if (makespan_ms == endless) return endless;
     best_ms_ = std::min(best_ms_, makespan_ms);
@@ -150,58 +155,27 @@ class Trial {
   const Anchors anchors_;
   std::vector<Candidate> tried_;  // that did not deadlock
   double best_ms_ = endless;
-  double to_ = 0;
+  std::int64_t steps_ = 0;
 };
 
-/// A candidate and the trial that it belongs to.
-struct Entrant {
-  Trial* trial = nullptr;
-  Candidate candidate;
-};
-
-/// Returns the best of each trial, best first; of equal makespans only the first, as their rules hardly differ.
-std::vector<Entrant> entrants(std::vector<Trial*> trials, std::size_t most) {
-  std::vector<Entrant> result;
-  for (Trial* trial : trials) {
-    double last_ms = -1;
-    for (const Candidate& candidate : trial->tried()) {
-      if (candidate.makespan_ms != last_ms) result.push_back({trial, candidate});
-      last_ms = candidate.makespan_ms;
-    }
-  }
-  std::stable_sort(result.begin(), result.end(), [](const Entrant& a, const Entrant& b) {
-    return a.candidate.makespan_ms < b.candidate.makespan_ms;
-  });
-  if (result.size() > most) result.resize(most);
-  return result;
-}
-
-/// Returns the best schedule found; nothing when every candidate deadlocks.
+/// Returns the best schedule found; nothing when every candidate deadlocks. The budget decides only where it ends.
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
-  constexpr double portfolio_share = 0.2;
-  constexpr double heats_share = 0.3;  // short searches from several candidates; the longest is from the winner
-  constexpr std::size_t heats = 2;
   Trial late(workload, Binding::late);
   Spending spending(budget_of(options, late.graph(), workload));
   std::vector<Trial*> trials{&late};
   std::optional<Trial> mixed;
   if (late.graph().has_joint_tasks()) trials.push_back(&mixed.emplace(workload, Binding::mixed));
   for (std::size_t n = 0; n < trials.size(); ++n) {
-    const double to = portfolio_share * static_cast<double>(n + 1) / static_cast<double>(trials.size());
-    trials[n]->try_portfolio(spending, to);
+    trials[n]->try_portfolio(
+        spending, portfolio_steps * static_cast<std::int64_t>(n + 1) / static_cast<std::int64_t>(trials.size()));
   }
-  std::vector<Entrant> field = entrants(trials, heats);
-  if (field.empty()) return std::nullopt;
-  Random random(options.seed);
-  const double from = spending.share();
-  for (std::size_t n = 0; n < field.size() && field.front().candidate.makespan_ms > spending.good_enough_ms(); ++n) {
-    const double to = from + heats_share * static_cast<double>(n + 1) / static_cast<double>(field.size());
-    field[n].candidate = field[n].trial->search(field[n].candidate, spending, to, random);
-  }
-  Entrant& winner = *std::min_element(field.begin(), field.end(), [](const Entrant& a, const Entrant& b) {
-    return a.candidate.makespan_ms < b.candidate.makespan_ms;
+  std::erase_if(trials, [](const Trial* trial) { return trial->tried().empty(); });
+  if (trials.empty()) return std::nullopt;
+  Trial& winner = **std::min_element(trials.begin(), trials.end(), [](const Trial* a, const Trial* b) {
+    return a->tried().front().makespan_ms < b->tried().front().makespan_ms;
   });
-  return winner.trial->schedule(winner.trial->search(winner.candidate, spending, 1.0, random));
+  Random random(options.seed);
+  return winner.schedule(winner.search(winner.tried().front(), spending, random));
 }
 
 }  // namespace

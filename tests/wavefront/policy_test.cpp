@@ -277,6 +277,54 @@ TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean t
   EXPECT_LE(sum / count, 1.015);
 }
 
+TEST(Wavefront, is_near_the_lower_bound_with_heavy_tails_and_few_tasks_in_flight) {
+  double sum = 0;
+  int count = 0;
+  for (const WorkloadKind kind : {WorkloadKind::vision_language, WorkloadKind::distillation}) {
+    for (std::uint64_t seed = 1000; seed < 1008; ++seed) {
+      const GeneratedWorkload generated = generate_workload(kind, seed, WorkloadLayout::heavy);
+      const double ratio = plan("wavefront", generated.workload, {}).makespan_ms / lower_bound_ms(generated.workload);
+      EXPECT_LE(ratio, 1.05) << generated.name;
+      sum += ratio;
+      ++count;
+    }
+  }
+  EXPECT_LE(sum / count, 1.009);
+}
+
+TEST(Wavefront, plans_no_longer_with_a_larger_budget) {  // WF-3
+  int shortened = 0;
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (const std::uint64_t seed : {41, 42}) {
+      const GeneratedWorkload generated = generate_workload(kind, seed, WorkloadLayout::tight);
+      double last_ms = std::numeric_limits<double>::infinity();
+      double first_ms = 0;
+      for (const std::int64_t evaluations : {1, 3, 10, 40, 100, 150, 300}) {
+        PolicyOptions options;
+        options.evaluations = evaluations;
+        const double makespan_ms = plan("wavefront", generated.workload, options).makespan_ms;
+        EXPECT_LE(makespan_ms, last_ms) << generated.name << ", " << evaluations;
+        last_ms = makespan_ms;
+        if (evaluations == 1) first_ms = makespan_ms;
+      }
+      shortened += last_ms < first_ms ? 1 : 0;
+    }
+  }
+  EXPECT_GE(shortened, 6);
+}
+
+TEST(Wavefront, plans_by_the_portfolio_when_there_is_no_time_at_all) {  // WF-3
+  const Workload workload = generate_workload(WorkloadKind::distillation, 41).workload;
+  PolicyOptions first;
+  first.evaluations = 1;
+  PolicyOptions hurried;
+  hurried.deterministic = false;
+  hurried.budget_ms = 1e-6;
+  const double hurried_ms = plan("wavefront", workload, hurried).makespan_ms;
+  EXPECT_EQ(hurried_ms, plan("wavefront", workload, first).makespan_ms);
+  EXPECT_LT(hurried_ms, plan("arrival", workload).makespan_ms);
+}
+
 TEST(Wavefront, many_lanes_share_the_one_slot_of_the_section_they_feed) {  // 1.6 if they held it for whole passes
   for (const std::uint64_t seed : {504, 505}) {
     const GeneratedWorkload generated = generate_workload(WorkloadKind::generation, seed);

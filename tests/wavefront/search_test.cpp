@@ -43,7 +43,7 @@ TEST(Anneal, returns_no_candidate_that_is_worse_than_its_start_and_the_makespan_
     Start start(generated.workload, random);
     for (const std::int64_t evaluations : {1, 5, 30, 200}) {
       Spending spending(tries(evaluations));
-      Candidate best = anneal(start.simulator, start.graph, start.candidate, spending, 1.0, random);
+      Candidate best = anneal(start.simulator, start.graph, start.candidate, spending, random);
       EXPECT_LE(best.makespan_ms, start.candidate.makespan_ms) << generated.name << ", " << evaluations;
       EXPECT_EQ(start.simulator.run(best.rules, endless), best.makespan_ms) << generated.name << ", " << evaluations;
       improved += best.makespan_ms < start.candidate.makespan_ms ? 1 : 0;
@@ -63,7 +63,7 @@ TEST(Anneal, finds_the_optimum_of_a_flow_shop_from_the_worst_order) {
     start.makespan_ms = simulator.run(start.rules, endless);
     ASSERT_GT(start.makespan_ms, 30);
     Spending spending(tries(2000));
-    EXPECT_DOUBLE_EQ(anneal(simulator, graph, start, spending, 1.0, random).makespan_ms, 30) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(anneal(simulator, graph, start, spending, random).makespan_ms, 30) << "seed " << seed;
   }
 }
 
@@ -74,18 +74,25 @@ TEST(Anneal, ends_when_a_schedule_is_good_enough) {
   SearchBudget budget = tries(100'000);
   budget.good_enough_ms = start.candidate.makespan_ms;
   Spending spending(budget);
-  const Candidate best = anneal(start.simulator, start.graph, start.candidate, spending, 1.0, random);
+  const Candidate best = anneal(start.simulator, start.graph, start.candidate, spending, random);
   EXPECT_EQ(best.makespan_ms, start.candidate.makespan_ms);
   EXPECT_LE(spending.share(), 1e-5);
 }
 
-TEST(Anneal, stops_at_its_share_of_the_budget) {
+TEST(Anneal, tries_the_same_candidates_under_every_budget) {  // SE-1
   const Workload workload = generate_tiny_workload(WorkloadKind::distillation, 3, 12).workload;
-  Random random(1);
-  Start start(workload, random);
-  Spending spending(tries(1000));
-  anneal(start.simulator, start.graph, start.candidate, spending, 0.25, random);
-  EXPECT_DOUBLE_EQ(spending.share(), 0.25);
+  Random seeds(1);
+  Start start(workload, seeds);
+  double last_ms = endless;
+  for (const std::int64_t evaluations : {1, 2, 4, 10, 30, 100, 1000, 10'000}) {
+    Random random(1);
+    Spending spending(tries(evaluations));
+    const double best_ms = anneal(start.simulator, start.graph, start.candidate, spending, random).makespan_ms;
+    EXPECT_GE(spending.share(), 1);
+    EXPECT_LE(best_ms, last_ms) << evaluations;
+    last_ms = best_ms;
+  }
+  EXPECT_LT(last_ms, start.candidate.makespan_ms);
 }
 
 TEST(Spending, counts_steps_of_the_simulator_when_there_are_no_evaluations_to_count) {
