@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulated annealing over dispatch rules: the orders of the sections, and the switches.
 //
-// SE-1 (prefix): the candidates tried do not depend on the budget; a shorter search tries the first of them.
+// AN-1 (prefix): the candidates tried do not depend on the budget; a shorter search tries the first of them.
 #pragma once
 
 #include <chrono>

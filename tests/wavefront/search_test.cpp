@@ -79,7 +79,7 @@ TEST(Anneal, ends_when_a_schedule_is_good_enough) {
   EXPECT_LE(spending.share(), 1e-5);
 }
 
-TEST(Anneal, tries_the_same_candidates_under_every_budget) {  // SE-1
+TEST(Anneal, tries_the_same_candidates_under_every_budget) {  // AN-1
   const Workload workload = generate_tiny_workload(WorkloadKind::distillation, 3, 12).workload;
   Random seeds(1);
   Start start(workload, seeds);
