@@ -14,13 +14,17 @@ FlowLimits flow_limits(const JobPlan& plan) {
   return {plan.transport.slots, plan.train.global_batch, plan.validation_samples, most_slots};
 }
 
-std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan) {
+PolicyOptions policy_options(const JobPlan& plan) {
   PolicyOptions options;
   options.deterministic = plan.train.deterministic;
   options.budget_ms = plan.schedule.budget_ms;
   options.evaluations = plan.schedule.evaluations;
   options.seed = static_cast<std::uint64_t>(plan.train.seed);
-  return make_policy(plan.schedule.policy, options);
+  return options;
+}
+
+std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan) {
+  return make_policy(plan.schedule.policy, policy_options(plan));
 }
 
 StepPlannerOptions planner_options(const JobPlan& plan) {

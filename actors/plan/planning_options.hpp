@@ -13,6 +13,7 @@ namespace maestro {
 [[nodiscard]] bool has_emulated(const JobPlan& plan);
 /// Returns the bounds of micro-batches in flight; the same for planner and replicas.
 [[nodiscard]] FlowLimits flow_limits(const JobPlan& plan);
+[[nodiscard]] PolicyOptions policy_options(const JobPlan& plan);
 [[nodiscard]] std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan);
 /// `plan` must outlive the planner.
 [[nodiscard]] StepPlannerOptions planner_options(const JobPlan& plan);

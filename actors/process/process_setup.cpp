@@ -9,6 +9,7 @@
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/transfer_paths.hpp"
+#include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/replica/section_replica.hpp"
 #include "actors/run/data_source.hpp"
@@ -220,6 +221,16 @@ void ProcessRun::State::build() {
   bound({}, milliseconds(0));
 }
 
+/// States the job and its place, for rehearsals of the run.
+void ProcessRun::State::describe_trace() {
+  trace.describe("job", plan.effective_job);
+  trace.describe("processes", std::to_string(plan.options.processes));
+  trace.describe("cpu_devices", std::to_string(cpu_devices_of(plan.options)));
+  std::string by_process;
+  for (const std::uint32_t host : place.hosts) by_process += (by_process.empty() ? "" : ",") + std::to_string(host);
+  trace.describe("hosts", std::move(by_process));
+}
+
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = actors->system();
   const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources());
@@ -227,9 +238,10 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   const caf::actor source = system.spawn<DataSource, caf::detached>(
       supervisor, plan.corpus, sampler,
       DataSourceOptions{plan.train.global_batch, plan.train.validation_samples, start.cursor});
+  describe_trace();
   StepPlannerOptions planning = planner_options(plan);
   planning.trained_until = trained_until();
-  const caf::actor planner = system.spawn<Planner, caf::detached>(std::move(planning), supervisor);
+  const caf::actor planner = system.spawn<Planner, caf::detached>(std::move(planning), &trace, supervisor);
   open_journal();
   CoordinatorOptions options = coordinator_options(source);
   options.planner = planner;

@@ -239,6 +239,7 @@ struct ProcessRun::State {
   void close_failed_start(const std::string& problem);
   void watch_progress();
   [[nodiscard]] StallLook look();
+  void describe_trace();
   void write_trace(const RunOutcome& ended);
   void write_outputs(RunResult& result, const RunOutcome& ended);
   /// Waits for the last lines of the record, before stop() ends their writer.

@@ -167,7 +167,7 @@ TracedWork ReplicaRank::traced_pass(const MicroBatchPlan& plan, bool forward, bo
                                  : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
                                                        : "backward";
   TracedWork traced = trace_.work(label, category, plan.step);
-  trace_.add_arrows(traced, plan, forward, backward);
+  trace_.add_pass(traced, plan, forward, backward);
   return traced;
 }
 
@@ -182,8 +182,10 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
   const bool first = node().runs_backward() || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[rank_.value()].device;
   auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
-               groups_end = spec_->groups.end] {
-    const auto begin = Clock::now();
+               groups_end = spec_->groups.end, lasts, last_end = emulated_end_] {
+    // An emulated device runs the work at the end of its time.
+    const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
+    if (lasts.count() > 0) *last_end = Clock::now();
     const auto fail = [&](const std::string& problem) {
       send_from_outside(self, Failure{problem});
       abort_groups(runner->context().parallel, problem);

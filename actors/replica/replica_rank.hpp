@@ -63,6 +63,8 @@ class ReplicaRank {
   RankExchanges reductions_;
   ReplicaTrace trace_;
   std::vector<SendBuffer> sending_;
+  /// Of the last pass on an emulated device, for the trace; used by the device's thread.
+  std::shared_ptr<TraceTime> emulated_end_ = std::make_shared<TraceTime>();
 };
 
 }  // namespace maestro

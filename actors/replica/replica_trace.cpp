@@ -23,7 +23,15 @@ std::string label_of(const SectionGraph& graph, const TracedRank& rank) {
 
 void TracedWork::finished(TraceTime begin) const {
   const TraceTime end = std::max(Clock::now(), begin + tick);
-  recorder->slice({track, label, category, begin, end}, {{"step", step.value()}});
+  const TraceSlice slice{track, label, category, begin, end};
+  const TraceArg of_step("step", step.value());
+  if (!batch) {
+    recorder->slice(slice, {of_step});
+  } else if (batch->pass == Pass::train) {
+    recorder->slice(slice, {of_step, {"batch", batch->index}, {"rows", batch->rows}});
+  } else {
+    recorder->slice(slice, {of_step, {"batch", batch->index}, {"rows", batch->rows}, {"pass", "evaluate"}});
+  }
   for (const auto& [flow, port] : in) recorder->flow_end(track, flow, begin, port);
   for (const auto& [flow, port] : out) recorder->flow_start(track, flow, end - tick, port);
 }
@@ -36,11 +44,12 @@ ReplicaTrace::ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, c
       transfers_(recorder.track(label_of(graph, rank) + " transfers")) {}
 
 TracedWork ReplicaTrace::work(std::string_view label, TraceCategory category, StepId step) const {
-  return {recorder_, track_, label, category, step, {}, {}};
+  return {recorder_, track_, label, category, step, {}, {}, {}};
 }
 
-void ReplicaTrace::add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const {
+void ReplicaTrace::add_pass(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const {
   if (!on()) return;
+  work.batch = TracedBatch{plan.index, plan.rows(graph_->node(plan.section).axis()), plan.pass};
   const auto name = [this](Channel channel) -> std::string_view { return graph_->edge(channel.edge).from_port; };
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != rank_.layout_rank) continue;

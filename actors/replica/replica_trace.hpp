@@ -6,6 +6,7 @@
 // slice of the pass that made a piece and ends in the slice of the pass that reads it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,13 @@
 
 namespace maestro {
 
+/// The micro-batch of a pass, by which the pass is found again in the plan of its step.
+struct TracedBatch {
+  std::uint32_t index = 0;  ///< MicroBatchPlan::index
+  std::int64_t rows = 0;    ///< on the section's axis
+  Pass pass = Pass::train;
+};
+
 /// A job on the device: recorded by the device's thread, which may outlive the replica.
 struct TracedWork {
   using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;  ///< number and name; names are the graph's
@@ -24,6 +32,7 @@ struct TracedWork {
   std::string_view label;
   TraceCategory category = TraceCategory::step;
   StepId step;
+  std::optional<TracedBatch> batch;  ///< of a pass
   Arrows in;
   Arrows out;
   /// It began then and has ended now.
@@ -45,8 +54,8 @@ class ReplicaTrace {
   [[nodiscard]] bool on() const { return recorder_->on(); }
   /// `label` must outlive the work: a literal.
   [[nodiscard]] TracedWork work(std::string_view label, TraceCategory category, StepId step) const;
-  /// Adds the arrows of a pass.
-  void add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const;
+  /// Adds the micro-batch and the arrows of a pass.
+  void add_pass(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const;
   void waited(TraceTime since, const std::string& reason) const;
   /// Ends now.
   void transferred(const Transfer& transfer);

@@ -187,7 +187,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
     send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
   send_end_marks(open, false);
-  for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
+  for (const PhaseCounts::Opening& phase : open.watch.phases().first()) open_phase(plan.step, phase);
   if (train) {
     StepCounts& counts = options_.record->counts[plan.step.value()];
     counts.read = open.samples.size();
@@ -229,16 +229,17 @@ void Coordinator::begin_again(const BeginAgain& moved) {
   note_event("recovered", {{"text", line_of(recovery)}});
 }
 
-void Coordinator::open_phase(const StepWatch::Opening& opening) {
+void Coordinator::open_phase(StepId step, const PhaseCounts::Opening& opening) {
   for (const auto& [section, replica] : opening.lanes) {
-    send_to(this, replicas_.at(section)[replica.value()], opening.open);
+    send_to(this, replicas_.at(section)[replica.value()], PhaseOpen{step, opening.group, opening.phase});
   }
 }
 
 void Coordinator::phase_pass_done(const PhasePassDone& message) {
   if (rescuing_) return;
   Open& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
-  if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
+  const auto opening = open.watch.phases().done(message.group, message.phase);
+  if (opening) open_phase(message.step, *opening);
 }
 
 void Coordinator::send_end_marks(const Open& open, bool again) {

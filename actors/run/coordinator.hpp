@@ -133,7 +133,7 @@ class Coordinator : public RunActor {
   void announce_step(const StepPlanned& planned);
   void seats_lost(const SeatsLost& loss);
   void begin_again(const BeginAgain& moved);
-  void open_phase(const StepWatch::Opening& opening);
+  void open_phase(StepId step, const PhaseCounts::Opening& opening);
   void phase_pass_done(const PhasePassDone& message);
   [[nodiscard]] const CheckpointStore& store_of(RunUnit::Kind kind) const {
     return kind == RunUnit::Kind::shadow ? *options_.shadows : options_.snapshots->store();

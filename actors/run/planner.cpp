@@ -3,10 +3,12 @@
 
 #include <chrono>
 
+#include "runtime/schedule/sample_list.hpp"
+
 namespace maestro {
 
-Planner::Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor)
-    : RunActor(config, std::move(supervisor)), planner_(std::move(options)) {}
+Planner::Planner(caf::actor_config& config, StepPlannerOptions options, TraceRecorder* trace, caf::actor supervisor)
+    : RunActor(config, std::move(supervisor)), planner_(std::move(options)), trace_(trace) {}
 
 caf::behavior Planner::make_behavior() {
   return {[this](const PlanStep& request) { plan(request); }};
@@ -25,7 +27,14 @@ void Planner::plan(const PlanStep& request) {
   }
   StepPlanned answer;
   answer.planned = std::make_shared<PlannedStep>(std::move(*planned));
-  answer.planning_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const auto end = std::chrono::steady_clock::now();
+  answer.planning_ms = std::chrono::duration<double, std::milli>(end - begin).count();
+  if (trace_ != nullptr && trace_->on()) {
+    trace_->slice({trace_->track("planner"), "plan", TraceCategory::plan, begin, end},
+                  {{"step", batch.step.value()},
+                   {"pass", batch.pass == Pass::train ? "train" : "evaluate"},
+                   {"samples", sample_list(batch.samples)}});
+  }
   send_to(this, caf::actor_cast<caf::actor>(current_sender()), std::move(answer));
 }
 

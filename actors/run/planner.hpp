@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans steps beside training: a thin shell around StepPlanner on its own thread, so that planning step k+1 is never on
-// the path of step k. It answers each PlanStep with StepPlanned, in the order of the requests.
+// the path of step k. It answers each PlanStep with StepPlanned, in the order of the requests. A trace has a slice of
+// each plan, with the samples of the step.
 #pragma once
 
 #include "actors/messages/run_actor.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/schedule/step_planner.hpp"
 
 namespace maestro {
 
 class Planner : public RunActor {
  public:
-  Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor);
+  /// `trace` may be null; else it outlives the actor.
+  Planner(caf::actor_config& config, StepPlannerOptions options, TraceRecorder* trace, caf::actor supervisor);
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.planner"; }
 
@@ -19,6 +22,7 @@ class Planner : public RunActor {
   void plan(const PlanStep& request);
 
   StepPlanner planner_;
+  TraceRecorder* trace_;
   StepId step_;  // of the last request
 };
 

@@ -29,15 +29,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
     if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].forward_ms = 0;  // trained already
     if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].backward_ms = 0;
   }
-  const auto& passes = planned_->schedule.passes;
-  if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
-  for (const PlannedPass& pass : passes) {
-    if (!active_[planned_->tasks[pass.task].first.value()]) continue;
-    Group& group = groups_[static_cast<std::uint32_t>(pass.group)];
-    ++group.left[static_cast<std::uint32_t>(pass.phase)];
-    const std::pair lane(planned_->tasks[pass.task].first, ReplicaIndex(static_cast<std::uint32_t>(pass.replica)));
-    if (std::ranges::find(group.lanes, lane) == group.lanes.end()) group.lanes.push_back(lane);
-  }
+  phases_ = PhaseCounts(graph, planned_->plan);
 }
 
 std::optional<std::size_t> StepWatch::task_of(SectionId section, std::uint32_t index) const {
@@ -93,27 +85,6 @@ std::vector<MeasuredPass> StepWatch::measured() const {
     if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward});
   }
   return passes;
-}
-
-StepWatch::Opening StepWatch::opening(std::uint32_t index) const {
-  const Group& group = groups_.at(index);
-  return {{planned_->plan.step, index, group.left.begin()->first}, group.lanes};
-}
-
-std::vector<StepWatch::Opening> StepWatch::first_phases() const {
-  std::vector<Opening> openings;
-  for (const auto& [index, group] : groups_) {
-    if (group.left.begin()->first > 0) openings.push_back(opening(index));
-  }
-  return openings;
-}
-
-std::optional<StepWatch::Opening> StepWatch::phase_pass_done(const PhasePassDone& message) {
-  Group& group = groups_.at(message.group);
-  if (--group.left.at(message.phase) > 0) return std::nullopt;
-  group.left.erase(message.phase);
-  if (group.left.empty() || group.left.begin()->first < message.phase) return std::nullopt;
-  return opening(message.group);
 }
 
 }  // namespace maestro

@@ -13,6 +13,7 @@
 #include "actors/messages/messages.hpp"
 #include "actors/run/run_record.hpp"
 #include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/phase_counts.hpp"
 
 namespace maestro {
 
@@ -37,22 +38,10 @@ class StepWatch {
   /// Null before the step was planned.
   [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
 
-  /// A phase whose passes may run now: the message to send, and its receivers, the lanes of the group.
-  struct Opening {
-    PhaseOpen open;
-    std::vector<std::pair<SectionId, ReplicaIndex>> lanes;
-  };
-  /// Returns the first phases of groups without a phase 0.
-  [[nodiscard]] std::vector<Opening> first_phases() const;
-  /// Returns the next phase if `message` ended the last pass of its predecessor.
-  std::optional<Opening> phase_pass_done(const PhasePassDone& message);
+  /// Of a bulk-synchronous plan; else without phases.
+  [[nodiscard]] PhaseCounts& phases() { return phases_; }
 
  private:
-  struct Group {
-    std::map<std::uint32_t, std::int64_t> left;  // passes by phase
-    std::vector<std::pair<SectionId, ReplicaIndex>> lanes;
-  };
-  [[nodiscard]] Opening opening(std::uint32_t group) const;
   /// Returns nothing for the source, which is not planned.
   [[nodiscard]] std::optional<std::size_t> task_of(SectionId section, std::uint32_t index) const;
 
@@ -64,7 +53,7 @@ class StepWatch {
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section
   std::size_t left_ = 0;                           // micro-batches whose passes are not done
-  std::map<std::uint32_t, Group> groups_;          // of a bulk-synchronous plan
+  PhaseCounts phases_;
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;
 };

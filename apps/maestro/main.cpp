@@ -29,6 +29,7 @@
 #include "apps/maestro/usage_error.hpp"
 #include "apps/maestro/vlm_command.hpp"
 #include "apps/maestro/watch_commands.hpp"
+#include "apps/maestro/what_if_command.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/core/result.hpp"
 
@@ -66,6 +67,7 @@ int run(int argc, char** argv, Console& console) {
   DistillCommand distill(app);
   VisionLanguageCommand vlm(app);
   SimulateCommand simulate(app);
+  WhatIfCommand what_if(app);
   EmulateCommand emulate(app);
   TeachCommand teach(app);
   ExportCommand exporting(app);
@@ -90,8 +92,8 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
-                   data, samples, replay, card, generate, control, watch, join, help, schema, completion);
+  return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
+                   prepare, data, samples, replay, card, generate, control, watch, join, help, schema, completion);
 }
 
 }  // namespace

@@ -10,14 +10,20 @@ namespace {
 constexpr std::int64_t devices_of_any_job = 1024;  // those that no replica uses are not opened
 }  // namespace
 
-App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
-                 const std::vector<std::string>& overrides, Console& console) {
-  JobDocument job = JobDocument::parse(start.job_file, "the job in " + (record / events_file).string(), overrides);
-  const BundledApp& bundled = read_app(job.root());
+App job_app(const std::string& job, const std::string& where, RunOptions options,
+            const std::vector<std::string>& overrides, Console& console) {
+  JobDocument document = JobDocument::parse(job, where, overrides);
+  const BundledApp& bundled = read_app(document.root());
   if (options.cpu_devices == 0) options.cpu_devices = devices_of_any_job;
-  App app(std::move(job), std::move(options), console);
+  App app(std::move(document), std::move(options), console);
   bundled.compose(app);
   return app;
+}
+
+App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
+                 const std::vector<std::string>& overrides, Console& console) {
+  return job_app(start.job_file, "the job in " + (record / events_file).string(), std::move(options), overrides,
+                 console);
 }
 
 std::string changed_data(const RunStart& start, const std::map<std::string, std::string>& now) {

@@ -12,8 +12,12 @@
 
 namespace maestro {
 
-/// Composes the app of a start with the start's job. `overrides` as for --set. Where the options have no number of
-/// CPU devices, there are enough for any job. Throws JobError.
+/// Composes the app of a job that a run has kept; `where` names it in errors. `overrides` as for --set. Where the
+/// options have no number of CPU devices, there are enough for any job. Throws JobError.
+[[nodiscard]] App job_app(const std::string& job, const std::string& where, RunOptions options,
+                          const std::vector<std::string>& overrides, Console& console);
+
+/// Composes the app of a start with the start's job. Otherwise as job_app().
 [[nodiscard]] App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
                                const std::vector<std::string>& overrides, Console& console);
 

@@ -41,6 +41,8 @@ std::string_view name_of(TraceCategory category) {
       return "transfer";
     case TraceCategory::source:
       return "source";
+    case TraceCategory::plan:
+      return "plan";
   }
   return "?";
 }
@@ -114,6 +116,12 @@ void TraceRecorder::counter(std::string_view name, TraceTime time, double value)
   record(std::move(event));
 }
 
+void TraceRecorder::describe(const std::string& key, std::string value) {
+  if (!on_) return;
+  const std::lock_guard lock(mutex_);
+  about_[key] = std::move(value);
+}
+
 std::size_t TraceRecorder::recorded() const {
   const std::lock_guard lock(mutex_);
   return events_.size();
@@ -183,6 +191,7 @@ Status TraceRecorder::write_part(const std::filesystem::path& path) const {
     events = events_;
     header["tracks"] = tracks_;
     header["dropped"] = dropped_;
+    header["about"] = about_;
   }
   header["events"] = events.size();
   auto file = OutputFile::create(path);

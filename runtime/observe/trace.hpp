@@ -15,6 +15,7 @@
 #include <deque>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -29,7 +30,7 @@
 
 namespace maestro {
 
-enum class TraceCategory : std::uint8_t { forward, backward, step, wait, transfer, source };
+enum class TraceCategory : std::uint8_t { forward, backward, step, wait, transfer, source, plan };
 [[nodiscard]] std::string_view name_of(TraceCategory category);
 
 using TrackId = Id<struct TraceTrackTag>;
@@ -85,6 +86,9 @@ class TraceRecorder {
   /// Records a value of the process over time. NaN and infinities leave a gap.
   void counter(std::string_view name, TraceTime time, double value);
 
+  /// States a fact about the run, which the merged trace holds under "otherData".
+  void describe(const std::string& key, std::string value);
+
   [[nodiscard]] std::size_t recorded() const;
   [[nodiscard]] std::size_t dropped() const;
 
@@ -117,6 +121,7 @@ class TraceRecorder {
   const TraceClock clock_;
   mutable std::mutex mutex_;  // guards the members below
   std::vector<std::string> tracks_;
+  std::map<std::string, std::string> about_;
   std::deque<Event> events_;  // grows by chunks, so that no record() copies the others
   std::size_t dropped_ = 0;
 };
@@ -136,7 +141,8 @@ class TraceSpan {
 };
 
 /// Writes `out` as Chrome trace JSON, sorted by time, starting at 0: process ids are ranks, track order is kept, drops
-/// are counted under "otherData". Fails, naming the file, on a part that is missing, damaged or of a rank given twice.
+/// are counted under "otherData", beside what the first part with a fact states. Fails, naming the file, on a part that
+/// is missing, damaged or of a rank given twice.
 [[nodiscard]] Status merge_traces(std::span<const std::filesystem::path> parts, const std::filesystem::path& out);
 
 }  // namespace maestro

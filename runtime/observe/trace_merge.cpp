@@ -25,6 +25,7 @@ struct Part {
   std::int64_t system_minus_steady_ns = 0;
   std::vector<std::string> tracks;
   std::uint64_t dropped = 0;
+  std::map<std::string, std::string> about;
 };
 
 /// An event as written; parsed again only when it is printed, which keeps memory near the files' size.
@@ -51,6 +52,7 @@ Part part_of(const Json& header, const std::filesystem::path& path) {
   header.at("system_minus_steady_ns").get_to(part.system_minus_steady_ns);
   header.at("tracks").get_to(part.tracks);
   header.at("dropped").get_to(part.dropped);
+  header.at("about").get_to(part.about);
   return part;
 }
 
@@ -166,8 +168,13 @@ Status TraceMerge::write(const std::filesystem::path& path) {
     if (auto appended = append_event(*file, event); !appended.ok()) return appended;
   }
   std::uint64_t dropped = 0;
-  for (const auto& part : parts_) dropped += part.dropped;
-  const Json other{{"dropped_events", dropped}};
+  std::map<std::string, std::string> about;
+  for (const auto& part : parts_) {
+    dropped += part.dropped;
+    about.insert(part.about.begin(), part.about.end());
+  }
+  Json other{{"dropped_events", dropped}};
+  other.update(Json(about));
   if (auto appended = file->append("\n],\"otherData\":" + other.dump() + "}\n"); !appended.ok()) return appended;
   return file->commit();
 }

@@ -42,6 +42,7 @@ ROOMS = {
         ("graph", "section graph, layouts, placement", None),
         ("wavefront", "planning of one step, bounds", None),
         ("schedule", "micro-batches, resharding, credits, lanes", None),
+        ("estimate", "runs in virtual time", None),
     ],
     "actors": [
         ("messages", "messages and addresses; CAF's type ids", []),

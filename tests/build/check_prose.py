@@ -15,7 +15,7 @@ from pathlib import Path
 
 # name, the words, the most of them per 1,000 words
 LIMITS = (
-    ("what", r"what", 1.0),
+    ("what", r"what(?!-if)", 1.0),
     ("say, tell, ask, know", r"say|says|said|saying|tell|tells|told|telling|ask|asks|asked|asking|know|knows|knew|known|knowing", 0.5),
     ("one, ones", r"one|ones", 3.0),
 )

@@ -289,7 +289,7 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.measure = options.measure;
   coordination.moves_seats = options.moves > 0;
   coordination.global_clip = coordination.joined_norms = options.global_clip;
-  coordination.planner = bench_.spawn<Planner>(std::move(planning), supervisor_);
+  coordination.planner = bench_.spawn<Planner>(std::move(planning), nullptr, supervisor_);
   coordination.record = record_;
   coordination.console = &console_;
   coordination.current_step = &current_step_;

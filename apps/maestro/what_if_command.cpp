@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/what_if_command.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "actors/plan/job_rehearsal.hpp"
+#include "apps/maestro/recorded_job.hpp"
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/estimate/rehearsed_shares.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(double value, int digits) {
+  std::array<char, 64> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
+  return {text.data(), end};
+}
+
+std::string percent(double share) {
+  return text_of(100 * share, 0) + "%";
+}
+
+std::int64_t fact(const TracedRun& run, const std::string& key) {
+  std::int64_t value = 0;
+  const auto found = run.facts.find(key);
+  if (found == run.facts.end()) return 0;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  return value;
+}
+
+/// Returns "host-0:2,host-1", or nothing where all processes are on a host.
+std::string hosts_of(const TracedRun& run) {
+  const auto found = run.facts.find("hosts");
+  if (found == run.facts.end()) return {};
+  std::map<std::string, std::int64_t> processes;
+  std::string_view rest = found->second;
+  while (!rest.empty()) {
+    const std::string_view host = rest.substr(0, rest.find(','));
+    ++processes[std::string(host)];
+    rest.remove_prefix(std::min(host.size() + 1, rest.size()));
+  }
+  if (processes.size() < 2) return {};
+  std::string text;
+  for (const auto& [host, count] : processes) {
+    text += (text.empty() ? "host-" : ",host-") + host + ":" + std::to_string(count);
+  }
+  return text;
+}
+
+/// A job in virtual time.
+struct PlayedJob {
+  JobPlan plan;
+  std::vector<StepPlan> plans;
+  Rehearsed rehearsed;
+  SteadySteps time;
+};
+
+SteadySteps steady(const std::vector<double>& unit_ends, const TracedRun& run, const std::string& trace) {
+  std::vector<double> ends;
+  for (std::size_t unit = 0; unit < run.units.size(); ++unit) {
+    if (run.units[unit].pass == Pass::train) ends.push_back(unit_ends[unit]);
+  }
+  const std::optional<SteadySteps> time = steady_steps(ends);
+  if (time) return *time;
+  throw JobError(trace + " has " + std::to_string(ends.size()) +
+                 " whole training steps; what-if needs 4 or more, as it leaves out the first 2");
+}
+
+class WhatIf {
+ public:
+  WhatIf(const WhatIfArguments& arguments, Console& console)
+      : arguments_(arguments), console_(console), run_(read_traced_run(arguments.trace).value_or_throw()) {
+    std::vector<double> ends;
+    for (const TracedUnit& unit : run_.units) ends.push_back(unit.end_ms);
+    traced_ = steady(ends, run_, arguments.trace.string());
+  }
+
+  int run() {
+    PlayedJob base;
+    base.plan = plan_of({}, 0);
+    base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
+    TracedTimes times(run_, timed_job(base.plan), base.plans);
+    if (!base.plan.train.deterministic) {  // its plans followed the measured times
+      base.plans = plans_of(base.plan, run_.units, &times).value_or_throw();
+      times = TracedTimes(run_, timed_job(base.plan), base.plans);
+    }
+    play(base, times, {});
+    const std::pair sources = times.sources();
+    const RehearsalChange change = change_of(base.plan);
+    std::optional<PlayedJob> changed;
+    if (changes()) {
+      changed.emplace().plan = plan_of(arguments_.overrides, arguments_.processes);
+      check_same_samples(base.plan, changed->plan);
+      changed->plans = plans_of(changed->plan, run_.units, &times).value_or_throw();
+      play(*changed, times, change);
+    }
+    arguments_.json ? print_json(base, changed) : print(base, changed, sources);
+    return 0;
+  }
+
+ private:
+  [[nodiscard]] bool changes() const {
+    return !arguments_.overrides.empty() || !arguments_.faster.empty() || !arguments_.free.empty() ||
+           arguments_.latency_ms > 0 || arguments_.processes > 0;
+  }
+
+  JobPlan plan_of(const std::vector<std::string>& overrides, std::int64_t processes) {
+    RunOptions options;
+    options.check_only = true;
+    options.quiet = true;
+    options.cpu_devices = fact(run_, "cpu_devices");
+    options.hosts = processes > 0 ? "" : hosts_of(run_);
+    options.processes = processes > 0 ? processes : options.hosts.empty() ? fact(run_, "processes") : 1;
+    return job_app(run_.facts.at("job"), "the job in " + arguments_.trace.string(), std::move(options), overrides,
+                   console_)
+        .plan();
+  }
+
+  void play(PlayedJob& job, const TracedTimes& times, const RehearsalChange& change) {
+    job.rehearsed = rehearse(job.plan, run_, job.plans, times, change).value_or_throw();
+    std::vector<double> ends;
+    std::size_t at = 0;
+    for (const TracedUnit& unit : run_.units) {
+      ends.push_back(job.rehearsed.unit_ends_ms[at]);
+      at += unit.checkpoint ? 2 : 1;
+    }
+    job.time = steady(ends, run_, arguments_.trace.string());
+  }
+
+  /// The trace has the samples of its steps alone.
+  static void check_same_samples(const JobPlan& was, const JobPlan& is) {
+    const auto check = [](const std::string& key, std::int64_t before, std::int64_t after) {
+      if (before == after) return;
+      throw JobError("what-if: " + key + " is " + std::to_string(before) + " in the trace, whose samples are used; " +
+                     "leave it, or trace a run with " + std::to_string(after));
+    };
+    check("train.global_batch", was.train.global_batch, is.train.global_batch);
+    check("train.seed", was.train.seed, is.train.seed);
+    for (const auto& [key, value] : was.settings) {
+      const auto now = is.settings.find(key);
+      if (!key.starts_with("data.") || (now != is.settings.end() && now->second == value)) continue;
+      throw JobError("what-if: " + key + " is " + printable(value) + " in the trace, whose samples are used; leave it");
+    }
+  }
+
+  RehearsalChange change_of(const JobPlan& plan) const {
+    RehearsalChange change;
+    change.latency_ms = arguments_.latency_ms;
+    std::set<std::string> names;
+    for (const GraphNode& node : plan.graph.nodes()) {
+      if (node.role != Role::source) names.insert(node.section_name());
+    }
+    const auto known = [&](const std::string& option, const std::string& name) {
+      if (names.contains(name)) return;
+      const std::vector<std::string> all(names.begin(), names.end());
+      const auto nearest = nearest_name(name, all);
+      throw JobError(option + " " + printable(name) + ": the job has no such section; " +
+                     (nearest ? "did you mean " + *nearest + "?" : "its first is " + all.front()));
+    };
+    for (const std::string& given : arguments_.faster) {
+      const std::size_t equals = given.find('=');
+      const std::string name = given.substr(0, equals);
+      const char* const end = given.data() + given.size();
+      double factor = 0;
+      if (equals != std::string::npos) {
+        const auto [at, failure] = std::from_chars(given.data() + equals + 1, end, factor);
+        if (failure != std::errc() || at != end || !std::isfinite(factor)) factor = 0;
+      }
+      if (!(factor > 0)) {
+        throw JobError("--faster " + printable(given) + ": write a section and how many times as fast, such as " +
+                       *names.begin() + "=2");
+      }
+      known("--faster", name);
+      change.faster[name] = factor;
+    }
+    for (const std::string& name : arguments_.free) {
+      known("--free", name);
+      change.faster[name] = std::numeric_limits<double>::infinity();
+    }
+    return change;
+  }
+
+  void print(const PlayedJob& base, const std::optional<PlayedJob>& changed,
+             std::pair<std::uint64_t, std::uint64_t> sources) const {
+    const auto [measured, estimated] = sources;
+    std::cout << "trace     " << printable(arguments_.trace.string()) << ": " << base.time.steps
+              << " steps behind the first 2"
+              << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "") << "\n";
+    const double error = base.time.period_ms() / traced_.period_ms() - 1;
+    std::cout << "replay    " << text_of(base.time.period_ms(), 1) << " ms a step; in the trace "
+              << text_of(traced_.period_ms(), 1) << " ms: " << text_of(100 * std::abs(error), 1) << "% "
+              << (error < 0 ? "below" : "above") << "; times of " << measured << " passes from the trace, " << estimated
+              << " estimated\n";
+    if (changed) {
+      const double ratio = base.time.period_ms() / changed->time.period_ms();
+      std::cout << "changed   " << text_of(changed->time.period_ms(), 1) << " ms a step, " << text_of(ratio, 2)
+                << " times as fast as the replay\n";
+    }
+    std::cout << "\n";
+    print_shares("replay", base);
+    if (changed) print_shares("changed", *changed);
+    std::cout.flush();
+  }
+
+  static void print_shares(const std::string& name, const PlayedJob& job) {
+    const auto sections = section_shares(job.rehearsed, job.plan.graph, job.time);
+    std::size_t width = name.size();
+    for (const auto& [section, shares] : sections) width = std::max(width, section.size());
+    const auto cell = [](std::string text, std::size_t size) {
+      text.resize(std::max(size, text.size()), ' ');
+      return text;
+    };
+    std::cout << cell(name, width) << "  passes  step end  waits for\n";
+    for (const auto& [section, shares] : sections) {
+      std::vector<std::pair<double, std::string>> waits;
+      for (const auto& [reason, share] : shares.waits) waits.emplace_back(share, reason);
+      std::ranges::sort(waits, std::greater());
+      std::string text;
+      for (const auto& [share, reason] : waits) {
+        if (share < 0.005) continue;
+        text += (text.empty() ? "" : ", ") + reason + " " + percent(share);
+      }
+      std::cout << cell(section, width) << "  " << cell(percent(shares.passes), 6) << "  "
+                << cell(percent(shares.step_ends), 8) << "  " << (text.empty() ? "nothing" : text) << "\n";
+    }
+  }
+
+  static Json shares_json(const PlayedJob& job) {
+    Json sections = Json::object();
+    for (const auto& [section, shares] : section_shares(job.rehearsed, job.plan.graph, job.time)) {
+      sections[section] = {{"passes", shares.passes}, {"step_ends", shares.step_ends}, {"waits", shares.waits}};
+    }
+    return {{"step_ms", job.time.period_ms()}, {"sections", sections}};
+  }
+
+  void print_json(const PlayedJob& base, const std::optional<PlayedJob>& changed) const {
+    Json result{{"trace", arguments_.trace.string()},
+                {"steps", base.time.steps},
+                {"dropped_events", run_.dropped},
+                {"traced", {{"step_ms", traced_.period_ms()}}},
+                {"replay", shares_json(base)}};
+    if (changed) result["changed"] = shares_json(*changed);
+    std::cout << result.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+
+  const WhatIfArguments& arguments_;
+  Console& console_;
+  TracedRun run_;
+  SteadySteps traced_;
+};
+
+}  // namespace
+
+WhatIfCommand::WhatIfCommand(CLI::App& app)
+    : command_(
+          app.add_subcommand("what-if", "how long the steps of a traced run would take, were something different")) {
+  command_->add_option("trace", arguments_.trace, "trace of a run (train --trace FILE)")->required();
+  command_->add_option("--set", arguments_.overrides, "change a key of the job, such as teacher.replicas=2")
+      ->type_name("KEY=VALUE");
+  command_->add_option("--faster", arguments_.faster, "a section whose passes take a fraction of their time")
+      ->type_name("SECTION=TIMES");
+  command_->add_option("--free", arguments_.free, "a section whose passes take no time")->type_name("SECTION");
+  command_->add_option("--latency-ms", arguments_.latency_ms, "more latency between processes")
+      ->check(CLI::Range(0.0, 1e6));
+  command_->add_option("--processes", arguments_.processes, "of the job (default: as traced)")
+      ->check(CLI::Range(1, 4096));
+  command_->add_flag("--json", arguments_.json, "print the figures as JSON");
+}
+
+int WhatIfCommand::run(Console& console) const {
+  return WhatIf(arguments_, console).run();
+}
+
+}  // namespace maestro

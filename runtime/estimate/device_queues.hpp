@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of a rehearsal: each runs one work at a time, critical work first, like a device's thread. Pure; not
+// thread-safe.
+//
+// DQ-1 (together): work of several devices runs on all of them at the same time; a device whose turn it is waits for
+//       the others.
+// DQ-2 (in order): a device runs its critical work in the order of submit(), and the rest in that order while there is
+// no
+//       critical work. Work that has begun is not interrupted.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/device/device.hpp"
+#include "runtime/estimate/virtual_clock.hpp"
+
+namespace maestro {
+
+class DeviceQueues {
+ public:
+  /// Called when the work ends, with the time of its start.
+  using Done = std::function<void(double start_ms)>;
+
+  /// `clock` outlives it.
+  explicit DeviceQueues(VirtualClock& clock) : clock_(&clock) {}
+  /// Queues work on these devices, numbered from 0; on none it starts at once. Work of several devices has to be
+  /// critical.
+  void submit(std::span<const int> devices, Priority priority, double ms, Done done);
+
+ private:
+  struct Work {
+    std::vector<int> devices;
+    Priority priority;
+    double ms;
+    Done done;
+    bool begun = false;
+  };
+  using SharedWork = std::shared_ptr<Work>;
+  /// Starts the work, unless another is before it on some device.
+  void try_start(const SharedWork& work);
+  void end(const SharedWork& work, double start_ms);
+
+  VirtualClock* clock_;
+  std::vector<std::deque<SharedWork>> queues_;  // by device; the first runs, or waits for other devices
+};
+
+}  // namespace maestro

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/rehearsal.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "runtime/estimate/device_queues.hpp"
+#include "runtime/schedule/phase_counts.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Kind = LaneInterval::Kind;
+
+struct Lane {
+  LaneKey key;
+  const GraphNode* node;
+  std::vector<int> devices;
+  ReplicaLane queue;
+  std::optional<ReplicaLane::Work> work = {};  // that runs
+  StepEnd step_end = {};
+  double since_ms = 0;  // end of the last interval
+  std::string waits_for = {};
+  /// As a replica submits its work.
+  [[nodiscard]] Priority priority() const {
+    return node->runs_backward() || devices.size() > 1 ? Priority::critical : Priority::background;
+  }
+  [[nodiscard]] StepId step() const { return work->batch ? work->batch->step : work->mark.step; }
+};
+
+struct Unit {
+  RehearsalUnit given;
+  std::vector<bool> active;    // by section: it has a micro-batch
+  std::size_t lanes_left = 0;  // that have not passed the unit's end
+  bool ended = false;
+};
+
+/// A single rehearsal.
+class Play {
+ public:
+  Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units);
+  Result<Rehearsed> result();
+
+ private:
+  using Meeting = std::tuple<StepBoundary::Kind, StepId, StepAction, SectionId, ReplicaIndex>;
+  [[nodiscard]] const SectionGraph& graph() const { return *options_.graph; }
+  void add_lanes();
+  [[nodiscard]] double hop() const { return options_.times.hop_ms; }
+  void announce();
+  void announced(std::size_t unit);
+  void end_at(std::size_t unit);
+  void pump(Lane& lane);
+  void start(Lane& lane, ReplicaLane::Work work);
+  void pass_ended(Lane& lane, double start_ms);
+  void next_pass(Lane& lane);
+  void open_phase(std::size_t unit, const PhaseCounts::Opening& opening);
+  void act(Lane& lane);
+  void action_done(Lane& lane);
+  void meet(Lane& lane, StepAction action, double ms);
+  [[nodiscard]] std::pair<Meeting, std::size_t> meeting_of(const Lane& lane, StepAction action) const;
+  void boundary_passed(Lane& lane);
+  [[nodiscard]] double time_of(const Lane& lane, StepAction action) const;
+  [[nodiscard]] std::string reason(const Lane& lane) const;
+  void add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for = {});
+  [[nodiscard]] std::size_t unit_of(StepId step, Pass pass) const { return steps_.at({step, pass}); }
+  [[nodiscard]] Error stuck() const;
+
+  const RehearsalOptions& options_;
+  VirtualClock clock_;  // outlives the members below, which add events
+  DeviceQueues devices_{clock_};
+  std::map<LaneKey, Lane> lanes_;
+  RehearsedPorts ports_;
+  std::vector<Unit> units_;
+  std::map<std::pair<StepId, Pass>, std::size_t> steps_;  // units of passes
+  std::map<StepId, std::size_t> checkpoints_;
+  std::map<std::size_t, PhaseCounts> phases_;  // by unit
+  std::map<Meeting, std::vector<Lane*>> meetings_;
+  std::size_t next_unit_ = 0;
+  std::int64_t open_ = 0;
+  bool planning_ = false;
+  Rehearsed rehearsed_;
+};
+
+RehearsedPortsOptions ports_options(const RehearsalOptions& options) {
+  return {options.graph, options.limits, options.times.transfer, {}, {}};
+}
+
+Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
+    : options_(options), ports_(clock_, [&] {
+        RehearsedPortsOptions made = ports_options(options);
+        made.arrived = [this](const LaneKey& key, Channel channel, std::uint64_t sequence, LayoutRank rank) {
+          Lane& lane = lanes_.at(key);
+          lane.queue.arrived(channel, sequence, rank);
+          clock_.after(hop(), [this, &lane] { pump(lane); });
+        };
+        made.freed = [this](const LaneKey& key) { clock_.after(0, [this, key] { pump(lanes_.at(key)); }); };
+        return made;
+      }()) {
+  add_lanes();
+  for (RehearsalUnit& given : units) {
+    Unit unit{std::move(given), std::vector<bool>(graph().nodes().size())};
+    for (const MicroBatchPlan& batch : unit.given.plan.micro_batches) unit.active[batch.section.value()] = true;
+    const StepPlan& plan = unit.given.plan;
+    if (unit.given.checkpoint) {
+      checkpoints_[plan.step] = units_.size();
+    } else {
+      steps_[{plan.step, plan.pass}] = units_.size();
+    }
+    units_.push_back(std::move(unit));
+  }
+  rehearsed_.unit_ends_ms.resize(units_.size());
+}
+
+void Play::add_lanes() {
+  int fresh = 0;
+  for (const auto& section : options_.devices) {
+    for (const auto& lane : section) {
+      for (const int device : lane) fresh = std::max(fresh, device + 1);
+    }
+  }
+  for (std::uint32_t section = 0; section < graph().nodes().size(); ++section) {
+    const GraphNode& node = graph().nodes()[section];
+    const bool given = section < options_.devices.size() && !options_.devices[section].empty();
+    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      const LaneKey key{SectionId(section), ReplicaIndex(replica)};
+      const LaneOptions lane{node.runs_backward(), graph().awaits_gradient(key.section), node.max_in_flight};
+      lanes_.try_emplace(
+          key, Lane{key, &node, given ? options_.devices[section][replica] : std::vector{fresh++}, ReplicaLane(lane)});
+    }
+  }
+}
+
+Result<Rehearsed> Play::result() {
+  announce();
+  while (clock_.next()) {
+  }
+  if (!std::ranges::all_of(units_, &Unit::ended)) return stuck();
+  return std::move(rehearsed_);
+}
+
+void Play::announce() {
+  while (!planning_ && next_unit_ < units_.size() && open_ <= options_.ahead) {
+    const std::size_t unit = next_unit_++;
+    ++open_;
+    planning_ = true;
+    clock_.after(units_[unit].given.planning_ms, [this, unit] {
+      planning_ = false;
+      clock_.after(hop(), [this, unit] { announced(unit); });
+      announce();
+    });
+  }
+}
+
+void Play::announced(std::size_t at) {
+  Unit& unit = units_[at];
+  const StepPlan& plan = unit.given.plan;
+  phases_.try_emplace(at, graph(), plan);
+  for (const MicroBatchPlan& batch : plan.micro_batches) {
+    ports_.expect(batch);
+    lanes_.at({batch.section, batch.replica}).queue.enqueue(batch);
+  }
+  for (auto& [key, lane] : lanes_) {
+    if (unit.given.checkpoint && !lane.node->trained()) continue;
+    StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[key.section.value()]};
+    if (unit.given.checkpoint) mark.kind = StepBoundary::Kind::snapshot;
+    lane.queue.enqueue(mark);
+    ++unit.lanes_left;
+  }
+  for (const PhaseCounts::Opening& opening : phases_.at(at).first()) open_phase(at, opening);
+  if (unit.lanes_left == 0) ++unit.lanes_left, end_at(at);
+  for (auto& [key, lane] : lanes_) pump(lane);
+}
+
+/// A lane has passed the unit's end.
+void Play::end_at(std::size_t at) {
+  Unit& unit = units_[at];
+  if (--unit.lanes_left > 0) return;
+  unit.ended = true;
+  phases_.erase(at);
+  rehearsed_.unit_ends_ms[at] = clock_.now_ms();
+  --open_;
+  announce();
+}
+
+void Play::pump(Lane& lane) {
+  if (lane.work) return;
+  std::optional<ReplicaLane::Work> next = lane.queue.next(ports_.free(lane.key));
+  if (next) return start(lane, std::move(*next));
+  const std::string now = reason(lane);
+  if (now == lane.waits_for) return;
+  add(lane, Kind::wait, clock_.now_ms(), lane.waits_for);
+  lane.waits_for = now;
+}
+
+void Play::start(Lane& lane, ReplicaLane::Work work) {
+  add(lane, Kind::wait, clock_.now_ms(), lane.waits_for);
+  lane.work = std::move(work);
+  if (lane.work->kind == ReplicaLane::Kind::mark) {
+    StepEndOptions options;
+    options.trained = lane.node->trained();
+    if (options_.step_ends) options = options_.step_ends(lane.key);
+    lane.step_end = StepEnd(options, lane.work->mark);
+    return act(lane);
+  }
+  const MicroBatchPlan& batch = *lane.work->batch;
+  const bool forward = lane.work->kind != ReplicaLane::Kind::backward;
+  const bool backward = lane.work->kind != ReplicaLane::Kind::forward;
+  ports_.acquire(batch, forward, backward);
+  const PassCost cost = options_.times.passes ? options_.times.passes(batch) : PassCost();
+  devices_.submit(lane.devices, lane.priority(), (forward ? cost.forward : 0) + (backward ? cost.backward : 0),
+                  [this, &lane](double start_ms) { pass_ended(lane, start_ms); });
+}
+
+void Play::pass_ended(Lane& lane, double start_ms) {
+  add(lane, Kind::wait, start_ms, "device");
+  const auto kind = lane.work->kind;
+  add(lane,
+      kind == ReplicaLane::Kind::forward    ? Kind::forward
+      : kind == ReplicaLane::Kind::backward ? Kind::backward
+                                            : Kind::forward_backward,
+      clock_.now_ms());
+  lane.waits_for = "runtime";
+  clock_.after(hop(), [this, &lane] { next_pass(lane); });
+}
+
+void Play::next_pass(Lane& lane) {
+  const SharedMicroBatch batch = lane.work->batch;
+  const bool backward = lane.work->kind == ReplicaLane::Kind::backward;
+  ports_.send(*batch);
+  lane.work.reset();
+  const bool retired = lane.queue.finished() != nullptr;
+  const std::size_t unit = unit_of(batch->step, batch->pass);
+  if (batch->phased) {
+    const auto opening = phases_.at(unit).done(batch->group, backward ? batch->backward_phase : batch->forward_phase);
+    if (opening) open_phase(unit, *opening);
+  }
+  if (retired) ports_.release(*batch);
+  pump(lane);
+}
+
+void Play::open_phase(std::size_t unit, const PhaseCounts::Opening& opening) {
+  const StepId step = units_[unit].given.plan.step;
+  for (const LaneKey& key : opening.lanes) {
+    clock_.after(2 * hop(), [this, step, opening, &lane = lanes_.at(key)] {
+      lane.queue.open_phase(step, opening.group, opening.phase);
+      pump(lane);
+    });
+  }
+}
+
+double Play::time_of(const Lane& lane, StepAction action) const {
+  return options_.times.actions ? options_.times.actions(lane.key, action) : 0;
+}
+
+/// Begins the current action of the lane's boundary.
+void Play::act(Lane& lane) {
+  const std::optional<StepAction> action = lane.step_end.current();
+  if (!action || *action == StepAction::report) return boundary_passed(lane);
+  const double ms = time_of(lane, *action);
+  if (is_exchange(*action)) return meet(lane, *action, ms);
+  if (*action == StepAction::await_total) return meet(lane, *action, ms + 2 * hop());
+  devices_.submit(lane.devices, lane.priority(), ms,
+                  [this, &lane](double) { clock_.after(hop(), [this, &lane] { action_done(lane); }); });
+}
+
+void Play::action_done(Lane& lane) {
+  lane.step_end.advance();
+  act(lane);
+}
+
+/// Returns the meeting of an action, and how many lanes take part.
+std::pair<Play::Meeting, std::size_t> Play::meeting_of(const Lane& lane, StepAction action) const {
+  const StepBoundary& mark = lane.work->mark;
+  const std::vector<SectionId> stages = graph().stages_of(lane.node->section_name());
+  const auto meeting = [&](SectionId group, ReplicaIndex replica) {
+    return Meeting{mark.kind, mark.step, action, group, replica};
+  };
+  const auto replicas = static_cast<std::size_t>(lane.node->replicas);
+  if (action == StepAction::exchange_tie) return {meeting(stages.front(), lane.key.replica), 2};
+  if (action != StepAction::await_total) return {meeting(lane.key.section, {}), replicas};
+  if (!options_.joined_norms) return {meeting(stages.front(), {}), replicas * stages.size()};
+  const Unit& unit = units_[unit_of(mark.step, mark.pass)];
+  const auto takes_part = [&](const auto& other) {
+    return other.second.node->trained() && unit.active[other.first.section.value()];
+  };
+  return {meeting({}, {}), static_cast<std::size_t>(std::ranges::count_if(lanes_, takes_part))};
+}
+
+/// Goes on, with all lanes that take part, `ms` after the last of them has come.
+void Play::meet(Lane& lane, StepAction action, double ms) {
+  const auto [meeting, expected] = meeting_of(lane, action);
+  std::vector<Lane*>& here = meetings_[meeting];
+  add(lane, Kind::boundary, clock_.now_ms());
+  here.push_back(&lane);
+  if (here.size() < expected) return;
+  for (Lane* other : here) add(*other, Kind::wait, clock_.now_ms(), "other replicas");
+  clock_.after(ms, [this, all = std::move(here)] {
+    for (Lane* other : all) action_done(*other);
+  });
+  meetings_.erase(meeting);
+}
+
+void Play::boundary_passed(Lane& lane) {
+  add(lane, Kind::boundary, clock_.now_ms());
+  const StepBoundary mark = lane.work->mark;
+  lane.work.reset();
+  lane.waits_for.clear();
+  lane.queue.finished();
+  const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
+  const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
+  clock_.after(hop(), [this, unit] { end_at(unit); });
+  pump(lane);
+}
+
+std::string Play::reason(const Lane& lane) const {
+  const ArrivalPlan* const missing = lane.queue.missing_arrival();
+  if (missing != nullptr) {
+    return (missing->channel.gradient() ? "gradient from " : "input from ") +
+           graph().node(graph().sender(missing->channel)).name;
+  }
+  return lane.queue.waiting_batch() != nullptr ? "buffer" : "work";
+}
+
+/// Adds an interval from the end of the last one.
+void Play::add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for) {
+  if (end_ms <= lane.since_ms) return;
+  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, waits_for};
+  if (lane.work && kind != Kind::wait) {
+    interval.step = lane.step();
+    interval.pass = lane.work->batch ? lane.work->batch->pass : lane.work->mark.pass;
+    if (lane.work->batch) interval.batch = lane.work->batch->index;
+  }
+  lane.since_ms = end_ms;
+  rehearsed_.lanes[lane.key].push_back(std::move(interval));
+}
+
+Error Play::stuck() const {
+  std::string text = "the rehearsal cannot go on:";
+  for (const auto& [key, lane] : lanes_) {
+    text += " " + lane.node->name + "/" + std::to_string(key.replica.value()) + " waits for ";
+    text += lane.work ? std::string("the end of step ") + std::to_string(lane.step().value()) : reason(lane);
+    text += ";";
+  }
+  text.pop_back();
+  return {ErrorCode::internal, text};
+}
+
+}  // namespace
+
+Result<Rehearsed> Rehearsal::play(std::vector<RehearsalUnit> units) const {
+  return Play(options_, std::move(units)).result();
+}
+
+}  // namespace maestro

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/rehearsed_shares.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+namespace {
+constexpr std::size_t starting_steps = 2;
+}
+
+std::optional<SteadySteps> steady_steps(const std::vector<double>& step_ends_ms) {
+  if (step_ends_ms.size() < 2 * starting_steps) return std::nullopt;
+  return SteadySteps{step_ends_ms[starting_steps - 1], step_ends_ms.back(), step_ends_ms.size() - starting_steps};
+}
+
+std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, const SectionGraph& graph,
+                                                    const SteadySteps& time) {
+  std::map<std::string, SectionShares> sections;
+  for (const auto& [lane, intervals] : rehearsed.lanes) {
+    const GraphNode& node = graph.node(lane.section);
+    if (node.role == Role::source) continue;
+    SectionShares& shares = sections[node.name];
+    const double whole_ms = (time.end_ms - time.begin_ms) * static_cast<double>(node.replicas);
+    double left_ms = time.end_ms - time.begin_ms;
+    for (const LaneInterval& interval : intervals) {
+      const double ms = std::min(interval.end_ms, time.end_ms) - std::max(interval.start_ms, time.begin_ms);
+      if (ms <= 0) continue;
+      left_ms -= ms;
+      double& sum = interval.kind == LaneInterval::Kind::wait       ? shares.waits[interval.waits_for]
+                    : interval.kind == LaneInterval::Kind::boundary ? shares.step_ends
+                                                                    : shares.passes;
+      sum += ms / whole_ms;
+    }
+    if (left_ms > 0) shares.waits["work"] += left_ms / whole_ms;  // behind its last work
+  }
+  return sections;
+}
+
+}  // namespace maestro

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/traced_times.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+namespace maestro {
+
+namespace {
+
+/// Returns the name of an action's slices; empty for those that have none of their own.
+std::string_view label_of(StepAction action) {
+  switch (action) {
+    case StepAction::add_ranks:
+      return "add ranks";
+    case StepAction::norm:
+      return "norm";
+    case StepAction::step:
+      return "step";
+    case StepAction::load_values:
+      return "take";
+    case StepAction::clear:
+      return "clear";
+    default:
+      return {};
+  }
+}
+
+PassCost units_of(const TimedJob& job, const MicroBatchPlan& batch) {
+  PassCost sum;
+  for (const SampleRef& sample : batch.samples) {
+    const PassCost one = job.cost ? job.cost(batch.section, sample) : PassCost{static_cast<double>(sample.tokens), 0};
+    sum.forward += one.forward;
+    sum.backward += one.backward;
+  }
+  return sum;
+}
+
+/// Returns whether a traced pass of the batch covers both directions.
+bool together(const SectionGraph& graph, const MicroBatchPlan& batch) {
+  return batch.pass == Pass::train && graph.node(batch.section).runs_backward() &&
+         !graph.awaits_gradient(batch.section);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vector<StepPlan>& plans)
+    : run_(&run), traced_(std::move(traced)) {
+  for (const StepPlan& plan : plans) {
+    for (const MicroBatchPlan& batch : plan.micro_batches) {
+      const GraphNode& node = traced_.graph->node(batch.section);
+      const TracedPass* const pass = find(node, batch);
+      if (pass == nullptr) continue;
+      const PassCost units = units_of(traced_, batch);
+      const PassCost ms = split(traced_, batch, *pass);
+      fits_[node.name].forward.add(units.forward, ms.forward);
+      fits_[node.name].backward.add(units.backward, ms.backward);
+    }
+  }
+  for (const TracedWrite& write : run.writes) {
+    writes_[{write.from, write.to}].add(static_cast<double>(write.rows), write.ms);
+  }
+  add_actions();
+}
+
+const TracedPass* TracedTimes::find(const GraphNode& node, const MicroBatchPlan& batch) const {
+  const auto found = run_->passes.find({node.name, batch.step, batch.pass, batch.index});
+  if (found == run_->passes.end() || found->second.rows != batch.rows(node.axis())) return nullptr;
+  return &found->second;
+}
+
+PassCost TracedTimes::split(const TimedJob& job, const MicroBatchPlan& batch, const TracedPass& traced) const {
+  if (!together(*job.graph, batch)) return {traced.forward_ms, traced.backward_ms};
+  const PassCost units = units_of(job, batch);
+  const double all = units.forward + units.backward;
+  const double share = all > 0 ? units.forward / all : 1;
+  return {traced.forward_ms * share, traced.forward_ms * (1 - share)};
+}
+
+std::vector<MeasuredPass> TracedTimes::measured(const StepPlan& plan) const {
+  std::vector<MeasuredPass> passes;
+  for (const MicroBatchPlan& batch : plan.micro_batches) {
+    const GraphNode& node = traced_.graph->node(batch.section);
+    const TracedPass* const pass = node.role == Role::source ? nullptr : find(node, batch);
+    if (pass == nullptr) continue;
+    const PassCost ms = split(traced_, batch, *pass);
+    if (ms.forward > 0) passes.push_back({batch.section, false, batch.samples, ms.forward});
+    if (ms.backward > 0) passes.push_back({batch.section, true, batch.samples, ms.backward});
+  }
+  return passes;
+}
+
+const TracedTimes::SectionFit* TracedTimes::fit_of(const GraphNode& node) const {
+  const auto own = fits_.find(node.name);
+  if (own != fits_.end()) return &own->second;
+  for (const SectionId stage : traced_.graph->stages_of(node.section_name())) {
+    const auto other = fits_.find(traced_.graph->node(stage).name);
+    if (other != fits_.end()) return &other->second;
+  }
+  return nullptr;
+}
+
+PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) const {
+  const GraphNode& node = job.graph->node(batch.section);
+  const auto before = traced_.graph->find(node.name);
+  const bool same = before && traced_.graph->node(*before).layout.ranks() == node.layout.ranks();
+  const PassCost units = units_of(job, batch);
+  if (const TracedPass* const pass = same ? find(node, batch) : nullptr; pass != nullptr) {
+    MicroBatchPlan as_traced = batch;
+    as_traced.section = *before;
+    const PassCost was = units_of(traced_, as_traced);
+    if (was.forward == units.forward && was.backward == units.backward) {
+      ++measured_;
+      return split(job, batch, *pass);
+    }
+  }
+  const SectionFit* const fit = fit_of(node);
+  if (fit == nullptr) return {};
+  ++estimated_;
+  return {fit->forward.ms(units.forward), batch.pass == Pass::train ? fit->backward.ms(units.backward) : 0};
+}
+
+/// Actions with slices of their own take those; an exchange takes the time from the end of the action before it, on the
+/// last replica, to the begin of the action behind it, on the first.
+void TracedTimes::add_actions() {
+  std::map<std::pair<std::string, StepId>, std::vector<const TracedLane*>> lanes;
+  std::map<StepId, double> norms_end;
+  for (const auto& [key, lane] : run_->lanes) {
+    const auto& [section, replica, step] = key;
+    lanes[{section, step}].push_back(&lane);
+    const auto norm = lane.actions.find("norm");
+    if (norm != lane.actions.end()) norms_end[step] = std::max(norms_end[step], norm->second.end_ms);
+    for (const StepAction action :
+         {StepAction::add_ranks, StepAction::norm, StepAction::step, StepAction::load_values, StepAction::clear}) {
+      const auto found = lane.actions.find(std::string(label_of(action)));
+      if (found == lane.actions.end()) continue;
+      actions_[{section, action}].push_back(found->second.end_ms - found->second.start_ms);
+    }
+  }
+  for (const auto& [key, replicas] : lanes) add_exchange(key.first, replicas, norms_end[key.second]);
+}
+
+void TracedTimes::add_exchange(const std::string& section, const std::vector<const TracedLane*>& lanes,
+                               double norms_end_ms) {
+  /// From the last end to the first begin; nothing where a replica lacks one.
+  const auto between = [&](auto end_of, std::string_view begins) -> std::optional<double> {
+    double end = 0;
+    std::optional<double> begin;
+    for (const TracedLane* lane : lanes) {
+      const auto next = lane->actions.find(std::string(begins));
+      if (next == lane->actions.end()) return std::nullopt;
+      begin = std::min(begin.value_or(next->second.start_ms), next->second.start_ms);
+      end = std::max(end, end_of(*lane));
+    }
+    return std::max(0.0, begin.value_or(end) - end);
+  };
+  const auto end_of = [](const std::string& label) {
+    return [label](const TracedLane& lane) {
+      const auto found = lane.actions.find(label);
+      return found == lane.actions.end() ? lane.last_pass_ms : found->second.end_ms;
+    };
+  };
+  const auto add = [&](StepAction action, std::optional<double> ms) {
+    if (ms) actions_[{section, action}].push_back(*ms);
+  };
+  const auto sum = between(end_of("add ranks"), "norm");
+  add(StepAction::sum, sum);
+  add(StepAction::sum_to_shards, sum);
+  add(StepAction::exchange_tie, 0.0);  // part of the time before the norm
+  add(StepAction::gather_values, between(end_of("step"), "take"));
+  const auto joined = [norms_end_ms](const TracedLane&) { return norms_end_ms; };
+  add(StepAction::await_total, traced_.joined_norms ? between(joined, "step") : between(end_of("norm"), "step"));
+}
+
+double TracedTimes::action(const TimedJob& job, SectionId section, StepAction action) const {
+  const GraphNode& node = job.graph->node(section);
+  const auto own = actions_.find({node.name, action});
+  if (own != actions_.end()) return median(own->second);
+  for (const SectionId stage : traced_.graph->stages_of(node.section_name())) {
+    const auto other = actions_.find({traced_.graph->node(stage).name, action});
+    if (other != actions_.end()) return median(other->second);
+  }
+  return 0;
+}
+
+double TracedTimes::write(const std::string& from, const std::string& to, std::int64_t rows) const {
+  const auto found = writes_.find({from, to});
+  return found == writes_.end() ? 0 : found->second.ms(static_cast<double>(rows));
+}
+
+}  // namespace maestro

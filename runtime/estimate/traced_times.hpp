@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The times of a traced run, for rehearsals of it and of what it might have been. A pass that the trace has takes as
+// long as it took; any other is estimated from the passes of its section. Pure; not thread-safe.
+//
+// TT-1 (as measured): a pass of the traced run takes the time that the trace has of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/estimate/pass_fit.hpp"
+#include "runtime/estimate/rehearsed_ports.hpp"
+#include "runtime/estimate/traced_run.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/cost_model.hpp"
+#include "runtime/schedule/step_end.hpp"
+
+namespace maestro {
+
+/// A job as it was traced, or as it might have been.
+struct TimedJob {
+  const SectionGraph* graph = nullptr;  ///< outlives the times
+  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes on a rank
+  bool joined_norms = false;            ///< the norms of all trained sections are answered together
+};
+
+class TracedTimes {
+ public:
+  /// `plans`: of the traced run's units, made anew. `run` outlives it.
+  TracedTimes(const TracedRun& run, TimedJob traced, const std::vector<StepPlan>& plans);
+
+  /// Returns the passes of the plan that the trace has, as a run would report them to its planner.
+  [[nodiscard]] std::vector<MeasuredPass> measured(const StepPlan& plan) const;
+  /// Returns the times of a micro-batch of `job`, the traced one or another. Sections are found by their names; a stage
+  /// that the traced run did not have takes the rate of its section.
+  [[nodiscard]] PassCost pass(const TimedJob& job, const MicroBatchPlan& batch) const;
+  /// Returns the median of the action's times in the traced run; of an exchange, from its last replica on.
+  [[nodiscard]] double action(const TimedJob& job, SectionId section, StepAction action) const;
+  /// Returns the milliseconds of a write of `rows` rows between the two sections; 0 where the trace has no write.
+  [[nodiscard]] double write(const std::string& from, const std::string& to, std::int64_t rows) const;
+  /// Returns how many passes of pass() were measured and estimated so far.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> sources() const { return {measured_, estimated_}; }
+
+ private:
+  struct SectionFit {
+    PassFit forward, backward;
+  };
+  [[nodiscard]] const TracedPass* find(const GraphNode& node, const MicroBatchPlan& batch) const;
+  /// Splits a traced pass in both directions by their units.
+  [[nodiscard]] PassCost split(const TimedJob& job, const MicroBatchPlan& batch, const TracedPass& traced) const;
+  void add_actions();
+  void add_exchange(const std::string& section, const std::vector<const TracedLane*>& lanes, double norms_end_ms);
+  [[nodiscard]] const SectionFit* fit_of(const GraphNode& node) const;
+
+  const TracedRun* run_;
+  TimedJob traced_;
+  std::map<std::string, SectionFit> fits_;                                     // by section or stage
+  std::map<std::pair<std::string, StepAction>, std::vector<double>> actions_;  // likewise: milliseconds
+  std::map<std::pair<std::string, std::string>, PassFit> writes_;              // by the names of both ends
+  mutable std::uint64_t measured_ = 0;
+  mutable std::uint64_t estimated_ = 0;
+};
+
+}  // namespace maestro

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/observe/trace_file.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+using Json = nlohmann::json;
+using Thread = std::pair<std::int64_t, std::int64_t>;  // process and thread id in the trace
+
+constexpr double ms_per_us = 1e-3;
+constexpr int event_depth = 2;  // {"traceEvents": [{...}]}
+
+class Slices {
+ public:
+  explicit Slices(const std::function<void(const TraceFileSlice&)>& take) : take_(take) {}
+
+  void add(const Json& event) {
+    const std::string kind = event.value("ph", "");
+    if (kind == "M" && event.value("name", "") == "thread_name") {
+      tracks_[thread_of(event)] = event.at("args").at("name").get<std::string>();
+    }
+    if (kind == "X") take_(slice_of(event));
+  }
+
+ private:
+  static Thread thread_of(const Json& event) {
+    return {event.at("pid").get<std::int64_t>(), event.at("tid").get<std::int64_t>()};
+  }
+  [[nodiscard]] TraceFileSlice slice_of(const Json& event) const {
+    TraceFileSlice slice;
+    const auto track = tracks_.find(thread_of(event));
+    if (track != tracks_.end()) slice.track = track->second;
+    slice.name = event.at("name").get<std::string>();
+    slice.category = event.value("cat", "");
+    slice.start_ms = event.at("ts").get<double>() * ms_per_us;
+    slice.length_ms = event.at("dur").get<double>() * ms_per_us;
+    if (!event.contains("args")) return slice;
+    for (const auto& [key, value] : event.at("args").items()) {
+      if (value.is_number_integer()) slice.args.emplace(key, value.get<std::int64_t>());
+      if (value.is_string()) slice.args.emplace(key, value.get<std::string>());
+    }
+    return slice;
+  }
+
+  const std::function<void(const TraceFileSlice&)>& take_;
+  std::map<Thread, std::string> tracks_;
+};
+
+TraceAbout about(const Json& rest) {
+  TraceAbout about;
+  if (!rest.contains("otherData")) return about;
+  for (const auto& [key, value] : rest.at("otherData").items()) {
+    if (value.is_string()) about.facts.emplace(key, value.get<std::string>());
+  }
+  about.dropped = rest.at("otherData").value("dropped_events", std::uint64_t{0});
+  return about;
+}
+
+}  // namespace
+
+std::int64_t TraceFileSlice::number(const std::string& key, std::int64_t otherwise) const {
+  const auto found = args.find(key);
+  const auto* value = found == args.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+  return value == nullptr ? otherwise : *value;
+}
+
+std::string_view TraceFileSlice::text(const std::string& key) const {
+  const auto found = args.find(key);
+  const auto* value = found == args.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return value == nullptr ? std::string_view() : *value;
+}
+
+Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
+                                    const std::function<void(const TraceFileSlice&)>& take) {
+  std::ifstream file(trace, std::ios::binary);
+  if (!file) return Error{ErrorCode::not_found, "cannot read the trace " + trace.string()};
+  Slices slices(take);
+  try {
+    const auto each = [&](int depth, Json::parse_event_t part, Json& value) {
+      if (depth != event_depth || part != Json::parse_event_t::object_end) return true;
+      slices.add(value);
+      return false;
+    };
+    const Json rest = Json::parse(file, each);
+    if (rest.contains("traceEvents")) return about(rest);
+    return Error{ErrorCode::corrupt, trace.string() + " has no traceEvents; it is not a trace of maestro"};
+  } catch (const Json::exception&) {
+    return Error{ErrorCode::corrupt, trace.string() + " is not a trace of maestro; run again to write it anew"};
+  }
+}
+
+}  // namespace maestro

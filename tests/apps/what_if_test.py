@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`maestro what-if`: rehearsals of traced runs, as they were and changed."""
+
+import json
+import unittest
+
+from maestro_program import SystemTest, distillation
+
+STEPS = 10
+
+
+class WhatIf(SystemTest):
+    def trace(self, job, processes=1, **settings):
+        changes = {key.replace("__", "."): value for key, value in settings.items()}
+        self.train(job, "--processes", processes, "--trace", "trace.json", settings=changes)
+
+    def ask(self, *arguments):
+        finished = self.call("what-if", "trace.json", "--json", *arguments)
+        self.assertEqual(finished.status, 0, finished.describe())
+        return json.loads(finished.out)
+
+    def refuse_change(self, *parts, arguments):
+        finished = self.call("what-if", "trace.json", *arguments)
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        for part in parts:
+            self.assertIn(part, finished.err)
+
+    def test_a_run_of_waits_is_replayed_and_its_changes_follow_from_them(self):
+        job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
+        job["emulation"] = {"gflops": 0.3}  # passes of some ten milliseconds
+        for section in ("teacher", "student", "plain"):
+            job[section] |= {"devices": ["emulated"], "micro_batch": 2}
+        self.trace(job)
+        replay = self.ask()
+        self.assertEqual(replay["steps"], STEPS - 2)
+        ratio = replay["replay"]["step_ms"] / replay["traced"]["step_ms"]
+        self.assertGreater(ratio, 0.9)
+        self.assertLess(ratio, 1.1)
+        self.assertNotIn("changed", replay)
+        for section in ("teacher", "student", "plain"):
+            shares = replay["replay"]["sections"][section]
+            whole = shares["passes"] + shares["step_ends"] + sum(shares["waits"].values())
+            self.assertAlmostEqual(whole, 1, places=6)
+        faster = self.ask("--faster", "teacher=2", "--faster", "student=2", "--faster", "plain=2")
+        speedup = faster["replay"]["step_ms"] / faster["changed"]["step_ms"]
+        self.assertGreater(speedup, 1.7)
+        self.assertLessEqual(speedup, 2.01)
+        free = self.ask("--free", "teacher", "--free", "student", "--free", "plain")
+        self.assertLess(free["changed"]["step_ms"], 0.2 * free["replay"]["step_ms"])
+
+    def test_other_replicas_and_micro_batches_are_planned_anew(self):
+        job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
+        job["emulation"] = {"gflops": 0.3}
+        for section in ("teacher", "student", "plain"):
+            job[section] |= {"devices": ["emulated"], "micro_batch": 2}
+        self.trace(job, processes=2, teacher__replicas=1)
+        base = self.ask()
+        one = base["replay"]["sections"]["teacher"]["passes"]
+        two = self.ask("--set", "teacher.replicas=2")["changed"]["sections"]["teacher"]["passes"]
+        self.assertAlmostEqual(two / one, 0.5, delta=0.15)
+        larger = self.ask("--set", "teacher.micro_batch=4")["changed"]
+        self.assertAlmostEqual(larger["step_ms"] / base["replay"]["step_ms"], 1, delta=0.2)
+        later = self.ask("--latency-ms", "500")["changed"]
+        self.assertGreater(later["step_ms"], 1.5 * base["replay"]["step_ms"])
+
+    def test_a_trained_job_is_replayed_with_its_step_ends(self):
+        self.trace(distillation(steps=STEPS), processes=2)
+        answer = self.ask()
+        self.assertGreater(answer["replay"]["sections"]["student"]["step_ends"], 0)
+        text = self.call("what-if", "trace.json", "--faster", "teacher=2")
+        self.assertEqual(text.status, 0, text.describe())
+        self.assertRegex(text.out, r"(?m)^replay +[\d.]+ ms a step; in the trace [\d.]+ ms: [\d.]+% (above|below)")
+        self.assertRegex(text.out, r"(?m)^changed +[\d.]+ ms a step, [\d.]+ times as fast as the replay")
+
+    def test_what_cannot_be_answered_is_refused_by_name(self):
+        self.trace(distillation(steps=STEPS))
+        self.refuse_change("--faster studnet", "did you mean student?", arguments=["--faster", "studnet=2"])
+        self.refuse_change("--faster student=0", "how many times as fast", arguments=["--faster", "student=0"])
+        self.refuse_change("--free corpus", "no such section", arguments=["--free", "corpus"])
+        self.refuse_change("train.global_batch", "whose samples are used", arguments=["--set", "train.global_batch=4"])
+        self.refuse_change("data.sequence", "whose samples are used", arguments=["--set", "data.sequence=16"])
+        self.refuse_change("student.micro_btch", "micro_batch", arguments=["--set", "student.micro_btch=4"])
+
+    def test_a_trace_that_is_cut_or_short_is_refused_by_name(self):
+        self.trace(distillation(steps=3))
+        self.refuse_change("3 whole training steps", "4 or more", arguments=[])
+        trace = self.folder / "trace.json"
+        trace.write_bytes(trace.read_bytes()[: trace.stat().st_size // 2])
+        self.refuse_change("trace.json", "not a trace of maestro", arguments=[])
+        trace.unlink()
+        self.refuse_change("cannot read the trace trace.json", arguments=[])
+
+
+if __name__ == "__main__":
+    unittest.main()
