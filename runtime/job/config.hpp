@@ -11,6 +11,7 @@
 
 #include "runtime/core/device_id.hpp"
 #include "runtime/core/dtype.hpp"
+#include "runtime/job/length_points.hpp"
 #include "runtime/job/lora_config.hpp"
 
 // clang-format off
@@ -126,6 +127,8 @@ struct DataConfig {
   DataKind kind = DataKind::text;
   std::string tokenizer;                ///< "bytes", a folder or a file; empty: that of the sections' weights, else bytes
   std::int64_t sequence = 128;          ///< tokens per sample
+  LengthPoints lengths;                 ///< of generated samples, drawn; empty: all have `sequence` tokens
+  std::int64_t longest = 0;             ///< drawn lengths are cut to it; 0: they are not
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
   double max_file_mb = 4;               ///< larger text files of a folder are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
