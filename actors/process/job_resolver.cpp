@@ -78,6 +78,7 @@ std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::i
 
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
+  if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has its own
   std::vector<DeviceId> devices;
   const std::int64_t ranks = config.tensor * config.context;
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
@@ -258,7 +259,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
   }
   for (const DeviceId& device : config.devices) {
-    if (std::ranges::count(config.devices, device) == 1) continue;
+    if (device.kind == DeviceId::Kind::emulated || std::ranges::count(config.devices, device) == 1) continue;  // PL-5
     throw JobError(config.name + ".devices: \"" + text_of(device) +
                    "\" is named twice; the stages and ranks of a section need devices of their own");
   }

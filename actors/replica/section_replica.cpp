@@ -5,6 +5,7 @@
 
 #include "actors/messages/wait_text.hpp"
 #include "actors/services/write_cookie.hpp"
+#include "runtime/device/emulated_device.hpp"
 #include "transport/ring/immediate.hpp"
 
 namespace maestro {
@@ -301,11 +302,13 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
   working_ = ranks_.size();
   gathered_ = WorkDone{};
   std::unique_lock<std::mutex> gang;
+  EmulatedWork emulated{lasts};
+  if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
   if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
     gang = std::unique_lock(*spec_.collective_submit_mutex);  // the same order on all devices
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& [traced, job] = work[rank];
-    ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));
+    ranks_[rank]->submit(std::move(traced), std::move(job), emulated, caf::actor_cast<caf::actor>(this));
   }
 }
 

@@ -58,7 +58,7 @@ StepEndOptions SectionReplica::step_end_options() const {
   StepEndOptions options;
   options.trained = node().trained();
   options.ranks = ranks_.size();
-  options.tied = node().stages > 1 && ranks_.front()->runner()->section().tied() != nullptr;
+  options.tied = node().stages > 1 && ranks_.front()->runner()->tied() != nullptr;
   options.optimizer_sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
   options.awaits_total = spec_.joined_norms || node().stages > 1;
   options.writes_snapshot = spec_.replica == ReplicaIndex(0);

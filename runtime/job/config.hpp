@@ -215,8 +215,9 @@ struct SectionConfig {
   bool random = false;                  ///< weights = "random": random values are intended, also in a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as fit
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<DeviceId> devices;        ///< cores and GPUs: per replica, in it per stage, in it per rank (context-major);
-                                        ///< one emulated: a device per replica; empty: placed automatically
+  std::vector<DeviceId> devices;        ///< per replica, in it per stage, in it per rank (context-major); cores and GPUs,
+                                        ///< or numbered emulated devices; a single emulated one without a number: each
+                                        ///< rank has its own; empty: placed automatically
   std::vector<std::int64_t> processes;  ///< per replica, in it per stage; empty: in turn
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
@@ -230,7 +231,7 @@ struct SectionConfig {
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
-  [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0].kind == DeviceId::Kind::emulated; }
+  [[nodiscard]] bool emulated() const { return !devices.empty() && devices[0].kind == DeviceId::Kind::emulated; }
 };
 
 }  // namespace maestro

@@ -98,6 +98,20 @@ TEST_F(PlanChecks, the_stages_of_all_replicas_have_devices) {
   EXPECT_THAT(refusal_of([&] { check_devices(plan_, 5); }), HasSubstr("needs 6 devices, and there are 5"));
 }
 
+TEST_F(PlanChecks, emulated_stages_need_no_devices_of_the_machine_and_are_noted_once) {
+  for (const std::int64_t stage : {0, 1}) {
+    add("student.stage" + std::to_string(stage), 1);
+    plan_.sections.back().config.name = "student";
+    plan_.sections.back().stage.index = stage;
+    plan_.sections.back().config.pipeline = 2;
+    plan_.sections.back().config.devices = {*parse_device("emulated:" + std::to_string(stage))};
+    last_.clear();
+  }
+  EXPECT_EQ(refusal_of([&] { check_devices(plan_, 1); }), "accepted");
+  EXPECT_EQ(refusal_of([&] { check_emulated(plan_); }), "accepted");
+  EXPECT_THAT(plan_.notes, ElementsAre("student: emulated, its passes are timed waits"));
+}
+
 TEST_F(PlanChecks, an_emulated_section_has_no_state_to_store_or_resume_from) {
   add("student", 1);
   EXPECT_EQ(refusal_of([&] { check_emulated(plan_); }), "accepted");
