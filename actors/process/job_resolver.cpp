@@ -345,7 +345,8 @@ DataShape JobResolver::read_tables() {
   plan_.transport = resolve_transport(composed_);
   plan_.schedule = read_schedule(table("schedule"));
   plan_.guard = read_guard(table("guard"));
-  plan_.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
+  plan_.emulation = read_emulation(table("emulation"));
+  plan_.unit_per_ms = plan_.emulation.gflops * flops_per_ms_of_a_gflops;
   DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   data.work_folder = plan_.train.out + "/data";

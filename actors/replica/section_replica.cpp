@@ -290,12 +290,13 @@ void SectionReplica::submit_first(std::string_view label, Job job) {
                caf::actor_cast<caf::actor>(this));
 }
 
-void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of) {
+void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of,
+                                std::chrono::nanoseconds lasts) {
   std::vector<std::pair<TracedWork, Job>> work;
   for (const auto& rank : ranks_) {
     work.emplace_back(rank->trace().work(label, TraceCategory::step, step_), job_of(*rank));
   }
-  submit_all(std::move(work), {});
+  submit_all(std::move(work), lasts);
 }
 
 void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
@@ -333,8 +334,8 @@ void SectionReplica::done() {
 }
 
 std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
-  if (!spec_.emulated_ms) return {};
-  const PassCost cost = spec_.emulated_ms(plan.samples);
+  if (!spec_.emulated.passes) return {};
+  const PassCost cost = spec_.emulated.passes(plan.samples);
   emulated_ = PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
   const std::chrono::duration<double, std::milli> lasts(emulated_->forward + emulated_->backward);
   return std::chrono::duration_cast<std::chrono::nanoseconds>(lasts);

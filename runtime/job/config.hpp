@@ -175,6 +175,8 @@ struct ScheduleConfig {
 /// [emulation]: the emulated devices
 struct EmulationConfig {
   double gflops = 100000;               ///< of a device, for times from FLOP models
+  double step_ms = 0;                   ///< of the end of a step, in each trained section
+  double reduce_gb_s = 0;               ///< of a device, for the sum of gradients over replicas; 0: it takes no time
 };
 
 /// The course of the learning rate after the warm-up.
