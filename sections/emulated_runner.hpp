@@ -9,15 +9,22 @@ namespace maestro {
 
 class EmulatedRunner final : public SectionRunner {
  public:
-  /// `section` may be a meta section: only its ports are used.
-  EmulatedRunner(std::shared_ptr<Section> section, const SectionContext& context)
-      : SectionRunner(std::move(section), context, OptimizerConfig(), 1) {}
+  /// `section` may be a meta section: only its ports are used. `gradients`: how many stand for the section's where its
+  /// replicas meet at the end of a step; 0: they do not.
+  EmulatedRunner(std::shared_ptr<Section> section, const SectionContext& context, std::size_t gradients = 0)
+      : SectionRunner(std::move(section), context, OptimizerConfig(), 1), gradients_(gradients) {}
   PassMetrics forward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {
     return {};
   }
   void backward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {}
+  [[nodiscard]] std::span<float> gradients() override { return gradients_; }
+  [[nodiscard]] const Parameter* tied() override { return nullptr; }
+  void add_over_ranks() override {}
   [[nodiscard]] PendingSum gradient_sum_of_squares() const override { return {}; }
   Result<OptimizerStep> step(StepId, double) override { return OptimizerStep{}; }
+
+ private:
+  std::vector<float> gradients_;
 };
 
 }  // namespace maestro

@@ -53,6 +53,10 @@ class SectionRunner {
   [[nodiscard]] Section& section() { return *section_; }
   [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
+  /// Returns the gradients that replicas add up at the end of a step.
+  [[nodiscard]] virtual std::span<float> gradients() { return section_->parameters().gradients(); }
+  /// Returns the parameter whose gradient the first and the last stage add up; null: they share none.
+  [[nodiscard]] virtual const Parameter* tied() { return section_->tied(); }
 
   /// Runs the forward pass and copies the output ports named in `outputs`. A section that is trained or passes
   /// gradients on keeps the micro-batch for backward() when its pass is train.

@@ -46,6 +46,7 @@ struct JobPlan {
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;
   SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
+  EmulationConfig emulation;            ///< of the job
   double unit_per_ms = 1;               ///< units per millisecond of an emulated device
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
   double program_bytes = 0;             ///< of a process before its sections are built: program and corpus

@@ -62,7 +62,7 @@ void raise_in_flight(JobPlan& plan) {
 void check_devices(const JobPlan& plan, std::int64_t devices) {
   for (const PlannedSection& planned : plan.sections) {
     const SectionConfig& config = planned.config;
-    if (config.pipeline == 1 || planned.stage.index > 0) continue;
+    if (config.pipeline == 1 || planned.stage.index > 0 || config.emulated()) continue;
     const Degrees wanted{config.placed(), config.pipeline, {config.tensor, config.context}};
     if (wanted.devices() <= devices) continue;
     throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
@@ -124,7 +124,7 @@ void check_emulated(JobPlan& plan) {
       throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
     }
     plan.train.checkpoint_at_end = false;
-    plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
+    if (section.stage.index == 0) plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
   }
 }
 

@@ -129,7 +129,13 @@ std::vector<ReplicaPlacement> places_of_joining(const SectionGraph& graph, std::
     own = least_used(places, joining.host, cores, needed * (joining.before + 1));
     own.erase(own.begin(), own.end() - needed);
   }
-  if (emulated) own = {{DeviceId::Kind::emulated, static_cast<int>(joining.process.value()), joining.section}};
+  if (emulated) {  // devices of its own
+    own.clear();
+    for (std::int64_t at = 0; at < needed; ++at) {
+      const std::int64_t number = joining.process.value() * needed + at;
+      own.push_back({DeviceId::Kind::emulated, static_cast<int>(number), joining.section});
+    }
+  }
   if (std::ssize(own) != needed) {
     throw JobError("--devices names " + std::to_string(own.size()) + " devices, and a replica of section '" +
                    joining.section + "' has " + std::to_string(needed));

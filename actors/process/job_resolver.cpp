@@ -78,6 +78,7 @@ std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::i
 
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
+  if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has its own
   std::vector<DeviceId> devices;
   const std::int64_t ranks = config.tensor * config.context;
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
@@ -258,7 +259,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
   }
   for (const DeviceId& device : config.devices) {
-    if (std::ranges::count(config.devices, device) == 1) continue;
+    if (device.kind == DeviceId::Kind::emulated || std::ranges::count(config.devices, device) == 1) continue;  // PL-5
     throw JobError(config.name + ".devices: \"" + text_of(device) +
                    "\" is named twice; the stages and ranks of a section need devices of their own");
   }
@@ -344,7 +345,8 @@ DataShape JobResolver::read_tables() {
   plan_.transport = resolve_transport(composed_);
   plan_.schedule = read_schedule(table("schedule"));
   plan_.guard = read_guard(table("guard"));
-  plan_.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
+  plan_.emulation = read_emulation(table("emulation"));
+  plan_.unit_per_ms = plan_.emulation.gflops * flops_per_ms_of_a_gflops;
   DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   data.work_folder = plan_.train.out + "/data";

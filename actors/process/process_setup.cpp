@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "actors/control/control_place.hpp"
+#include "actors/plan/emulated_step_end.hpp"
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/transfer_paths.hpp"
@@ -261,8 +262,14 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.largest = plan.largest;
   spec.limits = flow_limits(plan);
   if (plan.sections[at.section.value()].config.emulated()) {
-    spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
-                           std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    spec.emulated.passes = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
+                               std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    const auto time_of = [](double ms) {
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
+    };
+    const EmulatedStepEnd end = emulated_step_end(plan, at.section);
+    spec.emulated.sum = time_of(end.sum_ms);
+    spec.emulated.step = time_of(end.step_ms);
   }
   spec.epoch = epoch;
   spec.again = epoch != rendezvous_info.epoch;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "actors/plan/emulated_step_end.hpp"
 #include "actors/process/section_context.hpp"
 #include "actors/services/device_groups.hpp"
 #include "actors/services/snapshot_writer.hpp"
@@ -117,7 +118,9 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
     SectionContext made_from = context(place, rank, ops);
     if (planned.config.emulated()) {
       made_from.meta = true;
-      replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from));
+      const bool meets = emulated_step_end(*plan_, place.section).sum_ms > 0;
+      const auto gradients = static_cast<std::size_t>(meets ? plan_->graph.node(place.section).replicas : 0);
+      replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from, gradients));
       continue;
     }
     // Ranks work in groups of their own replica, so only whole replicas can share weights.

@@ -177,7 +177,7 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
   return sent;
 }
 
-void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
+void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self) const {
   // Collectives need the same order on all devices of the replica, and priorities would break it.
   const bool first = node().runs_backward() || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[rank_.value()].device;
@@ -213,7 +213,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
       fail(problem.what());
     }
   };
-  device->submit_lasting(lasts, first ? Priority::critical : Priority::background, std::move(work));
+  if (emulated.joint != nullptr) return device->submit_joint(emulated.joint, emulated.lasts, std::move(work));
+  device->submit_lasting(emulated.lasts, first ? Priority::critical : Priority::background, std::move(work));
 }
 
 }  // namespace maestro

@@ -26,6 +26,12 @@
 
 namespace maestro {
 
+/// What a job is on an emulated device.
+struct EmulatedWork {
+  std::chrono::nanoseconds lasts{0};
+  std::shared_ptr<JointWork> joint = {};  ///< of all ranks, which hold it until it begins; null: of this rank alone
+};
+
 /// Not thread-safe; belongs to the replica's actor.
 class ReplicaRank {
  public:
@@ -52,7 +58,7 @@ class ReplicaRank {
   Status send(const MicroBatchPlan& plan);
 
   /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2).
-  void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const;
+  void submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self) const;
 
  private:
   [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,13 @@ struct RankSpec {
   DeviceId device_id = {};
 };
 
+/// Times on emulated devices.
+struct EmulatedTimes {
+  std::function<PassCost(std::span<const SampleRef>)> passes;  ///< ms of a micro-batch's; empty on real devices
+  std::chrono::nanoseconds sum{0};                             ///< of gradients, over the replicas
+  std::chrono::nanoseconds step{0};                            ///< of the optimizer
+};
+
 /// The groups that devices form for reductions.
 struct GroupSpec {
   const std::vector<ReplicaPlacement>* places = nullptr;  ///< of all replicas of the job; null: there are no groups
@@ -44,8 +52,7 @@ struct ReplicaSpec {
   ProcessId process;
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
-  /// Returns the time of a micro-batch's passes on an emulated device; empty on a real device.
-  std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
+  EmulatedTimes emulated;
   Epoch epoch;
   bool again = false;  ///< it takes the seat of a predecessor in a running job
   bool remote = false;

@@ -5,6 +5,7 @@
 
 #include "actors/messages/wait_text.hpp"
 #include "actors/services/write_cookie.hpp"
+#include "runtime/device/emulated_device.hpp"
 #include "transport/ring/immediate.hpp"
 
 namespace maestro {
@@ -289,23 +290,26 @@ void SectionReplica::submit_first(std::string_view label, Job job) {
                caf::actor_cast<caf::actor>(this));
 }
 
-void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of) {
+void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of,
+                                std::chrono::nanoseconds lasts) {
   std::vector<std::pair<TracedWork, Job>> work;
   for (const auto& rank : ranks_) {
     work.emplace_back(rank->trace().work(label, TraceCategory::step, step_), job_of(*rank));
   }
-  submit_all(std::move(work), {});
+  submit_all(std::move(work), lasts);
 }
 
 void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
   working_ = ranks_.size();
   gathered_ = WorkDone{};
   std::unique_lock<std::mutex> gang;
+  EmulatedWork emulated{lasts};
+  if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
   if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
     gang = std::unique_lock(*spec_.collective_submit_mutex);  // the same order on all devices
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& [traced, job] = work[rank];
-    ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));
+    ranks_[rank]->submit(std::move(traced), std::move(job), emulated, caf::actor_cast<caf::actor>(this));
   }
 }
 
@@ -330,8 +334,8 @@ void SectionReplica::done() {
 }
 
 std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
-  if (!spec_.emulated_ms) return {};
-  const PassCost cost = spec_.emulated_ms(plan.samples);
+  if (!spec_.emulated.passes) return {};
+  const PassCost cost = spec_.emulated.passes(plan.samples);
   emulated_ = PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
   const std::chrono::duration<double, std::milli> lasts(emulated_->forward + emulated_->backward);
   return std::chrono::duration_cast<std::chrono::nanoseconds>(lasts);

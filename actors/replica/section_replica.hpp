@@ -63,8 +63,9 @@ class SectionReplica : public RunActor {
   void write_now(const StepBoundary& snapshot);
   void boundary_passed();
 
-  /// Queues the same action on every rank.
-  void submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of);
+  /// Queues the same action on every rank. `lasts`: on emulated devices.
+  void submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of,
+                  std::chrono::nanoseconds lasts = {});
   void submit_first(std::string_view label, Job job);
   /// Queues the jobs of all ranks, in rank order; done() follows when all ranks have finished.
   void submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);

@@ -17,6 +17,11 @@ RankJob add_over_ranks(ReplicaRank& rank) {
   };
 }
 
+/// Of an action that only takes its time.
+RankJob nothing(ReplicaRank& /*rank*/) {
+  return [] { return WorkResult(); };
+}
+
 RankJob sum_of_squares(ReplicaRank& rank) {
   return [runner = rank.runner()] {
     return WorkResult(std::function<WorkDone()>([sum = runner->gradient_sum_of_squares()] {
@@ -58,7 +63,8 @@ StepEndOptions SectionReplica::step_end_options() const {
   StepEndOptions options;
   options.trained = node().trained();
   options.ranks = ranks_.size();
-  options.tied = node().stages > 1 && ranks_.front()->runner()->section().tied() != nullptr;
+  options.tied = node().stages > 1 && ranks_.front()->runner()->tied() != nullptr;
+  options.timed_sum = spec_.emulated.sum > std::chrono::nanoseconds(0);
   options.optimizer_sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
   options.awaits_total = spec_.joined_norms || node().stages > 1;
   options.writes_snapshot = spec_.replica == ReplicaIndex(0);
@@ -88,15 +94,17 @@ void SectionReplica::start_action() {
   switch (*action) {
     case StepAction::add_ranks:
       return submit_all("add ranks", add_over_ranks);
+    case StepAction::timed_sum:
+      return submit_all("sum", nothing, spec_.emulated.sum);
     case StepAction::norm:
       return submit_all("norm", sum_of_squares);
     case StepAction::await_total:
       report_norm();
       return take_total();
     case StepAction::step:
-      return submit_all("step", [this](ReplicaRank& rank) {
-        return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_));
-      });
+      return submit_all(
+          "step", [this](ReplicaRank& rank) { return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_)); },
+          spec_.emulated.step);
     case StepAction::load_values:
       return submit_all("take", load_values);
     case StepAction::copy_first_moments:

@@ -57,6 +57,16 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
   return ports;
 }
 
+/// Lanes with equal numbers share an emulated device.
+std::string devices_of(const WorkloadSection& section) {
+  if (section.devices.empty()) return "\"emulated\"";
+  std::string names;
+  for (const int device : section.devices) {
+    names += (names.empty() ? "\"" : ", \"") + text_of({DeviceId::Kind::emulated, device, {}, true}) + "\"";
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
@@ -72,7 +82,7 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
     const std::int64_t in_flight =
         section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
     job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
-        << "\nmax_in_flight = " << in_flight << "\ndevices = [\"emulated\"]\n";
+        << "\nmax_in_flight = " << in_flight << "\ndevices = [" << devices_of(section) << "]\n";
   }
   return job.str();
 }

@@ -41,6 +41,9 @@ Json value_schema(const JobKey& key, const std::string& type) {
   if (type == "choice") return {{"enum", key.choices}};
   if (type == "true or false") return {{"type", "boolean"}};
   if (type == "text") return {{"type", "string"}};
+  if (type == "pair") {
+    return {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 2}, {"maxItems", 2}};
+  }
   if (type == "table") return {{"type", "object"}};
   Json schema{{"type", type}};
   add_range(schema, key.range);

@@ -19,17 +19,19 @@ struct DeviceId {
     emulated  ///< passes are timed waits
   };
   Kind kind = Kind::host;
-  int index = 0;             ///< of the core or GPU; of an emulated device, the replica
-  std::string section = {};  ///< of an emulated device; empty in a job, which names the kind alone
+  int index = 0;             ///< of the core or GPU; of an emulated device, its number, or that of the section's rank
+  std::string section = {};  ///< of an emulated device that is a rank's own
+  bool numbered = false;     ///< of an emulated device: the job names it, and sections may share it
 
   friend auto operator<=>(const DeviceId&, const DeviceId&) = default;
   [[nodiscard]] bool is_cuda() const { return kind == Kind::cuda; }
 };
 
-/// Returns the device that "cpu:K" or "cuda:K" names, K with at most four digits; nothing if the name has another form.
+/// Returns the device that "cpu:K", "cuda:K" or "emulated:K" names, K with at most four digits, nine of an emulated
+/// device; nothing if the name has another form.
 [[nodiscard]] std::optional<DeviceId> parse_device(std::string_view name);
 
-/// Returns "host", "cpu:K", "cuda:K", "emulated:section/replica", or "emulated" without a section.
+/// Returns "host", "cpu:K", "cuda:K", "emulated:K", "emulated:section/rank", or "emulated" without section and number.
 [[nodiscard]] std::string text_of(const DeviceId& device);
 [[nodiscard]] std::vector<std::string> texts_of(const std::vector<DeviceId>& devices);
 

@@ -63,6 +63,7 @@ SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
   options.seed = seed;
   options.sequence = config.sequence;
   options.vocabulary = config.vocabulary;
+  if (!config.lengths.empty()) options.lengths.emplace(config.lengths, config.longest);
   return options;
 }
 

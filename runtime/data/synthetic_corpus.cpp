@@ -8,6 +8,10 @@
 
 namespace maestro {
 
+namespace {
+constexpr std::uint64_t length_stream = 0x6c656e67;  // apart from the text's
+}
+
 SyntheticCorpus::SyntheticCorpus(const SyntheticOptions& options) : options_(options) {
   if (options.sequence < 2) {
     throw JobError("[data] sequence = " + std::to_string(options.sequence) + " is too short; the least is 2");
@@ -27,7 +31,9 @@ std::int64_t SyntheticCorpus::length(Split split, SampleId sample) const {
   if (sample.value() >= samples(split)) {
     throw std::out_of_range("sample " + std::to_string(sample.value()) + " of " + std::to_string(samples(split)));
   }
-  return options_.sequence;
+  if (!options_.lengths) return options_.sequence;
+  Random random(mix64(options_.seed, length_stream + static_cast<std::uint64_t>(split)), sample.value());
+  return options_.lengths->at(1 - random.uniform());
 }
 
 void SyntheticCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
@@ -46,15 +52,19 @@ DataFingerprint SyntheticCorpus::fingerprint() const {
   DataFingerprint made = Corpus::fingerprint();
   made.insert({{"data.kind", "synthetic"},
                {"seed", std::to_string(options_.seed)},
-               {"data.sequence", std::to_string(options_.sequence)}});
+               options_.lengths ? std::pair("data.lengths", options_.lengths->text())
+                                : std::pair("data.sequence", std::to_string(options_.sequence))});
   return made;
 }
 
 std::string SyntheticCorpus::describe() const {
+  std::string lengths = std::to_string(options_.sequence);
+  if (options_.lengths) {
+    lengths = std::to_string(options_.lengths->least()) + " to " + std::to_string(options_.lengths->most());
+  }
   return "synthetic text: vocabulary " + std::to_string(options_.vocabulary) + ", seed " +
          std::to_string(options_.seed) + ", " + std::to_string(options_.train_samples) + " training and " +
-         std::to_string(options_.validation_samples) + " validation samples of " + std::to_string(options_.sequence) +
-         " tokens";
+         std::to_string(options_.validation_samples) + " validation samples of " + lengths + " tokens";
 }
 
 }  // namespace maestro

@@ -3,13 +3,17 @@
 // ln 4 = 1.386 nats a token (for vocabularies of at least 4).
 #pragma once
 
+#include <optional>
+
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/length_distribution.hpp"
 
 namespace maestro {
 
 struct SyntheticOptions {
   std::uint64_t seed = 1;
   std::int64_t sequence = 128;                           ///< positions of every sample
+  std::optional<LengthDistribution> lengths = {};        ///< instead: each sample's are drawn
   std::int64_t vocabulary = 256;                         ///< 2 to 2^24
   std::uint64_t train_samples = std::uint64_t{1} << 20;  ///< costs nothing: samples are computed when read
   std::uint64_t validation_samples = 4096;
@@ -23,7 +27,9 @@ class SyntheticCorpus final : public Corpus {
 
   [[nodiscard]] std::uint64_t samples(Split split) const override;
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
-  [[nodiscard]] std::int64_t max_length() const override { return options_.sequence; }
+  [[nodiscard]] std::int64_t max_length() const override {
+    return options_.lengths ? options_.lengths->most() : options_.sequence;
+  }
   [[nodiscard]] std::int64_t vocabulary() const override { return options_.vocabulary; }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] DataFingerprint fingerprint() const override;

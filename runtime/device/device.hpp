@@ -26,6 +26,8 @@ class WorkTimer {
   [[nodiscard]] virtual double milliseconds(std::size_t from, std::size_t to) const = 0;
 };
 
+class JointWork;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -37,6 +39,13 @@ class Device {
   /// As submit(), of work that takes `lasts` on an emulated device; other devices take as long as they take.
   virtual void submit_lasting(std::chrono::nanoseconds /*lasts*/, Priority priority, std::function<void()> work) {
     submit(priority, std::move(work));
+  }
+  /// As submit_lasting(), of critical work that the devices of `joint` do together. The caller queues it on all of them
+  /// in a row, under a lock that it holds for every joint work: the order is the same on all devices. On other than
+  /// emulated devices the work itself waits for that of the others, in its collectives.
+  virtual void submit_joint(const std::shared_ptr<JointWork>& /*joint*/, std::chrono::nanoseconds lasts,
+                            std::function<void()> work) {
+    submit_lasting(lasts, Priority::critical, std::move(work));
   }
   /// Called on the device's thread: calls `done`, on any thread and once, when all work that the operators have
   /// received so far is complete; in the order of these calls. `failure` is empty, or a line that names the failure.

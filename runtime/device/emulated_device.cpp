@@ -60,17 +60,17 @@ void EmulatedClock::stop() {
 EmulatedDevice::EmulatedDevice(std::string name, const OperatorTable& ops, std::shared_ptr<EmulatedClock> clock)
     : name_(std::move(name)), ops_(&ops), clock_(std::move(clock)) {}
 
-void EmulatedDevice::submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) {
+void EmulatedDevice::enqueue(Priority priority, Work work) {
   EmulatedClock::Time from = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopped) return;
-    (priority == Priority::critical ? state_->critical : state_->background).push_back({lasts, std::move(work)});
+    (priority == Priority::critical ? state_->critical : state_->background).push_back(std::move(work));
     if (state_->busy) return;
     state_->busy = true;
     from = std::max(from, state_->free_from);
   }
-  begin(state_, clock_, from);
+  begin({{state_, from}}, clock_);
 }
 
 std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state, EmulatedClock::Time from) {
@@ -86,24 +86,55 @@ std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state, EmulatedC
   return work;
 }
 
-void EmulatedDevice::begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
-                           EmulatedClock::Time from) {
-  std::optional<Work> work = take(*state, from);
-  while (work && from + work->lasts <= std::chrono::steady_clock::now() + timer_resolution) {  // ED-4
-    work->run();
-    from += work->lasts;
-    work = take(*state, from);
-  }
-  if (!work) return;
-  const EmulatedClock::Time end = from + work->lasts;
-  // The clock must not keep itself alive through the calls it holds.
-  clock->call_at(end, [state, weak = std::weak_ptr(clock), end, run = std::move(work->run)] {
-    {
-      const std::lock_guard lock(state->mutex);
-      if (state->stopped) return;
+std::optional<JointWork::Begun> JointWork::arrived(EmulatedDevice::Part part, EmulatedClock::Time from) {
+  const std::lock_guard lock(mutex_);
+  begun_.parts.push_back(std::move(part));
+  begun_.from = std::max(begun_.from, from);
+  if (--missing_ > 0) return std::nullopt;
+  return std::move(begun_);
+}
+
+void EmulatedDevice::begin(std::vector<Free> free, const std::shared_ptr<EmulatedClock>& clock) {
+  while (!free.empty()) {
+    auto [state, from] = std::move(free.back());
+    free.pop_back();
+    std::optional<Work> work = take(*state, from);
+    if (!work) continue;
+    JointWork::Begun begun{{}, from};
+    if (work->joint == nullptr) {
+      begun.parts.push_back({std::move(state), std::move(work->run)});
+    } else {
+      auto joined = work->joint->arrived({std::move(state), std::move(work->run)}, from);
+      if (!joined) continue;
+      begun = *std::move(joined);
     }
-    run();
-    if (const auto alive = weak.lock()) begin(state, alive, end);  // ED-2
+    const EmulatedClock::Time end = begun.from + work->lasts;
+    if (end > std::chrono::steady_clock::now() + timer_resolution) {
+      end_at(end, std::move(begun.parts), clock);
+      continue;
+    }
+    run(begun.parts, end, free);  // ED-4
+  }
+}
+
+void EmulatedDevice::run(const std::vector<Part>& parts, EmulatedClock::Time end, std::vector<Free>& free) {
+  for (const Part& part : parts) {
+    {
+      const std::lock_guard lock(part.state->mutex);
+      if (part.state->stopped) continue;
+    }
+    part.run();
+    free.push_back({part.state, end});
+  }
+}
+
+void EmulatedDevice::end_at(EmulatedClock::Time end, std::vector<Part> parts,
+                            const std::shared_ptr<EmulatedClock>& clock) {
+  // The clock must not keep itself alive through the calls it holds.
+  clock->call_at(end, [parts = std::move(parts), weak = std::weak_ptr(clock), end] {
+    std::vector<Free> free;
+    run(parts, end, free);
+    if (const auto alive = weak.lock()) begin(std::move(free), alive);  // ED-2
   });
 }
 

@@ -11,6 +11,9 @@
 // ED-4 (short work): work that is due sooner than the resolution of a timer (`timer_resolution`) ends at once, in the
 //       thread that finds that; the device owes the time to the work behind it: short work costs no thread switch, and
 //       sums of times hold.
+// ED-5 (joint work): work of several devices begins when the last of them is free, and occupies each of them until it
+//       ends. Every device has the joint work in the same order and ahead of background work, so that devices never
+//       wait for each other in a circle.
 #pragma once
 
 #include <chrono>
@@ -63,6 +66,8 @@ class EmulatedClock {
 };
 
 class EmulatedDevice final : public Device {
+  struct State;
+
  public:
   /// A thread that sleeps is woken so much late, on Linux (timerslack_ns of prctl(2)).
   static constexpr std::chrono::microseconds timer_resolution{50};
@@ -77,13 +82,31 @@ class EmulatedDevice final : public Device {
   }
   /// `work` runs on the clock's thread when the device has been busy with it for `lasts`, or in the calling thread when
   /// that is as good as now (ED-4); it has to be short.
-  void submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) override;
+  void submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) override {
+    enqueue(priority, {lasts, std::move(work), nullptr});
+  }
+  /// Joint work ends on all devices at once (ED-5); each runs its own `work` then.
+  void submit_joint(const std::shared_ptr<JointWork>& joint, std::chrono::nanoseconds lasts,
+                    std::function<void()> work) override {
+    enqueue(Priority::critical, {lasts, std::move(work), joint});
+  }
   void stop() override;
 
  private:
+  friend class JointWork;
   struct Work {
     std::chrono::nanoseconds lasts;
     std::function<void()> run;
+    std::shared_ptr<JointWork> joint;  // held by the work of each of its devices
+  };
+  /// What a device runs at the end of its work.
+  struct Part {
+    std::shared_ptr<State> state;
+    std::function<void()> run;
+  };
+  struct Free {
+    std::shared_ptr<State> state;
+    EmulatedClock::Time from;
   };
   struct State {  // outlives the device while a call is under way
     std::mutex mutex;
@@ -93,15 +116,38 @@ class EmulatedDevice final : public Device {
     bool stopped = false;
     EmulatedClock::Time free_from;  // when it is not busy
   };
+  void enqueue(Priority priority, Work work);
   /// The next work, if any; else the device is free from then on.
   static std::optional<Work> take(State& state, EmulatedClock::Time from);
-  static void begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
-                    EmulatedClock::Time from);
+  /// Begins the next work of devices that are free, until they wait for the clock or for other devices.
+  static void begin(std::vector<Free> free, const std::shared_ptr<EmulatedClock>& clock);
+  /// Runs the parts of devices that have not stopped, which are free from `end` on.
+  static void run(const std::vector<Part>& parts, EmulatedClock::Time end, std::vector<Free>& free);
+  static void end_at(EmulatedClock::Time end, std::vector<Part> parts, const std::shared_ptr<EmulatedClock>& clock);
 
   std::string name_;
   const OperatorTable* ops_;
   std::shared_ptr<EmulatedClock> clock_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+/// Work that several emulated devices do together (ED-5), to be queued once on each of them. Thread-safe.
+class JointWork {
+ public:
+  explicit JointWork(std::size_t devices) : missing_(devices) {}
+
+ private:
+  friend class EmulatedDevice;
+  struct Begun {
+    std::vector<EmulatedDevice::Part> parts;
+    EmulatedClock::Time from;
+  };
+  /// A device is free for its part from `from` on. Returns the work when this is the last of the devices.
+  std::optional<Begun> arrived(EmulatedDevice::Part part, EmulatedClock::Time from);
+
+  std::mutex mutex_;
+  std::size_t missing_;  // devices that are at other work
+  Begun begun_;
 };
 
 }  // namespace maestro

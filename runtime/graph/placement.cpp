@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "runtime/core/result.hpp"
 
@@ -24,6 +26,7 @@ std::string range_text(DeviceId::Kind kind, std::int64_t count) {
 }
 
 void check_device(const GraphNode& node, const DeviceId& device, const PlacementRequest& request) {
+  if (device.numbered) return;
   const std::string where = node.name + ".devices: \"" + text_of(device) + "\"";
   const bool cuda = device.is_cuda();
   const DeviceId::Kind kind = cuda ? DeviceId::Kind::cuda : DeviceId::Kind::cpu;
@@ -40,6 +43,42 @@ void check_device(const GraphNode& node, const DeviceId& device, const Placement
                      ", " + range_text(kind, there),
                  ErrorCode::unavailable);
 }
+
+/// Whether passes on the devices of a section are timed waits.
+bool are_emulated(const std::vector<DeviceId>& wanted) {
+  return !wanted.empty() && wanted[0].kind == DeviceId::Kind::emulated && (wanted[0].numbered || wanted.size() == 1);
+}
+
+/// The processes that numbered emulated devices are in (PL-5).
+class EmulatedOwners {
+ public:
+  /// Returns the process of the first of these devices that is in one.
+  [[nodiscard]] std::optional<std::int64_t> process_of(std::span<const DeviceId> devices) const {
+    for (const DeviceId& device : devices) {
+      if (const auto found = owners_.find(device); found != owners_.end()) return found->second.process;
+    }
+    return std::nullopt;
+  }
+  void take(const GraphNode& node, const ReplicaPlacement& place) {
+    for (const DeviceId& device : place.devices) {
+      if (!device.numbered) continue;
+      const Owner& owner = owners_.try_emplace(device, Owner{place.process.value(), node.name}).first->second;
+      if (owner.process == place.process.value()) continue;
+      throw JobError(node.name + ".devices: \"" + text_of(device) + "\" of replica " +
+                     std::to_string(place.replica.value()) + " is in process " + std::to_string(place.process.value()) +
+                     ", and for " + owner.section + " in process " + std::to_string(owner.process) +
+                     "; an emulated device is in one process: name another device, or process " +
+                     std::to_string(owner.process) + " in processes");
+    }
+  }
+
+ private:
+  struct Owner {
+    std::int64_t process = 0;
+    std::string section;
+  };
+  std::map<DeviceId, Owner> owners_;
+};
 
 /// The machines of a job, while sections are placed on them in order.
 class Hosts {
@@ -104,20 +143,23 @@ class Placer {
   [[nodiscard]] std::vector<ReplicaPlacement> section(SectionId id, const GraphNode& node) {
     if (node.role == Role::source) return {{id, ReplicaIndex(0), ProcessId(0), {DeviceId()}, hosts_.of(0)}};
     const std::vector<DeviceId>& wanted = request_.devices[id.value()];
-    const bool emulated = wanted.size() == 1 && wanted[0].kind == DeviceId::Kind::emulated;
+    const bool emulated = are_emulated(wanted);
+    const bool named = !wanted.empty() && !(emulated && !wanted[0].numbered);
     if (wanted.empty() && node.placed() * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
-    if (!emulated && !wanted.empty()) check_named(node, wanted, request_);
+    if (named) check_named(node, wanted, request_);
     per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
     std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.placed(); ++replica) {
-      const std::int64_t process = named_processes(id).empty()
-                                       ? next_process(node, emulated, taken)
-                                       : named_process(node, named_processes(id)[replica], emulated, taken);
+      const auto owner = emulated && named ? owners_.process_of(of_replica(node, wanted, replica)) : std::nullopt;
+      const std::int64_t process = !named_processes(id).empty()
+                                       ? named_process(node, named_processes(id)[replica], emulated, taken)
+                                   : owner ? *owner
+                                           : next_process(node, emulated, taken);
       ReplicaPlacement place{
           id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(process)), {}, hosts_.of(process)};
-      const DeviceId own{DeviceId::Kind::emulated, static_cast<int>(replica), node.name};
-      place.devices = emulated ? std::vector{own} : devices_of(node, wanted, place);
+      place.devices = emulated && !named ? own_devices(node, replica) : devices_of(node, wanted, place);
+      owners_.take(node, place);
       places.push_back(std::move(place));
     }
     check_distinct(node, places);
@@ -169,10 +211,25 @@ class Placer {
   }
   std::vector<DeviceId> devices_of(const GraphNode& node, const std::vector<DeviceId>& wanted,
                                    const ReplicaPlacement& place) {
-    const auto ranks = static_cast<std::size_t>(node.layout.ranks());
+    if (!wanted.empty()) {
+      const auto named = of_replica(node, wanted, place.replica.value());
+      return {named.begin(), named.end()};
+    }
     std::vector<DeviceId> devices;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      devices.push_back(wanted.empty() ? hosts_.next_device(place.host) : wanted[place.replica.value() * ranks + rank]);
+    for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) devices.push_back(hosts_.next_device(place.host));
+    return devices;
+  }
+  static std::span<const DeviceId> of_replica(const GraphNode& node, const std::vector<DeviceId>& wanted,
+                                              std::uint32_t replica) {
+    const auto ranks = static_cast<std::size_t>(node.layout.ranks());
+    return std::span(wanted).subspan(replica * ranks, ranks);
+  }
+  /// Returns emulated devices of the ranks' own.
+  static std::vector<DeviceId> own_devices(const GraphNode& node, std::uint32_t replica) {
+    const auto ranks = static_cast<int>(node.layout.ranks());
+    std::vector<DeviceId> devices;
+    for (int rank = 0; rank < ranks; ++rank) {
+      devices.push_back({DeviceId::Kind::emulated, static_cast<int>(replica) * ranks + rank, node.name});
     }
     return devices;
   }
@@ -181,14 +238,16 @@ class Placer {
     for (const ReplicaPlacement& place : places) {
       for (const DeviceId& device : place.devices) {
         if (taken.emplace(place.host, device).second) continue;
-        throw JobError(node.name + ".devices: \"" + text_of(device) +
-                       "\" is named twice; the ranks of a section need devices of their own");
+        throw JobError(node.name + ".devices: \"" + text_of(device) + "\" is named twice; the ranks of a " +
+                       (device.numbered ? "replica" : "section") + " need devices of their own");
       }
+      if (place.devices.front().numbered) taken.clear();  // PL-5
     }
   }
 
   const PlacementRequest& request_;
   Hosts hosts_;
+  EmulatedOwners owners_;
   std::int64_t first_rank_;
   std::int64_t next_rank_ = 0;
   std::int64_t per_host_ = 1;  // devices of a host that the section at hand may take

@@ -11,6 +11,7 @@
 
 #include "runtime/core/device_id.hpp"
 #include "runtime/core/dtype.hpp"
+#include "runtime/job/length_points.hpp"
 #include "runtime/job/lora_config.hpp"
 
 // clang-format off
@@ -126,6 +127,8 @@ struct DataConfig {
   DataKind kind = DataKind::text;
   std::string tokenizer;                ///< "bytes", a folder or a file; empty: that of the sections' weights, else bytes
   std::int64_t sequence = 128;          ///< tokens per sample
+  LengthPoints lengths;                 ///< of generated samples, drawn; empty: all have `sequence` tokens
+  std::int64_t longest = 0;             ///< drawn lengths are cut to it; 0: they are not
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
   double max_file_mb = 4;               ///< larger text files of a folder are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
@@ -172,6 +175,8 @@ struct ScheduleConfig {
 /// [emulation]: the emulated devices
 struct EmulationConfig {
   double gflops = 100000;               ///< of a device, for times from FLOP models
+  double step_ms = 0;                   ///< of the end of a step, in each trained section
+  double reduce_gb_s = 0;               ///< of a device, for the sum of gradients over replicas; 0: it takes no time
 };
 
 /// The course of the learning rate after the warm-up.
@@ -212,8 +217,9 @@ struct SectionConfig {
   bool random = false;                  ///< weights = "random": random values are intended, also in a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as fit
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<DeviceId> devices;        ///< cores and GPUs: per replica, in it per stage, in it per rank (context-major);
-                                        ///< one emulated: a device per replica; empty: placed automatically
+  std::vector<DeviceId> devices;        ///< per replica, in it per stage, in it per rank (context-major); cores and GPUs,
+                                        ///< or numbered emulated devices; a single emulated one without a number: each
+                                        ///< rank has its own; empty: placed automatically
   std::vector<std::int64_t> processes;  ///< per replica, in it per stage; empty: in turn
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
@@ -227,7 +233,7 @@ struct SectionConfig {
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
-  [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0].kind == DeviceId::Kind::emulated; }
+  [[nodiscard]] bool emulated() const { return !devices.empty() && devices[0].kind == DeviceId::Kind::emulated; }
 };
 
 }  // namespace maestro

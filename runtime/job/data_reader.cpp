@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -66,6 +67,58 @@ void read_pictures(const JobTable& data, DataConfig& out) {
   out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
                                 {"synthetic_images: the share of samples with a picture"});
   check_pictures(data, out);
+}
+
+/// Returns the points of a survival function.
+LengthPoints read_points(const JobTable& data, const NumberPairs& pairs) {
+  LengthPoints points;
+  const auto fail = [&](const std::string& what) {
+    data.fail("lengths", "point " + std::to_string(points.size() + 1) + ": " + what);
+  };
+  for (const auto& [length, share] : pairs) {
+    if (!(length >= 2 && length <= static_cast<double>(most_tokens_of_a_sample)) || length != std::floor(length)) {
+      fail("the length " + number_text(length) + " must be an integer from 2 to " +
+           std::to_string(most_tokens_of_a_sample));
+    }
+    if (points.empty() && share != 1)
+      fail("the share is " + number_text(share) + ", but all samples reach the first length; use 1");
+    if (!points.empty() && length <= static_cast<double>(points.back().length)) {
+      fail("the length " + number_text(length) + " must be above " + std::to_string(points.back().length));
+    }
+    if (!points.empty() && !(share > 0 && share < points.back().share)) {
+      fail("the share " + number_text(share) + " must be greater than 0 and less than " +
+           number_text(points.back().share));
+    }
+    points.push_back({static_cast<std::int64_t>(length), share});
+  }
+  return points;
+}
+
+/// Reads the lengths of generated samples.
+void read_lengths(const JobTable& data, DataConfig& out) {
+  if (!is_generated(out.kind)) {
+    refuse_for_kind(data, out.kind, {"lengths", "longest"}, "\"synthetic\" and \"synthetic_images\"");
+  }
+  std::vector<std::pair<std::string, NumberPairs>> known;
+  for (const auto& [name, points] : published_lengths()) {
+    NumberPairs& pairs = known.emplace_back(name, NumberPairs()).second;
+    for (const LengthPoint& point : points) pairs.emplace_back(static_cast<double>(point.length), point.share);
+  }
+  out.lengths = read_points(
+      data,
+      data.pairs_or_word(
+          "lengths", known,
+          {"generated data, instead of `sequence`: tokens of text are drawn; the name of a known distribution, or "
+           "points [length, share of the samples that are at least so long], between which logarithms are "
+           "interpolated: [[64, 1.0], [512, 0.62], [2048, 0.2]]"}));
+  out.longest = data.integer("longest", out.longest, {.min = 0, .max = most_tokens_of_a_sample},
+                             {"longer drawn lengths are cut to it; 0: they are not", "tokens"});
+  if (out.lengths.empty() && data.has("lengths")) data.fail("lengths", "names no point; leave it out, or name one");
+  if (out.lengths.empty() && data.has("longest")) data.fail("longest", "has no meaning without lengths; use sequence");
+  if (!out.lengths.empty() && data.has("sequence")) {
+    data.fail("sequence", "has no meaning beside lengths; remove it, or cut samples with longest");
+  }
+  if (out.longest == 1) data.fail("longest", "= 1 leaves no sample; the least is 2, and 0 cuts none");
 }
 
 /// Whether the kind's rows are prepared; of texts this depends on the files.
@@ -202,6 +255,7 @@ DataConfig read_data(const JobTable& data) {
   }
   out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
                               {"the length of a sample", "tokens"});
+  read_lengths(data, out);
   out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31},
                                 {"generated data: the number of different tokens", "tokens"});
   if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"max_file_mb"}, "\"text\"");

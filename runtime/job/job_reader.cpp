@@ -128,6 +128,15 @@ EmulationConfig read_emulation(const JobTable& emulation) {
   EmulationConfig out;
   out.gflops = emulation.number("gflops", out.gflops, positive,
                                 {"the speed of an emulated device, for pass times from FLOP models", "GFLOP/s"});
+  out.step_ms = emulation.number("step_ms", out.step_ms, {.min = 0, .max = 3.6e6},
+                                 {"clipping and the optimizer's step, in each trained section at the end of a step; 0: "
+                                  "they take no time",
+                                  "ms"});
+  out.reduce_gb_s =
+      emulation.number("reduce_gb_s", out.reduce_gb_s, {.min = 0, .max = 1e9},
+                       {"the bandwidth of an emulated device in the sum of gradients over the replicas of a section, a "
+                        "ring that moves 2 (r - 1) / r of a rank's gradient bytes; 0: the sum takes no time",
+                        "GB/s"});
   return out;
 }
 

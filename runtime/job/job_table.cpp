@@ -306,6 +306,30 @@ std::vector<std::int64_t> JobTable::integers(std::string_view key, Range allowed
   return out;
 }
 
+NumberPairs JobTable::pairs_or_word(std::string_view key, const std::vector<std::pair<std::string, NumberPairs>>& words,
+                                    KeyHelp help) const {
+  std::vector<std::string> names;
+  for (const auto& [name, pairs] : words) names.push_back(name);
+  declare({.name = std::string(key),
+           .type = "choice or list of pairs",
+           .fallback = "[]",
+           .allowed = listed(names),
+           .choices = names},
+          help);
+  if (holds_text(key)) {
+    const std::string name = choice(key, {}, names);
+    return std::ranges::find(words, name, &std::pair<std::string, NumberPairs>::first)->second;
+  }
+  NumberPairs out;
+  visit_list(*state_, path_to(key), "pairs of numbers", [&](const toml::node& element) {
+    const toml::array* pair = element.as_array();
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_number() || !(*pair)[1].is_number()) return false;
+    out.emplace_back(number_of((*pair)[0]), number_of((*pair)[1]));
+    return true;
+  });
+  return out;
+}
+
 bool JobTable::has(std::string_view key) const {
   return read(*state_, path_to(key)) != nullptr;
 }

@@ -21,6 +21,8 @@ namespace maestro {
 
 struct JobState;
 
+using NumberPairs = std::vector<std::pair<double, double>>;
+
 /// Allowed integers, both ends included.
 struct Range {
   std::int64_t min = std::numeric_limits<std::int64_t>::min();
@@ -64,6 +66,10 @@ class JobTable {
   [[nodiscard]] std::vector<double> numbers(std::string_view key, NumberRange allowed = {}, KeyHelp help = {}) const;
   /// Returns a list of integers; empty when the key is absent.
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, Range allowed = {}, KeyHelp help = {}) const;
+  /// Returns a list of pairs of numbers, for which each of `words` may stand; empty when the key is absent.
+  [[nodiscard]] NumberPairs pairs_or_word(std::string_view key,
+                                          const std::vector<std::pair<std::string, NumberPairs>>& words,
+                                          KeyHelp help = {}) const;
   /// Returns a list of strings.
   [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback,
                                                KeyHelp help = {}) const;

@@ -21,7 +21,7 @@ std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
-/// Returns the devices that the names denote; the placement checks whether they exist.
+/// Returns the devices that the names denote; the placement checks whether they exist. "emulated" alone has no number.
 std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<std::string>& names) {
   constexpr DeviceId::Kind emulated = DeviceId::Kind::emulated;
   if (names.size() == 1 && names.front() == text_of({emulated})) return {{emulated}};
@@ -30,32 +30,36 @@ std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<s
     std::optional<DeviceId> device = parse_device(name);
     if (!device) {
       section.fail("devices", "\"" + printable(name) +
-                                  "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
+                                  "\" is no device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or " +
+                                  "emulated alone");
     }
     devices.push_back(*std::move(device));
+  }
+  const auto is_emulated = [](const DeviceId& device) { return device.kind == emulated; };
+  if (!std::ranges::all_of(devices, is_emulated) && std::ranges::any_of(devices, is_emulated)) {
+    section.fail("devices", "names " + text_of(*std::ranges::find_if(devices, is_emulated)) + " beside " +
+                                text_of(*std::ranges::find_if_not(devices, is_emulated)) +
+                                "; a section is on emulated devices only, or on none");
   }
   return devices;
 }
 
 void check_devices(const JobTable& section, const SectionConfig& config) {
-  if (config.emulated() && config.devices_of_replica() > 1) {
-    section.fail_among({"tensor", "context", "pipeline", "devices"},
-                       "an emulated section has one device per replica; leave tensor, context and pipeline at 1 and " +
-                           std::string("let emulation.gflops stand for all its devices"));
-  }
-  if (config.emulated()) return;
+  if (config.emulated() && !config.devices[0].numbered) return;
+  const std::string automatic =
+      config.emulated() ? ", or \"emulated\" alone for devices of their own" : ", or none to place them automatically";
   const auto named = static_cast<std::int64_t>(config.devices.size());
   const std::int64_t needed = config.placed() * config.devices_of_replica();
   if (named == 0 || named == needed) return;
   const std::string names = "names " + std::to_string(named) + (named == 1 ? " device" : " devices") + " for ";
   if (config.devices_of_replica() == 1) {
     const std::string key = config.least > 0 ? "replicas.least" : "replicas";
-    section.fail_among({"devices", "replicas"}, names + setting(key, config.placed()) +
-                                                    "; name one per replica, or none to place them automatically");
+    section.fail_among({"devices", "replicas"},
+                       names + setting(key, config.placed()) + "; name one per replica" + automatic);
   }
   section.fail_among({"devices", "tensor", "context", "pipeline", "replicas"},
                      names + "replicas x pipeline x context x tensor = " + std::to_string(needed) + "; name " +
-                         std::to_string(needed) + ", or none to place them automatically");
+                         std::to_string(needed) + automatic);
 }
 
 void check_processes(const JobTable& section, const SectionConfig& config) {
@@ -228,7 +232,8 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   const std::vector<std::string> devices = section.texts(
       "devices", texts_of(out.devices),
       {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
-       "\"emulated\" alone: an emulated device per replica, with timed waits as passes; empty: placed automatically"});
+       "emulated:K: emulated devices, with timed waits as passes, on which sections and replicas take turns; "
+       "\"emulated\" alone: each rank has one of its own; empty: placed automatically"});
   out.precision = read_precision(section, out.precision);
   read_weights(section, out);
   out.share =

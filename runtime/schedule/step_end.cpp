@@ -18,6 +18,7 @@ void StepEnd::add_step(const StepEndOptions& options) {
   if (options.ranks > 1) actions_.push_back(StepAction::add_ranks);
   if (options.tied) actions_.push_back(StepAction::exchange_tie);
   actions_.push_back(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
+  if (options.timed_sum) actions_.push_back(StepAction::timed_sum);
   actions_.push_back(StepAction::norm);
   if (options.awaits_total || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
   actions_.push_back(StepAction::step);

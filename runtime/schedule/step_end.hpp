@@ -22,6 +22,7 @@ enum class StepAction : std::uint8_t {
   exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
   sum,                    ///< adds gradients up over the replicas
   sum_to_shards,          ///< likewise; each replica holds the sum of its own shard alone
+  timed_sum,              ///< waits as long as that sum takes, on emulated devices
   norm,                   ///< computes the sum of squares of the gradients
   await_total,            ///< reports it to the coordinator and waits for the NormTotal
   step,                   ///< clips the gradients and steps the optimizer
@@ -45,6 +46,7 @@ struct StepEndOptions {
   bool awaits_total = false;       ///< the coordinator has to answer the norm: it is that of several sections or
                                    ///< stages, or it decides whether the step is trained on
   bool writes_snapshot = false;    ///< replica 0
+  bool timed_sum = false;          ///< emulated devices take time for the sum over the replicas
 };
 
 /// Not thread-safe; belongs to the replica's actor.

@@ -55,7 +55,8 @@ void check_heads(const std::string& section, const DecoderConfig& config) {
 void check_data(const std::string& section, const DecoderConfig& config, const DataShape& data) {
   if (data.sequence > config.positions) {
     refuse(section, "samples of " + std::to_string(data.sequence) + " tokens do not fit " +
-                        setting("positions", config.positions) + "; shorten data.sequence to " +
+                        setting("positions", config.positions) +
+                        "; shorten data.sequence (data.longest of drawn lengths) to " +
                         std::to_string(config.positions) + " or raise positions");
   }
   if (data.vocabulary > config.vocabulary) {

@@ -306,10 +306,15 @@ class WrongLayouts(Refusals):
         self.refuse_layout({"student.tensor": 2, "student.devices": ["cpu:0", "gpu:1"]}, "student.devices", '"gpu:1"',
                            "cpu:0")
 
-    def test_an_emulated_section_that_is_cut_is_refused(self):
+    def test_emulated_devices_that_are_too_few_or_beside_others_are_refused(self):
         for degree in ("tensor", "context", "pipeline"):
-            self.refuse_layout({"student.devices": ["emulated"], f"student.{degree}": 2}, f"student.{degree}",
-                               "emulated", "one device per replica")
+            self.refuse_layout({"student.devices": ["emulated:0"], f"student.{degree}": 2}, "student.devices",
+                               "names 1 device", "name 2", '"emulated" alone')
+        self.refuse_layout({"student.tensor": 2, "student.devices": ["emulated:0", "emulated:0"]}, "student.devices",
+                           '"emulated:0" is named twice', "the ranks of a replica")
+        self.refuse_layout({"student.tensor": 2, "student.devices": ["emulated:0", "cpu:0"]}, "student.devices",
+                           "emulated:0 beside cpu:0", "on emulated devices only, or on none")
+        self.refuse_layout({"student.devices": ["emulatd:0"]}, "student.devices", '"emulatd:0"', "emulated:K")
 
     def test_logits_between_sections_of_other_tensor_degrees_are_refused(self):
         for teacher, student in ((1, 2), (4, 2)):

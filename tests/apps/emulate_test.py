@@ -50,6 +50,19 @@ class Emulation(unittest.TestCase):
         self.assertEqual(answer["steps"], 3)
         self.assertGreater(answer["share_of_plan"], 0.4)
 
+    def test_lanes_with_the_same_device_number_take_turns_on_it(self):
+        content = workload(llm=2, vision=3)
+        content["sections"][0]["devices"] = [7, 0, 7]
+        content["sections"][1]["devices"] = [0, 7]
+        work = sum(sum(sample[key].values()) for sample in content["samples"] for key in ("forward_ms", "backward_ms"))
+        steps = 3
+        for processes in ("1", "3"):
+            answer = self.answer(content, "--steps", str(steps), "--processes", processes)
+            self.assertGreaterEqual(answer["run_ms"], 0.99 * steps * work / 2)
+            self.assertLess(answer["run_ms"], 1.4 * steps * work / 2)
+        del content["sections"][0]["devices"], content["sections"][1]["devices"]
+        self.assertLess(self.answer(content, "--steps", str(steps))["run_ms"], 0.99 * steps * work / 2)
+
     def test_frozen_sections_and_bounds_may_be_missing(self):
         content = workload()
         content["sections"][0]["mode"] = "forward_only"

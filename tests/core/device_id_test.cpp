@@ -11,6 +11,14 @@ namespace {
 
 using Kind = DeviceId::Kind;
 
+TEST(DeviceId, numbered_emulated_devices_are_others_than_those_of_sections) {
+  const DeviceId device = parse_device("emulated:7").value();
+  EXPECT_EQ(device, (DeviceId{Kind::emulated, 7, "", true}));
+  for (const char* name : {"emulated:0", "emulated:999999999"}) EXPECT_EQ(text_of(*parse_device(name)), name);
+  EXPECT_NE(parse_device("emulated:0"), (DeviceId{Kind::emulated}));
+  EXPECT_FALSE(parse_device("cpu:0")->numbered);
+}
+
 TEST(DeviceId, names_of_cores_and_gpus_are_read_and_printed) {
   EXPECT_EQ(parse_device("cpu:3"), (DeviceId{Kind::cpu, 3}));
   EXPECT_EQ(parse_device("cuda:12"), (DeviceId{Kind::cuda, 12}));
@@ -20,9 +28,27 @@ TEST(DeviceId, names_of_cores_and_gpus_are_read_and_printed) {
 }
 
 TEST(DeviceId, other_names_are_refused) {
-  for (const char* name :
-       {"", "cpu", "cpu:", "cpu:x", "cpu:1x", "cpu: 1", "cpu:-1", "cpu:+1", "gpu:0", "CPU:0", "cpu:10000",
-        "cpu:99999999999999999999", "cuda", "cuda:", "cuda:x", "host", "emulated", "emulated:teacher/0"}) {
+  for (const char* name : {"",
+                           "cpu",
+                           "cpu:",
+                           "cpu:x",
+                           "cpu:1x",
+                           "cpu: 1",
+                           "cpu:-1",
+                           "cpu:+1",
+                           "gpu:0",
+                           "CPU:0",
+                           "cpu:10000",
+                           "cpu:99999999999999999999",
+                           "cuda",
+                           "cuda:",
+                           "cuda:x",
+                           "host",
+                           "emulated",
+                           "emulated:",
+                           "emulated:x",
+                           "emulated:1234567890",
+                           "emulated:teacher/0"}) {
     EXPECT_FALSE(parse_device(name)) << name;
   }
 }

@@ -56,6 +56,26 @@ TEST(SyntheticCorpus, a_sample_depends_on_seed_split_and_id_only) {
   EXPECT_NE(sample.tokens, read(corpus, Split::validation, 5, 16).tokens);
 }
 
+TEST(SyntheticCorpus, drawn_lengths_depend_on_seed_split_and_id_only) {
+  const LengthDistribution lengths({{4, 1}, {64, 0.1}}, 0);
+  const SyntheticCorpus corpus({.seed = 3, .lengths = lengths});
+  const SyntheticCorpus same({.seed = 3, .lengths = lengths}), other({.seed = 4, .lengths = lengths});
+  EXPECT_EQ(corpus.max_length(), 64);
+  int of_other_seed = 0, of_other_split = 0;
+  for (std::uint64_t id = 0; id < 200; ++id) {
+    const std::int64_t length = corpus.length(Split::train, SampleId(id));
+    EXPECT_EQ(length, same.length(Split::train, SampleId(id)));
+    of_other_seed += length != other.length(Split::train, SampleId(id)) ? 1 : 0;
+    of_other_split += length != corpus.length(Split::validation, SampleId(id)) ? 1 : 0;
+    EXPECT_EQ(read(corpus, Split::train, id, 64).targets[static_cast<std::size_t>(length) - 1] != ignored_target, true);
+  }
+  EXPECT_GT(of_other_seed, 100);
+  EXPECT_GT(of_other_split, 100);
+  EXPECT_NE(corpus.fingerprint(),
+            SyntheticCorpus({.seed = 3, .lengths = LengthDistribution({{4, 1}, {64, 0.2}}, 0)}).fingerprint());
+  EXPECT_THAT(corpus.describe(), testing::HasSubstr("samples of 4 to 64 tokens"));
+}
+
 TEST(SyntheticCorpus, refuses_settings_that_make_no_text) {
   EXPECT_THROW(SyntheticCorpus({.sequence = 1}), JobError);
   EXPECT_THROW(SyntheticCorpus({.vocabulary = 1}), JobError);

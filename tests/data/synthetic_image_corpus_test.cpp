@@ -41,6 +41,22 @@ TEST(SyntheticImageCorpus, its_fingerprint_changes_with_what_it_is_drawn_from) {
   EXPECT_NE(of(options(0.5, 32)), of(options(0.5)));
 }
 
+TEST(SyntheticImageCorpus, pictures_stand_before_texts_of_drawn_lengths) {
+  SyntheticImageOptions drawn = options(0.5);
+  drawn.text.lengths.emplace(LengthPoints{{4, 1}, {64, 0.1}}, 40);
+  const SyntheticImageCorpus corpus(drawn);
+  EXPECT_EQ(corpus.max_length(), 40 + corpus.max_patches());
+  std::set<std::int64_t> texts;
+  for (std::uint64_t id = 0; id < 64; ++id) {
+    const SampleId sample(id);
+    const std::int64_t text = corpus.targets(Split::train, sample);
+    EXPECT_EQ(corpus.length(Split::train, sample), text + corpus.pictures(Split::train, sample).patches);
+    texts.insert(text);
+  }
+  EXPECT_GT(texts.size(), 10u);
+  EXPECT_LE(*texts.rbegin(), 40);
+}
+
 TEST(SyntheticImageCorpus, every_eight_samples_hold_the_same_number_of_pictures) {  // SY-1
   for (const double share : {0.0, 0.25, 0.5, 1.0}) {
     const SyntheticImageCorpus corpus(options(share));

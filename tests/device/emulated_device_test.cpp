@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,6 +144,106 @@ TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3
   other.submit_lasting(milliseconds(20), Priority::critical, [&] { later.set_value(); });
   later.get_future().wait();
   EXPECT_FALSE(ran);
+}
+
+/// Queues joint work; callers hold a lock where several threads do.
+void submit_jointly(std::initializer_list<EmulatedDevice*> devices, Clock::duration lasts,
+                    const std::function<void()>& on_each) {
+  const auto joint = std::make_shared<JointWork>(devices.size());
+  for (EmulatedDevice* device : devices) device->submit_joint(joint, lasts, on_each);
+}
+
+TEST_F(EmulatedDeviceTest, joint_work_begins_when_the_last_device_is_free_and_keeps_all_of_them) {  // ED-5
+  EmulatedDevice other("emulated:1", ops_, clock_);
+  std::vector<std::pair<std::string, Clock::duration>> ends;
+  std::promise<void> done;
+  const auto begin = Clock::now();
+  const auto ended = [&](const char* name) { ends.emplace_back(name, Clock::now() - begin); };
+  device_.submit_lasting(milliseconds(20), Priority::critical, [&] { ended("alone"); });
+  submit_jointly({&device_, &other}, milliseconds(10), [&] { ended("joint"); });
+  other.submit_lasting(milliseconds(10), Priority::background, [&] {
+    ended("behind");
+    done.set_value();
+  });
+  done.get_future().wait();
+  ASSERT_EQ(ends.size(), 4u);
+  const std::vector<std::pair<std::string, milliseconds>> expected{{"alone", milliseconds(20)},
+                                                                   {"joint", milliseconds(30)},
+                                                                   {"joint", milliseconds(30)},
+                                                                   {"behind", milliseconds(40)}};
+  for (std::size_t at = 0; at < ends.size(); ++at) {
+    EXPECT_EQ(ends[at].first, expected[at].first) << at;
+    EXPECT_GE(ends[at].second, expected[at].second) << at;
+  }
+}
+
+TEST_F(EmulatedDeviceTest, overlapping_joint_work_of_many_threads_ends_and_has_one_order_on_every_device) {  // ED-5
+  constexpr int devices = 4, threads = 4, each = 200;
+  std::vector<std::unique_ptr<EmulatedDevice>> all;
+  for (int at = 0; at < devices; ++at) all.push_back(std::make_unique<EmulatedDevice>("emulated", ops_, clock_));
+  std::mutex submission;
+  std::vector<std::vector<int>> order(devices);  // written by one piece of work of a device at a time (ED-1)
+  int number = 0;
+  std::atomic<int> left = threads * each * 2;
+  std::promise<void> done;
+  const auto submit = [&](int thread) {
+    for (int at = 0; at < each; ++at) {
+      const int first = (thread + at) % devices, second = (first + 1 + at % (devices - 1)) % devices;
+      const std::chrono::microseconds lasts((at * 7 + thread) % 90);
+      all[second]->submit_lasting(lasts, Priority::background, [] {});
+      const std::lock_guard lock(submission);
+      const auto joint = std::make_shared<JointWork>(2);
+      for (const int device : {first, second}) {
+        all[device]->submit_joint(joint, lasts, [&, device, own = number] {
+          order[device].push_back(own);
+          if (--left == 0) done.set_value();
+        });
+      }
+      ++number;
+    }
+  };
+  std::vector<std::thread> submitters;
+  for (int thread = 0; thread < threads; ++thread) submitters.emplace_back(submit, thread);
+  for (std::thread& submitter : submitters) submitter.join();
+  ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  for (const std::vector<int>& own : order) EXPECT_TRUE(std::ranges::is_sorted(own));
+}
+
+TEST_F(EmulatedDeviceTest, much_short_joint_work_behind_long_work_needs_no_deep_stack) {  // ED-4, ED-5
+  EmulatedDevice other("emulated:1", ops_, clock_);
+  constexpr int pieces = 100000;
+  std::atomic<int> left = 2 * pieces;
+  std::promise<void> done;
+  device_.submit_lasting(milliseconds(20), Priority::critical, [] {});
+  for (int at = 0; at < pieces; ++at) {
+    submit_jointly({&device_, &other}, milliseconds(0), [&] {
+      if (--left == 0) done.set_value();
+    });
+  }
+  done.get_future().wait();
+}
+
+TEST_F(EmulatedDeviceTest, joint_work_does_not_run_on_a_device_that_has_stopped) {  // ED-3, ED-5
+  EmulatedDevice other("emulated:1", ops_, clock_);
+  std::atomic<int> ran = 0;
+  submit_jointly({&device_, &other}, milliseconds(5), [&] { ++ran; });
+  other.stop();
+  std::promise<void> later;
+  device_.submit_lasting(milliseconds(1), Priority::critical, [&] { later.set_value(); });
+  later.get_future().wait();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(EmulatedDeviceTest, a_device_that_stops_while_it_waits_for_others_runs_nothing) {  // ED-3, ED-5
+  EmulatedDevice other("emulated:1", ops_, clock_);
+  std::atomic<int> ran = 0;
+  std::promise<void> later;
+  device_.submit_lasting(milliseconds(5), Priority::critical, [] {});
+  submit_jointly({&device_, &other}, milliseconds(0), [&] { ++ran; });
+  device_.submit(Priority::critical, [&] { later.set_value(); });
+  other.stop();
+  later.get_future().wait();
+  EXPECT_EQ(ran, 1);
 }
 
 }  // namespace

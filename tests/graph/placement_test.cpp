@@ -51,6 +51,22 @@ TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_how
   EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
 }
 
+TEST(Placement, every_rank_of_an_emulated_section_has_a_device_of_its_own) {
+  SectionGraph graph;
+  GraphNode node;
+  node.name = "student.stage1";
+  node.replicas = 2;
+  node.layout = {2, 2};
+  graph.add(node);
+  PlacementRequest request;
+  request.devices = {{{DeviceId::Kind::emulated}}};
+  const auto places = place(graph, request);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(texts_of(places[1].devices),
+            (std::vector<std::string>{"emulated:student.stage1/4", "emulated:student.stage1/5",
+                                      "emulated:student.stage1/6", "emulated:student.stage1/7"}));
+}
+
 std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlacement>& places) {
   std::vector<std::uint32_t> found;
   for (const ReplicaPlacement& place : places) found.push_back(place.process.value());
@@ -174,6 +190,50 @@ TEST(Placement, devices_that_are_neither_cores_nor_gpus_are_refused) {
     EXPECT_EQ(refusal.code, ErrorCode::invalid_argument) << text_of(device);
     EXPECT_EQ(refusal.message, "student.devices: \"" + text_of(device) + "\" is not a device; use cpu:0 to cpu:1");
   }
+}
+
+SectionGraph two_by_two() {
+  SectionGraph graph;
+  for (const char* name : {"teacher", "student"}) {
+    GraphNode node;
+    node.name = name;
+    node.replicas = 2;
+    if (graph.nodes().size() == 1) node.layout = {2, 1};
+    graph.add(node);
+  }
+  return graph;
+}
+
+TEST(Placement, replicas_and_sections_share_numbered_emulated_devices_however_few_cores_there_are) {  // PL-5
+  PlacementRequest request;
+  request.devices = {devices_of({"emulated:7", "emulated:7"}),
+                     devices_of({"emulated:7", "emulated:0", "emulated:1", "emulated:0"})};
+  const auto places = place(two_by_two(), request);
+  ASSERT_EQ(places.size(), 4u);
+  EXPECT_EQ(places[0].devices, places[1].devices);
+  EXPECT_EQ(texts_of(places[3].devices), (std::vector<std::string>{"emulated:1", "emulated:0"}));
+  request.devices[1][1] = request.devices[1][0];
+  EXPECT_EQ(refusal_of(two_by_two(), request).message,
+            "student.devices: \"emulated:7\" is named twice; the ranks of a replica need devices of their own");
+}
+
+TEST(Placement, replicas_follow_a_numbered_emulated_device_to_its_process) {  // PL-5
+  PlacementRequest request;
+  request.processes = 2;
+  request.devices = {devices_of({"emulated:0", "emulated:1"}),
+                     devices_of({"emulated:2", "emulated:1", "emulated:0", "emulated:3"})};
+  const SectionGraph graph = two_by_two();
+  EXPECT_EQ(ranks(place(graph, request)), (std::vector<std::uint32_t>{0, 1, 1, 0}));
+  request.devices[1] = devices_of({"emulated:0", "emulated:1", "emulated:2", "emulated:3"});
+  EXPECT_EQ(refusal_of(graph, request).message,
+            "student.devices: \"emulated:1\" of replica 0 is in process 0, and for teacher in process 1; an emulated "
+            "device is in one process: name another device, or process 1 in processes");
+  request.processes_of = {{1, 1}, {1, 0}};
+  EXPECT_EQ(ranks(place(graph, request)), (std::vector<std::uint32_t>{1, 1, 1, 0}));
+  request.processes_of = {{1, 1}, {1, 0}};
+  request.devices[1][3] = request.devices[1][0];
+  EXPECT_NE(refusal_of(graph, request).message.find("\"emulated:0\" of replica 1 is in process 0, and for teacher"),
+            std::string::npos);
 }
 
 TEST(Placement, a_device_for_each_replica_and_none_twice) {  // PL-1

@@ -46,6 +46,22 @@ TEST(JobTable, a_name_is_a_list_of_one_and_numbers_are_checked_one_by_one) {
             "job.toml:3: a.many: expected a list of numbers, but element 1 is a string \"p\"");
 }
 
+TEST(JobTable, a_word_may_stand_for_a_list_of_pairs) {
+  const std::vector<std::pair<std::string, NumberPairs>> words{{"few", {{1, 1}}}, {"many", {{1, 1}, {9, 0.5}}}};
+  const auto a = document("[a]\np = [[64, 1.0], [128, 0.5]]\nw = \"many\"\nx = \"mani\"\ny = [[1, 2], [3]]\nz = 4\n")
+                     .root()
+                     .table("a");
+  EXPECT_THAT(a.pairs_or_word("p", words), ElementsAre(std::pair(64.0, 1.0), std::pair(128.0, 0.5)));
+  EXPECT_THAT(a.pairs_or_word("w", words), ElementsAre(std::pair(1.0, 1.0), std::pair(9.0, 0.5)));
+  EXPECT_TRUE(a.pairs_or_word("none", words).empty());
+  EXPECT_EQ(job_error_of([&] { (void)a.pairs_or_word("x", words); }),
+            "job.toml:4: a.x: \"mani\" is not one of few, many; did you mean 'many'?");
+  EXPECT_THAT(job_error_of([&] { (void)a.pairs_or_word("y", words); }),
+              StartsWith("job.toml:5: a.y: expected a list of pairs of numbers, but element 2 is "));
+  EXPECT_EQ(job_error_of([&] { (void)a.pairs_or_word("z", words); }),
+            "job.toml:6: a.z: expected a list of pairs of numbers, got the integer 4");
+}
+
 TEST(JobTable, absent_keys_and_tables_give_the_fallbacks) {
   const auto b = document("[a]\n").root().table("b");
   EXPECT_EQ(b.integer("i", 7), 7);

@@ -110,7 +110,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Limit{"transport", "timeout_s", "1e-3", "0.0009999999999999998", "1e6", "1000000.0000000001"},
                     Limit{"transport", "start_timeout_s", "1e-3", "0.0009999999999999998", "1e6", "1000000.0000000001"},
                     Limit{"transport", "port", "0", "-1", "65535", "65536"},
-                    Limit{"emulation", "gflops", smallest, "0", largest, "inf"}));
+                    Limit{"emulation", "gflops", smallest, "0", largest, "inf"},
+                    Limit{"emulation", "step_ms", "0", "-5e-324", "3.6e6", "3600000.0000000005"},
+                    Limit{"emulation", "reduce_gb_s", "0", "-5e-324", "1e9", "1000000000.0000001"}));
 
 INSTANTIATE_TEST_SUITE_P(section, JobLimits,
                          testing::Values(Limit{"section", "replicas", "1", "0", "4096", "4097"},

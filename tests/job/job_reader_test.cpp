@@ -123,6 +123,44 @@ TEST(JobReader, reads_every_key_of_data) {
   EXPECT_NO_THROW(root.finish());
 }
 
+TEST(JobReader, lengths_of_generated_samples_are_a_known_distribution_or_points) {
+  const auto lengths_of = [](const std::string& keys) {
+    return read_data(root_of("[data]\nkind = \"synthetic\"\n" + keys).table("data"));
+  };
+  EXPECT_TRUE(lengths_of("").lengths.empty());
+  EXPECT_EQ(lengths_of("lengths = \"wikipedia\"").lengths, published_lengths()[3].second);
+  EXPECT_EQ(lengths_of("lengths = [[64, 1], [512, 0.62]]\nlongest = 300").lengths,
+            (LengthPoints{{64, 1}, {512, 0.62}}));
+  EXPECT_EQ(lengths_of("lengths = \"byted\"\nlongest = 300").longest, 300);
+  for (const auto& [name, points] : published_lengths()) {
+    EXPECT_EQ(lengths_of("lengths = \"" + name + "\"").lengths, points) << name;
+  }
+}
+
+TEST(JobReader, lengths_that_make_no_distribution_are_refused_in_one_line) {
+  const std::string generated = "kind = \"synthetic_images\"\n";
+  EXPECT_EQ(data_error(generated + "lengths = \"bytd\""),
+            "job.toml:3: data.lengths: \"bytd\" is not one of github, byted, commoncrawl, wikipedia; did you mean "
+            "'byted'?");
+  EXPECT_EQ(data_error(generated + "lengths = [[64, 0.9]]"),
+            "job.toml:3: data.lengths: point 1: the share is 0.9, but all samples reach the first length; use 1");
+  EXPECT_THAT(data_error(generated + "lengths = [[64, 1], [64, 0.5]]"),
+              HasSubstr("point 2: the length 64 must be above 64"));
+  EXPECT_THAT(data_error(generated + "lengths = [[64, 1], [65, 1]]"),
+              HasSubstr("point 2: the share 1 must be greater than 0 and less than 1"));
+  EXPECT_THAT(data_error(generated + "lengths = [[64, 1], [65, 0.0]]"), HasSubstr("must be greater than 0"));
+  EXPECT_THAT(data_error(generated + "lengths = [[1, 1]]"), HasSubstr("must be an integer from 2 to 16777216"));
+  EXPECT_THAT(data_error(generated + "lengths = [[2.5, 1]]"), HasSubstr("must be an integer from 2 to"));
+  EXPECT_THAT(data_error(generated + "lengths = [[nan, 1]]"), HasSubstr("must be an integer from 2 to"));
+  EXPECT_THAT(data_error(generated + "lengths = []"), HasSubstr("names no point"));
+  EXPECT_THAT(data_error(generated + "longest = 64"), HasSubstr("has no meaning without lengths; use sequence"));
+  EXPECT_THAT(data_error(generated + "lengths = \"byted\"\nlongest = 1"), HasSubstr("the least is 2"));
+  EXPECT_THAT(data_error(generated + "lengths = \"byted\"\nsequence = 64"),
+              HasSubstr("data.sequence: has no meaning beside lengths"));
+  EXPECT_THAT(data_error("path = \"x\"\nlengths = \"byted\""),
+              HasSubstr("belongs to kind = \"synthetic\" and \"synthetic_images\""));
+}
+
 TEST(JobReader, a_text_corpus_needs_a_path_and_a_synthetic_one_takes_none) {
   EXPECT_EQ(data_error(""), "job.toml:1: data.path: kind = \"text\" needs data.path, a text file or a folder of them");
   EXPECT_THAT(data_error("kind = \"text\""), HasSubstr("job.toml:2: data.kind: "));

@@ -116,16 +116,30 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
        {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
     EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
               "job.toml:2: student.devices: \"" + device +
-                  "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
-                  "emulated alone");
+                  "\" is no device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or emulated alone");
   }
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cuda:0\", \"cpu:1\"]"), "(no error)");
   EXPECT_EQ(section_error("devices = [\"cpu:1000\"]"), "(no error)");
   EXPECT_NE(section_error("devices = [\"cpu:10000\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
-            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
-            "emulated alone");
+            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K, cuda:K or emulated:K, for example "
+            "cpu:0, or emulated alone");
+}
+
+TEST(SectionReader, emulated_devices_are_named_for_every_rank_or_for_none) {
+  const std::string cut = "replicas = 2\ntensor = 2\n";
+  EXPECT_EQ(section_error(cut + "context = 2\npipeline = 2\ndevices = [\"emulated\"]"), "(no error)");
+  EXPECT_EQ(section_error(cut + R"(devices = ["emulated:0", "emulated:1", "emulated:1", "emulated:0"])"), "(no error)");
+  EXPECT_EQ(section_error("devices = [\"emulated:3\"]"), "(no error)");
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated:3\"]"),
+            "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or \"emulated\" alone "
+            "for devices of their own");
+  EXPECT_THAT(section_error(cut + R"(devices = ["emulated:0", "emulated:1"])"),
+              HasSubstr("= 4; name 4, or \"emulated\" alone for devices of their own"));
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cpu:0\", \"emulated:1\"]"),
+            "job.toml:3: student.devices: names emulated:1 beside cpu:0; a section is on emulated devices only, or on "
+            "none");
 }
 
 TEST(SectionReader, devices_of_cut_replicas_are_as_many_as_replicas_stages_and_ranks) {

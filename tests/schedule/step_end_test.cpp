@@ -15,6 +15,7 @@ const std::map<StepAction, std::string> names{
     {StepAction::exchange_tie, "tie"},
     {StepAction::sum, "sum"},
     {StepAction::sum_to_shards, "shards"},
+    {StepAction::timed_sum, "timed"},
     {StepAction::norm, "norm"},
     {StepAction::await_total, "total"},
     {StepAction::step, "step"},
@@ -52,6 +53,14 @@ const StepBoundary snapshot = boundary(StepBoundary::Kind::snapshot);
 
 StepEndOptions trained(std::size_t ranks, bool tied, bool sharded, bool clip, bool writes = true) {
   return {true, ranks, tied, sharded, clip, writes};
+}
+
+TEST(StepEnd, emulated_devices_wait_for_the_sum_when_all_replicas_have_met) {
+  StepEndOptions options = trained(2, false, false, true);
+  options.timed_sum = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "add sum timed norm total step report");
+  options.trained = false;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "report");
 }
 
 TEST(StepEnd, a_trained_step_sums_clips_and_steps) {       // SB-1

@@ -284,7 +284,8 @@ TEST(DecoderLm, a_sample_longer_than_the_positions_is_refused_at_the_start) {
   };
   EXPECT_EQ(build(12, 37), "no error");
   EXPECT_EQ(build(13, 37),
-            "lm: samples of 13 tokens do not fit positions = 12; shorten data.sequence to 12 or raise positions");
+            "lm: samples of 13 tokens do not fit positions = 12; shorten data.sequence (data.longest of drawn "
+            "lengths) to 12 or raise positions");
   EXPECT_EQ(build(12, 38),
             "lm: vocabulary = 37 is smaller than the corpus' vocabulary of 38 tokens; set it to 38 or more");
 }

@@ -29,7 +29,7 @@ Membership among(const ReplicaSpec& spec, LayoutRank rank, std::vector<Reduction
 
 Membership among_replicas(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
-  const bool alone = node.replicas == 1 || spec.ranks[rank.value()].runner->section().parameters().gradients().empty();
+  const bool alone = node.replicas == 1 || spec.ranks[rank.value()].runner->gradients().empty();
   if (!node.trained() || alone) return {};
   return among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
 }
@@ -37,7 +37,7 @@ Membership among_replicas(const ReplicaSpec& spec, LayoutRank rank) {
 /// Returns the first and the last stage of a section that hold the tied parameter, of the same replica.
 Membership among_stages(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
-  if (!node.trained() || node.stages == 1 || spec.ranks[rank.value()].runner->section().tied() == nullptr) return {};
+  if (!node.trained() || node.stages == 1 || spec.ranks[rank.value()].runner->tied() == nullptr) return {};
   return among(spec, rank, end_stages_of(*spec.graph, spec.section, spec.replica), node.stage == 0 ? 0 : 1);
 }
 
@@ -49,13 +49,13 @@ Membership for_moments(const ReplicaSpec& spec, LayoutRank rank) {
 }
 
 std::span<float> tied_gradient_of(const ReplicaSpec& spec, LayoutRank rank) {
-  const Parameter* tied = spec.ranks[rank.value()].runner->section().tied();
+  const Parameter* tied = spec.ranks[rank.value()].runner->tied();
   return tied == nullptr || !tied->trained() ? std::span<float>() : tied->gradient().span<float>();
 }
 
 std::span<float> gradients_of(const ReplicaSpec& spec, LayoutRank rank, ReductionKind kind) {
   if (kind == ReductionKind::tie) return tied_gradient_of(spec, rank);
-  return spec.ranks[rank.value()].runner->section().parameters().gradients();
+  return spec.ranks[rank.value()].runner->gradients();
 }
 
 /// Returns the gradients that some exchange takes through host memory.

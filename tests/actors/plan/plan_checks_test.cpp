@@ -7,6 +7,8 @@
 
 #include <functional>
 
+#include "actors/plan/emulated_step_end.hpp"
+
 namespace maestro {
 namespace {
 
@@ -96,6 +98,38 @@ TEST_F(PlanChecks, the_stages_of_all_replicas_have_devices) {
   plan_.sections[0].config.pipeline = 3;
   EXPECT_EQ(refusal_of([&] { check_devices(plan_, 6); }), "accepted");
   EXPECT_THAT(refusal_of([&] { check_devices(plan_, 5); }), HasSubstr("needs 6 devices, and there are 5"));
+}
+
+TEST_F(PlanChecks, emulated_stages_need_no_devices_of_the_machine_and_are_noted_once) {
+  for (const std::int64_t stage : {0, 1}) {
+    add("student.stage" + std::to_string(stage), 1);
+    plan_.sections.back().config.name = "student";
+    plan_.sections.back().stage.index = stage;
+    plan_.sections.back().config.pipeline = 2;
+    plan_.sections.back().config.devices = {*parse_device("emulated:" + std::to_string(stage))};
+    last_.clear();
+  }
+  EXPECT_EQ(refusal_of([&] { check_devices(plan_, 1); }), "accepted");
+  EXPECT_EQ(refusal_of([&] { check_emulated(plan_); }), "accepted");
+  EXPECT_THAT(plan_.notes, ElementsAre("student: emulated, its passes are timed waits"));
+}
+
+TEST_F(PlanChecks, the_end_of_a_step_on_emulated_devices_is_a_ring_over_the_replicas_and_the_step_itself) {
+  add("student", 1, 4);
+  plan_.held = {{.all = 25'000'000}};  // 100 MB of gradients
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).sum_ms, 0);
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).step_ms, 0);
+  plan_.emulation.step_ms = 3;
+  plan_.emulation.reduce_gb_s = 10;
+  EXPECT_DOUBLE_EQ(emulated_step_end(plan_, SectionId(0)).sum_ms, 15);  // 2 x 3/4 x 100 MB at 10 MB/ms
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).step_ms, 3);
+  add("frozen", 1, 4, false);
+  plan_.held.push_back(plan_.held[0]);
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(1)).sum_ms, 0);
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(1)).step_ms, 0);
+  add("alone", 1);
+  plan_.held.push_back(plan_.held[0]);
+  EXPECT_EQ(emulated_step_end(plan_, SectionId(2)).sum_ms, 0);
 }
 
 TEST_F(PlanChecks, an_emulated_section_has_no_state_to_store_or_resume_from) {

@@ -79,6 +79,21 @@ TEST(Seats, are_not_shared_where_each_replica_has_a_process_or_none_may_move) {
             "processes to join");
 }
 
+TEST(Seats, of_a_joining_process_of_an_emulated_section_have_a_device_of_their_own_for_each_rank) {
+  SectionGraph graph;
+  GraphNode node;
+  node.name = "teacher";
+  node.role = Role::frozen;
+  node.replicas = 4;
+  node.least = 1;
+  node.layout = {1, 2};
+  graph.add(node);
+  const std::vector<ReplicaPlacement> places = {
+      {SectionId(0), ReplicaIndex(0), ProcessId(0), {*parse_device("emulated:0"), *parse_device("emulated:1")}}};
+  const auto joined = places_of_joining(graph, places, {"teacher", ProcessId(3), 0, 0}, "", 1);
+  EXPECT_EQ(texts_of(joined.at(0).devices), (std::vector<std::string>{"emulated:teacher/6", "emulated:teacher/7"}));
+}
+
 TEST(Seats, of_a_joining_process_are_on_the_devices_that_few_use) {
   const SectionGraph graph = distillation_graph(4, 1);
   const auto on = [](SectionId section, int core, std::uint32_t host) {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the end of a step costs on emulated devices, by [emulation]. Pure.
+#pragma once
+
+#include "actors/plan/job_plan.hpp"
+
+namespace maestro {
+
+/// Times of each rank of a section.
+struct EmulatedStepEnd {
+  double sum_ms = 0;   ///< of its gradients over the replicas: a ring
+  double step_ms = 0;  ///< clipping and optimizer
+};
+/// Returns zeros for a section that is not trained.
+[[nodiscard]] EmulatedStepEnd emulated_step_end(const JobPlan& plan, SectionId section);
+
+}  // namespace maestro

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs on emulated devices under layouts of several ranks, on devices that sections share: a step takes the time that
+the FLOP models and [emulation] give."""
+
+import math
+import re
+import unittest
+
+from http_runs import ENDLESS, HttpTest
+
+TOKENS = 32
+GFLOPS = 0.4  # a step takes tens of ms
+STEP_MS = 12
+TEACHER = {"layers": 4, "width": 64, "heads": 4, "weights": "random", "tensor": 2}
+STUDENT = {"layers": 4, "width": 48, "heads": 4, "tensor": 2, "pipeline": 2}
+
+
+def numbered(*numbers):
+    return [f"emulated:{number}" for number in numbers]
+
+
+def job(teacher_on, student_on, batch=1, student=None, **emulation):
+    return {"name": "layouts", "app": "distillation",
+            "train": {"steps": 40, "global_batch": batch, "checkpoint_at_end": False, "out": "out",
+                      "validation_samples": 1},
+            "data": {"kind": "synthetic", "sequence": TOKENS, "vocabulary": 64},
+            "emulation": {"gflops": GFLOPS, **emulation},
+            "teacher": {"micro_batch": batch, "replicas": 1, "devices": teacher_on, **TEACHER},
+            "student": {"micro_batch": 1, "replicas": 1, "devices": student_on, **(student or STUDENT)}}
+
+
+def pass_ms(report, batch=1):
+    """{section or stage: ms of the passes of a step's samples on each of its devices, by the FLOP models}."""
+    return {lane["section"]: lane["flops_per_token"] * TOKENS * batch / (GFLOPS * 1e6)
+            for lane in report["plan"]["lanes"] if lane["mode"] != "source"}
+
+
+def period_ms(report, left_out=5):
+    """The mean time from step to step, without the first steps."""
+    ends = [row["begin_ms"] + row["makespan_ms"] for row in report["scheduling"]]
+    return (ends[-1] - ends[left_out]) / (len(ends) - 1 - left_out)
+
+
+class EmulatedLayouts(HttpTest):
+    def assert_period(self, finished, expected):
+        measured = period_ms(finished.report)
+        self.assertGreater(expected, 30, "noise of the machine would count")
+        self.assertLess(abs(measured - expected), 0.1 * expected, f"{measured:.1f} ms a step, expected {expected:.1f}")
+
+    def test_sections_on_the_same_devices_take_turns(self):
+        finished = self.train(job(numbered(0, 1), numbered(0, 1, 1, 0), step_ms=STEP_MS))
+        lanes = {lane["section"]: lane for lane in finished.report["plan"]["lanes"]}
+        self.assertEqual(lanes["student.stage1"]["devices"], numbered(1, 0))
+        times = pass_ms(finished.report)
+        self.assertEqual(times.keys(), {"teacher", "student.stage0", "student.stage1"})
+        self.assert_period(finished, sum(times.values()) + 2 * STEP_MS)  # the stages' ends are on the same devices, too
+
+    def test_stages_on_devices_of_their_own_end_a_step_side_by_side(self):
+        finished = self.train(job(numbered(4, 5), numbered(0, 1, 2, 3), step_ms=STEP_MS))
+        times = pass_ms(finished.report)
+        self.assertLess(times["teacher"], times["student.stage0"] + times["student.stage1"], "it works ahead")
+        self.assert_period(finished, times["student.stage0"] + times["student.stage1"] + STEP_MS)
+
+    def test_a_pass_waits_for_the_last_of_its_devices(self):
+        """The teacher shares one of its devices with each stage, so nothing works beside it."""
+        finished = self.train(job(numbered(0, 2), numbered(0, 1, 2, 3), step_ms=STEP_MS))
+        self.assert_period(finished, sum(pass_ms(finished.report).values()) + STEP_MS)
+
+    def test_the_end_of_a_step_counts_in_the_times_of_its_lane(self):
+        """Two replicas of two ranks: at the end of each step they sum their gradients in a ring, and step."""
+        student = {**STUDENT, "pipeline": 1, "replicas": 2}
+        layout = job(numbered(4, 5), numbered(0, 1, 2, 3), batch=2, student=student)
+        cores = self.train(layout, "--cpu-devices", 4, settings={
+            "train.steps": 1, "teacher.devices": [], "student.devices": []}).report
+        values = {rank["parameters_mb"] for rank in cores["memory"]["ranks"] if rank["section"] == "student"}
+        self.assertEqual(len(values), 1)
+        sum_ms = 2 * (2 - 1) / 2 * values.pop() / 0.01  # MB, at 0.01 GB/s = 0.01 MB/ms; gradients are as large as values
+
+        run, at = self.started(layout, settings={"train.steps": ENDLESS, "emulation.step_ms": STEP_MS,
+                                                 "emulation.reduce_gb_s": 0.01})
+
+        def totals():
+            """(step, ms at ends of steps by replica)."""
+            text = self.get(at, "/metrics")[2]
+            ends = re.findall(r'^maestro_step_end_seconds_total\{.*"student".*\} (\S+)$', text, re.M)
+            return float(re.search(r"^maestro_step (\S+)$", text, re.M)[1]), [1e3 * float(value) for value in ends]
+
+        self.until(at, "/metrics", lambda status, text: status == 200 and totals()[0] >= 3)
+        first_step, first = totals()
+        self.until(at, "/metrics", lambda status, text: totals()[0] >= first_step + 40)
+        last_step, last = totals()
+        self.stop(run)
+        self.assertEqual(len(first), 2)
+        self.assertGreater(sum_ms, 10)
+        expected = (STEP_MS + sum_ms) * (last_step - first_step)
+        for begin, end in zip(first, last, strict=True):
+            self.assertLess(abs(end - begin - expected), 0.1 * expected, f"{end - begin} ms, expected {expected}")
+
+    def test_samples_of_drawn_lengths_are_planned_and_run(self):
+        layout = job(numbered(0, 1), numbered(0, 1, 2, 3), batch=64)
+        layout["train"]["steps"] = 5
+        layout["data"] = {"kind": "synthetic", "vocabulary": 64, "lengths": [[16, 1.0], [64, 0.25]]}
+        layout["emulation"]["gflops"] = 1000
+        totals = self.train(layout).report["throughput"]
+        mean = totals["tokens_per_s"] * totals["train_seconds"] / (5 * 64)
+        expected = 16 * math.log(4) + 0.25 * 64  # the integral: shares fall as 16 / length, then an atom
+        self.assertLess(abs(mean - expected), 0.1 * expected)
+
+    def test_more_devices_than_cores_pass_the_check_and_stand_in_the_header(self):
+        layout = job(numbered(0, 1), numbered(0, 1, 2, 3), batch=2)
+        checked = self.call("check", self.write_job(layout), "--cpu-devices", 1)
+        self.assertEqual(checked.status, 0, checked.describe())
+        finished = self.train(layout, "--cpu-devices", 1, settings={"train.steps": 2})
+        self.assertIn("  teacher replica 0 on emulated:0, emulated:1 of process 0, ", finished.out)
+        self.assertIn("  student.stage1 replica 0 on emulated:2, emulated:3 of process 0, ", finished.out)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
