@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "actors/plan/emulated_step_end.hpp"
 #include "actors/plan/planning_options.hpp"
 
 namespace maestro {
@@ -22,6 +23,7 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
   options.trained = node.trained();
   options.ranks = static_cast<std::size_t>(node.layout.ranks());
   options.optimizer_sharded = plan.sections[lane.section.value()].config.zero && node.replicas > 1;
+  options.timed_sum = emulated_step_end(plan, lane.section).sum_ms > 0;
   options.awaits_total = joins_norms(plan) || node.stages > 1;
   options.writes_snapshot = lane.replica == ReplicaIndex(0);
   return options;

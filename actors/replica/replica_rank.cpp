@@ -182,7 +182,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
   const bool first = node().runs_backward() || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[rank_.value()].device;
   auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
-               groups_end = spec_->groups.end, lasts, last_end = emulated_end_] {
+               groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_] {
     // An emulated device runs the work at the end of its time.
     const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
     if (lasts.count() > 0) *last_end = Clock::now();

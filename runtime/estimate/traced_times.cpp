@@ -14,6 +14,8 @@ std::string_view label_of(StepAction action) {
   switch (action) {
     case StepAction::add_ranks:
       return "add ranks";
+    case StepAction::timed_sum:
+      return "sum";
     case StepAction::norm:
       return "norm";
     case StepAction::step:
@@ -138,8 +140,8 @@ void TracedTimes::add_actions() {
     lanes[{section, step}].push_back(&lane);
     const auto norm = lane.actions.find("norm");
     if (norm != lane.actions.end()) norms_end[step] = std::max(norms_end[step], norm->second.end_ms);
-    for (const StepAction action :
-         {StepAction::add_ranks, StepAction::norm, StepAction::step, StepAction::load_values, StepAction::clear}) {
+    for (const StepAction action : {StepAction::add_ranks, StepAction::timed_sum, StepAction::norm, StepAction::step,
+                                    StepAction::load_values, StepAction::clear}) {
       const auto found = lane.actions.find(std::string(label_of(action)));
       if (found == lane.actions.end()) continue;
       actions_[{section, action}].push_back(found->second.end_ms - found->second.start_ms);
@@ -171,7 +173,8 @@ void TracedTimes::add_exchange(const std::string& section, const std::vector<con
   const auto add = [&](StepAction action, std::optional<double> ms) {
     if (ms) actions_[{section, action}].push_back(*ms);
   };
-  const auto sum = between(end_of("add ranks"), "norm");
+  const bool timed = lanes.front()->actions.contains("sum");
+  const auto sum = between(end_of("add ranks"), timed ? "sum" : "norm");
   add(StepAction::sum, sum);
   add(StepAction::sum_to_shards, sum);
   add(StepAction::exchange_tie, 0.0);  // part of the time before the norm
