@@ -66,6 +66,9 @@ class ChangedTimes {
       return transfer(from, to, rows);
     };
     made.hop_ms = hop_ms_;
+    made.coordinator = [this](const LaneKey& lane) {
+      return processes_.at(lane) == ProcessId(0) ? 0 : change_->latency_ms;
+    };
     return made;
   }
 

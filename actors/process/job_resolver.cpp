@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/process/job_resolver.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,7 +13,6 @@
 #include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
-#include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -393,23 +390,8 @@ void JobResolver::place_sections() {
   plan_.places = place(plan_.graph, request);
 }
 
-std::int64_t cpu_devices_of(const RunOptions& run) {
-  if (run.cpu_devices > 0) return run.cpu_devices;
-  return devices_of_host(run.launch_info.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 JobPlan resolve_job(Composition& composed) {
   return JobResolver(composed).resolve();
-}
-
-TransportConfig resolve_transport(const Composition& composed) {
-  const JobTable table = composed.document.root().table("transport");
-  const RunOptions& run = composed.options;
-  TransportConfig transport = read_transport(table);
-  if (run.launch_info.several_hosts() && !table.has("slots")) transport.slots = slots_between_hosts;
-  if (!run.listen.empty()) transport.listen = run.listen;
-  if (!run.keys.empty()) transport.keys = run.keys.string();
-  return transport;
 }
 
 }  // namespace maestro

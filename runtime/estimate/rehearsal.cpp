@@ -50,6 +50,10 @@ class Play {
   [[nodiscard]] const SectionGraph& graph() const { return *options_.graph; }
   void add_lanes();
   [[nodiscard]] double hop() const { return options_.times.hop_ms; }
+  /// Returns the time of a message between coordinator and lane.
+  [[nodiscard]] double to_coordinator(const Lane& lane) const {
+    return hop() + (options_.times.coordinator ? options_.times.coordinator(lane.key) : 0);
+  }
   void announce();
   void announced(std::size_t unit);
   void end_at(std::size_t unit);
@@ -149,7 +153,7 @@ void Play::announce() {
     planning_ = true;
     clock_.after(units_[unit].given.planning_ms, [this, unit] {
       planning_ = false;
-      clock_.after(hop(), [this, unit] { announced(unit); });
+      announced(unit);
       announce();
     });
   }
@@ -159,20 +163,24 @@ void Play::announced(std::size_t at) {
   Unit& unit = units_[at];
   const StepPlan& plan = unit.given.plan;
   phases_.try_emplace(at, graph(), plan);
-  for (const MicroBatchPlan& batch : plan.micro_batches) {
-    ports_.expect(batch);
-    lanes_.at({batch.section, batch.replica}).queue.enqueue(batch);
-  }
+  std::map<LaneKey, std::vector<const MicroBatchPlan*>> orders;
+  for (const MicroBatchPlan& batch : plan.micro_batches) orders[{batch.section, batch.replica}].push_back(&batch);
   for (auto& [key, lane] : lanes_) {
     if (unit.given.checkpoint && !lane.node->trained()) continue;
     StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[key.section.value()]};
     if (unit.given.checkpoint) mark.kind = StepBoundary::Kind::snapshot;
-    lane.queue.enqueue(mark);
     ++unit.lanes_left;
+    clock_.after(to_coordinator(lane), [this, &lane, mark, batches = std::move(orders[key])] {
+      for (const MicroBatchPlan* batch : batches) {
+        ports_.expect(*batch);
+        lane.queue.enqueue(*batch);
+      }
+      lane.queue.enqueue(mark);
+      pump(lane);
+    });
   }
   for (const PhaseCounts::Opening& opening : phases_.at(at).first()) open_phase(at, opening);
   if (unit.lanes_left == 0) ++unit.lanes_left, end_at(at);
-  for (auto& [key, lane] : lanes_) pump(lane);
 }
 
 /// A lane has passed the unit's end.
@@ -312,7 +320,7 @@ void Play::boundary_passed(Lane& lane) {
   lane.queue.finished();
   const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
   const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
-  clock_.after(hop(), [this, unit] { end_at(unit); });
+  clock_.after(to_coordinator(lane), [this, unit] { end_at(unit); });
   pump(lane);
 }
 

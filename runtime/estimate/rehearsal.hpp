@@ -36,6 +36,8 @@ struct RehearsalTimes {
   TransferEstimate transfer;
   /// From a replica's device to its actor, and between the coordinator and a replica.
   double hop_ms = 0;
+  /// More for messages between the coordinator and the lane: those of another host.
+  std::function<double(const LaneKey& lane)> coordinator;
 };
 
 struct RehearsalOptions {

@@ -96,7 +96,7 @@ void RehearsedPorts::send(const MicroBatchPlan& plan) {
     if (block == taken.mapped().end()) continue;  // of the other direction
     used.emplace_back(piece.channel, piece.receiver, piece.target_rank);
     sender_of(used.back(), plan.replica)
-        .waiting.emplace(piece.sequence, Piece{piece.sequence, piece.rows, block->second});
+        .waiting.emplace(piece.sequence, Piece{plan.replica, piece.sequence, piece.rows, block->second});
   }
   for (const LinkKey& key : used) flush(key, plan.replica);
 }
@@ -114,7 +114,12 @@ void RehearsedPorts::flush(const LinkKey& key, ReplicaIndex from) {
 void RehearsedPorts::arrive(const LinkKey& key, const Piece& piece, bool by_reference) {
   Arrival& arrival = links_.at(key).arrivals[piece.sequence];
   ++arrival.here;
-  if (by_reference) arrival.held.push_back(piece.block);
+  if (by_reference) {
+    arrival.held.push_back(piece.block);
+  } else {  // the acknowledgement comes back like a credit
+    const auto back = time(receiver(key), sender(key, piece.sender), std::get<Channel>(key), 0);
+    clock_->after(back.ms, [block = piece.block] {});
+  }
   check_complete(key, piece.sequence);
 }
 

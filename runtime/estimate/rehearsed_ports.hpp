@@ -5,7 +5,7 @@
 // PV-1 (window): a piece leaves when its sequence is among the first `released + slots` sequences of its receiver, as
 //       far as its sender has learned of releases (CL-1).
 // PV-2 (blocks): a pass has a block of each port that it sends from. The block is free again when every piece of it was
-//       written, or, of pieces passed by reference, released by the receiver.
+//       written and acknowledged, or, of pieces passed by reference, released by the receiver.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +69,7 @@ class RehearsedPorts {
   using Block = std::shared_ptr<void>;                                              // held by its pieces
   using Blocks = std::vector<std::pair<std::pair<std::string, Direction>, Block>>;  // by port
   struct Piece {
+    ReplicaIndex sender;
     std::uint64_t sequence = 0;
     std::int64_t rows = 0;
     Block block;
