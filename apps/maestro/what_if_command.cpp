@@ -90,6 +90,7 @@ class WhatIf {
   int run() {
     PlayedJob base;
     base.plan = plan_of({}, 0);
+    check_units(base.plan);
     base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
     TracedTimes times(run_, timed_job(base.plan), base.plans);
     if (!base.plan.train.deterministic) {  // its plans followed the measured times
@@ -137,6 +138,17 @@ class WhatIf {
       at += unit.checkpoint ? 2 : 1;
     }
     job.time = steady(ends, run_, arguments_.trace.string());
+  }
+
+  /// A damaged trace may have any number of samples, and planning takes time with their number.
+  void check_units(const JobPlan& plan) const {
+    for (const TracedUnit& unit : run_.units) {
+      const std::int64_t most = unit.pass == Pass::train ? plan.train.global_batch : plan.validation_samples;
+      if (std::ssize(unit.samples) <= most) continue;
+      throw JobError(arguments_.trace.string() + ": step " + std::to_string(unit.step.value()) + " has " +
+                     std::to_string(unit.samples.size()) + " samples, and the job at most " + std::to_string(most) +
+                     "; the trace is damaged, or of other data");
+    }
   }
 
   /// The trace has the samples of its steps alone.

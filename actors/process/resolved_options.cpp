@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the command line over those of the job file.
+#include <unistd.h>
+
+#include "actors/process/job_resolver.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/job/job_reader.hpp"
+
+namespace maestro {
+
+std::int64_t cpu_devices_of(const RunOptions& run) {
+  if (run.cpu_devices > 0) return run.cpu_devices;
+  return devices_of_host(run.launch_info.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+TransportConfig resolve_transport(const Composition& composed) {
+  const JobTable table = composed.document.root().table("transport");
+  const RunOptions& run = composed.options;
+  TransportConfig transport = read_transport(table);
+  if (run.launch_info.several_hosts() && !table.has("slots")) transport.slots = slots_between_hosts;
+  if (!run.listen.empty()) transport.listen = run.listen;
+  if (!run.keys.empty()) transport.keys = run.keys.string();
+  return transport;
+}
+
+}  // namespace maestro
