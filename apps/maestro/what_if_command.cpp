@@ -22,14 +22,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(double value, int digits) {
+std::string decimal(double value, int digits) {
   std::array<char, 64> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
   return {text.data(), end};
 }
 
 std::string percent(double share) {
-  return text_of(100 * share, 0) + "%";
+  return decimal(100 * share, 0) + "%";
 }
 
 std::int64_t fact(const TracedRun& run, const std::string& key) {
@@ -65,6 +65,7 @@ struct PlayedJob {
   std::vector<StepPlan> plans;
   Rehearsed rehearsed;
   SteadySteps time;
+  PassSources sources;
 };
 
 SteadySteps steady(const std::vector<double>& unit_ends, const TracedRun& run, const std::string& trace) {
@@ -98,7 +99,6 @@ class WhatIf {
       times = TracedTimes(run_, timed_job(base.plan), base.plans);
     }
     play(base, times, {});
-    const std::pair sources = times.sources();
     const RehearsalChange change = change_of(base.plan);
     std::optional<PlayedJob> changed;
     if (changes()) {
@@ -107,7 +107,7 @@ class WhatIf {
       changed->plans = plans_of(changed->plan, run_.units, &times).value_or_throw();
       play(*changed, times, change);
     }
-    arguments_.json ? print_json(base, changed) : print(base, changed, sources);
+    arguments_.json ? print_json(base, changed) : print(base, changed);
     return 0;
   }
 
@@ -130,7 +130,9 @@ class WhatIf {
   }
 
   void play(PlayedJob& job, const TracedTimes& times, const RehearsalChange& change) {
+    const PassSources before = times.sources();
     job.rehearsed = rehearse(job.plan, run_, job.plans, times, change).value_or_throw();
+    job.sources = {times.sources().traced - before.traced, times.sources().estimated - before.estimated};
     std::vector<double> ends;
     std::size_t at = 0;
     for (const TracedUnit& unit : run_.units) {
@@ -204,21 +206,23 @@ class WhatIf {
     return change;
   }
 
-  void print(const PlayedJob& base, const std::optional<PlayedJob>& changed,
-             std::pair<std::uint64_t, std::uint64_t> sources) const {
-    const auto [measured, estimated] = sources;
+  static std::string text_of(const PassSources& sources) {
+    return "times of " + std::to_string(sources.traced) + " passes from the trace, " +
+           std::to_string(sources.estimated) + " estimated";
+  }
+
+  void print(const PlayedJob& base, const std::optional<PlayedJob>& changed) const {
     std::cout << "trace     " << printable(arguments_.trace.string()) << ": " << base.time.steps
               << " steps behind the first 2"
               << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "") << "\n";
     const double error = base.time.period_ms() / traced_.period_ms() - 1;
-    std::cout << "replay    " << text_of(base.time.period_ms(), 1) << " ms a step; in the trace "
-              << text_of(traced_.period_ms(), 1) << " ms: " << text_of(100 * std::abs(error), 1) << "% "
-              << (error < 0 ? "below" : "above") << "; times of " << measured << " passes from the trace, " << estimated
-              << " estimated\n";
+    std::cout << "replay    " << decimal(base.time.period_ms(), 1) << " ms a step; in the trace "
+              << decimal(traced_.period_ms(), 1) << " ms: " << decimal(100 * std::abs(error), 1) << "% "
+              << (error < 0 ? "below" : "above") << "; " << text_of(base.sources) << "\n";
     if (changed) {
       const double ratio = base.time.period_ms() / changed->time.period_ms();
-      std::cout << "changed   " << text_of(changed->time.period_ms(), 1) << " ms a step, " << text_of(ratio, 2)
-                << " times as fast as the replay\n";
+      std::cout << "changed   " << decimal(changed->time.period_ms(), 1) << " ms a step, " << decimal(ratio, 2)
+                << " times as fast as the replay; " << text_of(changed->sources) << "\n";
     }
     std::cout << "\n";
     print_shares("replay", base);

@@ -120,13 +120,13 @@ PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) con
     as_traced.section = *before;
     const PassCost was = units_of(traced_, as_traced);
     if (was.forward == units.forward && was.backward == units.backward) {
-      ++measured_;
+      ++sources_.traced;
       return split(job, batch, *pass);
     }
   }
   const SectionFit* const fit = fit_of(node);
   if (fit == nullptr) return {};
-  ++estimated_;
+  ++sources_.estimated;
   return {fit->forward.ms(units.forward), batch.pass == Pass::train ? fit->backward.ms(units.backward) : 0};
 }
 

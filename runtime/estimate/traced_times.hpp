@@ -28,6 +28,12 @@ struct TimedJob {
   bool joined_norms = false;            ///< the norms of all trained sections are answered together
 };
 
+/// Numbers of passes.
+struct PassSources {
+  std::uint64_t traced = 0;     ///< with their own times
+  std::uint64_t estimated = 0;  ///< from other passes of their section
+};
+
 class TracedTimes {
  public:
   /// `plans`: of the traced run's units, made anew. `run` outlives it.
@@ -42,8 +48,8 @@ class TracedTimes {
   [[nodiscard]] double action(const TimedJob& job, SectionId section, StepAction action) const;
   /// Returns the milliseconds of a write of `rows` rows between the two sections; 0 where the trace has no write.
   [[nodiscard]] double write(const std::string& from, const std::string& to, std::int64_t rows) const;
-  /// Returns how many passes of pass() were measured and estimated so far.
-  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> sources() const { return {measured_, estimated_}; }
+  /// Returns where the answers of pass() came from so far.
+  [[nodiscard]] const PassSources& sources() const { return sources_; }
 
  private:
   struct SectionFit {
@@ -61,8 +67,7 @@ class TracedTimes {
   std::map<std::string, SectionFit> fits_;                                     // by section or stage
   std::map<std::pair<std::string, StepAction>, std::vector<double>> actions_;  // likewise: milliseconds
   std::map<std::pair<std::string, std::string>, PassFit> writes_;              // by the names of both ends
-  mutable std::uint64_t measured_ = 0;
-  mutable std::uint64_t estimated_ = 0;
+  mutable PassSources sources_;
 };
 
 }  // namespace maestro

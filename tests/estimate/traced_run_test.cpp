@@ -130,14 +130,15 @@ TEST_F(TracedTimesTest, a_traced_pass_takes_the_time_that_it_took) {  // TT-1
   const PassCost student = times_->pass(job_, plan.micro_batches[1]);
   EXPECT_NEAR(student.forward, 4, 1e-6);  // split by units: both directions are a single slice
   EXPECT_NEAR(student.backward, 8, 1e-6);
-  EXPECT_EQ(times_->sources(), std::pair(std::uint64_t{2}, std::uint64_t{0}));
+  EXPECT_EQ(times_->sources().traced, 2u);
+  EXPECT_EQ(times_->sources().estimated, 0u);
   EXPECT_EQ(times_->measured(plan).size(), 3u);
 }
 
 TEST_F(TracedTimesTest, any_other_pass_is_estimated_by_its_work) {
   const StepPlan longer = plan_of(2, 16);
   EXPECT_NEAR(times_->pass(job_, longer.micro_batches[0]).forward, 20, 1e-6);
-  EXPECT_EQ(times_->sources(), std::pair(std::uint64_t{0}, std::uint64_t{1}));
+  EXPECT_EQ(times_->sources().estimated, 1u);
   TimedJob deeper = job_;
   deeper.cost = [](SectionId section, const SampleRef& sample) {
     const PassCost once = cost(section, sample);
