@@ -172,6 +172,12 @@ class ARollback(Poisoned):  # PR-4, CR-7
         self.train(made, settings={"train.out": "noted"})
         self.check(self.train(going_back(made), "--processes", 3), self.folder / "noted")
 
+    def test_is_the_same_with_sharded_state_in_several_processes(self):
+        made = job()
+        made["teacher"] |= {"replicas": 2, "zero": True, "micro_batch": BATCH // 4}
+        self.train(made, settings={"train.out": "sharded"})
+        self.check(self.train(going_back(made), "--processes", 2), self.folder / "sharded")
+
     def test_is_none_where_the_spike_ends_in_time(self):
         watched = going_back(job())
         watched["guard"]["patience"] = 50
