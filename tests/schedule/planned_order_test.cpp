@@ -162,12 +162,12 @@ TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_orde
   Workload seen;
   StepPlannerOptions options = options_of(graph, "arrival", {3, 4, 0});
   options.policy = std::make_shared<RecordingPolicy>(seen);
-  options.devices = {{0}, {1}, {0, 2}};
+  options.devices = {{{0}}, {{1}}, {{0, 3}, {2}}};
   const std::vector<SampleRef> samples{{SampleId(10), 1}, {SampleId(11), 1}, {SampleId(12), 1}, {SampleId(13), 1}};
   const auto planned = StepPlanner(std::move(options)).plan(StepId(1), Pass::train, samples, 1);
   ASSERT_TRUE(planned) << planned.error().message;
   ASSERT_EQ(seen.sections.size(), 3u);
-  EXPECT_EQ(seen.sections[2].devices, (std::vector<int>{0, 2}));
+  EXPECT_EQ(seen.sections[2].devices, (std::vector<std::vector<int>>{{0, 3}, {2}}));
   ASSERT_EQ(seen.edges.size(), 2u);
   EXPECT_EQ(seen.edges[0].slots, planned_slots(graph, EdgeId(0), {3, 4, 0}));
   EXPECT_EQ(seen.edges[1].slots, no_limit) << "the encoder's limit in flight bounds them";
