@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by rates that
-// follow measured passes. Pure; not thread-safe.
+// Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by a line that
+// follows measured passes, as every pass takes some time beside that of its FLOPs. Pure; not thread-safe.
 //
 // CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend on
 //       FLOPs alone and repeat.
@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/schedule/cost_line.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
@@ -36,20 +37,19 @@ class CostModel {
 
   /// Returns the milliseconds of a micro-batch's passes.
   [[nodiscard]] PassCost of(SectionId section, std::span<const SampleRef> samples) const;
-  /// Moves the section's rate towards that of the pass (a weight of 1/8 for the new value).
+  /// Fits the line of the pass's section and direction to it, too.
   void measured(const MeasuredPass& pass);
 
  private:
-  struct Rate {
-    double forward = 0;  // ms per unit; 0: not measured
-    double backward = 0;
+  struct Lines {
+    CostLine forward;
+    CostLine backward;
   };
   [[nodiscard]] PassCost units(SectionId section, std::span<const SampleRef> samples) const;
-  Rate& rate(SectionId section);
 
   SampleCost cost_;
   double default_rate_;
-  std::vector<Rate> rates_;  // by section, as far as measured
+  std::vector<Lines> lines_;  // by section, as far as measured
 };
 
 }  // namespace maestro
