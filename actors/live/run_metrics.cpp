@@ -61,12 +61,16 @@ void add_lanes(MetricRegistry& registry, const StepTotals& figures, const Sectio
                        "Time in which the replica waited, by the section waited for or by what is missing.");
   const auto sent =
       registry.counter("maestro_transfer_bytes_total", "Bytes of tensors that replicas have sent along an edge.");
+  const auto transferring = registry.counter("maestro_transfer_seconds_total",
+                                             "Time of pieces of tensors from their leaving until other processes had "
+                                             "them, without waits for credits.");
   const auto labels_of = [&](const Lane& lane) { return MetricLabels{graph.node(lane.first).name, lane.second}; };
   for (const auto& [lane, report] : figures.last_lanes) {
     const double all = total_ms(report.times);
     if (all > 0) registry.set(ratio, labels_of(lane), report.times.busy_ms / all);
   }
   SentBytes by_channel;
+  ChannelTimes times;
   for (const auto& [lane, report] : figures.lanes) {
     MetricLabels labels = labels_of(lane);
     registry.add(busy, labels, report.times.busy_ms * seconds_of_ms);
@@ -76,12 +80,14 @@ void add_lanes(MetricRegistry& registry, const StepTotals& figures, const Sectio
       registry.add(waiting, labels, ms * seconds_of_ms);
     }
     for (const auto& [channel, bytes] : report.sent) by_channel[channel] += bytes;
+    for (const auto& [channel, more] : report.transfers) times[channel] += more;
   }
-  for (const auto& [channel, bytes] : by_channel) {
+  const auto labels_on = [&](Channel channel) {
     const char* direction = channel.gradient() ? "gradient" : "value";
-    registry.add(sent, {{}, {}, {{"edge", edge_label(graph.edge(channel.edge), graph)}, {"direction", direction}}},
-                 static_cast<double>(bytes));
-  }
+    return MetricLabels{{}, {}, {{"edge", edge_label(graph.edge(channel.edge), graph)}, {"direction", direction}}};
+  };
+  for (const auto& [channel, bytes] : by_channel) registry.add(sent, labels_on(channel), static_cast<double>(bytes));
+  for (const auto& [channel, sum] : times) registry.add(transferring, labels_on(channel), sum.sum_ms * seconds_of_ms);
 }
 
 void add_process(MetricRegistry& registry, const ProcessFigures& process) {

@@ -76,6 +76,18 @@ struct LaneTimes {
   std::map<std::string, double> wait_ms;  ///< by the node waited for, or by what is missing (WaitKind, "device")
 };
 using SentBytes = std::map<Channel, std::uint64_t>;
+/// Pieces that have arrived: the times from their leaving until they were written to another process. Pieces that were
+/// handed over inside a process took none.
+struct TransferTimes {
+  double sum_ms = 0;
+  std::uint64_t pieces = 0;
+  TransferTimes& operator+=(const TransferTimes& more) {
+    sum_ms += more.sum_ms;
+    pieces += more.pieces;
+    return *this;
+  }
+};
+using ChannelTimes = std::map<Channel, TransferTimes>;
 struct StepDone {
   SectionId section;
   ReplicaIndex replica;
@@ -85,6 +97,7 @@ struct StepDone {
   double lr = 0;
   LaneTimes times = {};
   SentBytes sent = {};  ///< likewise: of tensors, to other replicas
+  ChannelTimes transfers = {};
 };
 /// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, over the stages of a
 /// section, or over replicas with sharded optimizer state; and for the guard, which may skip the step.
@@ -279,6 +292,7 @@ struct Rescued {};
 struct PlanStep {
   BatchMetadata batch;
   std::vector<MeasuredPass> measured;  ///< since the last request
+  std::vector<MeasuredTransfer> transfers = {};
 };
 struct StepPlanned {
   std::shared_ptr<PlannedStep> planned;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace maestro {
 
@@ -38,12 +39,18 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
+    std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
     // A replica that shares a device counts as if it had its own: a plan does not depend on the processes that are
     // there.
-    int number = next;
-    if (!place.shares) number = numbers.try_emplace({place.host, place.devices.front()}, next).first->second;
-    if (number == next) ++next;
-    options.devices[place.section.value()].push_back(number);
+    if (place.shares) {
+      lane.push_back(next++);
+      continue;
+    }
+    for (const DeviceId& device : std::set<DeviceId>(place.devices.begin(), place.devices.end())) {
+      const auto [found, fresh] = numbers.try_emplace({place.host, device}, next);
+      lane.push_back(found->second);
+      if (fresh) ++next;
+    }
   }
   return options;
 }

@@ -182,8 +182,16 @@ void PieceWriter::write_finished(std::uint64_t cookie) {
   if (found == writes_.end()) return;
   const SharedPiece piece = found->second.piece;
   writes_.erase(found);
-  if (--piece->writes_left == 0 && options_.transferred) options_.transferred(piece->transfer);
+  if (--piece->writes_left == 0) {
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - piece->transfer.begin;
+    times_[piece->transfer.piece.channel] += {took.count(), 1};
+    if (options_.transferred) options_.transferred(piece->transfer);
+  }
   advance();
+}
+
+void PieceWriter::take_times(ChannelTimes& sum) {
+  for (const auto& [channel, times] : std::exchange(times_, {})) sum[channel] += times;
 }
 
 }  // namespace maestro

@@ -99,6 +99,8 @@ class PieceWriter {
   Status copied(std::uint64_t cookie, const std::string& failure);
   /// A write of this rank has ended.
   void write_finished(std::uint64_t cookie);
+  /// Adds the times of the pieces that have left since the last call, without their waits for credits.
+  void take_times(ChannelTimes& sum);
 
  private:
   struct Piece {  // shared by its copies and writes, which end in any order
@@ -160,6 +162,7 @@ class PieceWriter {
   std::deque<SharedPiece> chunked_;  // pieces with chunks that are not copied yet
   std::map<std::uint64_t, Copy> copies_;
   std::map<std::uint64_t, Write> writes_;
+  ChannelTimes times_;
 };
 
 }  // namespace maestro

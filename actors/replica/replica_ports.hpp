@@ -133,6 +133,8 @@ class ReplicaPorts {
   [[nodiscard]] std::optional<WaitingSend> waiting_send() const;
   /// Adds the bytes of the tensors sent since the last call.
   void take_sent(SentBytes& sum);
+  /// Adds the times of the pieces that have arrived since the last call, as far as this replica sent them.
+  void take_transfers(ChannelTimes& sum);
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
 
  private:
@@ -200,6 +202,7 @@ class ReplicaPorts {
   std::map<Channel, std::vector<caf::actor>> senders_;  // into this ring, by replica
   std::vector<Credit> early_credits_;                   // before connect(): of receivers that are connected already
   SentBytes sent_;
+  ChannelTimes handed_over_;
   std::set<std::string> logged_;
   std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
   std::unique_ptr<Region> staging_region_;

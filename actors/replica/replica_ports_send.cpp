@@ -77,6 +77,7 @@ Status ReplicaPorts::flush(Link& link) {
     hand.epoch = options_.epoch;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
+    handed_over_[hand.channel] += {0, 1};
     const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
     outbox_.hand_over(link.actor, std::move(hand));
     if (outbox_.transferred) outbox_.transferred(transfer);
@@ -85,6 +86,11 @@ Status ReplicaPorts::flush(Link& link) {
 
 void ReplicaPorts::take_sent(SentBytes& sum) {
   for (const auto& [channel, bytes] : std::exchange(sent_, {})) sum[channel] += bytes;
+}
+
+void ReplicaPorts::take_transfers(ChannelTimes& sum) {
+  for (const auto& [channel, times] : std::exchange(handed_over_, {})) sum[channel] += times;
+  writer_->take_times(sum);
 }
 
 Status ReplicaPorts::credit(const Credit& credit) {

@@ -167,7 +167,10 @@ void SectionReplica::report_step() {
   if (standing_.pending()) standing_.deliver(stands_still());
   StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_};
   done.times = clock_.take(Clock::now());
-  for (const auto& rank : ranks_) rank->ports().take_sent(done.sent);
+  for (const auto& rank : ranks_) {
+    rank->ports().take_sent(done.sent);
+    rank->ports().take_transfers(done.transfers);
+  }
   send_to(this, coordinator_, std::move(done));
   action_done();
 }

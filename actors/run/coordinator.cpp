@@ -167,7 +167,8 @@ void Coordinator::plan(const BatchMetadata& batch) {
   if (!leave_out(batch) || !trains_something(batch)) return;
   const bool train = batch.pass == Pass::train;
   open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
-  send_to(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});
+  next_plan_.batch = batch;
+  send_to(this, options_.planner, std::exchange(next_plan_, {}));
 }
 
 void Coordinator::announce_step(const StepPlanned& message) {
@@ -286,7 +287,7 @@ void Coordinator::step_done(const StepDone& message) {
   Open& open = found->second;
   const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
   open.norm_and_lr.try_emplace(message.section, norm_and_lr);
-  open.lanes[{message.section, message.replica}] = {message.times, message.sent};
+  open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers};
   if (++open.section_done[message.section] == replicas_.at(message.section).size())
     section_finished(open, message.section);
   if (open.replicas_done.size() == replicas_in_all()) close(key);
@@ -368,7 +369,7 @@ void Coordinator::close(Key key) {
       options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
                               record.scheduling.kept().back(), lanes_of(open)});
     }
-    if (options_.measure) measured_ = open.watch.measured();
+    if (options_.measure) next_plan_ = {{}, open.watch.measured(), measured_transfers(open.lanes)};
     const double seconds = std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
     record.train_seconds += seconds;
     options_.figures->step_ended(open.unit.step, seconds, record.counts[key.first], now,

@@ -223,7 +223,7 @@ class Coordinator : public RunActor {
   std::optional<Rollback> rolling_back_;
   std::optional<ForwardReplay> replay_;  // where seats move
   NormTotals norms_;
-  std::vector<MeasuredPass> measured_;  // since the last request for a plan
+  PlanStep next_plan_;  // without a batch
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;

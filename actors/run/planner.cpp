@@ -17,6 +17,7 @@ caf::behavior Planner::make_behavior() {
 void Planner::plan(const PlanStep& request) {
   const auto begin = std::chrono::steady_clock::now();
   for (const MeasuredPass& pass : request.measured) planner_.costs().measured(pass);
+  for (const MeasuredTransfer& transfer : request.transfers) planner_.costs().transferred(transfer);
   const BatchMetadata& batch = request.batch;
   step_ = batch.step;
   const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;

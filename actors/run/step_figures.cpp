@@ -31,6 +31,16 @@ void StepFigures::pass_done(const MicroBatchDone& done, Clock::time_point now) {
   of_step.passes.push_back({done.section, done.replica, done.index, true, now - duration_of(done.backward_ms), now});
 }
 
+std::vector<MeasuredTransfer> measured_transfers(const LaneReports& lanes) {
+  ChannelTimes sums;
+  for (const auto& [lane, report] : lanes) {
+    for (const auto& [channel, times] : report.transfers) sums[channel] += times;
+  }
+  std::vector<MeasuredTransfer> measured;
+  for (const auto& [channel, sum] : sums) measured.push_back({channel, sum.sum_ms / static_cast<double>(sum.pieces)});
+  return measured;
+}
+
 void StepFigures::lanes_ended(const LaneReports& lanes, bool trained) {
   for (const auto& [lane, report] : lanes) {
     LaneReport& sum = totals_.lanes[lane];
@@ -38,6 +48,7 @@ void StepFigures::lanes_ended(const LaneReports& lanes, bool trained) {
     sum.times.step_ms += report.times.step_ms;
     for (const auto& [on, ms] : report.times.wait_ms) sum.times.wait_ms[on] += ms;
     for (const auto& [channel, bytes] : report.sent) sum.sent[channel] += bytes;
+    for (const auto& [channel, times] : report.transfers) sum.transfers[channel] += times;
   }
   if (trained) totals_.last_lanes = lanes;
 }

@@ -25,8 +25,11 @@ using Lane = std::pair<SectionId, ReplicaIndex>;
 struct LaneReport {
   LaneTimes times;
   SentBytes sent;
+  ChannelTimes transfers = {};
 };
 using LaneReports = std::map<Lane, LaneReport>;
+/// Returns the mean time of a piece on each channel, for the cost model.
+[[nodiscard]] std::vector<MeasuredTransfer> measured_transfers(const LaneReports& lanes);
 
 /// A pass on a lane, as the device measured it; placed in time by the arrival of its report.
 struct DonePass {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/wavefront/task_graph.hpp"
+
 namespace maestro {
 
 namespace {
@@ -36,8 +38,6 @@ struct Ring {
   std::int64_t limit = 0;
   std::vector<Hold> holds;
 };
-
-using DeviceKey = std::pair<std::size_t, std::int64_t>;
 
 /// Pass 2 t is the forward pass of task t, pass 2 t + 1 its backward pass.
 std::size_t forward_of(std::size_t task) {
@@ -111,26 +111,21 @@ class Search {
     const std::int64_t count = lanes.devices.empty() ? std::min(lanes.replicas, used + 1) : lanes.replicas;
     std::vector<std::int64_t> choices(static_cast<std::size_t>(count));
     std::iota(choices.begin(), choices.end(), 0);
-    std::stable_sort(choices.begin(), choices.end(), [&](std::int64_t a, std::int64_t b) {
-      return load_[device_of(section, a)] < load_[device_of(section, b)];
-    });
+    const auto load_of = [&](std::int64_t lane) {
+      double most = 0;
+      for (const DeviceKey& device : devices_of(workload_, section, lane)) most = std::max(most, load_[device]);
+      return most;
+    };
+    std::ranges::stable_sort(choices, {}, load_of);
     const double body = durations_[forward_of(task)] + durations_[backward_of(task)];
     for (const std::int64_t lane : choices) {
-      double& load = load_[device_of(section, lane)];
-      if (result_.nodes >= max_nodes_ || load + body >= best_ - slack) continue;
-      const double before = load;
-      load += body;
+      if (result_.nodes >= max_nodes_ || load_of(lane) + body >= best_ - slack) continue;
+      const std::map<DeviceKey, double> before = load_;
+      for (const DeviceKey& device : devices_of(workload_, section, lane)) load_[device] += body;
       lane_of_[task] = lane;
       assign_lanes(task + 1);
-      load_[device_of(section, lane)] = before;
+      load_ = before;
     }
-  }
-
-  /// Lanes of their own are numbered beside the devices that lanes share.
-  DeviceKey device_of(std::size_t section, std::int64_t lane) const {
-    const std::vector<int>& devices = workload_.sections[section].devices;
-    if (devices.empty()) return {section + 1, lane};
-    return {0, devices[static_cast<std::size_t>(lane)]};
   }
 
   void collect_rings() {
@@ -150,9 +145,10 @@ class Search {
         ring.limit = lanes.max_in_flight;
         ring.holds.push_back({forward_of(task), false, backward_of(task), true});
       }
-      auto& passes = devices[device_of(section, lane)];
-      passes.push_back(forward_of(task));
-      if (trained(task)) passes.push_back(backward_of(task));
+      for (const DeviceKey& device : devices_of(workload_, section, lane)) {
+        devices[device].push_back(forward_of(task));
+        if (trained(task)) devices[device].push_back(backward_of(task));
+      }
     }
     rings_.clear();
     devices_.clear();

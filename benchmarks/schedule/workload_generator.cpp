@@ -310,7 +310,7 @@ GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, 
   if (random.below(4) == 0) {  // the first two sections on the same devices
     for (std::size_t section = 0; section < 2; ++section) {
       for (int replica = 0; replica < draft.workload.sections[section].replicas; ++replica) {
-        draft.workload.sections[section].devices.push_back(replica);
+        draft.workload.sections[section].devices.push_back({replica});
       }
     }
   }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by rates that
-// follow measured passes. Pure; not thread-safe.
+// Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by a line that
+// follows measured passes, as every pass takes some time beside that of its FLOPs. Pure; not thread-safe.
 //
 // CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend on
-//       FLOPs alone and repeat.
+//       FLOPs alone and repeat; transfers take no time.
+// CS-2 (calm transfers): the planned time of an edge changes only when the measured mean has moved by more than a
+//       quarter of it and by more than 0.1 ms, so transfers inside a process keep 0.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
+#include "runtime/schedule/cost_line.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
@@ -29,6 +33,12 @@ struct MeasuredPass {
   double ms = 0;
 };
 
+/// Measured mean time of a channel's pieces, from leaving until they have arrived.
+struct MeasuredTransfer {
+  Channel channel;
+  double ms = 0;
+};
+
 class CostModel {
  public:
   /// `unit_per_ms`: units that a device is assumed to do in a millisecond until passes have been measured.
@@ -36,20 +46,28 @@ class CostModel {
 
   /// Returns the milliseconds of a micro-batch's passes.
   [[nodiscard]] PassCost of(SectionId section, std::span<const SampleRef> samples) const;
-  /// Moves the section's rate towards that of the pass (a weight of 1/8 for the new value).
+  /// Fits the line of the pass's section and direction to it, too.
   void measured(const MeasuredPass& pass);
+  /// Follows the channel's transfers (a weight of 1/8 for the new value).
+  void transferred(const MeasuredTransfer& transfer);
+  /// Returns the milliseconds that plans assume for the edge, of its two directions the longer.
+  [[nodiscard]] double transfer_ms(EdgeId edge) const;
 
  private:
-  struct Rate {
-    double forward = 0;  // ms per unit; 0: not measured
-    double backward = 0;
+  struct Lines {
+    CostLine forward;
+    CostLine backward;
+  };
+  struct TransferTime {
+    double mean_ms = 0;
+    double planned_ms = 0;
   };
   [[nodiscard]] PassCost units(SectionId section, std::span<const SampleRef> samples) const;
-  Rate& rate(SectionId section);
 
   SampleCost cost_;
   double default_rate_;
-  std::vector<Rate> rates_;  // by section, as far as measured
+  std::vector<Lines> lines_;  // by section, as far as measured
+  std::map<Channel, TransferTime> transfers_;
 };
 
 }  // namespace maestro

@@ -19,12 +19,13 @@ bool same(const WorkloadTask& a, const WorkloadTask& b) {
          std::ranges::equal(a.inputs, b.inputs, same_input);
 }
 
-/// Sections and edges differ between passes only.
+/// Sections differ between passes only, edges by their measured times.
 bool same(const Workload& a, const Workload& b) {
   const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) {
     return x.has_backward == y.has_backward;
   };
   return std::ranges::equal(a.sections, b.sections, same_section) &&
+         std::ranges::equal(a.edges, b.edges, {}, &WorkloadEdge::transfer_ms, &WorkloadEdge::transfer_ms) &&
          std::ranges::equal(a.tasks, b.tasks, [](const auto& x, const auto& y) { return same(x, y); });
 }
 
@@ -119,9 +120,10 @@ void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<
     edge_index[index] = workload.edges.size();
     const bool kept =
         workload.sections[workload_index_[edge.from.value()]].has_backward;  // bounded by in-flight limits
-    workload.edges.push_back(
-        {workload_index_[edge.from.value()], workload_index_[edge.to.value()],
-         kept ? no_limit : planned_slots(graph, EdgeId(static_cast<std::uint32_t>(index)), options_.limits), 0});
+    const EdgeId id(static_cast<std::uint32_t>(index));
+    workload.edges.push_back({workload_index_[edge.from.value()], workload_index_[edge.to.value()],
+                              kept ? no_limit : planned_slots(graph, id, options_.limits),
+                              options_.costs.transfer_ms(id)});
   }
   for (std::size_t at = 0; at < order_.size(); ++at) {
     const SectionId section = order_[at];

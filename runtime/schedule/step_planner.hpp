@@ -37,8 +37,8 @@ struct StepPlannerOptions {
   const SectionGraph* graph = nullptr;  ///< validated; outlives the planner
   std::shared_ptr<const SchedulingPolicy> policy;
   CostModel costs;
-  /// [section][replica], equal numbers share a device; empty: every lane has its own.
-  std::vector<std::vector<int>> devices;
+  /// [section]: WorkloadSection::devices; empty: every lane has its own.
+  std::vector<std::vector<std::vector<int>>> devices;
   FlowLimits limits;
   /// Sections that need no training up to a step; it is planned, and their micro-batches are left out (ST-6).
   std::map<SectionId, StepId> trained_until;

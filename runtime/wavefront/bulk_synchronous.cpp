@@ -33,7 +33,9 @@ std::int64_t count_groups(const Workload& workload, const std::vector<std::size_
   for (const WorkloadSection& section : workload.sections) {
     for (std::size_t replica = 0; replica < section.devices.size(); ++replica) {
       const std::int64_t group = group_of(section, static_cast<std::int64_t>(replica), groups);
-      if (device_group.try_emplace(section.devices[replica], group).first->second != group) return 1;
+      for (const int device : section.devices[replica]) {
+        if (device_group.try_emplace(device, group).first->second != group) return 1;
+      }
     }
   }
   return groups;
@@ -98,7 +100,6 @@ class Group {
     held_.started.resize(workload.tasks.size());
     forward_end_.resize(workload.tasks.size());
     backward_end_.assign(workload.tasks.size(), -1);
-    lane_free_.resize(lanes_);
   }
 
   /// Returns false when a single path does not fit the limits.
@@ -249,14 +250,13 @@ class Group {
 
   double run_pass(std::size_t task, bool backward, double start, double length, Schedule& schedule) {
     const std::int64_t replica = held_.replica[task];
-    const std::vector<int>& devices = section_of(task).devices;
-    double& free =
-        devices.empty() ? lane_free_[lane_of(task, replica)] : device_free_[devices[static_cast<std::size_t>(replica)]];
-    start = std::max(start, free);
-    free = start + length;
-    phase_end_ = std::max(phase_end_, free);
-    schedule.passes.push_back({task, backward, replica, start, free, number_, phase_});
-    return free;
+    const std::vector<DeviceKey> devices = devices_of(workload_, workload_.tasks[task].section, replica);
+    for (const DeviceKey& device : devices) start = std::max(start, device_free_[device]);
+    const double end = start + length;
+    for (const DeviceKey& device : devices) device_free_[device] = end;
+    phase_end_ = std::max(phase_end_, end);
+    schedule.passes.push_back({task, backward, replica, start, end, number_, phase_});
+    return end;
   }
 
   void end_phase() {
@@ -274,8 +274,7 @@ class Group {
   Tasks waiting_;  // forward done, gradient not yet there
   std::vector<double> forward_end_;
   std::vector<double> backward_end_;
-  std::vector<double> lane_free_;
-  std::map<int, double> device_free_;
+  std::map<DeviceKey, double> device_free_;
   double phase_start_ = 0;
   double phase_end_ = 0;
   std::int64_t phase_ = 0;
@@ -300,7 +299,7 @@ std::optional<Schedule> run_groups(const Workload& workload, const std::vector<s
 /// Runs a single pass at a time, each a phase of its own: as if all lanes shared a device.
 Result<Schedule> strictly_serial(Workload workload) {
   for (WorkloadSection& section : workload.sections)
-    section.devices.assign(static_cast<std::size_t>(section.replicas), 0);
+    section.devices.assign(static_cast<std::size_t>(section.replicas), {0});
   Result<Schedule> schedule = serial_schedule(workload);
   if (!schedule) return schedule;
   std::int64_t phase = 0;

@@ -67,6 +67,10 @@ std::vector<std::pair<std::string, JsonPath>> JsonPath::members() const {
   return all;
 }
 
+bool JsonPath::is_list() const {
+  return value_->is_array();
+}
+
 std::vector<JsonPath> JsonPath::items() const {
   if (!value_->is_array()) expected("a list");
   std::vector<JsonPath> all;

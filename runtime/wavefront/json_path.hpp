@@ -29,6 +29,7 @@ class JsonPath {
   [[nodiscard]] JsonPath required(std::string_view key) const;
   [[nodiscard]] std::optional<JsonPath> optional(std::string_view key) const;
   [[nodiscard]] std::vector<std::pair<std::string, JsonPath>> members() const;
+  [[nodiscard]] bool is_list() const;
   [[nodiscard]] std::vector<JsonPath> items() const;  ///< of a list
 
   [[nodiscard]] std::string text() const;

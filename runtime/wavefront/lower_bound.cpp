@@ -2,6 +2,8 @@
 #include "runtime/wavefront/lower_bound.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -24,6 +26,26 @@ enum class Direction {
   outputs,    ///< all passes that follow a forward pass
 };
 
+/// Returns the number of devices of which every lane uses one at least: lanes that use the same never run at once, so
+/// no more lanes than that run at once.
+std::size_t covering_devices(const std::vector<const std::vector<int>*>& lanes) {
+  std::map<int, std::vector<std::size_t>> lanes_on;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    for (const int device : *lanes[lane]) lanes_on[device].push_back(lane);
+  }
+  std::vector<const std::vector<std::size_t>*> most_first;
+  for (const auto& [device, users] : lanes_on) most_first.push_back(&users);
+  std::ranges::stable_sort(most_first, std::greater<>(), [](const auto* users) { return users->size(); });
+  std::vector<char> covered(lanes.size());
+  std::size_t count = 0;
+  for (const auto* users : most_first) {
+    if (std::ranges::all_of(*users, [&](std::size_t lane) { return covered[lane] != 0; })) continue;
+    for (const std::size_t lane : *users) covered[lane] = 1;
+    ++count;
+  }
+  return count;
+}
+
 /// Machine time of a section and bounds on the times around it; `free_body` is work that no neighbour constrains.
 struct StageProblem {
   StagedWork staged;
@@ -44,6 +66,11 @@ class BoundSearch {
         tasks_of_(workload.sections.size()) {
     for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
       tasks_of_[workload.tasks[task].section].push_back(task);
+    }
+    for (const WorkloadSection& section : workload.sections) {
+      std::vector<const std::vector<int>*> lanes;
+      for (const std::vector<int>& devices : section.devices) lanes.push_back(&devices);
+      machines_.push_back(lanes.empty() ? static_cast<std::size_t>(section.replicas) : covering_devices(lanes));
     }
   }
 
@@ -72,12 +99,8 @@ class BoundSearch {
   double last_tail(std::size_t task) const {
     return section_of(task).has_backward ? paths_[task].backward_tail : paths_[task].forward_tail;
   }
-  /// Lanes that can run a pass at the same time.
-  std::size_t machines_of(std::size_t section) const {
-    const WorkloadSection& lanes = workload_.sections[section];
-    if (lanes.devices.empty()) return static_cast<std::size_t>(lanes.replicas);
-    return std::set<int>(lanes.devices.begin(), lanes.devices.end()).size();
-  }
+  /// Lanes that can run a pass at the same time, or more.
+  std::size_t machines_of(std::size_t section) const { return machines_[section]; }
 
   void bound_section(std::size_t section) {
     const std::vector<std::size_t>& tasks = tasks_of_[section];
@@ -281,11 +304,13 @@ class BoundSearch {
     std::iota(group.begin(), group.end(), 0);
     std::map<int, std::size_t> owner;
     for (std::size_t section = 0; section < group.size(); ++section) {
-      for (const int device : workload_.sections[section].devices) {
-        const auto [known, fresh] = owner.emplace(device, group[section]);
-        const std::size_t joined = group[known->second];
-        const std::size_t here = group[section];
-        if (!fresh) std::replace(group.begin(), group.end(), joined, here);
+      for (const std::vector<int>& lane : workload_.sections[section].devices) {
+        for (const int device : lane) {
+          const auto [known, fresh] = owner.emplace(device, group[section]);
+          const std::size_t joined = group[known->second];
+          const std::size_t here = group[section];
+          if (!fresh) std::replace(group.begin(), group.end(), joined, here);
+        }
       }
     }
     for (std::size_t leader = 0; leader < group.size(); ++leader) bound_group(group, leader);
@@ -293,19 +318,31 @@ class BoundSearch {
 
   void bound_group(const std::vector<std::size_t>& group, std::size_t leader) {
     std::set<int> devices;
+    std::vector<const std::vector<int>*> lanes;
     std::vector<std::size_t> tasks;
+    std::vector<BoundedJob> whole;
+    std::vector<BoundedJob> per_device;  // a task occupies several devices at once: a job on each
     std::size_t members = 0;
     for (std::size_t section = 0; section < group.size(); ++section) {
       if (group[section] != leader) continue;
       ++members;
-      devices.insert(workload_.sections[section].devices.begin(), workload_.sections[section].devices.end());
-      tasks.insert(tasks.end(), tasks_of_[section].begin(), tasks_of_[section].end());
+      std::size_t fewest = SIZE_MAX;
+      for (const std::vector<int>& lane : workload_.sections[section].devices) {
+        lanes.push_back(&lane);
+        devices.insert(lane.begin(), lane.end());
+        fewest = std::min(fewest, lane.size());
+      }
+      for (const std::size_t task : tasks_of_[section]) {
+        tasks.push_back(task);
+        whole.push_back({paths_[task].forward_head, body_of(task), last_tail(task)});
+        if (!devices.empty()) per_device.insert(per_device.end(), fewest, whole.back());
+      }
     }
+    if (per_device.size() > whole.size()) raise(parallel_bound(per_device, devices.size()));
     if (members < 2) return;
-    std::vector<BoundedJob> whole;
-    for (const std::size_t task : tasks) whole.push_back({paths_[task].forward_head, body_of(task), last_tail(task)});
-    raise(parallel_bound(whole, devices.size()));
-    if (devices.size() == 1) raise(preemptive_schrage(passes_of(tasks)));
+    const std::size_t machines = covering_devices(lanes);
+    raise(parallel_bound(whole, machines));
+    if (machines == 1) raise(preemptive_schrage(passes_of(tasks)));
   }
 
   const Workload& workload_;
@@ -313,6 +350,7 @@ class BoundSearch {
   const std::vector<PassPaths> paths_;
   const std::vector<double> turnarounds_;
   std::vector<std::vector<std::size_t>> tasks_of_;
+  std::vector<std::size_t> machines_;  // by section
   double bound_ = 0;
 };
 

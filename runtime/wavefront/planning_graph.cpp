@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace maestro {
 
@@ -21,7 +22,6 @@ PlanningGraph::PlanningGraph(const Workload& workload, Binding how) : binding(ho
 }
 
 void PlanningGraph::lay_out_sections(const Workload& workload) {
-  std::map<int, int> shared_devices;  // number in the workload -> here
   for (const WorkloadSection& given : workload.sections) {
     Section section;
     section.first_lane = static_cast<int>(lanes.size());
@@ -29,24 +29,48 @@ void PlanningGraph::lay_out_sections(const Workload& workload) {
     section.has_backward = given.has_backward;
     section.max_in_flight = given.has_backward ? int_of(given.max_in_flight) : unlimited;
     const int number = static_cast<int>(sections.size());
-    for (int replica = 0; replica < section.lanes; ++replica) {
-      int device = static_cast<int>(device_sections.size());
-      if (!given.devices.empty()) {
-        const auto [known, fresh] = shared_devices.try_emplace(given.devices[replica], device);
-        device = known->second;
-      }
-      if (device == static_cast<int>(device_sections.size())) device_sections.emplace_back();
-      device_sections[device].push_back(number);
-      lanes.push_back({number, device});
-    }
+    lanes.resize(lanes.size() + static_cast<std::size_t>(section.lanes), {number, 0});
     sections.push_back(section);
   }
-  for (const Lane& lane : lanes) {
-    if (device_sections[lane.device].size() > 1) sections[lane.section].shared = true;
-  }
+  lay_out_devices(workload);
   for (const WorkloadEdge& given : workload.edges) {
     edges.push_back({static_cast<int>(given.from), static_cast<int>(given.to), int_of(given.slots), given.transfer_ms});
     sections[given.from].consumer_lanes += sections[given.to].lanes;
+  }
+}
+
+void PlanningGraph::lay_out_devices(const Workload& workload) {
+  std::map<std::vector<int>, int> known;  // sets that the workload names
+  std::map<int, std::vector<int>> sets_on;
+  for (int lane = 0; lane < static_cast<int>(lanes.size()); ++lane) {
+    int set = static_cast<int>(device_sets.size());
+    if (const auto& given = workload.sections[lanes[lane].section].devices; !given.empty()) {
+      std::vector<int> devices = given[replica_of(lane)];
+      std::ranges::sort(devices);
+      const auto [found, fresh] = known.try_emplace(devices, set);
+      if (fresh) {
+        for (const int device : devices) sets_on[device].push_back(set);
+      }
+      set = found->second;
+    }
+    if (set == static_cast<int>(device_sets.size())) device_sets.emplace_back();
+    device_sets[set].sections.push_back(lanes[lane].section);
+    lanes[lane].devices = set;
+  }
+  std::vector<std::vector<int>> of_lanes;
+  for (const DeviceSet& set : device_sets) of_lanes.push_back(set.sections);
+  for (const auto& [devices, number] : known) {
+    DeviceSet& set = device_sets[number];
+    std::set<int> others;
+    for (const int device : devices) others.insert(sets_on[device].begin(), sets_on[device].end());
+    others.erase(number);
+    set.overlapping.assign(others.begin(), others.end());
+    for (const int other : others) {
+      set.sections.insert(set.sections.end(), of_lanes[other].begin(), of_lanes[other].end());
+    }
+  }
+  for (const Lane& lane : lanes) {
+    if (device_sets[lane.devices].sections.size() > 1) sections[lane.section].shared = true;
   }
 }
 

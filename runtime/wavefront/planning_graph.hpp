@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload laid out flat for the simulator: lanes and devices numbered through, links of tasks as index ranges, tasks
-// sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
+// A workload laid out flat for the simulator: lanes and device sets numbered through, links of tasks as index ranges,
+// tasks sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,12 @@ struct PlanningGraph {
   };
   struct Lane {
     int section = 0;
-    int device = 0;
+    int devices = 0;  ///< its device set
+  };
+  /// The devices that a pass occupies, all at once.
+  struct DeviceSet {
+    std::vector<int> overlapping;  ///< other sets with some device of this set
+    std::vector<int> sections;     ///< of lanes on this set and on those, an entry for each lane
   };
   struct Link {
     int edge = 0;
@@ -112,7 +117,7 @@ struct PlanningGraph {
   std::vector<Section> sections;
   std::vector<Edge> edges;
   std::vector<Lane> lanes;
-  std::vector<std::vector<int>> device_sections;  ///< by device, the sections with lanes on it
+  std::vector<DeviceSet> device_sets;
   std::vector<Task> tasks;
   std::vector<Link> inputs;
   std::vector<Link> outputs;
@@ -123,6 +128,7 @@ struct PlanningGraph {
   int reserved_units = 0;  ///< of all early tasks
 
  private:
+  void lay_out_devices(const Workload& workload);
   void lay_out_sections(const Workload& workload);
   void lay_out_tasks(const Workload& workload);
   void sort_into_classes();

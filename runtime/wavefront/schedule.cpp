@@ -148,8 +148,7 @@ class ScheduleCheck {
 
   /// Checks that passes on a lane, and on a device that several lanes share, do not overlap.
   Status check_lanes() {
-    // Lanes of their own are numbered beside the devices: (section + 1, replica) against (0, device).
-    std::map<std::pair<std::size_t, std::int64_t>, const PlannedPass*> last;
+    std::map<DeviceKey, const PlannedPass*> last;
     std::vector<const PlannedPass*> by_start;
     for (const PlannedPass& pass : schedule_.passes) by_start.push_back(&pass);
     std::stable_sort(by_start.begin(), by_start.end(), [](const auto* a, const auto* b) {
@@ -157,19 +156,18 @@ class ScheduleCheck {
     });
     for (const PlannedPass* pass : by_start) {
       const std::size_t section = task_of(*pass).section;
-      const std::vector<int>& devices = workload_.sections[section].devices;
-      const bool shared = !devices.empty();
-      const std::int64_t place_number = shared ? devices[static_cast<std::size_t>(pass->replica)] : pass->replica;
-      const PlannedPass*& before = last[{shared ? 0 : section + 1, place_number}];
-      if (before != nullptr && pass->start_ms < before->end_ms - tolerance_) {
-        const bool same_lane = task_of(*before).section == section && before->replica == pass->replica;
-        return broken(
-            place(*pass) + " starts at " + milliseconds(pass->start_ms) + ", before that of " +
-            (same_lane ? "sample " + std::to_string(task_of(*before).sample)
-                       : place(before->task, before->replica) + " on the same device " + std::to_string(place_number)) +
-            " ends at " + milliseconds(before->end_ms));
+      for (const DeviceKey& device : devices_of(workload_, section, pass->replica)) {
+        const PlannedPass*& before = last[device];
+        if (before != nullptr && pass->start_ms < before->end_ms - tolerance_) {
+          const bool same_lane = task_of(*before).section == section && before->replica == pass->replica;
+          return broken(place(*pass) + " starts at " + milliseconds(pass->start_ms) + ", before that of " +
+                        (same_lane ? "sample " + std::to_string(task_of(*before).sample)
+                                   : place(before->task, before->replica) + " on the same device " +
+                                         std::to_string(device.second)) +
+                        " ends at " + milliseconds(before->end_ms));
+        }
+        if (before == nullptr || pass->end_ms > before->end_ms) before = pass;
       }
-      if (before == nullptr || pass->end_ms > before->end_ms) before = pass;
     }
     return {};
   }

@@ -7,6 +7,14 @@
 
 namespace maestro {
 
+std::vector<DeviceKey> devices_of(const Workload& workload, std::size_t section, std::int64_t replica) {
+  const std::vector<std::vector<int>>& devices = workload.sections[section].devices;
+  if (devices.empty()) return {{section + 1, replica}};
+  std::vector<DeviceKey> keys;
+  for (const int device : devices[static_cast<std::size_t>(replica)]) keys.emplace_back(0, device);
+  return keys;
+}
+
 std::vector<std::vector<TaskConsumer>> consumers_of(const Workload& workload) {
   std::vector<std::vector<TaskConsumer>> consumers(workload.tasks.size());
   for (std::size_t task = 0; task < workload.tasks.size(); ++task) {

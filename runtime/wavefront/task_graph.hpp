@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The surroundings of a task: the tasks that read its output, and the times that must pass before and after its passes
-// however many lanes there are.
+// The surroundings of a task: the devices that its passes occupy, the tasks that read its output, and the times that
+// must pass before and after its passes however many lanes there are.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/wavefront/workload.hpp"
 
 namespace maestro {
+
+/// A device: (0, number in the workload), or (section + 1, replica) of a lane with a device of its own.
+using DeviceKey = std::pair<std::size_t, std::int64_t>;
+
+/// Returns the devices of a lane.
+[[nodiscard]] std::vector<DeviceKey> devices_of(const Workload& workload, std::size_t section, std::int64_t replica);
 
 /// A task that reads an output, and the edge it reads it over.
 struct TaskConsumer {

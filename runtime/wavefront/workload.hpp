@@ -23,9 +23,9 @@ struct WorkloadSection {
   /// Per lane, tasks between the start of their forward and the end of their backward pass. Without meaning for a
   /// section that is not trained.
   std::int64_t max_in_flight = no_limit;
-  /// By replica: lanes with equal numbers share a device, which runs a single pass at a time. Empty: each lane has its
-  /// own.
-  std::vector<int> devices;
+  /// By replica, the different devices of the lane, one or more: a pass occupies them all, and a device runs a single
+  /// pass at a time. Lanes with equal numbers share a device. Empty: each lane has a device of its own.
+  std::vector<std::vector<int>> devices;
 };
 
 struct WorkloadEdge {

@@ -45,6 +45,22 @@ std::size_t section_named(const std::string& name, const std::vector<WorkloadSec
   place.fail(says + nearest_text(name, names));
 }
 
+/// Reads a number, or a list of different numbers.
+std::vector<int> read_lane_devices(const JsonPath& place) {
+  const auto number = [](const JsonPath& device) { return static_cast<int>(device.whole_number(0, INT32_MAX)); };
+  if (!place.is_list()) return {number(place)};
+  std::vector<int> devices;
+  for (const JsonPath& item : place.items()) {
+    const int device = number(item);
+    if (std::ranges::find(devices, device) != devices.end()) {
+      item.fail("device " + std::to_string(device) + " is in the list already");
+    }
+    devices.push_back(device);
+  }
+  if (devices.empty()) place.fail("a replica needs a device");
+  return devices;
+}
+
 WorkloadSection read_section(const JsonPath& place) {
   place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices"});
   WorkloadSection section;
@@ -60,10 +76,10 @@ WorkloadSection read_section(const JsonPath& place) {
   if (const auto limit = place.optional("max_in_flight")) section.max_in_flight = limit->whole_number(1, most_places);
   if (const auto devices = place.optional("devices")) {
     for (const JsonPath& device : devices->items()) {
-      section.devices.push_back(static_cast<int>(device.whole_number(0, INT32_MAX)));
+      section.devices.push_back(read_lane_devices(device));
     }
     if (static_cast<std::int64_t>(section.devices.size()) != section.replicas) {
-      devices->fail("one device per replica: " + std::to_string(section.devices.size()) + " devices for " +
+      devices->fail("one device, or list of devices, per replica: " + std::to_string(section.devices.size()) + " for " +
                     std::to_string(section.replicas) + " replicas");
     }
   }

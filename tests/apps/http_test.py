@@ -20,7 +20,7 @@ from maestro_program import Run, distillation, language_model
 NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
          "maestro_learning_rate", "maestro_samples", "maestro_tokens", "maestro_step_seconds", "maestro_busy_ratio",
          "maestro_busy_seconds", "maestro_step_end_seconds", "maestro_wait_seconds", "maestro_rma_bytes",
-         "maestro_transfer_bytes", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
+         "maestro_transfer_bytes", "maestro_transfer_seconds", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
          "maestro_recoveries", "maestro_run_state", "maestro_build_info"}
 
 
@@ -82,6 +82,16 @@ class Figures(HttpTest):
         for name in ("maestro_step", "maestro_samples_total", "maestro_step_seconds_count"):
             self.assertGreater(later[name][0][1], value[name], name)
         self.stop(run)
+
+    def test_have_the_time_of_transfers_between_processes(self):
+        for processes, between in ((2, True), (1, False)):
+            run, at = self.started(distillation(steps=ENDLESS), "--processes", processes,
+                                   settings={"train.deterministic": False})
+            self.until(at, "/status.json", lambda status, text: status == 200 and json.loads(text)["step"] >= 3)
+            _, found = self.scrape(at)
+            edges = {labels["edge"]: value for labels, value in found["maestro_transfer_seconds_total"]}
+            self.assertEqual(edges["teacher.hidden -> student.teacher_hidden"] > 0, between)
+            self.stop(run)
 
     def test_please_promtool(self):
         if shutil.which("promtool") is None:

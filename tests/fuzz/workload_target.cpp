@@ -7,6 +7,10 @@ namespace maestro::fuzz {
 namespace {
 
 void check(const Workload& workload) {
+  for (const WorkloadSection& section : workload.sections) {
+    require(section.devices.empty() || std::ssize(section.devices) == section.replicas, "every lane has its devices");
+    for (const std::vector<int>& lane : section.devices) require(!lane.empty(), "a lane has a device");
+  }
   for (const WorkloadEdge& edge : workload.edges) {
     require(edge.from < edge.to && edge.to < workload.sections.size(), "sections are in topological order");
   }

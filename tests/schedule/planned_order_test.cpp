@@ -2,6 +2,7 @@
 // Costs, windows and packing of StepPlanner with policies made for the test, and steps without a section.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,32 @@ TEST(StepPlanner, a_step_that_differs_in_backward_times_alone_has_a_plan_of_its_
   ASSERT_TRUE(second);
   const Status legal = check_schedule(second->workload, second->schedule);
   EXPECT_TRUE(legal) << legal.error().message;
+}
+
+TEST(StepPlanner, an_edge_is_planned_with_its_measured_time) {
+  const SectionGraph graph = encoder_and_decoder(4);
+  std::vector<SampleRef> samples;
+  for (std::uint32_t at = 0; at < 4; ++at) samples.push_back({SampleId(at), 3, 1});
+  StepPlanner planner(with_costs_by_axis(graph));
+  const auto before = planner.plan(StepId(1), Pass::train, samples, 1);
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->workload.edges.at(0).transfer_ms, 0);
+  planner.costs().transferred({{EdgeId(0), Direction::gradient}, 50});
+  const auto planned = planner.plan(StepId(2), Pass::train, samples, 1);
+  ASSERT_TRUE(planned);
+  EXPECT_EQ(planned->workload.edges.at(0).transfer_ms, 50);
+  const Status legal = check_schedule(planned->workload, planned->schedule);
+  EXPECT_TRUE(legal) << legal.error().message;
+  EXPECT_GE(planned->schedule.makespan_ms, 3 + 50 + 3 + 20 + 50 + 1) << "both ways";
+  std::map<std::size_t, double> made_ms;  // by task
+  for (const PlannedPass& pass : planned->schedule.passes) {
+    if (!pass.backward) made_ms[pass.task] = pass.end_ms;
+  }
+  for (const PlannedPass& pass : planned->schedule.passes) {
+    for (const TaskInput& input : planned->workload.tasks[pass.task].inputs) {
+      EXPECT_GE(pass.start_ms, made_ms.at(input.task) + 50);
+    }
+  }
 }
 
 TEST(StepPlanner, a_section_that_runs_both_passes_in_one_go_is_planned_with_the_sum_of_their_times) {
@@ -162,12 +189,12 @@ TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_orde
   Workload seen;
   StepPlannerOptions options = options_of(graph, "arrival", {3, 4, 0});
   options.policy = std::make_shared<RecordingPolicy>(seen);
-  options.devices = {{0}, {1}, {0, 2}};
+  options.devices = {{{0}}, {{1}}, {{0, 3}, {2}}};
   const std::vector<SampleRef> samples{{SampleId(10), 1}, {SampleId(11), 1}, {SampleId(12), 1}, {SampleId(13), 1}};
   const auto planned = StepPlanner(std::move(options)).plan(StepId(1), Pass::train, samples, 1);
   ASSERT_TRUE(planned) << planned.error().message;
   ASSERT_EQ(seen.sections.size(), 3u);
-  EXPECT_EQ(seen.sections[2].devices, (std::vector<int>{0, 2}));
+  EXPECT_EQ(seen.sections[2].devices, (std::vector<std::vector<int>>{{0, 3}, {2}}));
   ASSERT_EQ(seen.edges.size(), 2u);
   EXPECT_EQ(seen.edges[0].slots, planned_slots(graph, EdgeId(0), {3, 4, 0}));
   EXPECT_EQ(seen.edges[1].slots, no_limit) << "the encoder's limit in flight bounds them";

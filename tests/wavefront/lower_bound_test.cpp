@@ -44,12 +44,29 @@ TEST(LowerBound, some_lane_runs_whole_samples_beyond_the_average) {
 
 TEST(LowerBound, lanes_of_one_device_count_once) {
   Workload workload = alike(6, 3);
-  workload.sections[0].devices = {0, 0, 1};
+  workload.sections[0].devices = {{0}, {0}, {1}};
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 9);
-  workload.sections.push_back({"judge", false, 1, no_limit, {1}});
+  workload.sections.push_back({"judge", false, 1, no_limit, {{1}}});
   workload.edges = {{0, 1, no_limit, 0}};
   workload.tasks.push_back({1, 0, 6, 0, {{0, 0}}});
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 12);  // 18 + 6 on two devices
+}
+
+TEST(LowerBound, lanes_that_have_a_device_in_common_run_one_at_a_time) {
+  Workload workload = alike(2, 1);
+  workload.sections[0].devices = {{0, 1}};
+  workload.sections.push_back({"judge", false, 1, no_limit, {{1}}});
+  for (std::int64_t sample = 0; sample < 3; ++sample) workload.tasks.push_back({1, sample, 4, 0, {}});
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 6 + 12);  // on device 1
+}
+
+TEST(LowerBound, a_lane_of_several_devices_takes_its_time_on_each) {
+  // Any two of the lanes overlap, yet no device is in all three: 6 samples of 3 ms, on two devices each.
+  Workload workload = alike(6, 3);
+  workload.sections[0].devices = {{0, 1}, {1, 2}, {2, 0}};
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 6 * 3 * 2 / 3);
+  workload.sections[0].devices = {{0, 1}, {2, 3}, {4, 5}};
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 6);
 }
 
 TEST(LowerBound, lanes_wait_for_the_first_pictures_in_turn) {

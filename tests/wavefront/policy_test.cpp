@@ -92,6 +92,35 @@ TEST(SchedulingPolicies, obey_the_rules_on_micro_batches_that_do_not_match_one_t
   }
 }
 
+TEST(SchedulingPolicies, obey_the_rules_where_lanes_take_several_devices) {  // PO-1, PO-3
+  Random random(3);
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Workload tiny = generate_tiny_workload(workload_kinds()[seed % 4], seed, 5).workload;
+    spread_over_devices(tiny, random);
+    expect_legal_under_every_policy("tiny, seed " + std::to_string(seed), tiny);
+    Workload batches = micro_batch_workload(seed);
+    spread_over_devices(batches, random);
+    expect_legal_under_every_policy("micro-batches, seed " + std::to_string(seed), batches);
+  }
+}
+
+TEST(SchedulingPolicies, no_bound_is_beyond_the_shortest_schedule_on_sets_of_devices) {
+  Random random(4);
+  int proven = 0;
+  for (std::uint64_t seed = 1; seed <= 160; ++seed) {
+    Workload workload = generate_tiny_workload(workload_kinds()[seed % 4], seed, 4).workload;
+    spread_over_devices(workload, random);
+    const ExhaustiveResult shortest = shortest_schedule(workload, 100'000);
+    if (!shortest.proven) continue;
+    ++proven;
+    const Status legal = check_schedule(workload, shortest.schedule);
+    EXPECT_TRUE(legal.ok()) << "seed " << seed << ": " << legal.error().message;
+    EXPECT_LE(lower_bound_ms(workload), shortest.schedule.makespan_ms * (1 + 1e-9)) << "seed " << seed;
+    EXPECT_GE(plan("wavefront", workload).makespan_ms, shortest.schedule.makespan_ms * (1 - 1e-9)) << "seed " << seed;
+  }
+  EXPECT_GT(proven, 60);
+}
+
 TEST(SchedulingPolicies, answer_an_empty_workload_with_an_empty_schedule) {
   Workload workload;
   workload.sections.push_back({"llm", true, 2, no_limit, {}});

@@ -146,14 +146,28 @@ TEST(CheckSchedule, a_pass_without_length_is_no_exception_inside_another) {
 
 TEST(CheckSchedule, lanes_of_one_device_take_turns) {
   EXPECT_EQ(problem_after([](Workload& workload, Schedule&) {
-              workload.sections[0].devices = {4};
-              workload.sections[1].devices = {4, 5};
+              workload.sections[0].devices = {{4}};
+              workload.sections[1].devices = {{4}, {5}};
             }),
             "schedule: llm replica 0, sample 0: its forward pass starts at 3 ms, before that of vision replica 0, "
             "sample 1 on the same device 4 ends at 4 ms");
   EXPECT_EQ(problem_after([](Workload& workload, Schedule&) {
-              workload.sections[0].devices = {3};
-              workload.sections[1].devices = {4, 5};
+              workload.sections[0].devices = {{3}};
+              workload.sections[1].devices = {{4}, {5}};
+            }),
+            "legal");
+}
+
+TEST(CheckSchedule, a_pass_occupies_every_device_of_its_lane) {
+  EXPECT_EQ(problem_after([](Workload& workload, Schedule&) {
+              workload.sections[0].devices = {{4}};
+              workload.sections[1].devices = {{6, 4}, {5}};
+            }),
+            "schedule: llm replica 0, sample 0: its forward pass starts at 3 ms, before that of vision replica 0, "
+            "sample 1 on the same device 4 ends at 4 ms");
+  EXPECT_EQ(problem_after([](Workload& workload, Schedule&) {
+              workload.sections[0].devices = {{3, 7}};
+              workload.sections[1].devices = {{6, 4}, {5, 8}};
             }),
             "legal");
 }

@@ -29,6 +29,22 @@ inline Workload flow_shop(const std::vector<std::pair<double, double>>& times) {
   return workload;
 }
 
+/// Puts the lanes of most sections on random sets of up to four devices.
+inline void spread_over_devices(Workload& workload, Random& random) {
+  const std::uint64_t devices = 1 + random.below(4);
+  for (WorkloadSection& section : workload.sections) {
+    section.devices.clear();
+    if (random.below(4) == 0) continue;
+    for (std::int64_t replica = 0; replica < section.replicas; ++replica) {
+      const std::uint64_t mask = 1 + random.below((std::uint64_t{1} << devices) - 1);
+      std::vector<int>& lane = section.devices.emplace_back();
+      for (int device = 0; device < 4; ++device) {
+        if ((mask >> device & 1) != 0) lane.push_back(device);
+      }
+    }
+  }
+}
+
 /// Rules of a list in the given order of tasks, by section.
 inline DispatchRules list_rules(const PlanningGraph& graph, std::vector<int> order) {
   DispatchRules rules;

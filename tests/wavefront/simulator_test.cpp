@@ -54,6 +54,39 @@ TEST(Simulator, every_schedule_of_random_rules_that_ends_obeys_the_workload) {  
   EXPECT_GT(ended, 3000);
 }
 
+TEST(Simulator, every_schedule_of_random_rules_obeys_sets_of_devices) {  // VT-1
+  Random random(7);
+  int ended = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    for (Workload workload :
+         {generate_tiny_workload(workload_kinds()[seed % 4], seed, 10).workload, micro_batch_workload(seed)}) {
+      spread_over_devices(workload, random);
+      ended += check_random_rules("seed " + std::to_string(seed), workload, random, 6);
+    }
+  }
+  EXPECT_GT(ended, 1500);
+}
+
+TEST(Simulator, a_pass_waits_for_all_devices_of_its_lane_and_occupies_them_all) {
+  // The llm takes devices 0 and 1, which an encoder of 2 ms and one of 3 ms use as well.
+  Workload workload;
+  workload.sections = {{"vision", false, 1, no_limit, {{1}}},
+                       {"audio", false, 1, no_limit, {{0}}},
+                       {"llm", false, 1, no_limit, {{0, 1}}}};
+  workload.edges = {{0, 2, no_limit, 0}};
+  workload.tasks = {{0, 0, 2, 0, {}}, {1, 0, 3, 0, {}}, {2, 0, 5, 0, {{0, 0}}}, {1, 1, 1, 0, {}}};
+  const PlanningGraph graph(workload, Binding::late);
+  EXPECT_TRUE(graph.sections[0].shared && graph.sections[1].shared && graph.sections[2].shared);
+  Simulator simulator(graph);
+  const Schedule schedule = simulator.schedule(list_rules(graph, {0, 1, 3, 2}));
+  ASSERT_EQ(schedule.passes.size(), 4u);
+  EXPECT_EQ(schedule.passes[2].task, 2u);
+  EXPECT_DOUBLE_EQ(schedule.passes[2].start_ms, 3);  // the later of 2 and 3
+  EXPECT_EQ(schedule.passes[3].task, 3u);
+  EXPECT_DOUBLE_EQ(schedule.passes[3].start_ms, 8);
+  EXPECT_DOUBLE_EQ(schedule.makespan_ms, 9);
+}
+
 TEST(Simulator, the_runs_before_do_not_change_a_run) {  // VT-2
   Random random(6);
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

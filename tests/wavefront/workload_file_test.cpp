@@ -92,11 +92,24 @@ TEST(WorkloadFile, lanes_may_share_devices) {
   json shared = example();
   shared["sections"][0]["devices"] = {0, 1};
   shared["sections"][1]["devices"] = {0, 1, 2, 3};
-  EXPECT_EQ(parse_workload(shared.dump(), "w.json").sections[1].devices, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(parse_workload(shared.dump(), "w.json").sections[1].devices,
+            (std::vector<std::vector<int>>{{0}, {1}, {2}, {3}}));
   EXPECT_EQ(refusal_with("/sections/0/devices", {0}),
-            "w.json: sections[0].devices: one device per replica: 1 devices for 2 replicas");
+            "w.json: sections[0].devices: one device, or list of devices, per replica: 1 for 2 replicas");
   EXPECT_THAT(refusal_with("/sections/0/devices", {0, -1}),
               HasSubstr("sections[0].devices[1]: expected a whole number"));
+}
+
+TEST(WorkloadFile, a_lane_may_take_several_devices) {
+  json wide = example();
+  wide["sections"][0]["devices"] = json::parse("[[0, 1], 2]");
+  EXPECT_EQ(parse_workload(wide.dump(), "w.json").sections[0].devices, (std::vector<std::vector<int>>{{0, 1}, {2}}));
+  EXPECT_EQ(refusal_with("/sections/0/devices", json::parse("[[3, 4, 3], 2]")),
+            "w.json: sections[0].devices[0][2]: device 3 is in the list already");
+  EXPECT_EQ(refusal_with("/sections/0/devices", json::parse("[[], 2]")),
+            "w.json: sections[0].devices[0]: a replica needs a device");
+  EXPECT_THAT(refusal_with("/sections/0/devices", json::parse("[[0, \"1\"], 2]")),
+              HasSubstr("sections[0].devices[0][1]: expected a whole number"));
 }
 
 TEST(WorkloadFile, what_is_not_json_is_refused_with_its_line) {

@@ -19,7 +19,7 @@ Simulator::Simulator(const PlanningGraph& graph)
       lanes_(graph, events_),
       admission_(graph, lanes_),
       dispatch_(graph, lanes_, admission_),
-      devices_(graph.device_sections.size()),
+      devices_(graph.device_sets.size()),
       idle_ms_(graph.sections.size()),
       marked_(graph.sections.size()) {
   for (const PlanningGraph::Task& task : graph.tasks) fresh_tasks_.push_back({task.backward_needs, 0});
@@ -60,7 +60,7 @@ void Simulator::reset(const DispatchRules& rules) {
   lanes_.reset();
   admission_.reset(rules);
   dispatch_.reset(rules);
-  devices_.assign(devices_.size(), DeviceState{});
+  devices_.assign(devices_.size(), DevicesState{});
   tasks_ = fresh_tasks_;
   blocked_.clear();
   idle_ms_.assign(idle_ms_.size(), 0);
@@ -117,7 +117,7 @@ void Simulator::dispatch(int section) {
       const int bit = rules_->last_lane_first ? 63 - std::countl_zero(candidates) : std::countr_zero(candidates);
       tried |= std::uint64_t{1} << bit;
       const int lane = given.first_lane + word * 64 + bit;
-      if (devices_[graph_.lanes[lane].device].busy) continue;
+      if (devices_[graph_.lanes[lane].devices].busy != 0) continue;
       start_next(lane, section_waits);
     }
   }
@@ -149,7 +149,7 @@ void Simulator::start_forward(int lane, int task) {
 
   double start_ms = now_ms;
   if (rules_->foresee_slots) {
-    const double free_ms = devices_[graph_.lanes[lane].device].idle_since_ms;
+    const double free_ms = devices_[graph_.lanes[lane].devices].idle_since_ms;
     start_ms = std::max({free_ms, tasks_[task].ready_ms, now_ms - given.forward_ms});
   }
   const bool whole = runs_whole(task);
@@ -174,13 +174,12 @@ void Simulator::start_backward(int lane) {
 void Simulator::begin_pass(int lane, const Lanes::Pass& pass) {
   const PlanningGraph::Lane& given = graph_.lanes[lane];
   const PlanningGraph::Section& section = graph_.sections[given.section];
-  DeviceState& device = devices_[given.device];
+  const DevicesState& devices = count_pass(lane, 1);
   if (!section.shared) {
     double& idle_ms = idle_ms_[given.section];
-    idle_ms += pass.start_ms - device.idle_since_ms;
+    idle_ms += pass.start_ms - devices.idle_since_ms;
     if (section.work_ms + idle_ms > cutoff_ms_ * section.lanes) hopeless_ = true;
   }
-  device.busy = true;
   lanes_.begin_pass(lane, pass);
   events_.add_end(pass.end_ms, lane);
 }
@@ -224,8 +223,9 @@ void Simulator::leave(int lane) {
   if (record_ != nullptr) record(lane);
   passes_left_ -= lanes_.pass(lane).whole ? 2 : 1;
   lanes_.end_pass(lane);
-  devices_[given.device] = {false, now_ms};
-  mark_device(given.device);
+  count_pass(lane, -1).idle_since_ms = now_ms;
+  for (const int other : graph_.device_sets[given.devices].overlapping) devices_[other].idle_since_ms = now_ms;
+  mark_devices(lane);
   makespan_ms_ = now_ms;
   last_task_ = lanes_.pass(lane).task;
 }
@@ -294,14 +294,13 @@ void Simulator::withdraw(int lane) {
   const Lanes::Pass& pass = lanes_.pass(lane);
   const PlanningGraph::Lane& given = graph_.lanes[lane];
   const PlanningGraph::Section& section = graph_.sections[given.section];
-  DeviceState& device = devices_[given.device];
-  if (!section.shared) idle_ms_[given.section] -= pass.start_ms - device.idle_since_ms;
-  device.busy = false;
+  const DevicesState& devices = count_pass(lane, -1);
+  if (!section.shared) idle_ms_[given.section] -= pass.start_ms - devices.idle_since_ms;
   lanes_.end_pass(lane);
   if (section.has_backward) lanes_.leave_flight(lane);
   admission_.put_inputs_back(lane, pass.task);
   dispatch_.withdraw(pass.task);
-  mark_device(given.device);
+  mark_devices(lane);
 }
 
 /// Resolves a deadlock of passes that wait at their ends for slots of each other; from now on slots are taken at the

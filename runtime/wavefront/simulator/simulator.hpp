@@ -46,9 +46,9 @@ class Simulator {
   Schedule schedule(const DispatchRules& rules);
 
  private:
-  struct DeviceState {
-    bool busy = false;
-    double idle_since_ms = 0;
+  struct DevicesState {
+    int busy = 0;              // passes on the set, or on sets that overlap with it
+    double idle_since_ms = 0;  // all of them
   };
   struct TaskState {
     int backward_needs = 0;
@@ -80,8 +80,15 @@ class Simulator {
   bool withdraw_all();
 
   void mark(int section) { marked_[section] = any_marked_ = 1; }
-  void mark_device(int device) {
-    for (const int section : graph_.device_sections[device]) mark(section);
+  /// Counts a pass that begins (1) or ends (-1) on a lane.
+  DevicesState& count_pass(int lane, int change) {
+    const int set = graph_.lanes[lane].devices;
+    for (const int other : graph_.device_sets[set].overlapping) devices_[other].busy += change;
+    devices_[set].busy += change;
+    return devices_[set];
+  }
+  void mark_devices(int lane) {
+    for (const int section : graph_.device_sets[graph_.lanes[lane].devices].sections) mark(section);
   }
 
   const PlanningGraph& graph_;
@@ -90,7 +97,7 @@ class Simulator {
   Lanes lanes_;
   Admission admission_;
   Dispatch dispatch_;
-  std::vector<DeviceState> devices_;
+  std::vector<DevicesState> devices_;  // by set
   std::vector<TaskState> tasks_;
   std::vector<TaskState> fresh_tasks_;  // before the first pass
   std::vector<int> blocked_;            // lanes whose pass has ended but for a slot, the longest first

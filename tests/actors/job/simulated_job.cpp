@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <future>
+#include <set>
 
 #include "actors/messages/wait_text.hpp"
 #include "actors/run/planner.hpp"
@@ -227,7 +228,9 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
     row.rows = &rows_forwarded_[section];
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const ReplicaPlacement& place = *next_place++;
-      planning.devices.back().push_back(place.devices.front().index);
+      std::set<int> devices;
+      for (const DeviceId& device : place.devices) devices.insert(device.index);
+      planning.devices.back().emplace_back(devices.begin(), devices.end());
       ReplicaSpec spec;
       spec.graph = &graph_;
       spec.section = section;

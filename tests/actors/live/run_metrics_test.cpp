@@ -44,7 +44,10 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
   const EdgeId edge = graph.connect("teacher", "out", "student", "in");
   const Lane lane(SectionId(1), ReplicaIndex(0));
   figures.lanes_ended({{lane, {{1500, 500, {{"teacher", 4000}}}, {}}}}, true);
-  figures.lanes_ended({{lane, {{250, 125, {{"teacher", 625}}}, {{Channel{edge, Direction::gradient}, 64}}}}}, true);
+  figures.lanes_ended(
+      {{lane,
+        {{250, 125, {{"teacher", 625}}}, {{Channel{edge, Direction::gradient}, 64}}, {{Channel{edge}, {30, 4}}}}}},
+      true);
   figures.lanes_ended({{lane, {{125, 0, {{"norm", 250}}}, {{Channel{edge, Direction::gradient}, 6}}}}}, false);
   run.figures = figures.totals();
   const std::string text =
@@ -61,6 +64,7 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
         "maestro_wait_seconds_total{section=\"student\",replica=\"0\",on=\"teacher\"} 4.625\n",
         "maestro_wait_seconds_total{section=\"student\",replica=\"0\",on=\"norm\"} 0.25\n",
         "maestro_transfer_bytes_total{edge=\"teacher.out -> student.in\",direction=\"gradient\"} 70\n",
+        "maestro_transfer_seconds_total{edge=\"teacher.out -> student.in\",direction=\"value\"} 0.03\n",
         "maestro_samples_total 7\n",
         "maestro_tokens_total 256\n",
         "maestro_step_seconds_bucket{le=\"0.25\"} 0\n",

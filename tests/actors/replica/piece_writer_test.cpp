@@ -197,6 +197,27 @@ TEST_F(PieceWriterTest, a_chunk_is_written_while_the_next_ones_are_copied) {  //
   EXPECT_EQ(writes_.size(), 3U);
 }
 
+TEST_F(PieceWriterTest, a_piece_takes_the_time_until_its_last_write_has_ended) {
+  const auto begin = std::chrono::steady_clock::now();
+  leave(0, 4);
+  leave(1, 1);
+  while (!device_.copies.empty()) copy_one();
+  while (writes_.size() > 1) end_write();
+  ChannelTimes times;
+  writer_->take_times(times);
+  ASSERT_EQ(times.size(), 1u);
+  EXPECT_EQ(times.begin()->first, Channel{EdgeId(4)});
+  EXPECT_EQ(times.begin()->second.pieces, 1u) << "the other piece is on its way";
+  end_write();
+  writer_->take_times(times);
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(times.begin()->second.pieces, 2u);
+  EXPECT_GT(times.begin()->second.sum_ms, 0);
+  EXPECT_LE(times.begin()->second.sum_ms, 2 * passed.count());
+  writer_->take_times(times);
+  EXPECT_EQ(times.begin()->second.pieces, 2u) << "each piece counts once";
+}
+
 TEST_F(PieceWriterTest, copies_wait_for_blocks_whose_writes_have_not_ended) {  // WP-2
   leave(0, 12);                                                                // six chunks
   EXPECT_EQ(device_.copies.size(), PieceWriter::staging_blocks);

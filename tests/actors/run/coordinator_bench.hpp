@@ -59,7 +59,9 @@ class CoordinatorTest : public ::testing::Test {
     StepPlannerOptions planning;
     planning.graph = &graph_;
     planning.policy = make_policy("arrival");
-    options.planner = bench_.spawn<Planner>(std::move(planning), nullptr, options.supervisor);
+    options.measure = measure_;
+    options.planner = measure_ ? watched_planner(std::move(planning))
+                               : bench_.spawn<Planner>(std::move(planning), nullptr, options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
     Directory directory;
     directory.coordinator = coordinator_;
@@ -78,6 +80,17 @@ class CoordinatorTest : public ::testing::Test {
     bench_.send(coordinator_, directory);
     if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
+  }
+  /// Plans, and keeps the transfers of each request.
+  caf::actor watched_planner(StepPlannerOptions planning) {
+    planner_.emplace(std::move(planning));
+    return bench_.stand_in([this](const PlanStep& request) {
+      transfers_.push_back(request.transfers);
+      StepPlanned answer;
+      answer.planned = std::make_shared<PlannedStep>(
+          planner_->plan(request.batch.step, request.batch.pass, request.batch.samples, 1).value_or_throw());
+      return answer;
+    });
   }
   caf::actor lane_of(std::uint32_t section) {
     return bench_.stand_in([this](const MicroBatchOrder&) { ++tokens_; },
@@ -129,6 +142,9 @@ class CoordinatorTest : public ::testing::Test {
   bool global_clip_ = false;
   std::optional<RunGuard> guard_;
   bool begins_ = true;
+  bool measure_ = false;
+  std::optional<StepPlanner> planner_;                    // with measure_
+  std::vector<std::vector<MeasuredTransfer>> transfers_;  // likewise
   bool with_shadows_ = false;
   bool second_process_ = false;    // it has another replica of the first section
   std::array<StepId, 2> settled_;  // of each section's replica

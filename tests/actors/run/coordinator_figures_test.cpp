@@ -34,6 +34,23 @@ TEST_F(CoordinatorFigures, a_checkpoint_counts_the_samples_before_it_and_the_epo
   EXPECT_EQ(manifest.epoch, 2u);
 }
 
+TEST_F(CoordinatorFigures, a_plan_follows_the_transfers_of_the_last_step_that_has_ended) {
+  measure_ = true;
+  start(1, plain(3));
+  ASSERT_EQ(transfers_.size(), 2u);  // a step ahead
+  EXPECT_TRUE(transfers_[0].empty() && transfers_[1].empty());
+  for (std::uint32_t section = 0; section < 2; ++section) {
+    StepDone done{SectionId(section), ReplicaIndex(0), StepId(1), Pass::train, 1.0, 0.1};
+    done.transfers[{EdgeId(3), Direction::forward}] = {4.0 + 8 * section, 2};
+    bench_.send(coordinator_, done);
+  }
+  bench_.deliver_all();
+  ASSERT_EQ(transfers_.size(), 3u);
+  ASSERT_EQ(transfers_[2].size(), 1u);
+  EXPECT_EQ(transfers_[2][0].channel, (Channel{EdgeId(3), Direction::forward}));
+  EXPECT_DOUBLE_EQ(transfers_[2][0].ms, 4);  // 16 ms for four pieces
+}
+
 TEST_F(CoordinatorFigures, the_training_time_is_that_of_each_step_once) {
   const Clock::time_point begin = Clock::now();
   constexpr std::uint64_t steps = 40;

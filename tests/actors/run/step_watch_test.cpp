@@ -74,6 +74,15 @@ TEST_F(StepWatchTest, a_row_spans_the_passes_as_they_were_and_bounds_them_from_b
   EXPECT_DOUBLE_EQ(row.planning_ms, 0.25);
 }
 
+TEST_F(StepWatchTest, the_bound_counts_no_mean_of_transfers) {
+  const StepPlanned step = planned("wavefront", 1);
+  step.planned->workload.edges.at(0).transfer_ms = 50;
+  StepWatch watch(graph_, step);
+  watch.done(done(1, 0, 20, 30, 50), start_ + milliseconds(110));
+  watch.done(done(0, 0, 10, 15, 145), start_ + milliseconds(150));
+  EXPECT_NEAR(watch.row(start_).lower_bound_ms, 75, 1e-6);
+}
+
 TEST_F(StepWatchTest, measured_passes_keep_forward_and_backward_apart) {
   StepWatch watch(graph_, planned("wavefront", 1));
   watch.done(done(0, 0, 10, 15, 20), start_);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/plan/planning_options.hpp"
+
+#include <gtest/gtest.h>
+
+namespace maestro {
+namespace {
+
+using Sets = std::vector<std::vector<int>>;
+
+/// An encoder of two replicas and an llm of two replicas with two ranks each.
+JobPlan job_with(std::vector<ReplicaPlacement> places) {
+  JobPlan plan;
+  GraphNode vision;
+  vision.name = "vision";
+  vision.replicas = 2;
+  plan.graph.add(vision);
+  GraphNode llm;
+  llm.name = "llm";
+  llm.replicas = 2;
+  llm.layout = {1, 2};
+  plan.graph.add(llm);
+  plan.places = std::move(places);
+  return plan;
+}
+
+ReplicaPlacement place(std::uint32_t section, std::uint32_t replica, std::vector<int> cores, std::uint32_t host = 0) {
+  std::vector<DeviceId> devices;
+  for (const int core : cores) devices.push_back({DeviceId::Kind::cpu, core});
+  return {SectionId(section), ReplicaIndex(replica), ProcessId(host), std::move(devices), host};
+}
+
+TEST(PlanningOptions, a_lane_occupies_the_devices_of_all_its_ranks) {
+  const JobPlan plan = job_with({place(0, 0, {1}), place(0, 1, {1}, 1), place(1, 0, {0, 1}), place(1, 1, {2, 3})});
+  const StepPlannerOptions options = planner_options(plan);
+  ASSERT_EQ(options.devices.size(), 2u);
+  EXPECT_EQ(options.devices[0], (Sets{{0}, {1}})) << "cores of two hosts are different devices";
+  EXPECT_EQ(options.devices[1], (Sets{{2, 0}, {3, 4}})) << "the second rank is on the encoder's core";
+}
+
+TEST(PlanningOptions, a_replica_that_shares_a_place_counts_with_a_device_of_its_own) {
+  ReplicaPlacement guest = place(0, 1, {1});
+  guest.shares = true;
+  const JobPlan plan = job_with({place(0, 0, {1}), guest, place(1, 0, {0, 1}), place(1, 1, {2, 3})});
+  EXPECT_EQ(planner_options(plan).devices, (std::vector<Sets>{{{0}, {1}}, {{2, 0}, {3, 4}}}));
+}
+
+}  // namespace
+}  // namespace maestro
