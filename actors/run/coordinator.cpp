@@ -165,8 +165,7 @@ bool Coordinator::trains_something(const BatchMetadata& batch) {
 
 void Coordinator::plan(const BatchMetadata& batch) {
   if (!leave_out(batch) || !trains_something(batch)) return;
-  const bool train = batch.pass == Pass::train;
-  open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
+  open_[key_of(batch.step, batch.pass)].samples = batch.samples;
   next_plan_.batch = batch;
   send_to(this, options_.planner, std::exchange(next_plan_, {}));
 }
@@ -239,8 +238,7 @@ void Coordinator::open_phase(StepId step, const PhaseCounts::Opening& opening) {
 void Coordinator::phase_pass_done(const PhasePassDone& message) {
   if (rescuing_) return;
   Open& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
-  const auto opening = open.watch.phases().done(message.group, message.phase);
-  if (opening) open_phase(message.step, *opening);
+  if (const auto phase = open.watch.phases().done(message.group, message.phase)) open_phase(message.step, *phase);
 }
 
 void Coordinator::send_end_marks(const Open& open, bool again) {

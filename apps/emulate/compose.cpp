@@ -18,6 +18,7 @@ class EmulatedSection final : public Section {
     throw std::logic_error("an emulated section has no forward");
   }
   [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
   [[nodiscard]] std::string config_json() const override { return "{}"; }
 
@@ -57,14 +58,22 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
   return ports;
 }
 
-/// Lanes with equal numbers share an emulated device.
+/// Returns the keys of a section's devices. Lanes with equal numbers share an emulated device, and a lane of several
+/// devices is a replica of as many ranks.
 std::string devices_of(const WorkloadSection& section) {
-  if (section.devices.empty()) return "\"emulated\"";
+  if (section.devices.empty()) return "devices = [\"emulated\"]\n";
+  const std::size_t ranks = section.devices.front().size();
   std::string names;
-  for (const int device : section.devices) {
-    names += (names.empty() ? "\"" : ", \"") + text_of({DeviceId::Kind::emulated, device, {}, true}) + "\"";
+  for (const std::vector<int>& lane : section.devices) {
+    if (lane.size() != ranks) {
+      throw JobError(section.name + ".devices: replicas have " + std::to_string(ranks) + " and " +
+                     std::to_string(lane.size()) + " devices; an emulated section has as many for each replica");
+    }
+    for (const int device : lane) {
+      names += (names.empty() ? "\"" : ", \"") + text_of({DeviceId::Kind::emulated, device, {}, true}) + "\"";
+    }
   }
-  return names;
+  return "tensor = " + std::to_string(ranks) + "\ndevices = [" + names + "]\n";
 }
 
 }  // namespace
@@ -82,7 +91,8 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
     const std::int64_t in_flight =
         section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
     job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
-        << "\nmax_in_flight = " << in_flight << "\ndevices = [" << devices_of(section) << "]\n";
+        << "\nmax_in_flight = " << in_flight << "\n"
+        << devices_of(section);
   }
   return job.str();
 }

@@ -63,6 +63,22 @@ class Emulation(unittest.TestCase):
         del content["sections"][0]["devices"], content["sections"][1]["devices"]
         self.assertLess(self.answer(content, "--steps", str(steps))["run_ms"], 0.99 * steps * work / 2)
 
+    def test_a_lane_of_several_devices_occupies_them_together(self):
+        content = workload(llm=2, vision=2)
+        content["sections"][0]["devices"] = [0, 1]
+        content["sections"][1]["devices"] = [[0, 1], [2, 3]]
+        # Vision and the first lane of the language model take turns on devices 0 and 1.
+        lanes = {"vision": 36 / 4 * 12 / 2, "llm": 36 * 18}
+        least = (lanes["vision"] + lanes["llm"]) / 2
+        for processes in ("1", "3"):
+            answer = self.answer(content, "--steps", "3", "--processes", processes)
+            self.assertGreaterEqual(answer["run_ms"], 0.99 * 3 * least)
+            self.assertLess(answer["run_ms"], 1.4 * 3 * least)
+        content["sections"][1]["devices"] = [[0, 1], [2]]
+        done = self.run_workload(content)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("llm.devices: replicas have 2 and 1 devices", done.stderr)
+
     def test_frozen_sections_and_bounds_may_be_missing(self):
         content = workload()
         content["sections"][0]["mode"] = "forward_only"
