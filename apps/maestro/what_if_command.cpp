@@ -15,6 +15,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
+#include "runtime/estimate/rehearsed_trace.hpp"
 
 namespace maestro {
 
@@ -106,6 +107,10 @@ class WhatIf {
       check_same_samples(base.plan, changed->plan);
       changed->plans = plans_of(changed->plan, run_.units, &times).value_or_throw();
       play(*changed, times, change);
+    }
+    if (!arguments_.timeline.empty()) {
+      const PlayedJob& last = changed ? *changed : base;
+      write_rehearsed_trace(last.rehearsed, last.plan.graph, arguments_.timeline).or_throw();
     }
     arguments_.json ? print_json(base, changed) : print(base, changed);
     return 0;
@@ -292,6 +297,7 @@ WhatIfCommand::WhatIfCommand(CLI::App& app)
       ->check(CLI::Range(0.0, 1e6));
   command_->add_option("--processes", arguments_.processes, "of the job (default: as traced)")
       ->check(CLI::Range(1, 4096));
+  command_->add_option("--timeline", arguments_.timeline, "also write the rehearsed lanes here, for Perfetto");
   command_->add_flag("--json", arguments_.json, "print the figures as JSON");
 }
 

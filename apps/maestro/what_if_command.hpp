@@ -17,7 +17,8 @@ struct WhatIfArguments {
   std::vector<std::string> faster;     ///< "student=2"
   std::vector<std::string> free;       ///< sections whose passes take no time
   double latency_ms = 0;
-  std::int64_t processes = 0;  ///< 0: as traced
+  std::int64_t processes = 0;      ///< 0: as traced
+  std::filesystem::path timeline;  ///< of the last rehearsal, for Perfetto; empty: no timeline
   bool json = false;
 };
 

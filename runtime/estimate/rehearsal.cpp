@@ -57,6 +57,7 @@ class Play {
   void announce();
   void announced(std::size_t unit);
   void end_at(std::size_t unit);
+  void wake(Lane& lane, double ms);
   void pump(Lane& lane);
   void start(Lane& lane, ReplicaLane::Work work);
   void pass_ended(Lane& lane, double start_ms);
@@ -99,9 +100,9 @@ Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
         made.arrived = [this](const LaneKey& key, Channel channel, std::uint64_t sequence, LayoutRank rank) {
           Lane& lane = lanes_.at(key);
           lane.queue.arrived(channel, sequence, rank);
-          clock_.after(hop(), [this, &lane] { pump(lane); });
+          wake(lane, hop());
         };
-        made.freed = [this](const LaneKey& key) { clock_.after(0, [this, key] { pump(lanes_.at(key)); }); };
+        made.freed = [this](const LaneKey& key) { wake(lanes_.at(key), 0); };
         return made;
       }()) {
   add_lanes();
@@ -161,19 +162,19 @@ void Play::announce() {
 
 void Play::announced(std::size_t at) {
   Unit& unit = units_[at];
-  const StepPlan& plan = unit.given.plan;
+  StepPlan& plan = unit.given.plan;
   phases_.try_emplace(at, graph(), plan);
-  std::map<LaneKey, std::vector<const MicroBatchPlan*>> orders;
-  for (const MicroBatchPlan& batch : plan.micro_batches) orders[{batch.section, batch.replica}].push_back(&batch);
+  std::map<LaneKey, std::vector<MicroBatchPlan*>> orders;
+  for (MicroBatchPlan& batch : plan.micro_batches) orders[{batch.section, batch.replica}].push_back(&batch);
   for (auto& [key, lane] : lanes_) {
     if (unit.given.checkpoint && !lane.node->trained()) continue;
     StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[key.section.value()]};
     if (unit.given.checkpoint) mark.kind = StepBoundary::Kind::snapshot;
     ++unit.lanes_left;
     clock_.after(to_coordinator(lane), [this, &lane, mark, batches = std::move(orders[key])] {
-      for (const MicroBatchPlan* batch : batches) {
+      for (MicroBatchPlan* batch : batches) {
         ports_.expect(*batch);
-        lane.queue.enqueue(*batch);
+        lane.queue.enqueue(std::move(*batch));
       }
       lane.queue.enqueue(mark);
       pump(lane);
@@ -192,6 +193,11 @@ void Play::end_at(std::size_t at) {
   rehearsed_.unit_ends_ms[at] = clock_.now_ms();
   --open_;
   announce();
+}
+
+/// A lane at work looks for more when it is done.
+void Play::wake(Lane& lane, double ms) {
+  if (!lane.work) clock_.after(ms, [this, &lane] { pump(lane); });
 }
 
 void Play::pump(Lane& lane) {

@@ -69,9 +69,13 @@ class WhatIf(SystemTest):
         self.trace(distillation(steps=STEPS), processes=2)
         answer = self.ask()
         self.assertGreater(answer["replay"]["sections"]["student"]["step_ends"], 0)
-        text = self.call("what-if", "trace.json", "--faster", "teacher=2")
+        text = self.call("what-if", "trace.json", "--faster", "teacher=2", "--timeline", "rehearsed.json")
         self.assertEqual(text.status, 0, text.describe())
         self.assertRegex(text.out, r"(?m)^replay +[\d.]+ ms a step; in the trace [\d.]+ ms: [\d.]+% (above|below)")
+        lanes = json.loads((self.folder / "rehearsed.json").read_text())["traceEvents"]
+        steps = {event["args"]["step"] for event in lanes if event["ph"] == "X" and event["name"] == "forward + backward"}
+        self.assertEqual(steps, set(range(1, STEPS + 1)))
+        self.assertEqual(list(self.folder.glob("rehearsed.json.*")), [])
         self.assertRegex(text.out, r"(?m)^changed +[\d.]+ ms a step, [\d.]+ times as fast as the replay")
 
     def test_what_cannot_be_answered_is_refused_by_name(self):
