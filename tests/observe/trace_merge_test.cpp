@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "runtime/observe/output_file.hpp"
 #include "runtime/observe/trace.hpp"
+#include "runtime/observe/trace_file.hpp"
 #include "tests/observe/temporary_folder.hpp"
 
 namespace maestro {
@@ -202,6 +204,47 @@ TEST_F(MergeTraces, a_damaged_part_is_named_with_its_line) {
     EXPECT_EQ(error.code, ErrorCode::corrupt) << bytes;
     EXPECT_THAT(error.message, testing::HasSubstr((folder_ / "damaged").string() + line)) << bytes;
   }
+}
+
+TEST_F(MergeTraces, facts_are_those_of_the_first_rank_that_states_them) {
+  TraceRecorder first(ProcessId(0), "process 0"), second(ProcessId(1), "process 1");
+  first.describe("job", "name = 'x'");
+  second.describe("job", "name = 'y'");
+  second.describe("host", "b");
+  const json about = merged({part(second, "b"), part(first, "a")})["otherData"];
+  EXPECT_EQ(about["job"], "name = 'x'");
+  EXPECT_EQ(about["host"], "b");
+}
+
+TEST_F(MergeTraces, slices_and_facts_are_read_back) {
+  TraceRecorder trace(ProcessId(0), "process 0");
+  trace.describe("job", "name = 'x'");
+  trace.slice({trace.track("student/0"), "forward", TraceCategory::forward, at(1000), at(3500)},
+              {{"step", 3}, {"pass", "evaluate"}});
+  trace.slice({trace.track("student/0"), "wait", TraceCategory::wait, at(3500), at(4000)});
+  trace.counter("bytes", at(4000), 1);
+  merged({part(trace, "a")});
+  std::vector<TraceFileSlice> slices;
+  const auto about = for_trace_slices(folder_ / "trace.json", [&](const auto& slice) { slices.push_back(slice); });
+  ASSERT_TRUE(about) << about.error().message;
+  EXPECT_EQ(about->facts.at("job"), "name = 'x'");
+  EXPECT_EQ(about->dropped, 0u);
+  ASSERT_EQ(slices.size(), 2u);
+  EXPECT_EQ(slices[0].track, "student/0");
+  EXPECT_EQ(slices[0].category, "forward");
+  EXPECT_NEAR(slices[0].end_ms() - slices[0].start_ms, 2.5, 1e-9);
+  EXPECT_EQ(slices[0].number("step"), 3);
+  EXPECT_EQ(slices[0].text("pass"), "evaluate");
+  EXPECT_EQ(slices[1].number("step", -1), -1);
+  EXPECT_EQ(slices[1].text("pass"), "");
+}
+
+TEST_F(MergeTraces, a_file_that_is_no_trace_is_not_read) {
+  const auto none = [](const TraceFileSlice&) {};
+  EXPECT_THAT(for_trace_slices(folder_ / "none.json", none).error().message,
+              testing::HasSubstr("cannot read the trace"));
+  write_output(folder_ / "other.json", "{}").or_throw();
+  EXPECT_THAT(for_trace_slices(folder_ / "other.json", none).error().message, testing::HasSubstr("has no traceEvents"));
 }
 
 }  // namespace
