@@ -27,7 +27,7 @@ class StepWatch {
   /// Records that the passes of a micro-batch are done.
   void done(const MicroBatchDone& message, Clock::time_point now);
   /// Returns the makespan from the begin of the first pass to the end of the last, and the lower bound of the measured
-  /// times.
+  /// times, which the makespan is never below.
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
   /// Returns the measured passes, for the cost model. Needs the samples of the plan.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;

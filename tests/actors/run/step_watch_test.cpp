@@ -74,6 +74,15 @@ TEST_F(StepWatchTest, a_row_spans_the_passes_as_they_were_and_bounds_them_from_b
   EXPECT_DOUBLE_EQ(row.planning_ms, 0.25);
 }
 
+TEST_F(StepWatchTest, reports_that_were_handled_late_make_no_section_busier_than_it_can_be) {
+  StepWatch watch(graph_, planned("wavefront", 1));
+  watch.done(done(1, 0, 20, 30, 50), start_ + milliseconds(200));
+  watch.done(done(0, 0, 10, 15, 25), start_ + milliseconds(200));
+  const SchedulingRow row = watch.row(start_);
+  EXPECT_NEAR(row.makespan_ms, 75, 1e-6);  // not 50: the passes follow each other
+  EXPECT_NEAR(row.utilization.at("decoder"), 50.0 / 75, 1e-6);
+}
+
 TEST_F(StepWatchTest, the_bound_counts_no_mean_of_transfers) {
   const StepPlanned step = planned("wavefront", 1);
   step.planned->workload.edges.at(0).transfer_ms = 50;
