@@ -246,7 +246,7 @@ class Steering(ControlTest):
         (self.folder / "w.json").write_text(json.dumps(workload))
         run = Run(self.folder, ["emulate", "w.json", "--steps", "100000", "--control", "unix:e.sock"])
         self.addCleanup(run.end)
-        self.assertTrue(run.wait_for(lambda: (self.folder / "e.sock").exists()), run.text)
+        self.assertTrue(run.wait_for_text("step "), run.text)  # the socket's file is there before it listens
         with Client(f"unix:{self.folder}/e.sock") as control:
             self.until(control, lambda status: status.step >= 1)
             self.assertIn("emulated", self.refusal(control.checkpoint))
