@@ -35,20 +35,6 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }
 
-/// Refuses weights that are neither trained nor loaded: their values would be noise, unless the job requests that.
-void check_frozen(const JobPlan& plan, const JobTable& root) {
-  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
-    const GraphNode& node = plan.graph.nodes()[at];
-    const SectionConfig& config = plan.sections[at].config;
-    const bool frozen = node.frozen() ? plan.held[at].all > 0 : config.lora.given();
-    if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
-    const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
-    root.table(node.section_name())
-        .fail("weights", "is not given, and " + what + ": it would keep random values; name a folder of " +
-                             std::string("weights, or set weights = \"random\" to keep them"));
-  }
-}
-
 DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
   DataShape shape;
   shape.sequence = largest.tokens;
@@ -123,22 +109,6 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
   };
 }
 
-void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
-  if (config.recompute == 0) return;
-  const std::string key = node.section_name() + ".recompute";
-  if (!node.runs_backward()) {
-    throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
-  }
-  if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
-}
-
-void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
-  if (!config.lora.given()) return;
-  const std::string key = node.section_name() + ".lora";
-  if (!node.trained()) throw JobError(key + " has no meaning in a frozen section: adapters are trained");
-  if (!meta_section.takes_adapters()) throw JobError(key + ": a section of this type has no adapters; decoders have");
-}
-
 }  // namespace
 
 /// Builds the plan of one app; used once.
@@ -156,6 +126,7 @@ class JobResolver {
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
+  void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
   void place_sections();
@@ -173,7 +144,7 @@ std::map<std::string, Role> JobResolver::roles_by_section() const {
   }
   // Gradients pass through a frozen section when a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
-    for (const auto& [from, to] : composed_.edges) {
+    for (const auto& [from, to, key] : composed_.edges) {
       const auto producer = roles.find(from.section);
       const auto consumer =
           std::ranges::find(composed_.builders, to.section, [](const auto& builder) { return builder.name_; });
@@ -285,12 +256,21 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
   plan_.notes.push_back(config.name + ": stages of " + cut + " layers");
 }
 
+void JobResolver::connect(const PortRef& from, const PortRef& to) {
+  // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
+  const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
+  for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
+    plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);
+  }
+}
+
 void JobResolver::connect_all() {
-  for (const auto& [from, to] : composed_.edges) {
-    // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
-    const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
-    for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
-      plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);
+  for (const ComposedEdge& edge : composed_.edges) {
+    try {
+      connect(edge.from, edge.to);
+    } catch (const JobError& problem) {
+      if (edge.key.empty()) throw;
+      composed_.document.root().fail(edge.key, problem.what());
     }
   }
   for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
@@ -329,7 +309,7 @@ JobPlan JobResolver::resolve() && {
 /// Returns the folder of the first section that reads tokens and whose weights have a tokenizer; check_tokens()
 /// compares it with the others'.
 std::optional<std::string> JobResolver::tokenizer_of_weights() const {
-  for (const auto& [from, to] : composed_.edges) {
+  for (const auto& [from, to, key] : composed_.edges) {
     if (from.port != "tokens") continue;
     if (auto folder = tokenizer_folder(table(to.section))) return folder;
   }
