@@ -16,16 +16,6 @@ namespace maestro {
 
 namespace {
 
-// Tables that sections read of their neighbours carry the neighbours' default names.
-constexpr const char* smallest_job = R"(app = "distillation"
-[data]
-path = "corpus.txt"
-[teacher]
-[vision]
-[decoder]
-[plain]
-)";
-
 constexpr const char* top_level = "top level";
 
 JobDocument smallest() {
