@@ -6,7 +6,7 @@ import os
 import tomllib
 import unittest
 
-from maestro_program import SystemTest, distillation
+from maestro_program import SystemTest, distillation, text_corpus
 from vlm_test import REPOSITORY, VisionLanguageTest, vision_language
 
 GRAPHS = REPOSITORY / "apps" / "graph"
@@ -37,6 +37,17 @@ class BundledFiles(SystemTest):
                     if isinstance(table, dict) and table.pop("type", None):
                         table.pop("trained", None)
                 self.assertEqual(found, wanted)
+
+
+class Document(SystemTest):
+    def test_has_an_example_that_trains_and_the_line_of_its_graph(self):
+        text = (REPOSITORY / "docs" / "writing-an-app.md").read_text().partition("## Without C++")[2]
+        job = tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])
+        (self.folder / job["data"]["path"]).write_text(text_corpus())
+        finished = self.train(job | {"train": {"steps": 2, "validation_samples": 4}})
+        self.assertEqual({row["section"] for row in finished.report["steps"]}, {"trunk", "head"})
+        line = text.partition("```\n")[2].partition("```\n")[2].partition("```")[0].split()
+        self.assertIn(line, [each.split() for each in self.call("check", "job1.toml", "--graph", "--fresh").out.splitlines()])
 
 
 class Distillation(SystemTest):
