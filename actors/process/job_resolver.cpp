@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -126,6 +127,8 @@ class JobResolver {
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
+  /// Errors of the work begin with the place of a key of the top level; empty: with none.
+  void at_key(const std::string& key, const std::function<void()>& work) const;
   void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
@@ -256,6 +259,15 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
   plan_.notes.push_back(config.name + ": stages of " + cut + " layers");
 }
 
+void JobResolver::at_key(const std::string& key, const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const JobError& problem) {
+    if (key.empty()) throw;
+    composed_.document.root().fail(key, problem.what());
+  }
+}
+
 void JobResolver::connect(const PortRef& from, const PortRef& to) {
   // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
   const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
@@ -265,14 +277,7 @@ void JobResolver::connect(const PortRef& from, const PortRef& to) {
 }
 
 void JobResolver::connect_all() {
-  for (const ComposedEdge& edge : composed_.edges) {
-    try {
-      connect(edge.from, edge.to);
-    } catch (const JobError& problem) {
-      if (edge.key.empty()) throw;
-      composed_.document.root().fail(edge.key, problem.what());
-    }
-  }
+  for (const ComposedEdge& edge : composed_.edges) at_key(edge.key, [&] { connect(edge.from, edge.to); });
   for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
     if (node.stage + 1 >= node.stages) continue;
     plan_.graph.connect(node.name, "stream", node.section + ".stage" + std::to_string(node.stage + 1), "stream");
@@ -286,7 +291,7 @@ JobPlan JobResolver::resolve() && {
   connect_all();
   choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
   composed_.document.finish();
-  plan_.graph.validate();
+  at_key(composed_.edges.empty() ? "" : composed_.edges.front().key, [&] { plan_.graph.validate(); });
   check_trained(plan_);
   check_frozen(plan_, composed_.document.root());
   check_batches(plan_);

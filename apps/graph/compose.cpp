@@ -2,6 +2,7 @@
 #include "apps/graph/compose.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "runtime/core/nearest_name.hpp"
@@ -13,6 +14,8 @@ namespace {
 
 constexpr const char* edges_key = "edges";
 constexpr const char* source_name = "corpus";
+constexpr std::array<std::string_view, 6> tables_of_runs{"train", "data",      "schedule",
+                                                         "guard", "transport", "emulation"};
 constexpr std::string_view arrow = "->";
 constexpr std::string_view example = "\"corpus.tokens -> model.tokens\"";
 
@@ -68,6 +71,15 @@ void check_section(const JobTable& root, const std::string& edge, const std::str
                            (nearest ? "did you mean '" + *nearest + "'?" : "sections are " + known));
 }
 
+void check_name(const JobTable& root, const std::string& section) {
+  if (section == source_name) {
+    root.fail(section, "is the name of the source, which [data] describes; name the section otherwise");
+  }
+  if (std::ranges::find(tables_of_runs, section) != tables_of_runs.end()) {
+    root.table(section).fail("type", "this table describes the run, and is no section; name the section otherwise");
+  }
+}
+
 std::string read_registered_type(App& app, const std::string& name) {
   std::vector<std::string> types;
   for (const auto& [type, description] : app.registry().list()) types.push_back(type);
@@ -89,9 +101,7 @@ void compose_graph(App& app) {
     root.fail(edges_key, "is not given; list the edges of the graph, as in edges = [" + std::string(example) + "]");
   }
   const std::vector<std::string> tables = root.tables_with("type");
-  if (contains(tables, source_name)) {
-    root.fail(source_name, "is the name of the source, which [data] describes; name the section otherwise");
-  }
+  for (const std::string& name : tables) check_name(root, name);
   std::vector<Edge> edges;
   std::vector<std::string> sections;  // as edges first name them: a record of the job does not keep the order of tables
   for (const std::string& text : texts) {

@@ -147,7 +147,9 @@ class Refusals(SystemTest):
                     "edges: no edge begins at the source 'corpus'")
         self.refuse(job | {"corpus": {"type": "decoder_lm"}}, "corpus: is the name of the source, which [data] describes")
         self.refuse(job | {"edges": [edge for edge in job["edges"] if edge != "corpus.targets -> plain.targets"]},
-                    "input plain.targets (i32, 1 columns) is not connected")
+                    "job.toml:3: edges: input plain.targets (i32, 1 columns) is not connected")
+        loop = [edge for edge in job["edges"] if edge != "corpus.tokens -> student.tokens"] + ["student.none -> student.tokens"]
+        self.refuse(job | {"edges": loop}, "edges: section 'student' has no output port 'none'; it has none")
 
     def test_of_types_and_tables_that_are_not_there(self):
         job = distillation_graph()

@@ -100,6 +100,13 @@ class Schema(SystemTest):
             with self.subTest(changes):
                 self.assertNotEqual(list(validator.iter_errors(job | changes)), [])
                 self.assertEqual(self.call("check", self.write_job(job | changes)).status, 2)
+        tables = set(self.app("graph")["properties"]) - {"name", "app", "edges"}
+        self.assertLessEqual({"train", "data", "emulation"}, tables)
+        for table in tables:
+            named = job | {table: job.get(table, {}) | {"type": "decoder_lm"},
+                           "edges": [*job["edges"], f"corpus.tokens -> {table}.tokens", f"corpus.targets -> {table}.targets"]}
+            self.assertNotEqual(list(validator.iter_errors(named)), [])
+            self.assert_refused(f"{table}.type: this table describes the run, and is no section", "check", self.write_job(named))
         without = {key: value for key, value in job.items() if key != "edges"}
         self.assertNotEqual(list(validator.iter_errors(without)), [])
         self.assertEqual(self.call("check", self.write_job(without)).status, 2)
