@@ -43,7 +43,7 @@ endif()
 install(CODE "set(source [[${PROJECT_SOURCE_DIR}]])
 set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/maestro\")" COMPONENT development)
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT development)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/vlm"
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/graph" "${PROJECT_SOURCE_DIR}/apps/vlm"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
   USE_SOURCE_PERMISSIONS COMPONENT program PATTERN "tests" EXCLUDE)

@@ -248,4 +248,33 @@ void check_trained(const JobPlan& plan) {
   throw JobError("no section is trained; set trained = true in one of " + names);
 }
 
+void check_frozen(const JobPlan& plan, const JobTable& root) {
+  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
+    const GraphNode& node = plan.graph.nodes()[at];
+    const SectionConfig& config = plan.sections[at].config;
+    const bool frozen = node.frozen() ? plan.held[at].all > 0 : config.lora.given();
+    if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
+    const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
+    root.table(node.section_name())
+        .fail("weights", "is not given, and " + what + ": it would keep random values; name a folder of " +
+                             std::string("weights, or set weights = \"random\" to keep them"));
+  }
+}
+
+void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
+  if (config.recompute == 0) return;
+  const std::string key = node.section_name() + ".recompute";
+  if (!node.runs_backward()) {
+    throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
+  }
+  if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
+}
+
+void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
+  if (!config.lora.given()) return;
+  const std::string key = node.section_name() + ".lora";
+  if (!node.trained()) throw JobError(key + " has no meaning in a frozen section: adapters are trained");
+  if (!meta_section.takes_adapters()) throw JobError(key + ": a section of this type has no adapters; decoders have");
+}
+
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/plan/job_plan.hpp"
+#include "runtime/job/job_table.hpp"
 
 namespace maestro {
 
@@ -23,6 +24,11 @@ void check_emulated(JobPlan& plan);
 /// Refuses settings that sections on CUDA devices do not support. Called after placement.
 void check_cuda(const JobPlan& plan);
 void check_trained(const JobPlan& plan);
+/// Refuses weights that are neither trained nor loaded: their values would be noise, unless the job requests that.
+void check_frozen(const JobPlan& plan, const JobTable& root);
+/// Whether a section can recompute layers, or train adapters, where its table requests that.
+void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section);
+void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section);
 /// Whether a run makes checkpoints in memory, and from there goes on after a loss.
 void check_shadows(JobPlan& plan);
 /// Whether a run can do what guard.action wants.

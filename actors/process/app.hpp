@@ -71,6 +71,13 @@ class SectionBuilder {
   SectionConfig defaults_;
 };
 
+/// An edge of an app while it is composed.
+struct ComposedEdge {
+  PortRef from;
+  PortRef to;
+  std::string key;  ///< of the job file's top level that names the edge; empty: the app's own edge
+};
+
 /// An app as main() has composed it, before it is resolved.
 struct Composition {
   JobDocument document;
@@ -80,7 +87,7 @@ struct Composition {
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
   std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
-  std::vector<std::pair<PortRef, PortRef>> edges;
+  std::vector<ComposedEdge> edges;
 };
 
 struct JobPlan;
@@ -95,6 +102,9 @@ class App {
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
   /// Returns a table of the job file, for the app's own settings.
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
+
+  /// Returns the top level of the job file.
+  [[nodiscard]] JobTable job() const { return composed_.document.root(); }
 
   /// Whether the job file has a table with that name.
   [[nodiscard]] bool has(std::string_view name) const { return composed_.document.root().has(name); }
@@ -120,7 +130,10 @@ class App {
   SectionBuilder& section(std::string name, SectionFactory factory);
   /// Returns names and types of the sections composed so far, sources and sections without a type left out.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> section_types() const;
-  void connect(PortRef from, PortRef to) { composed_.edges.emplace_back(std::move(from), std::move(to)); }
+  /// Connects an output port to an input port. Errors begin with the place of `key`, where the job file names the edge.
+  void connect(PortRef from, PortRef to, std::string key = {}) {
+    composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
+  }
 
   /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.
   [[nodiscard]] JobPlan plan();

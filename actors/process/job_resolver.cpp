@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -30,20 +31,6 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   });
   if (!named) return {};
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
-}
-
-/// Refuses weights that are neither trained nor loaded: their values would be noise, unless the job requests that.
-void check_frozen(const JobPlan& plan, const JobTable& root) {
-  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
-    const GraphNode& node = plan.graph.nodes()[at];
-    const SectionConfig& config = plan.sections[at].config;
-    const bool frozen = node.frozen() ? plan.held[at].all > 0 : config.lora.given();
-    if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
-    const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
-    root.table(node.section_name())
-        .fail("weights", "is not given, and " + what + ": it would keep random values; name a folder of " +
-                             std::string("weights, or set weights = \"random\" to keep them"));
-  }
 }
 
 DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
@@ -120,22 +107,6 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
   };
 }
 
-void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
-  if (config.recompute == 0) return;
-  const std::string key = node.section_name() + ".recompute";
-  if (!node.runs_backward()) {
-    throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
-  }
-  if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
-}
-
-void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
-  if (!config.lora.given()) return;
-  const std::string key = node.section_name() + ".lora";
-  if (!node.trained()) throw JobError(key + " has no meaning in a frozen section: adapters are trained");
-  if (!meta_section.takes_adapters()) throw JobError(key + ": a section of this type has no adapters; decoders have");
-}
-
 }  // namespace
 
 /// Builds the plan of one app; used once.
@@ -153,6 +124,9 @@ class JobResolver {
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
+  /// Errors of the work begin with the place of a key of the top level; empty: with none.
+  void at_key(const std::string& key, const std::function<void()>& work) const;
+  void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
   void place_sections();
@@ -170,7 +144,7 @@ std::map<std::string, Role> JobResolver::roles_by_section() const {
   }
   // Gradients pass through a frozen section when a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
-    for (const auto& [from, to] : composed_.edges) {
+    for (const auto& [from, to, key] : composed_.edges) {
       const auto producer = roles.find(from.section);
       const auto consumer =
           std::ranges::find(composed_.builders, to.section, [](const auto& builder) { return builder.name_; });
@@ -282,14 +256,25 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
   plan_.notes.push_back(config.name + ": stages of " + cut + " layers");
 }
 
-void JobResolver::connect_all() {
-  for (const auto& [from, to] : composed_.edges) {
-    // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
-    const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
-    for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
-      plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);
-    }
+void JobResolver::at_key(const std::string& key, const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const JobError& problem) {
+    if (key.empty()) throw;
+    composed_.document.root().fail(key, problem.what());
   }
+}
+
+void JobResolver::connect(const PortRef& from, const PortRef& to) {
+  // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
+  const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
+  for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
+    plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);
+  }
+}
+
+void JobResolver::connect_all() {
+  for (const ComposedEdge& edge : composed_.edges) at_key(edge.key, [&] { connect(edge.from, edge.to); });
   for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
     if (node.stage + 1 >= node.stages) continue;
     plan_.graph.connect(node.name, "stream", node.section + ".stage" + std::to_string(node.stage + 1), "stream");
@@ -303,7 +288,7 @@ JobPlan JobResolver::resolve() && {
   connect_all();
   choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
   composed_.document.finish();
-  plan_.graph.validate();
+  at_key(composed_.edges.empty() ? "" : composed_.edges.front().key, [&] { plan_.graph.validate(); });
   check_trained(plan_);
   check_frozen(plan_, composed_.document.root());
   check_batches(plan_);
@@ -326,7 +311,7 @@ JobPlan JobResolver::resolve() && {
 /// Returns the folder of the first section that reads tokens and whose weights have a tokenizer; check_tokens()
 /// compares it with the others'.
 std::optional<std::string> JobResolver::tokenizer_of_weights() const {
-  for (const auto& [from, to] : composed_.edges) {
+  for (const auto& [from, to, key] : composed_.edges) {
     if (from.port != "tokens") continue;
     if (auto folder = tokenizer_folder(table(to.section))) return folder;
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "apps/distill/compose.hpp"
+#include "apps/graph/compose.hpp"
 #include "apps/vlm/compose.hpp"
 #include "runtime/core/result.hpp"
 
@@ -15,11 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<BundledApp, 4> apps{{
+constexpr std::array<BundledApp, 5> apps{{
     {"language_model", compose_language_model},
     {"distillation", compose_distillation},
     {"split_language_model", compose_split_language_model},
     {"vision_language", compose_vision_language},
+    {"graph", compose_graph, true},
 }};
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace maestro {
 struct BundledApp {
   const char* name;  ///< in job files: app = "distillation"
   void (*compose)(App&);
+  bool of_job_file = false;  ///< its sections are those of the job file
 };
 [[nodiscard]] std::span<const BundledApp> bundled_apps();
 

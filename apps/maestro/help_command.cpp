@@ -3,22 +3,12 @@
 
 #include <algorithm>
 
-#include "apps/maestro/job_reference.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
-namespace {
-
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 2, width), ' ');
-  return text;
-}
-
-std::string key_text(const std::string& name, const JobKey& key) {
-  std::string text = name + ": " + key.help + "\n  type     " + key.type + "\n  default  " + key.fallback;
-  if (!key.allowed.empty()) text += (key.type == "choice" ? "\n  choices  " : "\n  range    ") + key.allowed;
-  if (!key.unit.empty()) text += "\n  unit     " + key.unit;
   return text;
 }
 
@@ -27,6 +17,15 @@ std::string group_text(const KeyGroup& group) {
   for (const JobKey& key : group.keys) {
     text += "\n  " + padded(key.name, 21) + padded(key.fallback, 14) + key.help;
   }
+  return text;
+}
+
+namespace {
+
+std::string key_text(const std::string& name, const JobKey& key) {
+  std::string text = name + ": " + key.help + "\n  type     " + key.type + "\n  default  " + key.fallback;
+  if (!key.allowed.empty()) text += (key.type == "choice" ? "\n  choices  " : "\n  range    ") + key.allowed;
+  if (!key.unit.empty()) text += "\n  unit     " + key.unit;
   return text;
 }
 

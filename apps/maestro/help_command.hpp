@@ -5,9 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "apps/maestro/job_reference.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
+
+/// Returns the text with spaces behind it, two at least.
+[[nodiscard]] std::string padded(std::string text, std::size_t width);
+/// Returns the keys of a group with their defaults and meanings, a line each, below its heading.
+[[nodiscard]] std::string group_text(const KeyGroup& group);
 
 /// Prints a key, the keys of a table, or without a name all tables.
 class HelpCommand {

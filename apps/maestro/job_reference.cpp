@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/graph/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/decoder_config.hpp"
@@ -14,16 +15,6 @@
 namespace maestro {
 
 namespace {
-
-// Tables that sections read of their neighbours carry the neighbours' default names.
-constexpr const char* smallest_job = R"(app = "distillation"
-[data]
-path = "corpus.txt"
-[teacher]
-[vision]
-[decoder]
-[plain]
-)";
 
 constexpr const char* top_level = "top level";
 
@@ -71,6 +62,7 @@ void JobReference::add_tables() {
   const JobTable root = document.root();
   (void)read_name(root);
   (void)read_app(root);
+  (void)read_edges(root);
   (void)read_train(root.table("train"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
@@ -86,7 +78,7 @@ void JobReference::add_tables() {
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
   };
-  groups_.push_back({top_level, "top level", "keys `name` and `app`", keys_of(document, "")});
+  groups_.push_back({top_level, "top level", "keys `name`, `app` and `edges`", keys_of(document, "")});
   for (const auto& [table, purpose] : purposes) {
     groups_.push_back({table, "[" + std::string(table) + "]", purpose, keys_of(document, table)});
   }
@@ -136,6 +128,7 @@ void JobReference::add_section_groups() {
 void JobReference::add_bundled_sections() {
   Console silent(standard_streams());  // an App that is only composed writes nothing
   for (const BundledApp& bundled : bundled_apps()) {
+    if (bundled.of_job_file) continue;
     RunOptions options;
     options.check_only = true;
     App app(smallest(), options, silent);

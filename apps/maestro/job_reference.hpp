@@ -12,6 +12,17 @@
 
 namespace maestro {
 
+/// A job with only the keys that have no default. Tables that sections read of their neighbours carry the neighbours'
+/// default names.
+inline constexpr const char* smallest_job = R"(app = "distillation"
+[data]
+path = "corpus.txt"
+[teacher]
+[vision]
+[decoder]
+[plain]
+)";
+
 /// Keys of one reader.
 struct KeyGroup {
   std::string name;     ///< "train", "section", "projector"

@@ -59,7 +59,7 @@ class SchemaMaker {
     Json choices = Json::array();
     for (const BundledApp& app : bundled_apps()) {
       apps.emplace_back(app.name);
-      choices.push_back({{"if", {{"properties", {{"app", {{"const", app.name}}}}}}}, {"then", job_of(app.name)}});
+      choices.push_back({{"if", {{"properties", {{"app", {{"const", app.name}}}}}}}, {"then", job_of(app)}});
     }
     return {{"$schema", "http://json-schema.org/draft-07/schema#"},
             {"title", "job file of maestro"},
@@ -111,22 +111,35 @@ class SchemaMaker {
     return {{"properties", {{"type", {{"enum", types}}}}}, {"allOf", {std::move(schema)}}};
   }
 
-  [[nodiscard]] Json job_of(const std::string& app) {
+  /// Returns the schema of a section of any type, which its key `type` names.
+  [[nodiscard]] Json typed_section() {
+    Json schema = section({"", "", reference_.section_types().front()});
+    schema["required"] = {"type"};
+    return schema;
+  }
+
+  [[nodiscard]] Json job_of(const BundledApp& app) {
     Json properties = Json::object();
     Json further = false;
     for (const KeyGroup& group : reference_.groups()) {
       if (group.heading == "top level") {
-        for (const JobKey& key : group.keys) properties[key.name] = schema_of(key);
+        for (const JobKey& key : group.keys) {
+          if (key.name != "edges" || app.of_job_file) properties[key.name] = schema_of(key);
+        }
       } else if (group.heading == "[" + group.name + "]" && group.name.find('.') == std::string::npos) {
         properties[group.name] = table(group.name, {group.name});
       }
     }
     for (const ReferenceSection& each : reference_.sections()) {
-      if (each.app != app) continue;
+      if (each.app != app.name) continue;
       properties[each.name] = section(each);
       const JobKey* names = reference_.find(each.name + ".teacher");
       if (names != nullptr)
         further = section(*std::ranges::find(reference_.sections(), "teacher", &ReferenceSection::name));
+    }
+    if (app.of_job_file) {
+      return {
+          {"required", {"edges"}}, {"properties", std::move(properties)}, {"additionalProperties", typed_section()}};
     }
     // Sections whose names a key of another section has: the teachers of a student.
     return {{"properties", std::move(properties)}, {"additionalProperties", std::move(further)}};

@@ -22,6 +22,7 @@
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/samples_command.hpp"
 #include "apps/maestro/schema_command.hpp"
+#include "apps/maestro/sections_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/teach_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
@@ -83,6 +84,7 @@ int run(int argc, char** argv, Console& console) {
   WatchCommands watch(app);
   JoinCommand join(app);
   HelpCommand help(app);
+  SectionsCommand sections(app);
   SchemaCommand schema(app);
   CompletionCommand completion(app);
   try {
@@ -93,7 +95,8 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
-                   prepare, data, samples, replay, card, generate, control, watch, join, help, schema, completion);
+                   prepare, data, samples, replay, card, generate, control, watch, join, help, sections, schema,
+                   completion);
 }
 
 }  // namespace

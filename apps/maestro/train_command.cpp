@@ -3,6 +3,7 @@
 
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/end_lines.hpp"
+#include "apps/maestro/graph_print.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
@@ -50,7 +51,22 @@ void resolve_auto(const JobDocument& job, RunOptions& run) {
 
 }  // namespace
 
-RunResult train(const TrainArguments& arguments, Console& console) {
+namespace {
+
+/// Prints the graph of an app in a form: text, dot or svg.
+void print_graph(App app, const std::string& form, Console& console) {
+  const JobPlan plan = app.plan();
+  PrintedGraph graph{plan, {}};
+  for (const auto& [section, type] : app.section_types()) {
+    graph.types[section] = read_type(app.table(section), type);
+  }
+  std::string text = form == "dot" ? graph_dot(graph) : form == "svg" ? graph_svg(graph) : graph_text(graph);
+  text.pop_back();  // note() ends the line
+  console.note(text);
+}
+
+/// Returns the composed app of a job file. Throws JobError.
+App app_of(const TrainArguments& arguments, Console& console) {
   RunOptions run = arguments.run;
   std::vector<std::string> settings = arguments.overrides;
   JobDocument job = JobDocument::load(arguments.job, settings);
@@ -74,7 +90,13 @@ RunResult train(const TrainArguments& arguments, Console& console) {
   run.command.insert(run.command.end(), log.begin(), log.end());
   App app(std::move(job), std::move(run), console);
   bundled.compose(app);
-  return app.run();
+  return app;
+}
+
+}  // namespace
+
+RunResult train(const TrainArguments& arguments, Console& console) {
+  return app_of(arguments, console).run();
 }
 
 JobCommand::JobCommand(CLI::App& app, const std::string& name, const std::string& help, const std::string& help_of_set)
@@ -104,9 +126,17 @@ CheckCommand::CheckCommand(CLI::App& app)
   command_->add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores")
       ->check(CLI::Range(1, 4096));
   add_start_options(*command_, run);
+  command_->add_option("--graph", graph_, "print the sections and edges: as text, dot (Graphviz) or svg")
+      ->expected(0, 1)
+      ->default_str("text")
+      ->check(CLI::IsMember({"text", "dot", "svg"}));
 }
 
 int CheckCommand::run(Console& console) const {
+  if (!graph_.empty()) {
+    print_graph(app_of(arguments_, console), graph_, console);
+    return 0;
+  }
   train(arguments_, console);
   console.note(arguments_.job.string() + ": ok");
   return 0;

@@ -48,6 +48,9 @@ class CheckCommand : public JobCommand {
   explicit CheckCommand(CLI::App& app);
   /// Returns the exit status. Throws JobError.
   int run(Console& console) const;
+
+ private:
+  std::string graph_;  // form of the section graph; empty: it is not printed
 };
 
 }  // namespace maestro

@@ -10,10 +10,9 @@ namespace maestro {
 
 namespace {
 
-template <class Items, class NameOf>
-std::string suggestion(std::string_view wanted, const Items& items, NameOf name_of) {
+std::string suggestion(std::string_view wanted, const std::vector<GraphNode>& nodes) {
   std::vector<std::string> names;
-  for (const auto& item : items) names.push_back(name_of(item));
+  for (const GraphNode& node : nodes) names.push_back(node.name);
   const auto nearest = nearest_name(wanted, names);
   if (nearest) return "; did you mean '" + *nearest + "'?";
   if (names.empty()) return "; it has none";
@@ -22,18 +21,35 @@ std::string suggestion(std::string_view wanted, const Items& items, NameOf name_
   return list;
 }
 
+std::string shape_text(const Port& port) {
+  return "(" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) + " columns" +
+         (port.axis == Axis::tokens ? "" : ", by patches") + ")";
+}
+
+/// Returns the ports that there are, with the nearest to a name.
+std::string ports_text(std::string_view wanted, const std::vector<Port>& ports) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const Port& port : ports) {
+    names.push_back(port.name);
+    list += (list.empty() ? "" : ", ") + port.name + " " + shape_text(port);
+  }
+  if (names.empty()) return "; it has none";
+  const auto nearest = nearest_name(wanted, names);
+  return (nearest ? "; did you mean '" + *nearest + "'?" : ";") + " there are " + list;
+}
+
 const Port& find_port(const GraphNode& node, const std::vector<Port>& ports, std::string_view name,
                       std::string_view kind) {
   for (const Port& port : ports) {
     if (port.name == name) return port;
   }
   throw JobError("section '" + node.name + "' has no " + std::string(kind) + " port '" + std::string(name) + "'" +
-                 suggestion(name, ports, [](const Port& port) { return port.name; }));
+                 ports_text(name, ports));
 }
 
 std::string port_text(const GraphNode& node, const Port& port) {
-  return node.name + "." + port.name + " (" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) +
-         " columns" + (port.axis == Axis::tokens ? "" : ", by patches") + ")";
+  return node.name + "." + port.name + " " + shape_text(port);
 }
 
 }  // namespace
@@ -60,8 +76,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
                              std::string_view to_port) {
   const auto resolve = [&](std::string_view name) {
     if (const auto id = find(name)) return *id;
-    throw JobError("no section is named '" + std::string(name) + "'" +
-                   suggestion(name, nodes_, [](const GraphNode& node) { return node.name; }));
+    throw JobError("no section is named '" + std::string(name) + "'" + suggestion(name, nodes_));
   };
   GraphEdge edge;
   edge.from = resolve(from);

@@ -363,6 +363,14 @@ std::vector<std::string> JobTable::keys() const {
   return out;
 }
 
+std::vector<std::string> JobTable::tables_with(std::string_view key) const {
+  std::vector<std::string> names = keys();
+  std::erase_if(names, [&](const std::string& name) {
+    return state_->find(JobTable(state_, path_to(name)).path_to(key)) == nullptr;
+  });
+  return names;
+}
+
 std::string JobTable::name() const {
   return label_of(path_);
 }

@@ -84,6 +84,8 @@ class JobTable {
   [[nodiscard]] bool holds_text(std::string_view key) const;
   /// Returns the keys present, in the order of the file, those only in overrides last. Counts as no reading.
   [[nodiscard]] std::vector<std::string> keys() const;
+  /// Returns the tables here that hold `key`, in the same order. Counts as no reading.
+  [[nodiscard]] std::vector<std::string> tables_with(std::string_view key) const;
   /// Returns the full name, e.g. "student"; empty for the root.
   [[nodiscard]] std::string name() const;
 

@@ -28,7 +28,10 @@ RecordedTeacher::Options RecordedTeacher::Options::read(const JobTable& table, c
   options.path = read_records_path(table);
   const bool verify =
       table.flag("verify", true, {"recorded_teacher: compare all shards with their checksums at the start"});
-  if (options.path.empty()) return options;
+  if (options.path.empty()) {
+    if (corpus == nullptr) return options;
+    throw JobError(table.name() + ".path is not given; name the folder that `maestro teach` wrote");
+  }
   const Result<TeacherRecords> records = load_records(options.path);
   if (!records) table.fail("path", records.error().message);
   if (corpus != nullptr) check_data(table, *records, *corpus);
@@ -40,7 +43,7 @@ RecordedTeacher::Options RecordedTeacher::Options::read(const JobTable& table, c
 }
 
 RecordedTeacher::RecordedTeacher(const SectionContext& context, const Options& options) : options_(options) {
-  if (options.shards == nullptr) {
+  if (options.shards == nullptr && !context.meta) {
     throw JobError(context.name + ".path is not given; name the folder that `maestro teach` wrote");
   }
   if (context.for_cuda || !context.memory().host()) {
@@ -49,7 +52,7 @@ RecordedTeacher::RecordedTeacher(const SectionContext& context, const Options& o
 }
 
 Ports RecordedTeacher::ports() const {
-  const std::int64_t k = options_.shards->records().k;
+  const std::int64_t k = options_.shards == nullptr ? 0 : options_.shards->records().k;
   Ports ports;
   ports.inputs = {{"tokens", DType::i32, 1, false, false}};
   ports.outputs = {{"top_values", DType::f32, k, false, false},

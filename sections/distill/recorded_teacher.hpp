@@ -26,11 +26,13 @@ class RecordedTeacher final : public Section {
   struct Options {
     std::shared_ptr<const TeacherShards> shards;  ///< shared by all replicas of a process
     std::string path;                             ///< of their folder
-    /// Opens the folder at `path` and compares it with `corpus`, which may be null. An empty path leaves `shards` null.
+    /// Opens the folder at `path` and compares it with `corpus`, which may be null. An empty path leaves `shards` null
+    /// where there is no corpus.
     /// Throws JobError that names what differs (OF-3, refused by name).
     static Options read(const JobTable& table, const Corpus* corpus);
   };
-  /// Throws JobError without a folder, or for a GPU.
+  /// Throws JobError without a folder, or for a GPU. A meta section without a folder has its ports, with 0 columns
+  /// where the records set them.
   RecordedTeacher(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;

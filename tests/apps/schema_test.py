@@ -10,6 +10,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
+import graph_test
 import help_test
 from maestro_program import SystemTest, distillation, language_model
 
@@ -87,6 +88,29 @@ class Schema(SystemTest):
                 self.assertEqual([error.message for error in validator.iter_errors(job)], [])
         for job in (language_model(), distillation(), help_test.split_model(), help_test.vision_language()):
             self.assertEqual([error.message for error in validator.iter_errors(job)], [])
+
+    def test_of_graphs_has_a_table_for_every_typed_section(self):  # JX-1
+        validator = self.validator()
+        job = graph_test.distillation_graph()
+        self.assertEqual([error.message for error in validator.iter_errors(job)], [])
+        student = dict(job["student"])
+        del student["type"]
+        for changes in ({"student": student}, {"student": student | {"type": "no_type"}}, {"edges": "a.b -> c.d"},
+                        {"student": job["student"] | {"heds": 2}}, {"plain": job["plain"] | {"alpha": 0.5}}):
+            with self.subTest(changes):
+                self.assertNotEqual(list(validator.iter_errors(job | changes)), [])
+                self.assertEqual(self.call("check", self.write_job(job | changes)).status, 2)
+        tables = set(self.app("graph")["properties"]) - {"name", "app", "edges"}
+        self.assertLessEqual({"train", "data", "emulation"}, tables)
+        for table in tables:
+            named = job | {table: job.get(table, {}) | {"type": "decoder_lm"},
+                           "edges": [*job["edges"], f"corpus.tokens -> {table}.tokens", f"corpus.targets -> {table}.targets"]}
+            self.assertNotEqual(list(validator.iter_errors(named)), [])
+            self.assert_refused(f"{table}.type: this table describes the run, and is no section", "check", self.write_job(named))
+        without = {key: value for key, value in job.items() if key != "edges"}
+        self.assertNotEqual(list(validator.iter_errors(without)), [])
+        self.assertEqual(self.call("check", self.write_job(without)).status, 2)
+        self.assertNotEqual(list(validator.iter_errors(distillation() | {"edges": []})), [], "edges of a bundled app")
 
     def test_accepts_what_has_several_forms(self):
         validator = self.validator()

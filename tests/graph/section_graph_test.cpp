@@ -72,8 +72,9 @@ TEST(SectionGraph, a_name_can_be_given_once) {
 TEST(SectionGraph, an_unknown_section_or_port_is_answered_with_the_nearest_name) {
   SectionGraph graph = teacher_and_student();
   expect_mentions(error_of([&] { graph.connect("techer", "hidden", "student", "hidden"); }), {"'techer'", "'teacher'"});
-  expect_mentions(error_of([&] { graph.connect("teacher", "hiden", "student", "hidden"); }),
-                  {"section 'teacher' has no output port 'hiden'", "'hidden'"});
+  expect_mentions(
+      error_of([&] { graph.connect("teacher", "hiden", "student", "hidden"); }),
+      {"section 'teacher' has no output port 'hiden'", "did you mean 'hidden'? there are hidden (fp32, 8 columns)"});
   expect_mentions(error_of([&] { graph.connect("teacher", "hidden", "student", "hiddens"); }),
                   {"section 'student' has no input port 'hiddens'", "'hidden'"});
   expect_mentions(error_of([&] { graph.connect("student", "loss", "teacher", "tokens"); }),

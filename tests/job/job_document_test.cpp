@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 JobDocument document(const std::string& text) {
@@ -128,6 +129,13 @@ TEST(JobTable, keys_come_in_the_order_of_the_file) {
   const auto root = document("[zeta]\n[alpha]\n[mid]\nb = 1\na = 2\n").root();
   EXPECT_THAT(root.keys(), ElementsAre("zeta", "alpha", "mid"));
   EXPECT_THAT(root.table("mid").keys(), ElementsAre("b", "a"));
+}
+
+TEST(JobTable, tables_with_a_key_come_in_the_same_order_and_stay_unread) {
+  const JobDocument job = document("type = 1\n[zeta]\ntype = 2\n[alpha]\nb = 1\n[mid]\ntype = \"x\"\n");
+  EXPECT_THAT(job.root().tables_with("type"), ElementsAre("zeta", "mid"));
+  EXPECT_THAT(job.root().tables_with("none"), IsEmpty());
+  EXPECT_NE(job_error_of([&] { job.finish(); }).find("unknown"), std::string::npos);
 }
 
 TEST(JobTable, a_failed_check_stands_at_the_key_that_is_present) {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/sections_command.hpp"
+
+#include <algorithm>
+
+#include "apps/maestro/help_command.hpp"
+#include "apps/maestro/section_ports.hpp"
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/result.hpp"
+#include "sections/registry.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::string types_text(const std::vector<SectionRegistry::Listing>& types) {
+  std::string text = "Section types. `maestro sections NAME` lists the ports and keys of a type.";
+  for (const auto& [type, description] : types) text += "\n  " + padded(type, 25) + description;
+  return text;
+}
+
+/// Returns "fp32 x 256 (width), tokens, differentiable".
+std::string shape_text(const TypePort& at) {
+  std::string keys;
+  for (const std::string& key : at.keys) keys += (keys.empty() ? " (" : ", ") + key;
+  if (!keys.empty()) keys += ")";
+  const Port& port = at.port;
+  const std::string columns = port.columns > 0 ? std::to_string(port.columns) + keys : "columns of its files";
+  return std::string(name_of(port.dtype)) + " x " + columns + (port.axis == Axis::tokens ? ", tokens" : ", patches") +
+         (port.differentiable ? ", differentiable" : "") + (port.optional ? ", optional" : "");
+}
+
+std::string ports_text(const std::vector<TypePorts>& all) {
+  std::string text = "ports: dtype x columns by the defaults (and the keys that set them), axis of the rows";
+  for (const auto& [setting, ports] : all) {
+    if (!setting.empty()) text += "\n  with " + setting;
+    for (const TypePort& at : ports) {
+      text += "\n  " + padded(at.input ? "input" : "output", 8) + padded(at.port.name, 21) + shape_text(at);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+SectionsCommand::SectionsCommand(CLI::App& app)
+    : command_(app.add_subcommand("sections", "list the section types, or the ports and keys of a type")) {
+  command_->add_option("type", type_, "a section type; none: all");
+}
+
+int SectionsCommand::run(Console& console) const {
+  const std::vector<SectionRegistry::Listing> types = builtin_sections().list();
+  if (type_.empty()) {
+    console.note(types_text(types));
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const auto& [type, description] : types) names.push_back(type);
+  const auto found = std::ranges::find(types, type_, &SectionRegistry::Listing::type);
+  if (found == types.end()) {
+    const auto nearest = nearest_name(type_, names);
+    throw JobError("unknown section type '" + printable(type_) + "'; " +
+                   (nearest ? "did you mean '" + *nearest + "'?" : "maestro sections lists them"));
+  }
+  const JobReference reference;
+  console.note(found->type + ": " + found->description);
+  console.note(ports_text(ports_of_type(reference, type_)));
+  for (const KeyGroup* group : reference.groups_of(type_)) {
+    if (!group->keys.empty()) console.note(group_text(*group));
+  }
+  return 0;
+}
+
+}  // namespace maestro

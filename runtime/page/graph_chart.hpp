@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph of boxes with ports as a drawing of its own, SVG. Pure; any thread.
+//
+// GH-1 (left to right): a box is right of all boxes from which arrows come to it, in the column of its longest path.
+// GH-2 (free ways): an arrow runs between the boxes that it joins and across no other: in each column that it crosses
+// it
+//       has a row of its own.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace maestro {
+
+struct GraphBox {
+  std::string title;
+  std::vector<std::string> lines;  ///< below the title
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+};
+
+struct GraphArrow {
+  std::size_t from = 0;    ///< a box
+  std::size_t output = 0;  ///< of its outputs
+  std::size_t to = 0;
+  std::size_t input = 0;
+  bool both_ways = false;
+  std::string label = {};  ///< for a pointer that rests on the arrow
+};
+
+struct GraphDrawing {
+  std::string label;  ///< what the drawing is of
+  std::vector<GraphBox> boxes;
+  std::vector<GraphArrow> arrows;  ///< without a cycle
+  std::string both_ways;           ///< what an arrow that points both ways means
+};
+
+/// Returns an SVG document, for light and dark, in the size in which its text is read.
+[[nodiscard]] std::string graph_chart(const GraphDrawing& drawing);
+
+}  // namespace maestro
