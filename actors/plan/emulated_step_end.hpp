@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the end of a step costs on emulated devices, by [emulation]. Pure.
+// The time that the end of a step takes on emulated devices, by [emulation]. Pure.
 #pragma once
 
 #include "actors/plan/job_plan.hpp"

@@ -26,7 +26,7 @@
 
 namespace maestro {
 
-/// What a job is on an emulated device.
+/// A job on an emulated device.
 struct EmulatedWork {
   std::chrono::nanoseconds lasts{0};
   std::shared_ptr<JointWork> joint = {};  ///< of all ranks, which hold it until it begins; null: of this rank alone

@@ -99,7 +99,7 @@ class EmulatedDevice final : public Device {
     std::function<void()> run;
     std::shared_ptr<JointWork> joint;  // held by the work of each of its devices
   };
-  /// What a device runs at the end of its work.
+  /// A device's call at the end of its work.
   struct Part {
     std::shared_ptr<State> state;
     std::function<void()> run;
