@@ -83,7 +83,7 @@ TEST_F(TraceFile, a_part_holds_a_header_and_every_event) {
   const auto lines = lines_of(contents_of(folder_ / "part"));
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0], json::parse(R"({"rank": 2, "process": "worker", "host": "host", "system_minus_steady_ns": 5,
-                                      "tracks": ["student 0"], "dropped": 0, "events": 3})"));
+                                      "tracks": ["student 0"], "dropped": 0, "about": {}, "events": 3})"));
   EXPECT_EQ(lines[1], json::parse(R"({"ph": "X", "cat": "forward", "name": "forward", "track": 0, "ts_ns": 10000,
                                       "dur_ns": 5000, "args": {"sample": 12, "edge": "logits"}})"));
   EXPECT_EQ(lines[2], json::parse(R"({"ph": "s", "cat": "transfer", "id": "99", "name": "logits", "track": 0,

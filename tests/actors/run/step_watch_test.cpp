@@ -114,7 +114,7 @@ TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched
     watch.done(done(1, index, 20, 30, 50), start_ + milliseconds(100));
   }
   EXPECT_TRUE(watch.active(SectionId(0)));
-  EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 95, 1e-6);
+  EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 125, 1e-6);  // of the bound, 10 + 2 x 50 + 15
 }
 
 TEST_F(StepWatchTest, is_complete_when_the_passes_of_all_micro_batches_are_done) {
