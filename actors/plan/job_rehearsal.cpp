@@ -93,8 +93,10 @@ class ChangedTimes {
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
     const auto& nodes = plan_->graph.nodes();
-    const double ms = times_->write(nodes[from.section.value()].name, nodes[to.section.value()].name, rows);
-    return {ms + change_->latency_ms, false};
+    const bool credit = rows == 0;  // a message
+    const double ms =
+        credit ? 0 : times_->write(nodes[from.section.value()].name, nodes[to.section.value()].name, rows);
+    return {ms + change_->latency_ms, false, ms};
   }
 
   const JobPlan* plan_;

@@ -96,7 +96,7 @@ void RehearsedPorts::send(const MicroBatchPlan& plan) {
     if (block == taken.mapped().end()) continue;  // of the other direction
     used.emplace_back(piece.channel, piece.receiver, piece.target_rank);
     sender_of(used.back(), plan.replica)
-        .waiting.emplace(piece.sequence, Piece{plan.replica, piece.sequence, piece.rows, block->second});
+        .waiting.emplace(piece.sequence, Piece{piece.sequence, piece.rows, block->second});
   }
   for (const LinkKey& key : used) flush(key, plan.replica);
 }
@@ -104,22 +104,17 @@ void RehearsedPorts::send(const MicroBatchPlan& plan) {
 void RehearsedPorts::flush(const LinkKey& key, ReplicaIndex from) {
   Sender& at = sender_of(key, from);
   while (!at.waiting.empty() && at.waiting.begin()->first < at.window) {
-    const Piece piece = std::move(at.waiting.extract(at.waiting.begin()).mapped());
+    Piece piece = std::move(at.waiting.extract(at.waiting.begin()).mapped());
     const TransferTime takes = time(sender(key, from), receiver(key), std::get<Channel>(key), piece.rows);
-    clock_->after(takes.ms,
-                  [this, key, piece, by_reference = takes.by_reference] { arrive(key, piece, by_reference); });
+    if (!takes.by_reference) clock_->after(takes.sent_ms, [block = std::exchange(piece.block, nullptr)] {});
+    clock_->after(takes.ms, [this, key, piece] { arrive(key, piece); });
   }
 }
 
-void RehearsedPorts::arrive(const LinkKey& key, const Piece& piece, bool by_reference) {
+void RehearsedPorts::arrive(const LinkKey& key, const Piece& piece) {
   Arrival& arrival = links_.at(key).arrivals[piece.sequence];
   ++arrival.here;
-  if (by_reference) {
-    arrival.held.push_back(piece.block);
-  } else {  // the acknowledgement comes back like a credit
-    const auto back = time(receiver(key), sender(key, piece.sender), std::get<Channel>(key), 0);
-    clock_->after(back.ms, [block = piece.block] {});
-  }
+  arrival.held.push_back(piece.block);  // of a piece that was written: none
   check_complete(key, piece.sequence);
 }
 

@@ -4,8 +4,8 @@
 //
 // PV-1 (window): a piece leaves when its sequence is among the first `released + slots` sequences of its receiver, as
 //       far as its sender has learned of releases (CL-1).
-// PV-2 (blocks): a pass has a block of each port that it sends from. The block is free again when every piece of it was
-//       written and acknowledged, or, of pieces passed by reference, released by the receiver.
+// PV-2 (blocks): a pass has a block of each port that it sends from. The block is free again when every piece of it has
+//       been sent, or, of pieces passed by reference, released by the receiver.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ namespace maestro {
 struct TransferTime {
   double ms = 0;
   bool by_reference = true;  ///< the receiver reads the sender's block
+  double sent_ms = 0;  ///< of a piece that is written: until the sender's block is free; a network buffers the rest
 };
 
 /// Of `rows` rows from a lane to a lane; 0 rows: of a credit.
@@ -69,10 +70,9 @@ class RehearsedPorts {
   using Block = std::shared_ptr<void>;                                              // held by its pieces
   using Blocks = std::vector<std::pair<std::pair<std::string, Direction>, Block>>;  // by port
   struct Piece {
-    ReplicaIndex sender;
     std::uint64_t sequence = 0;
     std::int64_t rows = 0;
-    Block block;
+    Block block;  // until it is sent, or released
   };
   /// The end of a link at a replica that sends.
   struct Sender {
@@ -106,7 +106,7 @@ class RehearsedPorts {
   Sender& sender_of(const LinkKey& key, ReplicaIndex replica);
   void flush(const LinkKey& key, ReplicaIndex from);
   void grant(const LinkKey& key, ReplicaIndex to, std::uint64_t window);
-  void arrive(const LinkKey& key, const Piece& piece, bool by_reference);
+  void arrive(const LinkKey& key, const Piece& piece);
   void check_complete(const LinkKey& key, std::uint64_t sequence);
 
   VirtualClock* clock_;

@@ -72,17 +72,21 @@ TEST_F(RehearsedPortsTest, pieces_beyond_the_window_wait_for_a_release) {  // PV
   EXPECT_THAT(arrived_, ElementsAre(std::pair(0, 1.0), std::pair(1, 1.0)));
   at.release(receives(0));
   run();
-  EXPECT_THAT(arrived_.back(), ::testing::Pair(2, 4.0));  // acknowledged at 2 ms; the credit takes 1 ms as well
+  EXPECT_THAT(arrived_.back(), ::testing::Pair(2, 3.0));  // the credit takes 1 ms as well
 }
 
 TEST_F(RehearsedPortsTest,
-       a_written_piece_frees_its_block_when_acknowledged_and_one_by_reference_at_its_release) {  // PV-2
+       a_written_piece_frees_its_block_when_sent_and_one_by_reference_at_its_release) {  // PV-2
   {
-    RehearsedPorts written = ports({1, false});
+    RehearsedPorts written = ports({5, false, 2});
     written.expect(receives(0));
     pass(written, 0);
-    run();
+    clock_.next();
     EXPECT_EQ(freed_, 1);
+    EXPECT_EQ(clock_.now_ms(), 2);
+    EXPECT_THAT(arrived_, IsEmpty());
+    run();
+    EXPECT_THAT(arrived_, ElementsAre(std::pair(0, 5.0)));
   }
   arrived_.clear();
   RehearsedPorts handed = ports({0, true});
