@@ -36,14 +36,12 @@ std::vector<std::vector<std::vector<int>>> device_numbers(const JobPlan& plan) {
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = devices[place.section.value()].emplace_back();
-    const bool source = plan.graph.node(place.section).role == Role::source;  // a thread of its own
-    for (const DeviceId& device : place.devices) {
-      const auto [number, fresh] = source ? std::pair(next, true) : [&] {
-        const auto [at, added] = numbers.try_emplace({place.process, device}, next);
-        return std::pair(at->second, added);
-      }();
+    const bool source = plan.graph.node(place.section).role == Role::source;  // has a thread of its own
+    if (source) lane.push_back(next++);
+    for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
+      const auto [known, fresh] = numbers.try_emplace({place.process, place.devices[rank]}, next);
       if (fresh) ++next;
-      lane.push_back(number);
+      lane.push_back(known->second);
     }
   }
   return devices;
@@ -121,13 +119,12 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   policy.deterministic = true;  // a search by the clock would give another plan each time
   options.policy = make_policy(plan.schedule.policy, policy);
   StepPlanner planner(std::move(options));
-  const std::int64_t ahead = plan.train.ahead;
+  const bool follows = times != nullptr && !plan.train.deterministic;
   std::vector<StepPlan> plans;
+  std::size_t measured = 0;  // units
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    const std::size_t measured = unit > 0 ? measured_before(unit - 1, ahead) : 0;
-    for (std::size_t at = measured; times != nullptr && !plan.train.deterministic && at < measured_before(unit, ahead);
-         ++at) {
-      for (const MeasuredPass& pass : times->measured(plans[at])) planner.costs().measured(pass);
+    for (; follows && measured < measured_before(unit, plan.train.ahead); ++measured) {
+      for (const MeasuredPass& pass : times->measured(timed_job(plan), plans[measured])) planner.costs().measured(pass);
     }
     Result<PlannedStep> planned = planner.plan(units[unit].step, units[unit].pass, units[unit].samples, 1);
     if (!planned) return planned.error();

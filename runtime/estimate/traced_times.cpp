@@ -87,13 +87,11 @@ PassCost TracedTimes::split(const TimedJob& job, const MicroBatchPlan& batch, co
   return {traced.forward_ms * share, traced.forward_ms * (1 - share)};
 }
 
-std::vector<MeasuredPass> TracedTimes::measured(const StepPlan& plan) const {
+std::vector<MeasuredPass> TracedTimes::measured(const TimedJob& job, const StepPlan& plan) const {
   std::vector<MeasuredPass> passes;
   for (const MicroBatchPlan& batch : plan.micro_batches) {
-    const GraphNode& node = traced_.graph->node(batch.section);
-    const TracedPass* const pass = node.role == Role::source ? nullptr : find(node, batch);
-    if (pass == nullptr) continue;
-    const PassCost ms = split(traced_, batch, *pass);
+    if (job.graph->node(batch.section).role == Role::source) continue;
+    const PassCost ms = pass(job, batch);
     if (ms.forward > 0) passes.push_back({batch.section, false, batch.samples, ms.forward});
     if (ms.backward > 0) passes.push_back({batch.section, true, batch.samples, ms.backward});
   }

@@ -65,6 +65,14 @@ class WhatIf(SystemTest):
         later = self.ask("--latency-ms", "500")["changed"]
         self.assertGreater(later["step_ms"], 1.5 * base["replay"]["step_ms"])
 
+    def test_plans_that_follow_measured_times_are_made_for_other_stages(self):
+        job = distillation(steps=STEPS, deterministic=False)
+        self.trace(job)
+        staged = self.ask("--set", "student.pipeline=2")
+        self.assertIn("student", staged["replay"]["sections"])
+        self.assertNotIn("student", staged["changed"]["sections"])
+        self.assertEqual(len([name for name in staged["changed"]["sections"] if name.startswith("student")]), 2)
+
     def test_a_trained_job_is_replayed_with_its_step_ends(self):
         self.trace(distillation(steps=STEPS), processes=2)
         answer = self.ask()
