@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/plan/lane_text.hpp"
+#include "apps/maestro/padded.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/page/graph_chart.hpp"
 
@@ -16,11 +17,6 @@ constexpr std::size_t most_lines = 7;  // of a box
 
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
 }
 
 std::string axis_text(Axis axis) {
@@ -126,13 +122,13 @@ std::string graph_text(const PrintedGraph& graph) {
                     counted(std::ssize(plan.graph.edges()), "edge") + "\n";
   for (std::size_t at = 0; at < plan.graph.nodes().size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
-    out += "  " + padded(node.name, names) + "  " + padded(type_of(graph, node), types) + " ";
+    out += "  " + padded(node.name, names + 2) + padded(type_of(graph, node), types + 2);
     const std::vector<std::string> facts = facts_of(graph, at);
-    for (const std::string& fact : facts) out += (&fact == facts.data() ? " " : "; ") + fact;
+    for (const std::string& fact : facts) out += (&fact == facts.data() ? "" : "; ") + fact;
     out += "\n";
   }
   for (std::size_t at = 0; at < plan.graph.edges().size(); ++at) {
-    out += "  " + padded(edge_name(plan, at), edges) + "  " + shape_text(plan.graph.edges()[at]) + "\n";
+    out += "  " + padded(edge_name(plan, at), edges + 2) + shape_text(plan.graph.edges()[at]) + "\n";
   }
   return out;
 }

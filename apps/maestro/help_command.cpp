@@ -3,14 +3,10 @@
 
 #include <algorithm>
 
+#include "apps/maestro/padded.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(text.size() + 2, width), ' ');
-  return text;
-}
 
 std::string group_text(const KeyGroup& group) {
   std::string text = group.heading + ": " + group.purpose;

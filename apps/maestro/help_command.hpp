@@ -10,8 +10,6 @@
 
 namespace maestro {
 
-/// Returns the text with spaces behind it, two at least.
-[[nodiscard]] std::string padded(std::string text, std::size_t width);
 /// Returns the keys of a group with their defaults and meanings, a line each, below its heading.
 [[nodiscard]] std::string group_text(const KeyGroup& group);
 

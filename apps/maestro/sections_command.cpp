@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/maestro/help_command.hpp"
+#include "apps/maestro/padded.hpp"
 #include "apps/maestro/section_ports.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"

@@ -2,6 +2,7 @@
 #include "apps/maestro/what_if_command.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <iostream>
@@ -11,11 +12,13 @@
 #include <set>
 
 #include "actors/plan/job_rehearsal.hpp"
+#include "apps/maestro/padded.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/estimate/rehearsed_trace.hpp"
+#include "runtime/page/markup.hpp"
 
 namespace maestro {
 
@@ -23,14 +26,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string decimal(double value, int digits) {
-  std::array<char, 64> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
-  return {text.data(), end};
-}
+/// The keys outside sections that a rehearsal computes with. Samples, steps and times are those of the trace.
+constexpr std::array<std::string_view, 7> rehearsed_keys{
+    "train.ahead",          "train.clip",   "train.deterministic", "schedule.policy",
+    "schedule.evaluations", "guard.action", "transport.slots"};
+/// The keys of sections that change the time of a pass by more than its FLOPs.
+constexpr std::array<std::string_view, 3> keys_of_times{"precision", "share", "moments"};
 
 std::string percent(double share) {
-  return decimal(100 * share, 0) + "%";
+  return fixed(100 * share, 0) + "%";
 }
 
 std::int64_t fact(const TracedRun& run, const std::string& key) {
@@ -41,15 +45,21 @@ std::int64_t fact(const TracedRun& run, const std::string& key) {
   return value;
 }
 
-/// Returns "host-0:2,host-1", or nothing where all processes are on a host.
+/// Returns "host-0:2,host-1:1", or nothing where all processes are on a host. Throws JobError.
 std::string hosts_of(const TracedRun& run) {
   const auto found = run.facts.find("hosts");
-  if (found == run.facts.end()) return {};
-  std::map<std::string, std::int64_t> processes;
-  std::string_view rest = found->second;
+  std::string_view rest = found == run.facts.end() ? std::string_view() : found->second;
+  std::vector<std::pair<std::string, std::int64_t>> processes;
   while (!rest.empty()) {
-    const std::string_view host = rest.substr(0, rest.find(','));
-    ++processes[std::string(host)];
+    const std::string host(rest.substr(0, rest.find(',')));
+    if (processes.empty() || processes.back().first != host) {
+      if (std::ranges::find(processes, host, &decltype(processes)::value_type::first) != processes.end()) {
+        throw JobError("the traced run had its processes on its hosts in turn, which what-if cannot place; give " +
+                       std::string("--processes, or trace a run with the processes of a host in a row"));
+      }
+      processes.emplace_back(host, 0);
+    }
+    ++processes.back().second;
     rest.remove_prefix(std::min(host.size() + 1, rest.size()));
   }
   if (processes.size() < 2) return {};
@@ -100,11 +110,14 @@ class WhatIf {
       times = TracedTimes(run_, timed_job(base.plan), base.plans);
     }
     play(base, times, {});
-    const RehearsalChange change = change_of(base.plan);
+    const std::set<std::string> sections = sections_of(base.plan);
+    for (const std::string& setting : arguments_.overrides) check_rehearsed(setting, sections);
+    const RehearsalChange change = change_of(sections);
     std::optional<PlayedJob> changed;
     if (changes()) {
       changed.emplace().plan = plan_of(arguments_.overrides, arguments_.processes);
-      check_same_samples(base.plan, changed->plan);
+      check_same_devices(base.plan, changed->plan);
+      check_latency(changed->plan);
       changed->plans = plans_of(changed->plan, run_.units, &times).value_or_throw();
       play(*changed, times, change);
     }
@@ -158,29 +171,51 @@ class WhatIf {
     }
   }
 
-  /// The trace has the samples of its steps alone.
-  static void check_same_samples(const JobPlan& was, const JobPlan& is) {
-    const auto check = [](const std::string& key, std::int64_t before, std::int64_t after) {
-      if (before == after) return;
-      throw JobError("what-if: " + key + " is " + std::to_string(before) + " in the trace, whose samples are used; " +
-                     "leave it, or trace a run with " + std::to_string(after));
-    };
-    check("train.global_batch", was.train.global_batch, is.train.global_batch);
-    check("train.seed", was.train.seed, is.train.seed);
-    for (const auto& [key, value] : was.settings) {
-      const auto now = is.settings.find(key);
-      if (!key.starts_with("data.") || (now != is.settings.end() && now->second == value)) continue;
-      throw JobError("what-if: " + key + " is " + printable(value) + " in the trace, whose samples are used; leave it");
+  void check_latency(const JobPlan& plan) const {
+    if (arguments_.latency_ms <= 0 || plan.options.processes > 1) return;
+    throw JobError(
+        "--latency-ms is between processes, and the job has one; add --processes, or trace a run of several");
+  }
+
+  /// Refuses a key whose change a rehearsal would pass over.
+  static void check_rehearsed(const std::string& setting, const std::set<std::string>& sections) {
+    const std::string key = setting.substr(0, setting.find('='));
+    const std::string table = key.substr(0, key.find('.'));
+    const std::string name = key.substr(key.rfind('.') + 1);
+    const std::string given = "--set " + printable(setting);
+    if (sections.contains(table)) {
+      if (std::ranges::find(keys_of_times, name) == keys_of_times.end()) return;
+      throw JobError(given + ": times of passes are those of the trace, at its " + name + "; trace a run with it");
+    }
+    if (std::ranges::find(rehearsed_keys, key) != rehearsed_keys.end()) return;
+    std::string known;
+    for (const std::string_view each : rehearsed_keys) known += (known.empty() ? "" : ", ") + std::string(each);
+    throw JobError(given + ": samples, steps and times are those of the trace; outside sections what-if takes " +
+                   known);
+  }
+
+  static void check_same_devices(const JobPlan& was, const JobPlan& is) {
+    for (const ReplicaPlacement& place : is.places) {
+      const GraphNode& node = is.graph.node(place.section);
+      const auto before = was.graph.find(node.name);
+      const auto* old = before ? find_place(was.places, *before, ReplicaIndex(0)) : nullptr;
+      if (old == nullptr || old->devices.front().kind == place.devices.front().kind) continue;
+      throw JobError(node.section_name() + ".devices: " + text_of(place.devices.front()) + " is of another kind than " +
+                     text_of(old->devices.front()) + " in the trace, which alone has times; trace a run on it");
     }
   }
 
-  RehearsalChange change_of(const JobPlan& plan) const {
-    RehearsalChange change;
-    change.latency_ms = arguments_.latency_ms;
+  static std::set<std::string> sections_of(const JobPlan& plan) {
     std::set<std::string> names;
     for (const GraphNode& node : plan.graph.nodes()) {
       if (node.role != Role::source) names.insert(node.section_name());
     }
+    return names;
+  }
+
+  RehearsalChange change_of(const std::set<std::string>& names) const {
+    RehearsalChange change;
+    change.latency_ms = arguments_.latency_ms;
     const auto known = [&](const std::string& option, const std::string& name) {
       if (names.contains(name)) return;
       const std::vector<std::string> all(names.begin(), names.end());
@@ -211,7 +246,7 @@ class WhatIf {
     return change;
   }
 
-  static std::string text_of(const PassSources& sources) {
+  static std::string sources_text(const PassSources& sources) {
     return "times of " + std::to_string(sources.traced) + " passes from the trace, " +
            std::to_string(sources.estimated) + " estimated";
   }
@@ -221,13 +256,13 @@ class WhatIf {
               << " steps behind the first 2"
               << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "") << "\n";
     const double error = base.time.period_ms() / traced_.period_ms() - 1;
-    std::cout << "replay    " << decimal(base.time.period_ms(), 1) << " ms a step; in the trace "
-              << decimal(traced_.period_ms(), 1) << " ms: " << decimal(100 * std::abs(error), 1) << "% "
-              << (error < 0 ? "below" : "above") << "; " << text_of(base.sources) << "\n";
+    std::cout << "replay    " << fixed(base.time.period_ms(), 1) << " ms a step; in the trace "
+              << fixed(traced_.period_ms(), 1) << " ms: " << fixed(100 * std::abs(error), 1) << "% "
+              << (error < 0 ? "below" : "above") << "; " << sources_text(base.sources) << "\n";
     if (changed) {
       const double ratio = base.time.period_ms() / changed->time.period_ms();
-      std::cout << "changed   " << decimal(changed->time.period_ms(), 1) << " ms a step, " << decimal(ratio, 2)
-                << " times as fast as the replay; " << text_of(changed->sources) << "\n";
+      std::cout << "changed   " << fixed(changed->time.period_ms(), 1) << " ms a step, " << fixed(ratio, 2)
+                << " times as fast as the replay; " << sources_text(changed->sources) << "\n";
     }
     std::cout << "\n";
     print_shares("replay", base);
@@ -239,11 +274,7 @@ class WhatIf {
     const auto sections = section_shares(job.rehearsed, job.plan.graph, job.time);
     std::size_t width = name.size();
     for (const auto& [section, shares] : sections) width = std::max(width, section.size());
-    const auto cell = [](std::string text, std::size_t size) {
-      text.resize(std::max(size, text.size()), ' ');
-      return text;
-    };
-    std::cout << cell(name, width) << "  passes  step end  waits for\n";
+    std::cout << padded(name, width + 2) << "passes  step end  waits for\n";
     for (const auto& [section, shares] : sections) {
       std::vector<std::pair<double, std::string>> waits;
       for (const auto& [reason, share] : shares.waits) waits.emplace_back(share, reason);
@@ -253,8 +284,8 @@ class WhatIf {
         if (share < 0.005) continue;
         text += (text.empty() ? "" : ", ") + reason + " " + percent(share);
       }
-      std::cout << cell(section, width) << "  " << cell(percent(shares.passes), 6) << "  "
-                << cell(percent(shares.step_ends), 8) << "  " << (text.empty() ? "nothing" : text) << "\n";
+      std::cout << padded(section, width + 2) << padded(percent(shares.passes), 8)
+                << padded(percent(shares.step_ends), 10) << (text.empty() ? "nothing" : text) << "\n";
     }
   }
 

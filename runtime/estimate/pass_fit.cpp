@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "runtime/core/quantile.hpp"
+
 namespace maestro {
 
 namespace {
 
 constexpr double outlier = 3;          // times the usual time
-constexpr double least_spread = 1e-3;  // of units, relative: below it they do not tell constant and rate apart
+constexpr double least_spread = 1e-3;  // of units, relative: below it constant and rate cannot be separated
 
 struct Sums {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -26,9 +28,7 @@ void PassFit::fit() const {
   fitted_ = true;
   std::vector<double> rates;
   for (const auto& [units, ms] : points_) rates.push_back(ms / units);
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::ranges::nth_element(rates, middle);
-  const double usual = *middle;
+  const double usual = quantile_of(std::move(rates), 0.5);
   Sums sum;
   for (const auto& [units, ms] : points_) {
     if (ms > outlier * usual * units) continue;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +38,11 @@ struct Unit {
   bool ended = false;
 };
 
+Kind kind_of(ReplicaLane::Kind pass) {
+  if (pass == ReplicaLane::Kind::forward) return Kind::forward;
+  return pass == ReplicaLane::Kind::backward ? Kind::backward : Kind::forward_backward;
+}
+
 /// A single rehearsal.
 class Play {
  public:
@@ -48,6 +52,7 @@ class Play {
  private:
   using Meeting = std::tuple<StepBoundary::Kind, StepId, StepAction, SectionId, ReplicaIndex>;
   [[nodiscard]] const SectionGraph& graph() const { return *options_.graph; }
+  [[nodiscard]] RehearsedPortsOptions ports_options();
   void add_lanes();
   [[nodiscard]] double hop() const { return options_.times.hop_ms; }
   /// Returns the time of a message between coordinator and lane.
@@ -56,7 +61,8 @@ class Play {
   }
   void announce();
   void announced(std::size_t unit);
-  void end_at(std::size_t unit);
+  void lane_ended(std::size_t unit);
+  void end(std::size_t unit);
   void wake(Lane& lane, double ms);
   void pump(Lane& lane);
   void start(Lane& lane, ReplicaLane::Work work);
@@ -90,21 +96,8 @@ class Play {
   Rehearsed rehearsed_;
 };
 
-RehearsedPortsOptions ports_options(const RehearsalOptions& options) {
-  return {options.graph, options.limits, options.times.transfer, {}, {}};
-}
-
 Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
-    : options_(options), ports_(clock_, [&] {
-        RehearsedPortsOptions made = ports_options(options);
-        made.arrived = [this](const LaneKey& key, Channel channel, std::uint64_t sequence, LayoutRank rank) {
-          Lane& lane = lanes_.at(key);
-          lane.queue.arrived(channel, sequence, rank);
-          wake(lane, hop());
-        };
-        made.freed = [this](const LaneKey& key) { wake(lanes_.at(key), 0); };
-        return made;
-      }()) {
+    : options_(options), ports_(clock_, ports_options()) {
   add_lanes();
   for (RehearsalUnit& given : units) {
     Unit unit{std::move(given), std::vector<bool>(graph().nodes().size())};
@@ -118,6 +111,17 @@ Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
     units_.push_back(std::move(unit));
   }
   rehearsed_.unit_ends_ms.resize(units_.size());
+}
+
+RehearsedPortsOptions Play::ports_options() {
+  RehearsedPortsOptions ports{options_.graph, options_.limits, options_.times.transfer, {}, {}};
+  ports.arrived = [this](const LaneKey& key, Channel channel, std::uint64_t sequence, LayoutRank rank) {
+    Lane& lane = lanes_.at(key);
+    lane.queue.arrived(channel, sequence, rank);
+    wake(lane, hop());
+  };
+  ports.freed = [this](const LaneKey& key) { wake(lanes_.at(key), 0); };
+  return ports;
 }
 
 void Play::add_lanes() {
@@ -181,14 +185,15 @@ void Play::announced(std::size_t at) {
     });
   }
   for (const PhaseCounts::Opening& opening : phases_.at(at).first()) open_phase(at, opening);
-  if (unit.lanes_left == 0) ++unit.lanes_left, end_at(at);
+  if (unit.lanes_left == 0) end(at);  // a checkpoint of a job that trains nothing
 }
 
-/// A lane has passed the unit's end.
-void Play::end_at(std::size_t at) {
-  Unit& unit = units_[at];
-  if (--unit.lanes_left > 0) return;
-  unit.ended = true;
+void Play::lane_ended(std::size_t at) {
+  if (--units_[at].lanes_left == 0) end(at);
+}
+
+void Play::end(std::size_t at) {
+  units_[at].ended = true;
   phases_.erase(at);
   rehearsed_.unit_ends_ms[at] = clock_.now_ms();
   --open_;
@@ -231,12 +236,7 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
 
 void Play::pass_ended(Lane& lane, double start_ms) {
   add(lane, Kind::wait, start_ms, "device");
-  const auto kind = lane.work->kind;
-  add(lane,
-      kind == ReplicaLane::Kind::forward    ? Kind::forward
-      : kind == ReplicaLane::Kind::backward ? Kind::backward
-                                            : Kind::forward_backward,
-      clock_.now_ms());
+  add(lane, kind_of(lane.work->kind), clock_.now_ms());
   lane.waits_for = "runtime";
   clock_.after(hop(), [this, &lane] { next_pass(lane); });
 }
@@ -326,7 +326,7 @@ void Play::boundary_passed(Lane& lane) {
   lane.queue.finished();
   const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
   const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
-  clock_.after(to_coordinator(lane), [this, unit] { end_at(unit); });
+  clock_.after(to_coordinator(lane), [this, unit] { lane_ended(unit); });
   pump(lane);
 }
 

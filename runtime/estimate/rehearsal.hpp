@@ -3,9 +3,8 @@
 // taking the time that the caller gives it. Answers how long steps take one after another, which the makespan of one
 // planned step does not: sections run ahead, and the end of a step overlaps passes of the next. Pure; not thread-safe.
 //
-// RH-1 (same rules): with the times that a plan reckons with, without hops and step ends, a step ends at the makespan
-// of
-//       its schedule where slots and blocks do not bind.
+// RH-1 (same rules): with the times of the plan, and neither hops nor step ends, a step ends at the makespan of its
+//       schedule where slots and blocks do not bind.
 // RH-2 (no faster than its devices): no device is busy for longer than the rehearsal lasts.
 // RH-3 (repeatable): equal input gives equal output; there is no clock in it.
 // RH-4 (ends): whatever the times, a rehearsal of plans that a StepPlanner made for the same graph and limits ends.

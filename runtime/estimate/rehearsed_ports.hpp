@@ -31,7 +31,7 @@ namespace maestro {
 struct TransferTime {
   double ms = 0;
   bool by_reference = true;  ///< the receiver reads the sender's block
-  double sent_ms = 0;  ///< of a piece that is written: until the sender's block is free; a network buffers the rest
+  double sent_ms = 0;        ///< until the block of a written piece is free, which may be before the piece has arrived
 };
 
 /// Of `rows` rows from a lane to a lane; 0 rows: of a credit.
@@ -102,7 +102,6 @@ class RehearsedPorts {
   [[nodiscard]] TransferTime time(const LaneKey& from, const LaneKey& to, Channel channel, std::int64_t rows) const;
   void add_lane(const LaneKey& lane);
   [[nodiscard]] Block take(const PoolKey& pool);
-  Link& link(const LinkKey& key);
   Sender& sender_of(const LinkKey& key, ReplicaIndex replica);
   void flush(const LinkKey& key, ReplicaIndex from);
   void grant(const LinkKey& key, ReplicaIndex to, std::uint64_t window);

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/core/quantile.hpp"
 #include "runtime/observe/trace_file.hpp"
 #include "runtime/schedule/sample_list.hpp"
 
@@ -29,14 +30,6 @@ std::optional<Track> lane_of(std::string_view track) {
   const char* const begin = track.data() + slash + 1;
   if (std::from_chars(begin, track.data() + track.size(), lane.replica).ec != std::errc()) return std::nullopt;
   return lane;
-}
-
-/// Lanes that share a device wait for each other between passes, so the lower quartile stands for those that do not.
-double lower_quartile(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-  std::ranges::nth_element(values, at);
-  return *at;
 }
 
 class Reader {
@@ -74,7 +67,8 @@ class Reader {
     }
     if (run_.dropped > 0) leave_out_incomplete();
     std::erase_if(run_.units, [](const TracedUnit& unit) { return unit.end_ms <= 0; });
-    run_.hop_ms = lower_quartile(std::move(gaps_));
+    // Lanes that share a device wait for each other between passes: the lower quartile stands for those that do not.
+    if (!gaps_.empty()) run_.hop_ms = quantile_of(std::move(gaps_), 0.25);
     return std::move(run_);
   }
 

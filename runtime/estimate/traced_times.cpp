@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/core/quantile.hpp"
+
 namespace maestro {
 
 namespace {
@@ -29,27 +31,14 @@ std::string_view label_of(StepAction action) {
   }
 }
 
-PassCost units_of(const TimedJob& job, const MicroBatchPlan& batch) {
+PassCost units_of(const TimedJob& job, SectionId section, const std::vector<SampleRef>& samples) {
   PassCost sum;
-  for (const SampleRef& sample : batch.samples) {
-    const PassCost one = job.cost ? job.cost(batch.section, sample) : PassCost{static_cast<double>(sample.tokens), 0};
+  for (const SampleRef& sample : samples) {
+    const PassCost one = job.cost ? job.cost(section, sample) : PassCost{static_cast<double>(sample.tokens), 0};
     sum.forward += one.forward;
     sum.backward += one.backward;
   }
   return sum;
-}
-
-/// Returns whether a traced pass of the batch covers both directions.
-bool together(const SectionGraph& graph, const MicroBatchPlan& batch) {
-  return batch.pass == Pass::train && graph.node(batch.section).runs_backward() &&
-         !graph.awaits_gradient(batch.section);
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 }  // namespace
@@ -61,8 +50,8 @@ TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vecto
       const GraphNode& node = traced_.graph->node(batch.section);
       const TracedPass* const pass = find(node, batch);
       if (pass == nullptr) continue;
-      const PassCost units = units_of(traced_, batch);
-      const PassCost ms = split(traced_, batch, *pass);
+      const PassCost units = units_of(traced_, batch.section, batch.samples);
+      const PassCost ms = split(batch.section, batch.pass, units, *pass);
       fits_[node.name].forward.add(units.forward, ms.forward);
       fits_[node.name].backward.add(units.backward, ms.backward);
     }
@@ -79,9 +68,10 @@ const TracedPass* TracedTimes::find(const GraphNode& node, const MicroBatchPlan&
   return &found->second;
 }
 
-PassCost TracedTimes::split(const TimedJob& job, const MicroBatchPlan& batch, const TracedPass& traced) const {
-  if (!together(*job.graph, batch)) return {traced.forward_ms, traced.backward_ms};
-  const PassCost units = units_of(job, batch);
+PassCost TracedTimes::split(SectionId section, Pass kind, const PassCost& units, const TracedPass& traced) const {
+  const SectionGraph& graph = *traced_.graph;
+  const bool together = kind == Pass::train && graph.node(section).runs_backward() && !graph.awaits_gradient(section);
+  if (!together) return {traced.forward_ms, traced.backward_ms};
   const double all = units.forward + units.backward;
   const double share = all > 0 ? units.forward / all : 1;
   return {traced.forward_ms * share, traced.forward_ms * (1 - share)};
@@ -110,16 +100,13 @@ const TracedTimes::SectionFit* TracedTimes::fit_of(const GraphNode& node) const 
 
 PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) const {
   const GraphNode& node = job.graph->node(batch.section);
+  const PassCost units = units_of(job, batch.section, batch.samples);
   const auto before = traced_.graph->find(node.name);
-  const bool same = before && traced_.graph->node(*before).layout.ranks() == node.layout.ranks();
-  const PassCost units = units_of(job, batch);
-  if (const TracedPass* const pass = same ? find(node, batch) : nullptr; pass != nullptr) {
-    MicroBatchPlan as_traced = batch;
-    as_traced.section = *before;
-    const PassCost was = units_of(traced_, as_traced);
+  if (const TracedPass* const pass = before ? find(node, batch) : nullptr; pass != nullptr) {
+    const PassCost was = units_of(traced_, *before, batch.samples);  // of a rank
     if (was.forward == units.forward && was.backward == units.backward) {
       ++sources_.traced;
-      return split(job, batch, *pass);
+      return split(*before, batch.pass, units, *pass);
     }
   }
   const SectionFit* const fit = fit_of(node);
@@ -150,7 +137,7 @@ void TracedTimes::add_actions() {
 
 void TracedTimes::add_exchange(const std::string& section, const std::vector<const TracedLane*>& lanes,
                                double norms_end_ms) {
-  /// From the last end to the first begin; nothing where a replica lacks one.
+  // From the last end to the first begin; nothing where a replica lacks one.
   const auto between = [&](auto end_of, std::string_view begins) -> std::optional<double> {
     double end = 0;
     std::optional<double> begin;
@@ -184,10 +171,10 @@ void TracedTimes::add_exchange(const std::string& section, const std::vector<con
 double TracedTimes::action(const TimedJob& job, SectionId section, StepAction action) const {
   const GraphNode& node = job.graph->node(section);
   const auto own = actions_.find({node.name, action});
-  if (own != actions_.end()) return median(own->second);
+  if (own != actions_.end()) return quantile_of(own->second, 0.5);
   for (const SectionId stage : traced_.graph->stages_of(node.section_name())) {
     const auto other = actions_.find({traced_.graph->node(stage).name, action});
-    if (other != actions_.end()) return median(other->second);
+    if (other != actions_.end()) return quantile_of(other->second, 0.5);
   }
   return 0;
 }

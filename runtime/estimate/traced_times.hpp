@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -56,8 +55,8 @@ class TracedTimes {
     PassFit forward, backward;
   };
   [[nodiscard]] const TracedPass* find(const GraphNode& node, const MicroBatchPlan& batch) const;
-  /// Splits a traced pass in both directions by their units.
-  [[nodiscard]] PassCost split(const TimedJob& job, const MicroBatchPlan& batch, const TracedPass& traced) const;
+  /// Returns the times of both directions; `units`: of the pass. A pass in both at once is split by them.
+  [[nodiscard]] PassCost split(SectionId section, Pass kind, const PassCost& units, const TracedPass& traced) const;
   void add_actions();
   void add_exchange(const std::string& section, const std::vector<const TracedLane*>& lanes, double norms_end_ms);
   [[nodiscard]] const SectionFit* fit_of(const GraphNode& node) const;

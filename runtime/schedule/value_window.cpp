@@ -5,19 +5,14 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/core/quantile.hpp"
+
 namespace maestro {
 
 namespace {
 
 constexpr double deviations_of_mad = 1.4826;  // of a normal distribution
 constexpr std::size_t least_judged = 8;
-
-/// Returns the upper median of values, of which there is at least one.
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 }  // namespace
 
@@ -31,14 +26,14 @@ bool ValueWindow::judges() const {
 }
 
 double ValueWindow::median() const {
-  return median_of({values_.begin(), values_.end()});
+  return quantile_of({values_.begin(), values_.end()}, 0.5);
 }
 
 double ValueWindow::deviation(double median) const {
   std::vector<double> distances;
   distances.reserve(values_.size());
   for (const double value : values_) distances.push_back(std::abs(value - median));
-  return deviations_of_mad * median_of(std::move(distances));
+  return deviations_of_mad * quantile_of(std::move(distances), 0.5);
 }
 
 }  // namespace maestro

@@ -91,8 +91,13 @@ class WhatIf(SystemTest):
         self.refuse_change("--faster studnet", "did you mean student?", arguments=["--faster", "studnet=2"])
         self.refuse_change("--faster student=0", "how many times as fast", arguments=["--faster", "student=0"])
         self.refuse_change("--free corpus", "no such section", arguments=["--free", "corpus"])
-        self.refuse_change("train.global_batch", "whose samples are used", arguments=["--set", "train.global_batch=4"])
-        self.refuse_change("data.sequence", "whose samples are used", arguments=["--set", "data.sequence=16"])
+        for setting in ("train.global_batch=4", "data.longest=16", "train.validate_every=1", "emulation.gflops=2"):
+            self.refuse_change(f"--set {setting}: ", "those of the trace", "train.ahead", arguments=["--set", setting])
+        self.refuse_change("--set student.precision=", "trace a run with it",
+                           arguments=["--set", 'student.precision="bf16"'])
+        self.refuse_change("student.devices: ", "of another kind than cpu:",
+                           arguments=["--set", 'student.devices=["emulated"]'])
+        self.refuse_change("--latency-ms", "the job has one", arguments=["--latency-ms", "5"])
         self.refuse_change("student.micro_btch", "micro_batch", arguments=["--set", "student.micro_btch=4"])
 
     def test_a_trace_that_is_cut_or_short_is_refused_by_name(self):
