@@ -22,8 +22,8 @@ std::string suggestion(std::string_view wanted, const std::vector<GraphNode>& no
 }
 
 std::string shape_text(const Port& port) {
-  return "(" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) + " columns" +
-         (port.axis == Axis::tokens ? "" : ", by patches") + ")";
+  return "(" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) +
+         (port.columns == 1 ? " column" : " columns") + (port.axis == Axis::tokens ? "" : ", by patches") + ")";
 }
 
 /// Returns the ports that there are, with the nearest to a name.

@@ -90,7 +90,9 @@ Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
     if (rest.contains("traceEvents")) return about(rest);
     return Error{ErrorCode::corrupt, trace.string() + " has no traceEvents; it is not a trace of maestro"};
   } catch (const Json::exception&) {
-    return Error{ErrorCode::corrupt, trace.string() + " is not a trace of maestro; run again to write it anew"};
+    return Error{
+        ErrorCode::corrupt,
+        trace.string() + " is not a trace of maestro, or not whole; `maestro train JOB.toml --trace FILE` writes one"};
   }
 }
 

@@ -121,12 +121,12 @@ class Refusals(SystemTest):
                     "job.toml:3: edges: section 'teacher' has no output port 'hiden'; did you mean 'hidden'? there are hidden "
                     "(fp32, 48 columns)")
         self.refuse(self.edge("corpus.tokens -> plain.tokens", "corpus.tokens -> plain.zzzzzz"),
-                    "edges: section 'plain' has no input port 'zzzzzz'; there are tokens (i32, 1 columns), targets (i32, 1 "
-                    "columns)")
+                    "edges: section 'plain' has no input port 'zzzzzz'; there are tokens (i32, 1 column), targets (i32, 1 "
+                    "column)")
         self.refuse(self.edge("corpus.tokens -> plain.tokens", "corpus.targets -> plain.targets"),
-                    "edges: input plain.targets (i32, 1 columns) is connected twice")
+                    "edges: input plain.targets (i32, 1 column) is connected twice")
         self.refuse(self.edge("corpus.tokens -> plain.tokens", "teacher.hidden -> plain.tokens"),
-                    "edges: ports do not fit: teacher.hidden (fp32, 48 columns) -> plain.tokens (i32, 1 columns)")
+                    "edges: ports do not fit: teacher.hidden (fp32, 48 columns) -> plain.tokens (i32, 1 column)")
 
     def test_of_text_that_is_no_edge_show_the_form(self):
         for text in ("corpus.tokens", "corpus.tokens > plain.tokens", "corpus.tokens -> plain", "-> plain.tokens",
@@ -147,7 +147,7 @@ class Refusals(SystemTest):
                     "edges: no edge begins at the source 'corpus'")
         self.refuse(job | {"corpus": {"type": "decoder_lm"}}, "corpus: is the name of the source, which [data] describes")
         self.refuse(job | {"edges": [edge for edge in job["edges"] if edge != "corpus.targets -> plain.targets"]},
-                    "job.toml:3: edges: input plain.targets (i32, 1 columns) is not connected")
+                    "job.toml:3: edges: input plain.targets (i32, 1 column) is not connected")
         loop = [edge for edge in job["edges"] if edge != "corpus.tokens -> student.tokens"] + ["student.none -> student.tokens"]
         self.refuse(job | {"edges": loop}, "edges: section 'student' has no output port 'none'; it has none")
 

@@ -85,7 +85,7 @@ TEST(SectionGraph, an_unknown_section_or_port_is_answered_with_the_nearest_name)
 TEST(SectionGraph, ports_of_other_type_or_width_are_refused_naming_both) {  // SG-1
   SectionGraph graph = teacher_and_student();
   expect_mentions(error_of([&] { graph.connect("data", "tokens", "student", "hidden"); }),
-                  {"data.tokens (i32, 1 columns)", "student.hidden (fp32, 8 columns)"});
+                  {"data.tokens (i32, 1 column)", "student.hidden (fp32, 8 columns)"});
   graph.add(node("wide", Role::frozen, {{}, {{"hidden", DType::f32, 16}}}));
   expect_mentions(error_of([&] { graph.connect("wide", "hidden", "student", "hidden"); }), {"16 columns", "8 columns"});
 }
