@@ -62,7 +62,7 @@ class Sections(SystemTest):
             section = next(key for key, table in job.items() if isinstance(table, dict) and table.get("type") == name)
             changed = job | {"edges": [*job["edges"], f"corpus.tokens -> {section}.zzzzzzzzz"]}
             error = self.call("check", self.write_job(changed)).err
-            offered = set(re.findall(r"(\w+) \(\w+, \d+ columns", error.partition("there are ")[2]))
+            offered = set(re.findall(r"(\w+) \(\w+, \d+ columns?\b", error.partition("there are ")[2]))
             listed = {port for setting, direction, port in self.ports(name) if direction == "input" and not setting}
             self.assertEqual(listed, offered, error)
 
