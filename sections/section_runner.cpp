@@ -141,6 +141,13 @@ SectionRunner::~SectionRunner() {
   for (auto& [key, batch] : in_flight_) batch->retire();
 }
 
+std::size_t SectionRunner::working_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& batch : free_) sum += batch->arena.peak_bytes();
+  for (const auto& [key, batch] : in_flight_) sum += batch->arena.peak_bytes();
+  return sum;
+}
+
 std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchPlan& plan) {
   std::unique_ptr<MicroBatch> batch;
   if (free_.empty()) {

@@ -53,6 +53,8 @@ class SectionRunner {
   [[nodiscard]] Section& section() { return *section_; }
   [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
+  /// Returns the most bytes that its arenas have held for micro-batches, each at its own time.
+  [[nodiscard]] std::size_t working_bytes() const;
   /// Returns the gradients that replicas add up at the end of a step.
   [[nodiscard]] virtual std::span<float> gradients() { return section_->parameters().gradients(); }
   /// Returns the parameter whose gradient the first and the last stage add up; null: they share none.

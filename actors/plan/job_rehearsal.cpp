@@ -47,11 +47,23 @@ std::vector<std::vector<std::vector<int>>> device_numbers(const JobPlan& plan) {
   return devices;
 }
 
-/// The times of a traced run, changed.
+/// The passes of a plan with their times, as a run would report them to its planner.
+std::vector<MeasuredPass> measured_passes(const JobPlan& plan, const StepPlan& step, const JobTimes& times) {
+  std::vector<MeasuredPass> measured;
+  for (const MicroBatchPlan& batch : step.micro_batches) {
+    if (plan.graph.node(batch.section).role == Role::source) continue;
+    const PassCost ms = times.pass(batch);
+    if (ms.forward > 0) measured.push_back({batch.section, false, batch.samples, ms.forward});
+    if (ms.backward > 0) measured.push_back({batch.section, true, batch.samples, ms.backward});
+  }
+  return measured;
+}
+
+/// The times of a job, changed.
 class ChangedTimes {
  public:
-  ChangedTimes(const JobPlan& plan, const TracedRun& run, const TracedTimes& times, const RehearsalChange& change)
-      : plan_(&plan), job_(timed_job(plan)), times_(&times), change_(&change), hop_ms_(run.hop_ms) {
+  ChangedTimes(const JobPlan& plan, const JobTimes& times, const RehearsalChange& change)
+      : plan_(&plan), times_(&times), change_(&change) {
     for (const ReplicaPlacement& place : plan.places) processes_[{place.section, place.replica}] = place.process;
     several_ = std::ranges::any_of(plan.places, [](const auto& place) { return place.process != ProcessId(0); });
   }
@@ -63,7 +75,7 @@ class ChangedTimes {
     made.transfer = [this](const LaneKey& from, const LaneKey& to, Channel, std::int64_t rows) {
       return transfer(from, to, rows);
     };
-    made.hop_ms = hop_ms_;
+    made.hop_ms = times_->hop_ms;
     made.coordinator = [this](const LaneKey& lane) {
       return processes_.at(lane) == ProcessId(0) ? 0 : change_->latency_ms;
     };
@@ -72,13 +84,13 @@ class ChangedTimes {
 
  private:
   [[nodiscard]] PassCost pass(const MicroBatchPlan& batch) const {
-    const PassCost cost = times_->pass(job_, batch);
+    const PassCost cost = times_->pass(batch);
     const auto faster = change_->faster.find(plan_->graph.node(batch.section).section_name());
     if (faster == change_->faster.end()) return cost;
     return {cost.forward / faster->second, cost.backward / faster->second};
   }
   [[nodiscard]] double action(const LaneKey& lane, StepAction action) const {
-    const double ms = times_->action(job_, lane.section, action);
+    const double ms = times_->action(lane.section, action);
     if (action == StepAction::await_total) return ms + (several_ ? 2 * change_->latency_ms : 0);
     if (!is_exchange(action)) return ms;
     const GraphNode& node = plan_->graph.node(lane.section);
@@ -90,18 +102,14 @@ class ChangedTimes {
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
-    const auto& nodes = plan_->graph.nodes();
     const bool credit = rows == 0;  // a message
-    const double ms =
-        credit ? 0 : times_->write(nodes[from.section.value()].name, nodes[to.section.value()].name, rows);
+    const double ms = credit ? 0 : times_->write(from.section, to.section, rows);
     return {ms + change_->latency_ms, false, ms};
   }
 
   const JobPlan* plan_;
-  TimedJob job_;
-  const TracedTimes* times_;
+  const JobTimes* times_;
   const RehearsalChange* change_;
-  double hop_ms_;
   std::map<LaneKey, ProcessId> processes_;
   bool several_ = false;
 };
@@ -112,8 +120,21 @@ TimedJob timed_job(const JobPlan& plan) {
   return {&plan.graph, plan.cost, joins_norms(plan)};
 }
 
+JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const TracedTimes& times) {
+  JobTimes made;
+  made.pass = [&plan, &times](const MicroBatchPlan& batch) { return times.pass(timed_job(plan), batch); };
+  made.action = [&plan, &times](SectionId section, StepAction action) {
+    return times.action(timed_job(plan), section, action);
+  };
+  made.write = [&plan, &times](SectionId from, SectionId to, std::int64_t rows) {
+    return times.write(plan.graph.node(from).name, plan.graph.node(to).name, rows);
+  };
+  made.hop_ms = run.hop_ms;
+  return made;
+}
+
 Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<TracedUnit>& units,
-                                       const TracedTimes* times) {
+                                       const JobTimes* times) {
   StepPlannerOptions options = planner_options(plan);
   PolicyOptions policy = policy_options(plan);
   policy.deterministic = true;  // a search by the clock would give another plan each time
@@ -124,7 +145,7 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   std::size_t measured = 0;  // units
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     for (; follows && measured < measured_before(unit, plan.train.ahead); ++measured) {
-      for (const MeasuredPass& pass : times->measured(timed_job(plan), plans[measured])) planner.costs().measured(pass);
+      for (const MeasuredPass& pass : measured_passes(plan, plans[measured], *times)) planner.costs().measured(pass);
     }
     Result<PlannedStep> planned = planner.plan(units[unit].step, units[unit].pass, units[unit].samples, 1);
     if (!planned) return planned.error();
@@ -133,9 +154,9 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   return plans;
 }
 
-Result<Rehearsed> rehearse(const JobPlan& plan, const TracedRun& run, const std::vector<StepPlan>& plans,
-                           const TracedTimes& times, const RehearsalChange& change) {
-  const ChangedTimes changed(plan, run, times, change);
+Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
+                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
+  const ChangedTimes changed(plan, times, change);
   RehearsalOptions options;
   options.graph = &plan.graph;
   options.limits = flow_limits(plan);
@@ -146,8 +167,8 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const TracedRun& run, const std:
   options.times = changed.times();
   std::vector<RehearsalUnit> units;
   for (std::size_t at = 0; at < plans.size(); ++at) {
-    units.push_back({plans[at], false, run.units[at].planning_ms});
-    if (!run.units[at].checkpoint) continue;
+    units.push_back({plans[at], false, given[at].planning_ms});
+    if (!given[at].checkpoint) continue;
     RehearsalUnit& checkpoint = units.emplace_back();
     checkpoint.plan.step = plans[at].step;
     checkpoint.checkpoint = true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A resolved job in virtual time, with the times of a traced run. Pure.
+// A resolved job in virtual time, with the times of a traced run or of priced calls. Pure.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,22 +14,35 @@
 
 namespace maestro {
 
+/// The times of a job's work, in milliseconds.
+struct JobTimes {
+  std::function<PassCost(const MicroBatchPlan& batch)> pass;
+  /// Of an exchange, from the arrival of its last replica on.
+  std::function<double(SectionId section, StepAction action)> action;
+  /// A write of rows between two processes.
+  std::function<double(SectionId from, SectionId to, std::int64_t rows)> write;
+  double hop_ms = 0;  ///< RehearsalTimes::hop_ms
+};
+/// `run` and `times` outlive the result.
+[[nodiscard]] JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const TracedTimes& times);
+
 /// The differences of a rehearsal from its trace.
 struct RehearsalChange {
   std::map<std::string, double> faster;  ///< sections: how many times as fast; infinity: its passes take no time
   double latency_ms = 0;                 ///< more for every write and credit between processes
 };
 
-/// Plans the units of a traced run for a job, in order, with the costs that its planner would use: where plans follow
-/// measured times, those of `times`; null: none.
+/// Plans units for a job, in order, with the costs that its planner would use: where plans follow measured times, those
+/// of `times`; null: none.
 [[nodiscard]] Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<TracedUnit>& units,
-                                                     const TracedTimes* times);
+                                                     const JobTimes* times);
 
 /// Returns the job for TracedTimes. `plan` outlives it.
 [[nodiscard]] TimedJob timed_job(const JobPlan& plan);
 
-/// Rehearses the units of a traced run; `plans`: of plans_of(). All outlive the call.
-[[nodiscard]] Result<Rehearsed> rehearse(const JobPlan& plan, const TracedRun& run, const std::vector<StepPlan>& plans,
-                                         const TracedTimes& times, const RehearsalChange& change);
+/// Rehearses units; `plans`: of plans_of(). All outlive the call.
+[[nodiscard]] Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& units,
+                                         const std::vector<StepPlan>& plans, const JobTimes& times,
+                                         const RehearsalChange& change = {});
 
 }  // namespace maestro

@@ -10,7 +10,7 @@
 #include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
-#include "actors/process/section_context.hpp"
+#include "actors/plan/section_context.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "actors/plan/emulated_step_end.hpp"
-#include "actors/process/section_context.hpp"
+#include "actors/plan/section_context.hpp"
 #include "actors/services/device_groups.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"

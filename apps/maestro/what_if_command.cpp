@@ -106,7 +106,8 @@ class WhatIf {
     base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
     TracedTimes times(run_, timed_job(base.plan), base.plans);
     if (!base.plan.train.deterministic) {  // its plans followed the measured times
-      base.plans = plans_of(base.plan, run_.units, &times).value_or_throw();
+      const JobTimes known = traced_job_times(base.plan, run_, times);
+      base.plans = plans_of(base.plan, run_.units, &known).value_or_throw();
       times = TracedTimes(run_, timed_job(base.plan), base.plans);
     }
     play(base, times, {});
@@ -118,7 +119,8 @@ class WhatIf {
       changed.emplace().plan = plan_of(arguments_.overrides, arguments_.processes);
       check_same_devices(base.plan, changed->plan);
       check_latency(changed->plan);
-      changed->plans = plans_of(changed->plan, run_.units, &times).value_or_throw();
+      const JobTimes known = traced_job_times(changed->plan, run_, times);
+      changed->plans = plans_of(changed->plan, run_.units, &known).value_or_throw();
       play(*changed, times, change);
     }
     if (!arguments_.timeline.empty()) {
@@ -149,7 +151,8 @@ class WhatIf {
 
   void play(PlayedJob& job, const TracedTimes& times, const RehearsalChange& change) {
     const PassSources before = times.sources();
-    job.rehearsed = rehearse(job.plan, run_, job.plans, times, change).value_or_throw();
+    job.rehearsed =
+        rehearse(job.plan, run_.units, job.plans, traced_job_times(job.plan, run_, times), change).value_or_throw();
     job.sources = {times.sources().traced - before.traced, times.sources().estimated - before.estimated};
     std::vector<double> ends;
     std::size_t at = 0;

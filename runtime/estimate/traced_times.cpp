@@ -77,17 +77,6 @@ PassCost TracedTimes::split(SectionId section, Pass kind, const PassCost& units,
   return {traced.forward_ms * share, traced.forward_ms * (1 - share)};
 }
 
-std::vector<MeasuredPass> TracedTimes::measured(const TimedJob& job, const StepPlan& plan) const {
-  std::vector<MeasuredPass> passes;
-  for (const MicroBatchPlan& batch : plan.micro_batches) {
-    if (job.graph->node(batch.section).role == Role::source) continue;
-    const PassCost ms = pass(job, batch);
-    if (ms.forward > 0) passes.push_back({batch.section, false, batch.samples, ms.forward});
-    if (ms.backward > 0) passes.push_back({batch.section, true, batch.samples, ms.backward});
-  }
-  return passes;
-}
-
 const TracedTimes::SectionFit* TracedTimes::fit_of(const GraphNode& node) const {
   const auto own = fits_.find(node.name);
   if (own != fits_.end()) return &own->second;

@@ -38,8 +38,6 @@ class TracedTimes {
   /// `plans`: of the traced run's units, made anew. `run` outlives it.
   TracedTimes(const TracedRun& run, TimedJob traced, const std::vector<StepPlan>& plans);
 
-  /// Returns the passes of a plan of `job` with their times, as a run would report them to its planner.
-  [[nodiscard]] std::vector<MeasuredPass> measured(const TimedJob& job, const StepPlan& plan) const;
   /// Returns the times of a micro-batch of `job`, the traced one or another. Sections are found by their names; a stage
   /// that the traced run did not have takes the rate of its section.
   [[nodiscard]] PassCost pass(const TimedJob& job, const MicroBatchPlan& batch) const;

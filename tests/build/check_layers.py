@@ -50,6 +50,7 @@ ROOMS = {
         ("services", "network, snapshot writer, imported memory of a process", ["messages"]),
         ("launch", "processes of a run: launcher, rendezvous, keys", ["rpc"]),
         ("plan", "the resolved job, its checks, transfer paths", ["messages", "launch"]),
+        ("layouts", "what layouts of a job cost: probes, prices, search", ["messages", "services", "launch", "plan"]),
         ("replica", "section replica: lane, ports, reduction, snapshots", ["messages", "services", "plan"]),
         ("run", "coordinator, supervisor, planner, data source", ["messages", "rpc", "services", "launch", "plan"]),
         ("control", "control service and its clients", ["messages", "rpc", "launch", "plan", "run"]),

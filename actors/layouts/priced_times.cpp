@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/priced_times.hpp"
+
+#include "actors/layouts/job_probes.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// What the calls of a pass depend on, in a search that changes layouts alone.
+std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
+  std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
+                    std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");
+  for (const SampleRef& sample : batch.samples) {
+    key += " " + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches);
+    if (sample.source > 0) key += "@" + std::to_string(sample.source);
+  }
+  return key;
+}
+
+}  // namespace
+
+PricedTimes::PricedTimes(const JobPlan& plan, const CallPrices& prices, double hop_ms, PricedPasses& known)
+    : plan_(&plan), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
+
+PassProbe& PricedTimes::probe(SectionId section) {
+  auto& found = probes_[section];
+  if (found == nullptr)
+    found = std::make_unique<PassProbe>(probed_section(*plan_, section), LayoutRank(0), ProbeSite());
+  return *found;
+}
+
+double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& sources) const {
+  double sum = static_cast<double>(calls.size()) * prices_->glue_ms();
+  for (const ObservedCall& observed : calls) sum += prices_->ms(observed.call, sources);
+  return sum;
+}
+
+PassCost PricedTimes::pass(const MicroBatchPlan& batch) {
+  const GraphNode& node = plan_->graph.node(batch.section);
+  if (node.role == Role::source) return {};
+  const auto [found, fresh] = known_->try_emplace(key_of(node, batch));
+  if (fresh) {
+    const ObservedPasses passes = probe(batch.section).pass(batch);
+    PricedPass& priced = found->second;
+    priced.ms = {price(passes.forward, priced.sources), price(passes.backward, priced.sources)};
+  }
+  sources_ += found->second.sources;
+  return found->second.ms;
+}
+
+const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
+  const auto [found, fresh] = step_ends_.try_emplace(section);
+  if (!fresh) return found->second;
+  // The weights are packed by the first pass behind a step, which is the time of the step here.
+  MicroBatchPlan batch;
+  batch.section = section;
+  batch.step = StepId(1);
+  batch.samples = {plan_->largest};
+  PassProbe& probed = probe(section);
+  (void)probed.pass(batch);
+  found->second = probed.step_end();
+  packs_[section] = probed.pass(batch).packs;
+  return found->second;
+}
+
+double PricedTimes::moved(std::string_view op, double elements) {
+  OperatorCall call{std::string(op), DType::f32, {static_cast<std::int64_t>(elements)}, elements, 12 * elements};
+  return prices_->ms(call, sources_);
+}
+
+double PricedTimes::action(SectionId section, StepAction action) {
+  const GraphNode& node = plan_->graph.node(section);
+  if (!node.trained()) return 0;
+  const ObservedStepEnd& end = step_end(section);
+  const auto replicas = static_cast<double>(node.replicas);
+  const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
+  const double shard = gradients / replicas;
+  // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
+  const double summed = (replicas - 1) * moved("add_into", shard) + 2 * hop_ms_;
+  const double copied = moved("add_into", gradients - shard) + 2 * hop_ms_;
+  switch (action) {
+    case StepAction::add_ranks:
+      return price(end.add_ranks, sources_);
+    case StepAction::sum:
+      return summed + copied;
+    case StepAction::sum_to_shards:
+      return summed;
+    case StepAction::gather_values:
+      return copied;
+    case StepAction::load_values:
+      return moved("add_into", gradients - shard);
+    case StepAction::norm:
+      return price(end.norm, sources_);
+    case StepAction::await_total:
+      return 2 * hop_ms_;
+    case StepAction::step:
+      return price(end.step, sources_) + price(packs_[section], sources_);
+    default:
+      return 0;  // of checkpoints, and the answer
+  }
+}
+
+JobTimes PricedTimes::times() {
+  JobTimes made;
+  made.pass = [this](const MicroBatchPlan& batch) { return pass(batch); };
+  made.action = [this](SectionId section, StepAction action) { return this->action(section, action); };
+  made.write = [this](SectionId, SectionId, std::int64_t) { return hop_ms_; };
+  made.hop_ms = hop_ms_;
+  return made;
+}
+
+}  // namespace maestro

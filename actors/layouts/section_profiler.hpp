@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
+// ranks of a single replica and once with all devices at the same work, as they share caches and memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "actors/plan/job_plan.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/estimate/call_prices.hpp"
+
+namespace maestro {
+
+/// Prices of this machine's processors.
+struct MachinePrices {
+  CallPrices alone;  ///< the other devices idle
+  CallPrices busy;   ///< all devices at work
+};
+
+class SectionProfiler {
+ public:
+  /// Opens processor devices cpu:0, ..., cpu:(devices - 1). Throws JobError for fewer than one.
+  explicit SectionProfiler(std::int64_t devices);
+  ~SectionProfiler();
+
+  [[nodiscard]] std::int64_t devices() const { return static_cast<std::int64_t>(devices_.size()); }
+  /// Adds the times of the calls that the section's passes and step ends make with `batch`, by the layout of its node.
+  /// Throws JobError for a replica with more ranks than there are devices, and what the section throws.
+  void add(const JobPlan& plan, const MicroBatchPlan& batch, MachinePrices& prices);
+
+ private:
+  void measure(const JobPlan& plan, const MicroBatchPlan& batch, std::int64_t copies, CallPrices& prices);
+
+  std::unique_ptr<const OperatorTable> table_;
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace maestro

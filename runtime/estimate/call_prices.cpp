@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/call_prices.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/quantile.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Bytes count as well, as many operators do no more than move them; a core or a GPU does some FLOPs per byte.
+constexpr double flops_per_byte = 4;
+constexpr double least_work = 1e3;
+
+double work_of(const OperatorCall& call) {
+  return std::max(call.flops + flops_per_byte * call.bytes, least_work);
+}
+
+}  // namespace
+
+void CallPrices::add(const OperatorCall& call, double ms) {
+  calls_[call].push_back(ms);
+  lines_.clear();
+}
+
+void CallPrices::add_glue(std::size_t calls, double ms) {
+  if (calls > 0) glue_.push_back(std::max(0.0, ms) / static_cast<double>(calls));
+}
+
+double CallPrices::glue_ms() const {
+  return glue_.empty() ? 0 : quantile_of(glue_, 0.5);
+}
+
+void CallPrices::make_lines() const {
+  for (const auto& [call, times] : calls_) {
+    const double work = work_of(call);
+    lines_[{call.op, call.dtype}].rates[work] = quantile_of(times, 0.5) / work;
+  }
+}
+
+double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
+  if (const auto found = calls_.find(call); found != calls_.end()) {
+    const double ms = quantile_of(found->second, 0.5);
+    sources.measured_ms += ms;
+    return ms;
+  }
+  if (lines_.empty()) make_lines();
+  auto line = lines_.find({call.op, call.dtype});
+  if (line == lines_.end()) line = lines_.lower_bound({call.op, DType::f32});
+  if (line == lines_.end() || line->first.first != call.op) return 0;
+  const auto& rates = line->second.rates;
+  const double work = work_of(call);
+  const auto above = rates.lower_bound(work);
+  double rate = 0;
+  if (above == rates.begin()) {
+    rate = above->second;
+  } else if (above == rates.end()) {
+    rate = std::prev(above)->second;
+  } else {
+    const auto below = std::prev(above);
+    const double share = std::log(work / below->first) / std::log(above->first / below->first);
+    rate = below->second + share * (above->second - below->second);
+  }
+  sources.estimated_ms += rate * work;
+  return rate * work;
+}
+
+std::vector<std::pair<OperatorCall, double>> CallPrices::measured() const {
+  std::vector<std::pair<OperatorCall, double>> list;
+  for (const auto& [call, times] : calls_) list.emplace_back(call, quantile_of(times, 0.5));
+  return list;
+}
+
+}  // namespace maestro

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of operators and groups cost on a kind of device, from measured calls. Pure; not thread-safe.
+//
+// PX-1 (as measured): a call that was measured costs the median of its times.
+// PX-2 (between neighbours): any other costs its work at a rate between those of the measured calls of its operator and
+//       dtype with the nearest less and the nearest more work, by the logarithm of the work; beyond them, at the rate
+//       of the nearest. So more work of an operator never has a rate that was not measured.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/ops/operator_call.hpp"
+
+namespace maestro {
+
+/// Milliseconds by where they come from.
+struct PriceSources {
+  double measured_ms = 0;
+  double estimated_ms = 0;
+  [[nodiscard]] double measured_share() const {
+    const double all = measured_ms + estimated_ms;
+    return all > 0 ? measured_ms / all : 1;
+  }
+  PriceSources& operator+=(const PriceSources& more) {
+    measured_ms += more.measured_ms;
+    estimated_ms += more.estimated_ms;
+    return *this;
+  }
+};
+
+class CallPrices {
+ public:
+  void add(const OperatorCall& call, double ms);
+  /// A pass with this many calls took `ms` beside them: the runtime's own work for each.
+  void add_glue(std::size_t calls, double ms);
+
+  [[nodiscard]] bool has(const OperatorCall& call) const { return calls_.contains(call); }
+  [[nodiscard]] bool empty() const { return calls_.empty(); }
+  /// Returns the milliseconds of a call; 0 for an operator of which nothing was measured, in any dtype. `sources`
+  /// counts them.
+  [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const;
+  /// Returns the median of the milliseconds beside a call; 0: none were added.
+  [[nodiscard]] double glue_ms() const;
+
+  /// Returns every measured call with its cost, in order.
+  [[nodiscard]] std::vector<std::pair<OperatorCall, double>> measured() const;
+
+ private:
+  struct Line {                      // milliseconds by work, of an operator and dtype
+    std::map<double, double> rates;  // work to milliseconds per unit
+  };
+  void make_lines() const;
+  std::map<OperatorCall, std::vector<double>> calls_;
+  std::vector<double> glue_;
+  mutable std::map<std::pair<std::string, DType>, Line> lines_;  // of calls_, made when asked for
+};
+
+}  // namespace maestro

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/observed_table.hpp"
+
+#include <chrono>
+
+namespace maestro {
+
+namespace {
+
+/// Stands for the packed form of a weight of which nothing is computed: as large as a table of the CPU makes it.
+class DryPack final : public PackedWeight {
+ public:
+  DryPack(const Tensor& w, DType compute)
+      : bytes_(compute == DType::f32 ? 0 : static_cast<std::size_t>(w.elements()) * size_of(compute)) {}
+  [[nodiscard]] std::size_t bytes() const override { return bytes_; }
+  [[nodiscard]] bool rows_readable() const override { return true; }
+
+ private:
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<PackedWeight> ObservedTable::pack(const Tensor& w, DType compute, PackFor use,
+                                                  std::unique_ptr<PackedWeight> reuse) const {
+  std::unique_ptr<PackedWeight> packed;
+  if (table_ == nullptr) packed = std::make_unique<DryPack>(w, compute);
+  timed(pack_call(w, compute, use == PackFor::backward_input),
+        [&] { packed = table_->pack(w, compute, use, std::move(reuse)); });
+  return packed;
+}
+
+void ObservedTable::timed(const OperatorCall& call, const std::function<void()>& work) const {
+  if (table_ == nullptr) return observer_.called(call, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  running_ = true;
+  work();
+  if (observer_.finish) observer_.finish();
+  running_ = false;
+  observer_.called(call, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+}
+
+}  // namespace maestro

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/operator_call.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace maestro {
+
+namespace {
+
+using Sizes = std::initializer_list<std::int64_t>;
+
+OperatorCall made(std::string_view op, DType dtype, Sizes sizes, double flops, std::initializer_list<Tensor> tensors) {
+  OperatorCall call{std::string(op), dtype, {}, flops, 0};
+  std::ranges::copy(sizes, call.sizes.begin());
+  for (const Tensor& tensor : tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
+  return call;
+}
+
+double product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+/// Of an operator that passes over its tensors once.
+OperatorCall pointwise(std::string_view op, const Tensor& largest, double flops_per_element,
+                       std::initializer_list<Tensor> tensors, std::int64_t kind = 0) {
+  return made(op, largest.dtype(), {largest.rows(), largest.columns(), kind},
+              flops_per_element * static_cast<double>(largest.elements()), tensors);
+}
+
+/// Pairs of a query and a key that a layout's attention scores, of one head.
+double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout) {
+  double pairs = 0;
+  for (std::int64_t at = 0; at < layout.sequences(); ++at) {
+    const auto index = static_cast<std::size_t>(at);
+    const double length = layout.offsets[index + 1] - layout.offsets[index];
+    const double window = shape.window > 0 ? std::min(static_cast<double>(shape.window), length) : length;
+    pairs += shape.causal ? window * (length - window) + window * (window + 1) / 2 : length * length;
+  }
+  return pairs;
+}
+
+OperatorCall attention(std::string_view op, const Tensor& qkv, const AttentionShape& shape,
+                       const SequenceLayout& layout, double products, std::initializer_list<Tensor> tensors) {
+  const double pairs = scored_pairs(shape, layout);
+  const double flops = 2 * products * pairs * static_cast<double>(shape.heads * shape.head_size);
+  return made(op, qkv.dtype(),
+              {qkv.rows(), shape.heads, shape.kv_heads, shape.head_size, static_cast<std::int64_t>(pairs),
+               layout.sequences(), shape.softcap > 0 ? 1 : 0},
+              flops, tensors);
+}
+
+std::int64_t rows_with_target(const Tensor& targets, bool readable) {
+  if (!readable) return targets.elements();
+  const auto values = targets.span<std::int32_t>();
+  return std::ranges::count_if(values, [](std::int32_t target) { return target >= 0; });
+}
+
+/// FLOPs of a row of an output layer and its gradients.
+double head_flops(const CrossEntropyHead& head) {
+  const double passes = 1 + (head.dhidden.defined() ? 1 : 0) + (head.dhead.defined() ? 1 : 0);
+  return passes * product(1, head.vocabulary, head.hidden.columns());
+}
+
+std::int64_t gradients_of(const CrossEntropyHead& head) {
+  return (head.dhidden.defined() ? 1 : 0) + (head.dhead.defined() ? 2 : 0);
+}
+
+double head_bytes(const CrossEntropyHead& head) {
+  return static_cast<double>(head.vocabulary * head.hidden.columns()) * sizeof(float) * (head.dhead.defined() ? 3 : 1);
+}
+
+}  // namespace
+
+template <>
+OperatorCall call_of(const Zero& op, bool) {
+  return pointwise("zero", op.to, 0, {op.to});
+}
+template <>
+OperatorCall call_of(const Copy& op, bool) {
+  return pointwise("copy", op.from, 0, {op.from, op.to});
+}
+template <>
+OperatorCall call_of(const Upload& op, bool) {
+  return pointwise("upload", op.from, 0, {op.from, op.to});
+}
+template <>
+OperatorCall call_of(const Download& op, bool) {
+  return pointwise("download", op.from, 0, {op.from, op.to});
+}
+template <>
+OperatorCall call_of(const Put& op, bool) {
+  return pointwise("put", op.to, 0, {op.to});
+}
+template <>
+OperatorCall call_of(const Linear& op, bool) {
+  const std::int64_t m = op.x.rows(), n = op.y.columns(), k = op.x.columns();
+  OperatorCall call =
+      made("linear", op.x.dtype(), {m, n, k, static_cast<std::int64_t>(op.activation), op.pre.defined() ? 1 : 0},
+           product(m, n, k), {op.x, op.y, op.pre, op.bias});
+  call.bytes += static_cast<double>(n * k) * static_cast<double>(size_of(op.x.dtype()));
+  return call;
+}
+template <>
+OperatorCall call_of(const LinearBackwardInput& op, bool) {
+  const std::int64_t m = op.dy.rows(), n = op.dy.columns(), k = op.dx.columns();
+  OperatorCall call =
+      made("linear_backward_input", op.dy.dtype(), {m, n, k, op.accumulate ? 1 : 0, op.pre.defined() ? 1 : 0},
+           product(m, n, k), {op.dy, op.dx, op.pre});
+  call.bytes += static_cast<double>(n * k) * static_cast<double>(size_of(op.dy.dtype()));
+  return call;
+}
+template <>
+OperatorCall call_of(const LinearBackwardWeight& op, bool) {
+  const std::int64_t m = op.dy.rows(), n = op.dy.columns(), k = op.x.columns();
+  return made("linear_backward_weight", op.dy.dtype(), {m, n, k, op.dbias.defined() ? 1 : 0}, product(m, n, k),
+              {op.dy, op.x, op.dw, op.dw, op.dbias});
+}
+template <>
+OperatorCall call_of(const Norm& op, bool) {
+  return pointwise("norm", op.x, 8, {op.x, op.added, op.sum, op.y}, op.added.defined() ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const NormBackward& op, bool) {
+  return pointwise("norm_backward", op.x, 16, {op.dy, op.x, op.dx},
+                   (op.accumulate ? 1 : 0) + (op.dweight.defined() ? 2 : 0));
+}
+template <>
+OperatorCall call_of(const HeadNorm& op, bool) {
+  return pointwise("head_norm", op.x, 8, {op.x, op.y}, static_cast<std::int64_t>(op.phase));
+}
+template <>
+OperatorCall call_of(const HeadNormBackward& op, bool) {
+  return pointwise("head_norm_backward", op.x, 16, {op.dy, op.x, op.dx}, static_cast<std::int64_t>(op.phase));
+}
+template <>
+OperatorCall call_of(const Gelu& op, bool) {
+  return pointwise("gelu", op.x, 12, {op.x, op.y});
+}
+template <>
+OperatorCall call_of(const GeluBackward& op, bool) {
+  return pointwise("gelu_backward", op.x, 20, {op.dy, op.x, op.dx});
+}
+template <>
+OperatorCall call_of(const Glu& op, bool) {
+  return pointwise("glu", op.x, 8, {op.x, op.y}, static_cast<std::int64_t>(op.gate));
+}
+template <>
+OperatorCall call_of(const GluBackward& op, bool) {
+  return pointwise("glu_backward", op.x, 12, {op.dy, op.x, op.dx}, static_cast<std::int64_t>(op.gate));
+}
+template <>
+OperatorCall call_of(const Softcap& op, bool) {
+  return pointwise("softcap", op.x, 10, {op.x, op.x});
+}
+template <>
+OperatorCall call_of(const Add& op, bool) {
+  return pointwise("add", op.a, 1, {op.a, op.b, op.out});
+}
+template <>
+OperatorCall call_of(const Cast& op, bool) {
+  return pointwise("cast", op.from, 1, {op.from, op.to}, static_cast<std::int64_t>(op.to.dtype()));
+}
+template <>
+OperatorCall call_of(const Embedding& op, bool) {
+  return pointwise("embedding", op.y, 1, {op.y, op.y}, op.positions_table.defined() ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const EmbeddingBackward& op, bool) {
+  return pointwise("embedding_backward", op.dy, 1, {op.dy, op.dy, op.dy}, op.dpositions.defined() ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const ShiftIds& op, bool) {
+  return pointwise("shift_ids", op.ids, 1, {op.ids, op.out});
+}
+template <>
+OperatorCall call_of(const PickColumns& op, bool) {
+  return pointwise("pick_columns", op.to, 1, {op.columns, op.to, op.to});
+}
+template <>
+OperatorCall call_of(const IndexSelect& op, bool) {
+  return pointwise("index_select", op.to, 0, {op.to, op.to});
+}
+template <>
+OperatorCall call_of(const IndexAdd& op, bool) {
+  return pointwise("index_add", op.rows, 1, {op.rows, op.rows, op.rows});
+}
+template <>
+OperatorCall call_of(const Rotary& op, bool) {
+  return pointwise("rotary", op.qkv, 4, {op.qkv, op.qkv}, op.direction);
+}
+template <>
+OperatorCall call_of(const Attention& op, bool) {
+  return attention("attention", op.qkv, op.shape, op.layout, 2, {op.qkv, op.out, op.lse});
+}
+template <>
+OperatorCall call_of(const AttentionBackward& op, bool) {
+  return attention("attention_backward", op.qkv, op.shape, op.layout, 5, {op.dout, op.qkv, op.out, op.dqkv});
+}
+template <>
+OperatorCall call_of(const CachedAttention& op, bool) {
+  const double pairs = static_cast<double>(op.qkv.rows() * (op.first + op.qkv.rows()));
+  return made("cached_attention", op.qkv.dtype(),
+              {op.qkv.rows(), op.shape.heads, op.shape.kv_heads, op.shape.head_size, op.first},
+              4 * pairs * static_cast<double>(op.shape.heads * op.shape.head_size), {op.qkv, op.out});
+}
+template <>
+OperatorCall call_of(const CrossEntropyLoss& op, bool readable) {
+  const std::int64_t rows = rows_with_target(op.head.targets, readable);
+  OperatorCall call = made(
+      "cross_entropy_loss", op.head.hidden.dtype(),
+      {rows, op.head.vocabulary, op.head.hidden.columns(), gradients_of(op.head), op.part.group == nullptr ? 0 : 1},
+      static_cast<double>(rows) * head_flops(op.head), {op.head.hidden, op.head.dhidden});
+  call.bytes += head_bytes(op.head);
+  return call;
+}
+template <>
+OperatorCall call_of(const DistillationLoss& op, bool readable) {
+  const DistillationHead& head = op.head;
+  const std::int64_t rows = rows_with_target(head.student.targets, readable);
+  const bool of_hidden = head.boundary == TeacherOutput::hidden;
+  const std::int64_t width = of_hidden                                ? head.teacher_hidden.columns()
+                             : head.boundary == TeacherOutput::logits ? head.teacher_logits.columns()
+                                                                      : head.teacher_values.columns();
+  const double teacher = of_hidden ? product(1, head.teacher_vocabulary, width) : 0;
+  OperatorCall call =
+      made("distillation_loss", head.student.hidden.dtype(),
+           {rows, head.student.vocabulary, head.student.hidden.columns(), gradients_of(head.student), width,
+            static_cast<std::int64_t>(head.boundary) + 8 * static_cast<std::int64_t>(head.divergence),
+            op.part.group == nullptr ? 0 : 1},
+           static_cast<double>(rows) * (head_flops(head.student) + teacher),
+           {head.student.hidden, head.student.dhidden, head.teacher_hidden, head.teacher_logits, head.teacher_values});
+  call.bytes += head_bytes(head.student);
+  return call;
+}
+template <>
+OperatorCall call_of(const TopK& op, bool) {
+  return pointwise("top_k", op.logits, 2, {op.logits, op.values, op.indices}, op.values.columns());
+}
+template <>
+OperatorCall call_of(const AdamW& op, bool) {
+  const auto elements = static_cast<std::int64_t>(op.value.size());
+  OperatorCall call = made("adamw", op.mean.dtype(), {elements, op.rounded.empty() ? 0 : 1},
+                           16.0 * static_cast<double>(elements), {op.mean, op.mean, op.variance, op.variance});
+  call.bytes += 4.0 * sizeof(float) * static_cast<double>(elements);
+  return call;
+}
+template <>
+OperatorCall call_of(const SumOfSquares& op, bool) {
+  const auto elements = static_cast<double>(op.values.size());
+  return {"sum_of_squares", DType::f32, {static_cast<std::int64_t>(op.values.size())}, 2 * elements, 4 * elements};
+}
+template <>
+OperatorCall call_of(const AddInto& op, bool) {
+  const auto elements = static_cast<double>(op.into.size());
+  return {"add_into", DType::f32, {static_cast<std::int64_t>(op.into.size())}, elements, 12 * elements};
+}
+
+OperatorCall pack_call(const Tensor& w, DType compute, bool backward) {
+  return pointwise("pack", w, 0, {w, w}, 2 * static_cast<std::int64_t>(compute) + (backward ? 1 : 0));
+}
+
+std::string text_of(const OperatorCall& call) {
+  std::string text = call.op + " ";
+  const auto last = std::ranges::find_if(call.sizes.rbegin(), call.sizes.rend(), [](auto size) { return size != 0; });
+  const auto count = std::max<std::ptrdiff_t>(call.sizes.rend() - last, 1);
+  for (std::ptrdiff_t at = 0; at < count; ++at) {
+    text += (at == 0 ? "" : "x") + std::to_string(call.sizes[static_cast<std::size_t>(at)]);
+  }
+  return text + " " + std::string(name_of(call.dtype));
+}
+
+}  // namespace maestro

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sections/pass_probe.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <set>
+
+namespace maestro {
+
+double sum_ms(const std::vector<ObservedCall>& calls) {
+  double sum = 0;
+  for (const ObservedCall& observed : calls) sum += observed.ms;
+  return sum;
+}
+
+PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& site)
+    : probed_(std::move(probed)), rank_(rank), site_(site), table_(make_table()), context_(probed_.context) {
+  const Layout layout = node().layout;
+  const auto at = static_cast<std::int64_t>(rank.value());
+  tensor_group_ = make_group(site.tensor_group, layout.tensor, layout.tensor_of(at));
+  context_group_ = make_group(site.context_group, layout.context, layout.context_of(at));
+  context_.ops = &table_;
+  context_.values = InitialValues::later;
+  context_.parallel = {layout, at, tensor_group_.get(), context_group_.get()};
+  std::shared_ptr<Section> section = build();
+  parameter_bytes_ = space_.held();
+  runner_ = std::make_unique<SectionRunner>(std::move(section), context_, probed_.optimizer, 1);
+  calls_.clear();
+}
+
+ObservedTable PassProbe::make_table() {
+  TableObserver observer{[this](const OperatorCall& call, double ms) { calls_.push_back({call, ms}); }, site_.finish};
+  return dry() ? ObservedTable(space_, std::move(observer)) : ObservedTable(*site_.table, std::move(observer));
+}
+
+std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::int64_t size, std::int64_t rank) {
+  if (size == 1) return nullptr;
+  auto observer = [this](const GroupCall& group, double ms) {
+    if (table_.running()) return;
+    OperatorCall call{std::string(group.name), group.dtype, {group.bytes, group.ranks}, 0};
+    call.bytes = static_cast<double>(group.bytes);
+    calls_.push_back({std::move(call), ms});
+  };
+  if (dry()) return std::make_unique<ObservedGroup>(size, rank, std::move(observer));
+  return std::make_unique<ObservedGroup>(*given, std::move(observer));
+}
+
+std::shared_ptr<Section> PassProbe::build() {
+  std::shared_ptr<Section> section = probed_.factory(context_);
+  Parameters& own = section->parameters();
+  const auto replicas = static_cast<std::size_t>(node().replicas);
+  if (probed_.zero && replicas > 1) {
+    own.shard_optimizer_state(shard_range(static_cast<std::size_t>(own.elements()), replicas, 0));
+  }
+  const bool frozen = !context_.trained && !context_.passes_gradient;
+  const bool later = own.values_later();
+  if (frozen && later) section->freeze();
+  std::set<Parameters*> all{&own, section->weights().parameters};
+  for (Parameters* const parameters : all) {
+    if (!parameters->values_later()) continue;
+    if (!dry()) {
+      parameters->initialise();
+      continue;
+    }
+    for (Parameter& parameter : parameters->all()) parameters->load(parameter, [](std::span<float>) {});
+  }
+  if (frozen && !later) section->freeze();
+  return section;
+}
+
+const Tensor& PassProbe::add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port,
+                             const MicroBatchPlan& batch) {
+  const GraphEdge& joined = probed_.graph->edge(edge);
+  const Layout layout = node().layout;
+  const auto rank = static_cast<std::int64_t>(rank_.value());
+  const std::int64_t rows = layout.rows(sharding, batch.rows(joined.axis, joined.sources), rank).count;
+  const Shape shape{rows, layout.columns(sharding, joined.columns, rank).count};
+  MemorySpace& space = dry() ? static_cast<MemorySpace&>(space_) : host_memory();
+  const std::size_t bytes = Tensor(nullptr, joined.dtype, shape).bytes();
+  SpaceMemory& memory = fed.memory.emplace_back(space, std::max<std::size_t>(bytes, 1));
+  PortTensor tensor;
+  tensor.port = port;
+  tensor.tensor = Tensor(memory.data(), joined.dtype, shape);
+  tensor.differentiable = joined.gradient;
+  tensor.sources = joined.sources;
+  return fed.tensors.emplace_back(std::move(tensor)).tensor;
+}
+
+PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
+  Fed fed;
+  for (const EdgeId edge : probed_.graph->inputs(probed_.section)) {
+    const GraphEdge& joined = probed_.graph->edge(edge);
+    if (batch.rows(joined.axis, joined.sources) == 0) continue;
+    const Tensor& own = add(fed, edge, joined.to_sharding, joined.to_port, batch);
+    if (probed_.graph->node(joined.from).role != Role::source) continue;
+    Fed whole;
+    MemorySpace& host = host_memory();
+    const Shape shape{batch.rows(joined.axis, joined.sources), joined.columns};
+    const SpaceMemory memory(host, std::max<std::size_t>(Tensor(nullptr, joined.dtype, shape).bytes(), 1));
+    const Tensor value(memory.data(), joined.dtype, shape);
+    probed_.read(joined.from_port, batch, value);
+    const RowRange rows = node().layout.rows(joined.to_sharding, shape.rows(), rank_.value());
+    std::memcpy(own.raw(), value.row_slice(rows.first, rows.count).raw(), own.bytes());
+  }
+  return fed;
+}
+
+PassProbe::Fed PassProbe::outputs(const MicroBatchPlan& batch, bool gradients) {
+  Fed fed;
+  std::set<std::string> sent;  // a port has one value, whatever edges carry it, and a gradient by each
+  for (const EdgeId edge : probed_.graph->outputs(probed_.section)) {
+    const GraphEdge& joined = probed_.graph->edge(edge);
+    if (batch.rows(joined.axis, joined.sources) == 0) continue;
+    if (gradients ? !joined.gradient : !sent.insert(joined.from_port).second) continue;
+    add(fed, edge, joined.from_sharding, joined.from_port, batch);
+  }
+  return fed;
+}
+
+PassProbe::Fed PassProbe::input_gradients(const MicroBatchPlan& batch) {
+  Fed fed;
+  for (const EdgeId edge : probed_.graph->inputs(probed_.section)) {
+    const GraphEdge& joined = probed_.graph->edge(edge);
+    if (joined.gradient && batch.rows(joined.axis, joined.sources) > 0) {
+      add(fed, edge, joined.to_sharding, joined.to_port, batch);
+    }
+  }
+  return fed;
+}
+
+std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::function<void()>& work) {
+  calls_.clear();
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return {std::exchange(calls_, {}), dry() ? 0 : ms};
+}
+
+ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
+  ObservedPasses passes;
+  const Fed given = inputs(batch);
+  const Fed wanted = outputs(batch, false);
+  auto [forward, forward_ms] = observed([&] { (void)runner_->forward(batch, given.tensors, wanted.tensors); });
+  const auto is_pack = [](const ObservedCall& observed) { return observed.call.op == "pack"; };
+  std::ranges::copy_if(forward, std::back_inserter(passes.packs), is_pack);
+  std::erase_if(forward, is_pack);
+  passes.forward = std::move(forward);
+  if (node().runs_backward() && batch.pass == Pass::train) {
+    const Fed gradients = outputs(batch, true);
+    const Fed returned = input_gradients(batch);
+    auto [backward, backward_ms] = observed([&] { runner_->backward(batch, gradients.tensors, returned.tensors); });
+    std::ranges::copy_if(backward, std::back_inserter(passes.packs), is_pack);
+    std::erase_if(backward, is_pack);
+    passes.backward = std::move(backward);
+    passes.backward_ms = backward_ms;
+  }
+  passes.forward_ms = std::max(0.0, forward_ms - sum_ms(passes.packs));
+  return passes;
+}
+
+ObservedStepEnd PassProbe::step_end() {
+  if (!node().trained()) throw std::logic_error("a section that is not trained has no optimizer");
+  ObservedStepEnd end;
+  end.add_ranks = observed([&] { runner_->add_over_ranks(); }).first;
+  end.norm = observed([&] { (void)runner_->gradient_sum_of_squares(); }).first;
+  end.step = observed([&] { runner_->step(StepId(++steps_), 1).value_or_throw(); }).first;
+  return end;
+}
+
+}  // namespace maestro

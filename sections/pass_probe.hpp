@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs passes of one rank of a section by themselves, without actors, and observes their calls: on a device, to time
+// them, or with nothing computed (a dry pass), which gives the calls and the memory of a section of any size. Works for
+// every section type, as a section computes by its operator table and its groups alone.
+//
+// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU.
+// DY-2 (same memory): its parameters and arenas have the bytes that they have there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/collective/observed_group.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/ops/dry_space.hpp"
+#include "runtime/ops/observed_table.hpp"
+#include "sections/section_runner.hpp"
+
+namespace maestro {
+
+struct ObservedCall {
+  OperatorCall call;
+  double ms = 0;  ///< 0 in a dry pass
+};
+
+/// A micro-batch forward and, where it runs backward, backward.
+struct ObservedPasses {
+  std::vector<ObservedCall> forward;
+  std::vector<ObservedCall> backward;
+  std::vector<ObservedCall> packs;  ///< of weights, by the first pass behind a step
+  double forward_ms = 0;            ///< all of it, but for packs; 0 in a dry pass
+  double backward_ms = 0;
+};
+
+/// The end of a step of a trained section, but for exchanges with other replicas.
+struct ObservedStepEnd {
+  std::vector<ObservedCall> add_ranks;
+  std::vector<ObservedCall> norm;
+  std::vector<ObservedCall> step;
+};
+
+/// What is probed.
+struct ProbedSection {
+  const SectionGraph* graph = nullptr;  ///< outlives the probe
+  SectionId section;
+  SectionFactory factory;
+  SectionContext context;  ///< without place, table and groups
+  OptimizerConfig optimizer;
+  bool zero = false;  ///< replica 0 keeps its shard of the optimizer state
+  /// Fills the value (M, columns) of a port of a source for the samples of a micro-batch.
+  std::function<void(const std::string& port, const MicroBatchPlan& batch, const Tensor& value)> read;
+};
+
+/// Where it runs; with null table, dry.
+struct ProbeSite {
+  const OperatorTable* table = nullptr;
+  Communicator* tensor_group = nullptr;   ///< of a table, where the layout has tensor ranks
+  Communicator* context_group = nullptr;  ///< likewise
+  std::function<void()> finish = {};      ///< TableObserver::finish
+};
+
+/// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. What the site names outlives
+/// it.
+class PassProbe {
+ public:
+  /// Builds the section; its parameters hold fresh values, or in a dry pass nothing. Throws JobError.
+  PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& site);
+
+  /// Inputs from other sections than sources are zeros, and so are gradients of outputs.
+  ObservedPasses pass(const MicroBatchPlan& batch);
+  /// Behind at least one pass, with norm 1. Throws std::logic_error for a section that is not trained.
+  ObservedStepEnd step_end();
+
+  /// Returns the bytes of parameters, gradients and optimizer state in a dry pass.
+  [[nodiscard]] std::size_t parameter_bytes() const { return parameter_bytes_; }
+  /// Returns SectionRunner::working_bytes().
+  [[nodiscard]] std::size_t working_bytes() const { return runner_->working_bytes(); }
+  [[nodiscard]] SectionRunner& runner() { return *runner_; }
+
+ private:
+  struct Fed {
+    std::vector<SpaceMemory> memory;
+    std::vector<PortTensor> tensors;
+  };
+  [[nodiscard]] bool dry() const { return site_.table == nullptr; }
+  [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
+  [[nodiscard]] ObservedTable make_table();
+  [[nodiscard]] std::unique_ptr<ObservedGroup> make_group(Communicator* given, std::int64_t size, std::int64_t rank);
+  [[nodiscard]] std::shared_ptr<Section> build();
+  /// Adds a rank's tensor at an end of an edge, zero.
+  const Tensor& add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port, const MicroBatchPlan& batch);
+  [[nodiscard]] Fed inputs(const MicroBatchPlan& batch);
+  [[nodiscard]] Fed outputs(const MicroBatchPlan& batch, bool gradients);
+  [[nodiscard]] Fed input_gradients(const MicroBatchPlan& batch);
+  /// Runs `work`; returns its calls and its milliseconds.
+  std::pair<std::vector<ObservedCall>, double> observed(const std::function<void()>& work);
+
+  ProbedSection probed_;
+  LayoutRank rank_;
+  ProbeSite site_;
+  DrySpace space_;
+  std::vector<ObservedCall> calls_;
+  ObservedTable table_;
+  std::unique_ptr<ObservedGroup> tensor_group_;
+  std::unique_ptr<ObservedGroup> context_group_;
+  SectionContext context_;
+  std::size_t parameter_bytes_ = 0;
+  std::unique_ptr<SectionRunner> runner_;
+  std::uint64_t steps_ = 0;
+};
+
+/// Returns the milliseconds of all calls.
+[[nodiscard]] double sum_ms(const std::vector<ObservedCall>& calls);
+
+}  // namespace maestro
