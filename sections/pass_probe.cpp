@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 namespace maestro {
 
@@ -139,23 +140,24 @@ std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::func
 
 ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   ObservedPasses passes;
+  /// Returns the milliseconds without those of packs.
+  const auto run = [&](std::vector<ObservedCall>& calls, const std::function<void()>& work) {
+    double ms = 0;
+    std::tie(calls, ms) = observed(work);
+    const auto packs =
+        std::ranges::stable_partition(calls, [](const ObservedCall& each) { return each.call.op != "pack"; });
+    for (const ObservedCall& pack : packs) ms -= pack.ms;
+    passes.packs.insert(passes.packs.end(), packs.begin(), packs.end());
+    calls.erase(packs.begin(), packs.end());
+    return ms;
+  };
   const Fed given = inputs(batch);
   const Fed wanted = outputs(batch, false);
-  auto [forward, forward_ms] = observed([&] { (void)runner_->forward(batch, given.tensors, wanted.tensors); });
-  const auto is_pack = [](const ObservedCall& observed) { return observed.call.op == "pack"; };
-  std::ranges::copy_if(forward, std::back_inserter(passes.packs), is_pack);
-  std::erase_if(forward, is_pack);
-  passes.forward = std::move(forward);
-  if (node().runs_backward() && batch.pass == Pass::train) {
-    const Fed gradients = outputs(batch, true);
-    const Fed returned = input_gradients(batch);
-    auto [backward, backward_ms] = observed([&] { runner_->backward(batch, gradients.tensors, returned.tensors); });
-    std::ranges::copy_if(backward, std::back_inserter(passes.packs), is_pack);
-    std::erase_if(backward, is_pack);
-    passes.backward = std::move(backward);
-    passes.backward_ms = backward_ms;
-  }
-  passes.forward_ms = std::max(0.0, forward_ms - sum_ms(passes.packs));
+  passes.forward_ms = run(passes.forward, [&] { (void)runner_->forward(batch, given.tensors, wanted.tensors); });
+  if (!node().runs_backward() || batch.pass != Pass::train) return passes;
+  const Fed gradients = outputs(batch, true);
+  const Fed returned = input_gradients(batch);
+  passes.backward_ms = run(passes.backward, [&] { runner_->backward(batch, gradients.tensors, returned.tensors); });
   return passes;
 }
 

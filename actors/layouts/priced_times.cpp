@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/layouts/priced_times.hpp"
 
+#include <algorithm>
+
 #include "actors/layouts/job_probes.hpp"
 
 namespace maestro {
@@ -56,7 +58,10 @@ const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
   MicroBatchPlan batch;
   batch.section = section;
   batch.step = StepId(1);
-  batch.samples = {plan_->largest};
+  const std::vector<TracedUnit> units = first_steps(*plan_, 1);
+  batch.samples = {*std::ranges::max_element(units.front().samples, {}, [&](const SampleRef& sample) {
+    return sample.rows(plan_->graph.node(section).axis());
+  })};
   PassProbe& probed = probe(section);
   (void)probed.pass(batch);
   found->second = probed.step_end();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a job's passes and step ends by the prices of their calls, which dry passes list. Not thread-safe.
 //
-// PT-1 (equal answers): equal plans, prices and batches give equal times; there is no clock in it.
+// PY-1 (equal answers): equal plans, prices and batches give equal times; there is no clock in it.
 #pragma once
 
 #include <map>

@@ -17,7 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int least_rounds = 3;
 constexpr int most_rounds = 50;
-constexpr std::chrono::milliseconds measured_for{60};
 
 /// A rank that is measured, with the groups of its replica.
 struct MeasuredRank {
@@ -69,7 +68,8 @@ void add_sums(const OperatorTable& table, std::size_t elements, CallPrices& pric
 
 }  // namespace
 
-SectionProfiler::SectionProfiler(std::int64_t devices) : table_(std::make_unique<cpu::CpuOperatorTable>()) {
+SectionProfiler::SectionProfiler(std::int64_t devices, std::chrono::milliseconds least)
+    : table_(std::make_unique<cpu::CpuOperatorTable>()), least_(least) {
   if (devices < 1) throw JobError("no processor to measure on");
   const auto cores = static_cast<std::int64_t>(usable_cores().size());
   for (std::int64_t device = 0; device < devices; ++device) {
@@ -118,7 +118,7 @@ void SectionProfiler::measure(const JobPlan& plan, const MicroBatchPlan& batch, 
                                              ProbeSite{table_.get(), rank.tensor_group, rank.context_group});
   });
   const Clock::time_point begin = Clock::now();
-  for (int round = 0; round < most_rounds && (round <= least_rounds || Clock::now() - begin < measured_for); ++round) {
+  for (int round = 0; round < most_rounds && (round <= least_rounds || Clock::now() - begin < least_); ++round) {
     on_all([&](MeasuredRank& rank, std::size_t) {
       rank.passes.push_back(rank.probe->pass(batch));
       if (node.trained()) rank.ends.push_back(rank.probe->step_end());

@@ -3,6 +3,7 @@
 // ranks of a single replica and once with all devices at the same work, as they share caches and memory.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,20 +11,15 @@
 
 #include "actors/plan/job_plan.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/estimate/call_prices.hpp"
+#include "runtime/estimate/profile_file.hpp"
 
 namespace maestro {
 
-/// Prices of this machine's processors.
-struct MachinePrices {
-  CallPrices alone;  ///< the other devices idle
-  CallPrices busy;   ///< all devices at work
-};
-
 class SectionProfiler {
  public:
-  /// Opens processor devices cpu:0, ..., cpu:(devices - 1). Throws JobError for fewer than one.
-  explicit SectionProfiler(std::int64_t devices);
+  /// Opens processor devices cpu:0, ..., cpu:(devices - 1). Throws JobError for fewer than one. A layout is measured
+  /// for `least` at least, and for three passes.
+  explicit SectionProfiler(std::int64_t devices, std::chrono::milliseconds least = std::chrono::milliseconds(60));
   ~SectionProfiler();
 
   [[nodiscard]] std::int64_t devices() const { return static_cast<std::int64_t>(devices_.size()); }
@@ -36,6 +32,7 @@ class SectionProfiler {
 
   std::unique_ptr<const OperatorTable> table_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::chrono::milliseconds least_;
 };
 
 }  // namespace maestro

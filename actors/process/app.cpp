@@ -29,7 +29,7 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, {}, {}, {}}, console_(&console) {
+    : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, nullptr, {}, {}, {}}, console_(&console) {
   RunOptions& run = composed_.options;
   PlaceRequest request;
   request.processes = run.processes > 1 ? run.processes : 0;
@@ -73,6 +73,10 @@ std::vector<std::pair<std::string, std::string>> App::section_types() const {
     if (!builder.type_.empty()) types.emplace_back(builder.name_, builder.type_);
   }
   return types;
+}
+
+void App::reuse_corpus(const JobPlan& plan) {
+  composed_.opened = plan.corpus;
 }
 
 JobPlan App::plan() {

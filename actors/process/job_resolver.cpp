@@ -333,8 +333,8 @@ DataShape JobResolver::read_tables() {
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   data.work_folder = plan_.train.out + "/data";
   const auto note = [&](const std::string& line) { plan_.notes.push_back(line); };
-  plan_.corpus =
-      composed_.corpus ? composed_.corpus : open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
+  plan_.corpus = composed_.corpus ? composed_.corpus : composed_.opened;
+  if (!plan_.corpus) plan_.corpus = open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;

@@ -17,6 +17,7 @@
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
+#include "apps/maestro/plan_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/replay_command.hpp"
 #include "apps/maestro/run_options.hpp"
@@ -81,6 +82,8 @@ int run(int argc, char** argv, Console& console) {
   CardCommand card(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
+  PlanCommand plan(*app.get_subcommand("plan"));
+  ProfileCommand profile(app);
   WatchCommands watch(app);
   JoinCommand join(app);
   HelpCommand help(app);
@@ -95,8 +98,8 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
-                   prepare, data, samples, replay, card, generate, control, watch, join, help, sections, schema,
-                   completion);
+                   prepare, data, samples, replay, card, generate, plan, profile, control, watch, join, help, sections,
+                   schema, completion);
 }
 
 }  // namespace

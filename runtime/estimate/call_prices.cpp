@@ -13,6 +13,7 @@ namespace {
 /// Bytes count as well, as many operators do no more than move them; a core or a GPU does some FLOPs per byte.
 constexpr double flops_per_byte = 4;
 constexpr double least_work = 1e3;
+constexpr double usual = 0.25;  // other programs on the machine make a call longer, never shorter
 
 double work_of(const OperatorCall& call) {
   return std::max(call.flops + flops_per_byte * call.bytes, least_work);
@@ -30,19 +31,19 @@ void CallPrices::add_glue(std::size_t calls, double ms) {
 }
 
 double CallPrices::glue_ms() const {
-  return glue_.empty() ? 0 : quantile_of(glue_, 0.5);
+  return glue_.empty() ? 0 : quantile_of(glue_, usual);
 }
 
 void CallPrices::make_lines() const {
   for (const auto& [call, times] : calls_) {
     const double work = work_of(call);
-    lines_[{call.op, call.dtype}].rates[work] = quantile_of(times, 0.5) / work;
+    lines_[{call.op, call.dtype}].rates[work] = quantile_of(times, usual) / work;
   }
 }
 
 double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
   if (const auto found = calls_.find(call); found != calls_.end()) {
-    const double ms = quantile_of(found->second, 0.5);
+    const double ms = quantile_of(found->second, usual);
     sources.measured_ms += ms;
     return ms;
   }
@@ -69,7 +70,7 @@ double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
 
 std::vector<std::pair<OperatorCall, double>> CallPrices::measured() const {
   std::vector<std::pair<OperatorCall, double>> list;
-  for (const auto& [call, times] : calls_) list.emplace_back(call, quantile_of(times, 0.5));
+  for (const auto& [call, times] : calls_) list.emplace_back(call, quantile_of(times, usual));
   return list;
 }
 

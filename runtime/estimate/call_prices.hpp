@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls of operators and groups cost on a kind of device, from measured calls. Pure; not thread-safe.
 //
-// PX-1 (as measured): a call that was measured costs the median of its times.
+// PX-1 (as measured): a call that was measured costs the lower quartile of its times.
 // PX-2 (between neighbours): any other costs its work at a rate between those of the measured calls of its operator and
 //       dtype with the nearest less and the nearest more work, by the logarithm of the work; beyond them, at the rate
 //       of the nearest. So more work of an operator never has a rate that was not measured.
@@ -43,7 +43,7 @@ class CallPrices {
   /// Returns the milliseconds of a call; 0 for an operator of which nothing was measured, in any dtype. `sources`
   /// counts them.
   [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const;
-  /// Returns the median of the milliseconds beside a call; 0: none were added.
+  /// Returns the lower quartile of the milliseconds beside a call; 0: none were added.
   [[nodiscard]] double glue_ms() const;
 
   /// Returns every measured call with its cost, in order.

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/job_planner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "actors/layouts/job_probes.hpp"
+#include "actors/layouts/section_profiler.hpp"
+#include "actors/plan/memory_table.hpp"
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::size_t rehearsed_steps = 10;  // the first two are left out
+constexpr double close_ms = 0.01;            // share of a step within which layouts count as equal
+constexpr int most_rounds = 8;               // of neighbours of neighbours
+
+bool uses_several(const JobPlan& plan) {
+  const auto computes = [&](const ReplicaPlacement& place) {
+    return plan.graph.node(place.section).role != Role::source;
+  };
+  std::set<DeviceId> devices;
+  for (const ReplicaPlacement& place : plan.places) {
+    if (computes(place)) devices.insert(place.devices.begin(), place.devices.end());
+  }
+  return devices.size() > 1;
+}
+
+std::string devices_text(const std::vector<int>& devices) {
+  std::string text;
+  for (const int device : devices) text += (text.empty() ? "\"cpu:" : ", \"cpu:") + std::to_string(device) + "\"";
+  return "[" + text + "]";
+}
+
+std::string value_of(const SectionLayout& layout, const std::vector<int>& devices, const std::string& key) {
+  if (key == "replicas") return std::to_string(layout.replicas);
+  if (key == "tensor") return std::to_string(layout.tensor);
+  if (key == "context") return std::to_string(layout.context);
+  if (key == "pipeline") return std::to_string(layout.pipeline);
+  if (key == "micro_batch") return std::to_string(layout.micro_batch);
+  if (key == "zero") return layout.zero ? "true" : "false";
+  return devices_text(devices);
+}
+
+/// Returns what a layout takes beside time: devices, then degrees, then memory to 10 MB.
+std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layout) {
+  std::int64_t devices = 0;
+  std::int64_t degrees = 0;
+  for (const auto& [name, section] : layout.sections) {
+    devices += section.devices();
+    degrees += section.tensor + section.context + section.pipeline + (section.zero ? 1 : 0);
+  }
+  return {devices, degrees, std::round(layout.bytes / 1e7)};
+}
+
+/// Returns the time that the busiest device works in a step, mean over the steps. Sections that run ahead may take less
+/// in some steps, but not in the long run.
+double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
+  std::map<DeviceId, double> work;
+  const auto add = [&](const ReplicaPlacement& place, double ms) {
+    for (const DeviceId& device : place.devices) work[device] += ms;
+  };
+  for (const StepPlan& step : steps) {
+    for (const MicroBatchPlan& batch : step.micro_batches) {
+      if (plan.graph.node(batch.section).role == Role::source) continue;
+      const PassCost cost = times.pass(batch);
+      add(*find_place(plan.places, batch.section, batch.replica), cost.forward + cost.backward);
+    }
+  }
+  for (auto& [device, ms] : work) ms /= static_cast<double>(steps.size());
+  for (const ReplicaPlacement& place : plan.places) {
+    for (const StepAction action : {StepAction::add_ranks, StepAction::norm, StepAction::step}) {
+      if (plan.graph.node(place.section).trained()) add(place, times.action(place.section, action));
+    }
+  }
+  double most = 0;
+  for (const auto& [device, ms] : work) most = std::max(most, ms);
+  return most;
+}
+
+/// The one key in which two layouts differ; empty: none, or several.
+std::string only_difference(const SectionLayout& a, const SectionLayout& b) {
+  std::string found;
+  for (const std::string& key : planned_keys()) {
+    if (key == "devices" || value_of(a, {}, key) == value_of(b, {}, key)) continue;
+    if (!found.empty()) return {};
+    found = key;
+  }
+  return found;
+}
+
+SectionLayout layout_of(const SectionConfig& config) {
+  return {config.replicas, config.tensor, config.context, config.pipeline, config.zero, config.micro_batch};
+}
+
+}  // namespace
+
+const std::vector<std::string>& planned_keys() {
+  static const std::vector<std::string> keys{"replicas", "tensor",      "context", "pipeline",
+                                             "zero",     "micro_batch", "devices"};
+  return keys;
+}
+
+JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices)
+    : resolve_(std::move(resolve)), options_(std::move(options)), prices_(&prices), base_(resolve_({})) {
+  std::vector<std::string> sections;
+  for (const GraphNode& node : base_.graph.nodes()) {
+    if (node.role == Role::source || node.stage > 0) continue;
+    sections.push_back(node.section_name());
+    const PlannedSection& planned = base_.sections[base_.graph.find(node.name)->value()];
+    for (const DeviceId& device : planned.config.devices) {
+      if (device.kind == DeviceId::Kind::cpu) continue;
+      throw JobError(node.section_name() + ".devices: \"" + text_of(device) +
+                     "\": plan chooses layouts on the processors of this machine alone");
+    }
+  }
+  check_varied();
+  if (std::ranges::all_of(sections, [&](const std::string& name) { return free_keys(name).empty(); })) {
+    throw JobError("the job gives every key that plan chooses; name some with --vary, such as --vary micro_batch, or " +
+                   std::string("take them out of the job"));
+  }
+  for (const std::string& section : sections) find_choices(section);
+}
+
+void JobPlanner::check_varied() const {
+  std::vector<std::string> known{"all"};
+  known.insert(known.end(), planned_keys().begin(), planned_keys().end());
+  for (const GraphNode& node : base_.graph.nodes()) {
+    if (node.role == Role::source) continue;
+    for (const std::string& key : planned_keys()) known.push_back(node.section_name() + "." + key);
+  }
+  for (const std::string& key : options_.varied) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const auto nearest = nearest_name(key, known);
+    std::string keys;
+    for (const std::string& each : planned_keys()) keys += (keys.empty() ? "" : ", ") + each;
+    throw JobError("--vary " + printable(key) + ": plan chooses " + keys + " of a section" +
+                   (nearest ? "; did you mean " + *nearest + "?" : ", such as --vary micro_batch"));
+  }
+}
+
+std::set<std::string> JobPlanner::free_keys(const std::string& section) const {
+  std::set<std::string> keys;
+  const std::set<std::string>& varied = options_.varied;
+  for (const std::string& key : planned_keys()) {
+    const std::string full = section + "." + key;
+    const bool given = base_.settings.contains(full);
+    if (!given || varied.contains("all") || varied.contains(key) || varied.contains(full)) keys.insert(key);
+  }
+  if (!base_.graph.node(base_.graph.stages_of(section).front()).trained()) keys.erase("zero");
+  if (base_.settings.contains(section + ".micro_batch_tokens")) keys.erase("micro_batch");  // it follows the tokens
+  return keys;
+}
+
+void JobPlanner::find_choices(const std::string& section) {
+  Choices& choices = choices_.emplace_back();
+  choices.section = section;
+  const SectionId first = base_.graph.stages_of(section).front();
+  const bool trained = base_.graph.node(first).trained();
+  const SectionConfig& config = base_.sections[first.value()].config;
+  const std::set<std::string> free = free_keys(section);
+  SectionLayout given = layout_of(config);
+  if (!free.contains("devices")) {
+    for (const SectionId stage : base_.graph.stages_of(section)) {
+      for (const DeviceId& device : base_.sections[stage.value()].config.devices)
+        choices.devices.push_back(device.index);
+    }
+  }
+  std::vector<SectionLayout> possible = possible_layouts(options_.devices, base_.train.global_batch, trained);
+  for (SectionLayout& layout : possible) {
+    if (!free.contains("micro_batch")) layout.micro_batch = given.micro_batch;
+  }
+  std::ranges::sort(possible);
+  possible.erase(std::unique(possible.begin(), possible.end()), possible.end());
+  for (const SectionLayout& layout : possible) {
+    const bool stands = std::ranges::all_of(planned_keys(), [&](const std::string& key) {
+      if (key == "devices" || free.contains(key)) return true;
+      if (key == "zero" && layout.replicas == 1) return !layout.zero;  // there is nothing to shard
+      return value_of(layout, {}, key) == value_of(given, {}, key);
+    });
+    const bool fits = choices.devices.empty() || static_cast<std::int64_t>(choices.devices.size()) == layout.devices();
+    if (!stands || !fits) continue;
+    std::vector<int> devices;
+    for (int device = 0; device < layout.devices(); ++device) devices.push_back(device);
+    try {
+      choices.layouts.push_back({layout, resolve_(settings_of(section, layout, devices))});
+    } catch (const JobError& refusal) {
+      if (refused_++ == 0) first_refusal_ = refusal.what();
+    }
+  }
+  if (!choices.layouts.empty()) return;
+  throw JobError(section + ": no layout on " + std::to_string(options_.devices) +
+                 " devices: " + (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
+}
+
+std::vector<std::string> JobPlanner::settings_of(const std::string& section, const SectionLayout& layout,
+                                                 const std::vector<int>& devices) const {
+  std::vector<std::string> settings;
+  const std::set<std::string> free = free_keys(section);
+  for (const std::string& key : planned_keys()) {
+    if (free.contains(key)) settings.push_back(section + "." + key + "=" + value_of(layout, devices, key));
+  }
+  return settings;
+}
+
+std::vector<MicroBatchPlan> JobPlanner::batches_of(const JobPlan& plan, SectionId section) const {
+  const GraphNode& node = plan.graph.node(section);
+  std::vector<MicroBatchPlan> batches;
+  std::int64_t rows = 0;
+  for (const TracedUnit& unit : first_steps(plan, 1)) {
+    for (const SampleRef& sample : unit.samples) {
+      const std::int64_t more = sample.rows(node.axis());
+      if (!node.sources.has(sample.source) || more == 0) continue;
+      const bool full = batches.empty() ||
+                        static_cast<std::int64_t>(batches.back().samples.size()) >= node.micro_batch ||
+                        (node.micro_batch_rows > 0 && rows + more > node.micro_batch_rows);
+      if (full) {
+        MicroBatchPlan& batch = batches.emplace_back();
+        batch.section = section;
+        batch.step = unit.step;
+        batch.index = static_cast<std::uint32_t>(batches.size() - 1);
+        batch.loss_scale = 1;
+        rows = 0;
+      }
+      rows += more;
+      batches.back().samples.push_back(sample);
+    }
+  }
+  return batches;
+}
+
+bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
+  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), ProbeSite());
+  const ObservedPasses passes = probe.pass(batch);
+  const auto known = [&](const ObservedCall& observed) {
+    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call);
+  };
+  return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
+}
+
+void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress) {
+  for (const Choices& choices : choices_) {
+    for (const Choice& choice : choices.layouts) {
+      // A stage makes calls of its section, and replicas make the same calls.
+      if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
+      const SectionId section = *choice.plan.graph.find(choices.section);
+      const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section);
+      if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
+      progress(choices.section + ": " + std::to_string(batches.front().samples.size()) + " samples, tensor " +
+               std::to_string(choice.layout.tensor) + ", context " + std::to_string(choice.layout.context));
+      profiler.add(choice.plan, batches.front(), *prices_);
+      if (batches.size() > 1) profiler.add(choice.plan, batches[batches.size() / 2], *prices_);
+    }
+  }
+}
+
+PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
+  PricedTimes alone(choice.plan, prices_->alone, options_.hop_ms, alone_);
+  PricedTimes busy(choice.plan, prices_->busy, options_.hop_ms, busy_);
+  std::vector<double> stages;
+  for (const SectionId stage : choice.plan.graph.stages_of(of.section)) {
+    const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, stage);
+    const auto work = [&](PricedTimes& times) {
+      double sum = 0;
+      for (const MicroBatchPlan& batch : batches) {
+        const PassCost cost = times.pass(batch);
+        sum += cost.forward + cost.backward;
+      }
+      sum /= static_cast<double>(choice.layout.replicas);
+      for (const StepAction action : {StepAction::add_ranks, StepAction::norm, StepAction::step}) {
+        sum += times.action(stage, action);
+      }
+      return sum;
+    };
+    stages.push_back(std::min(work(alone), work(busy)));  // measured times scatter
+  }
+  PricedLayout layout{choice.layout, {}};
+  for (std::int64_t replica = 0; replica < choice.layout.replicas; ++replica) {
+    for (const double stage : stages) {
+      const auto ranks = static_cast<std::size_t>(choice.layout.tensor * choice.layout.context);
+      layout.work_ms.insert(layout.work_ms.end(), ranks, stage);
+    }
+  }
+  return layout;
+}
+
+const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout) {
+  RankedLayout ranked;
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    const SectionLayout& chosen = choices[section].layouts[layout.layouts[section]].layout;
+    ranked.sections[choices[section].section] = chosen;
+    ranked.devices[choices[section].section] = layout.devices[section];
+    const auto settings = settings_of(choices[section].section, chosen, layout.devices[section]);
+    ranked.settings.insert(ranked.settings.end(), settings.begin(), settings.end());
+  }
+  if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
+  try {
+    const JobPlan plan = resolve_(ranked.settings);
+    const bool several = uses_several(plan);
+    PricedTimes times(plan, several ? prices_->busy : prices_->alone, options_.hop_ms, several ? busy_ : alone_);
+    // Sections run ahead, so the last steps lack the work of those that would follow.
+    const auto ahead = static_cast<std::size_t>(plan.train.ahead) + 1;
+    const std::vector<TracedUnit> units = first_steps(plan, rehearsed_steps + ahead);
+    const JobTimes known = times.times();
+    const std::vector<StepPlan> plans = plans_of(plan, units, &known).value_or_throw();
+    const Rehearsed played = rehearse(plan, units, plans, known).value_or_throw();
+    std::vector<double> ends = played.unit_ends_ms;
+    ends.resize(rehearsed_steps);
+    const SteadySteps steady = steady_steps(ends).value();
+    ranked.step_ms = std::max(steady.period_ms(), busiest_ms(plan, plans, known));
+    ranked.bound_ms = layout.bound_ms;
+    ranked.shares = section_shares(played, plan.graph, steady);
+    ranked.sources = times.sources();
+    for (const RankMemory& rank : estimate_memory(plan).ranks) ranked.bytes += rank.use.sum();
+  } catch (const JobError& refusal) {
+    if (refused_++ == 0) first_refusal_ = refusal.what();
+    return nullptr;
+  }
+  layouts_[ranked.settings] = layout;
+  const std::vector<std::string> key = ranked.settings;
+  return &rehearsed_.emplace(key, std::move(ranked)).first->second;
+}
+
+std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoices>& choices, const JobLayout& centre) {
+  std::vector<Alternative> found;
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    const std::vector<PricedLayout>& layouts = choices[section].layouts;
+    const SectionLayout& chosen = layouts[centre.layouts[section]].layout;
+    for (std::size_t at = 0; at < layouts.size(); ++at) {
+      const std::string key = only_difference(chosen, layouts[at].layout);
+      if (key.empty()) continue;
+      JobLayout neighbour = centre;
+      neighbour.layouts[section] = at;
+      std::vector<int>& devices = neighbour.devices[section];
+      const int first = devices.front();
+      devices.clear();
+      for (int device = 0; device < layouts[at].layout.devices(); ++device) {
+        devices.push_back((first + device) % options_.devices);
+      }
+      const RankedLayout* const ranked = rehearsed(choices, neighbour);
+      if (ranked == nullptr) continue;
+      found.push_back(
+          {choices[section].section + "." + key + " = " + value_of(layouts[at].layout, {}, key), ranked->step_ms});
+    }
+  }
+  std::ranges::stable_sort(found, {}, &Alternative::step_ms);
+  return found;
+}
+
+std::vector<RankedLayout> JobPlanner::ranked_layouts() const {
+  std::vector<RankedLayout> ranked;
+  for (const auto& [settings, layout] : rehearsed_) ranked.push_back(layout);
+  std::ranges::stable_sort(ranked, [](const RankedLayout& a, const RankedLayout& b) {
+    return std::tie(a.step_ms, a.bound_ms, a.settings) < std::tie(b.step_ms, b.bound_ms, b.settings);
+  });
+  const auto near = std::ranges::find_if(
+      ranked, [&](const RankedLayout& each) { return each.step_ms > ranked.front().step_ms * (1 + close_ms); });
+  std::stable_sort(ranked.begin(), near,
+                   [](const RankedLayout& a, const RankedLayout& b) { return cost_of(a) < cost_of(b); });
+  return ranked;
+}
+
+LayoutRanking JobPlanner::rank() {
+  LayoutRanking ranking;
+  std::vector<LayoutChoices> choices;
+  for (const Choices& of : choices_) {
+    LayoutChoices& section = choices.emplace_back();
+    section.section = of.section;
+    section.devices = of.devices;
+    for (const Choice& choice : of.layouts) section.layouts.push_back(priced(of, choice));
+    ranking.priced += section.layouts.size();
+  }
+  const FoundLayouts found = best_layouts(choices, options_.devices, std::max(options_.most, options_.least));
+  ranking.compared = found.compared;
+  ranking.least_bound_ms = found.least_bound_ms;
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (const JobLayout& layout : found.best) {
+    if (layout.bound_ms >= best_ms && rehearsed_.size() >= options_.least) break;  // nor do those behind it
+    const RankedLayout* const ranked = rehearsed(choices, layout);
+    if (ranked != nullptr) best_ms = std::min(best_ms, ranked->step_ms);
+  }
+  if (rehearsed_.empty()) throw JobError("no layout of the job runs on this machine: " + first_refusal_);
+  std::vector<std::string> centre;
+  for (int round = 0; round < most_rounds; ++round) {
+    ranking.best = ranked_layouts();
+    if (ranking.best.front().settings == centre) break;
+    centre = ranking.best.front().settings;
+    ranking.alternatives = neighbours_of(choices, layouts_.at(centre));
+  }
+  ranking.rehearsed = rehearsed_.size();
+  ranking.refused = refused_;
+  ranking.first_refusal = first_refusal_;
+  return ranking;
+}
+
+}  // namespace maestro

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the layouts of a job's sections on the processors of this machine: micro-batches, degrees and devices with
+// which a step takes the least time. What the job states stands; what it leaves out is chosen.
+//
+// Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
+// busiest device, and the best of them are rehearsed with the job's own policy on its own samples.
+//
+// LP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
+// LP-2 (no clock): equal jobs, options and prices give equal rankings.
+// LP-3 (runs as it is): the settings of every ranked layout resolve on so many devices, as App::plan() has resolved
+//       them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/layouts/layout_search.hpp"
+#include "actors/layouts/priced_times.hpp"
+#include "runtime/estimate/profile_file.hpp"
+#include "runtime/estimate/rehearsed_shares.hpp"
+
+namespace maestro {
+
+class SectionProfiler;
+
+/// The keys of a section that are chosen, in the order in which they are written.
+[[nodiscard]] const std::vector<std::string>& planned_keys();
+
+struct JobPlannerOptions {
+  int devices = 1;               ///< cpu:0, ..., of this machine
+  std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
+  std::size_t least = 5;         ///< layouts that are rehearsed whatever their bounds
+  std::size_t most = 200;        ///< and before the neighbours of the best
+  double hop_ms = 0.03;          ///< RehearsalTimes::hop_ms; usual in traces of runs on processors
+};
+
+/// A layout of the job, rehearsed.
+struct RankedLayout {
+  std::map<std::string, SectionLayout> sections;
+  std::map<std::string, std::vector<int>> devices;
+  std::vector<std::string> settings;  ///< as for --set: the chosen keys alone
+  double step_ms = 0;
+  double bound_ms = 0;
+  double bytes = 0;  ///< of all ranks, estimated
+  std::map<std::string, SectionShares> shares;
+  PriceSources sources;
+};
+
+/// A layout that differs from the best in a single key.
+struct Alternative {
+  std::string change;  ///< "student.tensor = 2"
+  double step_ms = 0;
+};
+
+struct LayoutRanking {
+  /// By step_ms. Those within a hundredth of the best come first, by devices, then by degrees, then by memory.
+  std::vector<RankedLayout> best;
+  std::vector<Alternative> alternatives;
+  double least_bound_ms = 0;  ///< no layout that was compared takes less time, at the prices of idle neighbours
+  std::uint64_t compared = 0;
+  std::size_t priced = 0;   ///< layouts of sections
+  std::size_t refused = 0;  ///< layouts of sections that the job cannot have
+  std::size_t rehearsed = 0;
+  std::string first_refusal;  ///< why
+};
+
+/// Not thread-safe.
+class JobPlanner {
+ public:
+  /// Resolves the job with these settings; throws JobError where it cannot have them.
+  using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
+  /// Throws JobError for a varied key that the job cannot have, and where no key is left to choose.
+  JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
+
+  /// Measures the layouts whose calls have no price yet; `progress` receives a line for each.
+  void measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress);
+  /// Throws JobError where no layout resolves.
+  [[nodiscard]] LayoutRanking rank();
+
+  /// Returns the chosen keys of a section; empty: the job gives all.
+  [[nodiscard]] std::set<std::string> free_keys(const std::string& section) const;
+  [[nodiscard]] const JobPlan& base() const { return base_; }
+
+ private:
+  struct Choice {
+    SectionLayout layout;
+    JobPlan plan;  // with this layout, the others as the job has them
+  };
+  struct Choices {
+    std::string section;
+    std::vector<int> devices;  // given
+    std::vector<Choice> layouts;
+  };
+  void check_varied() const;
+  void find_choices(const std::string& section);
+  [[nodiscard]] std::vector<std::string> settings_of(const std::string& section, const SectionLayout& layout,
+                                                     const std::vector<int>& devices) const;
+  [[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section) const;
+  [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
+  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
+  /// Rehearses a layout once; null where it does not resolve.
+  const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
+  /// Rehearses the layouts that differ from one in a single key of a section.
+  [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
+                                                       const JobLayout& centre);
+  /// Returns what was rehearsed so far, in order.
+  [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;
+
+  Resolve resolve_;
+  JobPlannerOptions options_;
+  MachinePrices* prices_;
+  JobPlan base_;
+  std::vector<Choices> choices_;
+  std::size_t refused_ = 0;
+  std::string first_refusal_;
+  PricedPasses alone_;
+  PricedPasses busy_;
+  std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
+  std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
+};
+
+}  // namespace maestro

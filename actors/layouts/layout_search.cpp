@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/layout_search.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+#include <tuple>
+
+namespace maestro {
+
+namespace {
+
+class Search {
+ public:
+  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most)
+      : sections_(sections), most_(most), load_(static_cast<std::size_t>(devices)) {
+    alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); });
+    rest_.assign(sections.size() + 1, 0);
+    layouts_behind_.assign(sections.size() + 1, 1);
+    for (std::size_t at = sections.size(); at-- > 0;) {
+      double least = 0;
+      std::uint64_t count = 0;
+      for (const PricedLayout& layout : sections[at].layouts) {
+        double sum = 0;
+        for (const double ms : layout.work_ms) sum += ms;
+        least = count == 0 ? sum : std::min(least, sum);
+        count += places_of(at, layout).size();
+      }
+      rest_[at] = rest_[at + 1] + least;
+      layouts_behind_[at] = layouts_behind_[at + 1] * count;
+    }
+  }
+
+  FoundLayouts run() {
+    current_.layouts.resize(sections_.size());
+    current_.devices.resize(sections_.size());
+    extend(0);
+    FoundLayouts found;
+    found.compared = layouts_behind_[0];
+    while (!kept_.empty()) {
+      found.best.push_back(kept_.top());
+      kept_.pop();
+    }
+    std::ranges::reverse(found.best);
+    if (!found.best.empty()) found.least_bound_ms = found.best.front().bound_ms;
+    return found;
+  }
+
+ private:
+  struct Worse {
+    bool operator()(const JobLayout& a, const JobLayout& b) const {
+      return std::tie(a.bound_ms, a.work_ms, a.layouts, a.devices) <
+             std::tie(b.bound_ms, b.work_ms, b.layouts, b.devices);
+    }
+  };
+
+  /// Returns the devices that a layout of a section may take.
+  [[nodiscard]] std::vector<std::vector<int>> places_of(std::size_t section, const PricedLayout& layout) const {
+    const auto needed = layout.work_ms.size();
+    const std::vector<int>& given = sections_[section].devices;
+    if (!given.empty()) {
+      if (given.size() != needed) return {};
+      return {given};
+    }
+    const std::size_t all = load_.size();
+    if (needed > all) return {};
+    // Devices are alike where none is given: then the first section begins at the first.
+    const bool even = std::ranges::count(layout.work_ms, layout.work_ms.front()) == std::ssize(layout.work_ms);
+    const std::size_t begins = (needed == all && even) || (section == 0 && alike_) ? 1 : all;
+    std::vector<std::vector<int>> places;
+    for (std::size_t begin = 0; begin < begins; ++begin) {
+      std::vector<int>& place = places.emplace_back();
+      for (std::size_t at = 0; at < needed; ++at) place.push_back(static_cast<int>((begin + at) % all));
+    }
+    return places;
+  }
+
+  void extend(std::size_t section) {
+    if (section == sections_.size()) return keep();
+    // The rest of the work, spread evenly, is a bound of what is to come.
+    const double sum = current_.work_ms + rest_[section];
+    const double busiest = std::max(*std::ranges::max_element(load_), sum / static_cast<double>(load_.size()));
+    if (kept_.size() == most_ && busiest > kept_.top().bound_ms) return;
+    const std::vector<PricedLayout>& layouts = sections_[section].layouts;
+    for (std::size_t at = 0; at < layouts.size(); ++at) {
+      current_.layouts[section] = at;
+      for (const std::vector<int>& place : places_of(section, layouts[at])) {
+        current_.devices[section] = place;
+        const std::vector<double> load = load_;
+        const double work = current_.work_ms;
+        for (std::size_t device = 0; device < place.size(); ++device) {
+          load_[static_cast<std::size_t>(place[device])] += layouts[at].work_ms[device];
+          current_.work_ms += layouts[at].work_ms[device];
+        }
+        extend(section + 1);
+        load_ = load;
+        current_.work_ms = work;
+      }
+    }
+  }
+
+  void keep() {
+    current_.bound_ms = *std::ranges::max_element(load_);
+    if (kept_.size() < most_) return kept_.push(current_);
+    if (!Worse()(current_, kept_.top())) return;
+    kept_.pop();
+    kept_.push(current_);
+  }
+
+  const std::vector<LayoutChoices>& sections_;
+  std::size_t most_;
+  bool alike_ = true;
+  std::vector<double> load_;  // by device
+  std::vector<double> rest_;  // the least work of the sections from one on
+  std::vector<std::uint64_t> layouts_behind_;
+  JobLayout current_;
+  std::priority_queue<JobLayout, std::vector<JobLayout>, Worse> kept_;  // the worst on top
+};
+
+/// Returns 1, 2, 4, ... up to `most`, and `most`.
+std::vector<std::int64_t> degrees(std::int64_t most) {
+  std::set<std::int64_t> all{most};
+  for (std::int64_t degree = 1; degree <= most; degree *= 2) all.insert(degree);
+  return {all.begin(), all.end()};
+}
+
+}  // namespace
+
+FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most) {
+  return Search(sections, devices, most).run();
+}
+
+std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained) {
+  std::vector<SectionLayout> found;
+  for (const std::int64_t replicas : degrees(devices)) {
+    for (const std::int64_t tensor : degrees(devices)) {
+      for (const std::int64_t context : degrees(devices)) {
+        for (const std::int64_t pipeline : degrees(devices)) {
+          if (replicas * tensor * context * pipeline > devices || replicas > global_batch) continue;
+          for (std::int64_t samples = 1; samples <= (global_batch + replicas - 1) / replicas; samples *= 2) {
+            found.push_back({replicas, tensor, context, pipeline, false, samples});
+            if (trained && replicas > 1) found.push_back({replicas, tensor, context, pipeline, true, samples});
+          }
+        }
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace maestro

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
+//
+// LS-1 (exhaustive): with `most` layouts or fewer there are, all are returned; else the best by bound, then by the work
+//       of all devices, then in the order of the choices.
+// LS-2 (bound): no step of a layout takes less time than its bound at the given prices: the work of its busiest device.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace maestro {
+
+/// The keys of a section that a search chooses.
+struct SectionLayout {
+  std::int64_t replicas = 1;
+  std::int64_t tensor = 1;
+  std::int64_t context = 1;
+  std::int64_t pipeline = 1;
+  bool zero = false;
+  std::int64_t micro_batch = 1;
+  [[nodiscard]] std::int64_t devices() const { return replicas * tensor * context * pipeline; }
+  friend auto operator<=>(const SectionLayout&, const SectionLayout&) = default;
+};
+
+/// A layout with the work of a step on each of its devices, in the order of the section's key `devices`.
+struct PricedLayout {
+  SectionLayout layout;
+  std::vector<double> work_ms;  ///< by device of the layout
+};
+
+/// What a search may choose for a section.
+struct LayoutChoices {
+  std::string section;
+  std::vector<PricedLayout> layouts;
+  std::vector<int> devices;  ///< given by the job; empty: chosen, in a row from any device on
+};
+
+/// A choice for every section, in the order of the sections.
+struct JobLayout {
+  std::vector<std::size_t> layouts;       ///< numbers in LayoutChoices::layouts
+  std::vector<std::vector<int>> devices;  ///< of each section
+  double bound_ms = 0;
+  double work_ms = 0;  ///< of all devices
+};
+
+struct FoundLayouts {
+  std::vector<JobLayout> best;  ///< in order
+  double least_bound_ms = 0;    ///< of all layouts
+  std::uint64_t compared = 0;   ///< layouts, those that a part of their sections ruled out included
+};
+
+/// Searches layouts over `devices` equal devices. Layouts of more devices than there are, or than a section's given
+/// devices are, are left out; so are those that differ from another in the names of devices alone.
+[[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most);
+
+/// Returns the divisors of a layout's degrees that a section may take on so many devices: all SectionLayouts with
+/// degrees that are powers of two, or the number of devices itself, and micro-batches that are powers of two up to the
+/// samples of a replica. Without `trained` no optimizer state is sharded.
+[[nodiscard]] std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch,
+                                                          bool trained);
+
+}  // namespace maestro

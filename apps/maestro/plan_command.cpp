@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/plan_command.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "actors/layouts/job_planner.hpp"
+#include "actors/layouts/section_profiler.hpp"
+#include "actors/plan/memory_estimate.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/padded.hpp"
+#include "apps/maestro/planned_job_text.hpp"
+#include "runtime/core/build_id.hpp"
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/quantile.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/observe/output_file.hpp"
+#include "runtime/page/markup.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int rounds_of_tries = 2;
+
+void add_job_options(CLI::App& command, PlanArguments& arguments) {
+  command.add_option("--set", arguments.overrides, "override a key: --set train.global_batch=32")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command
+      .add_option("--vary", arguments.varied,
+                  "choose a key that the job gives: student.micro_batch, micro_batch of all sections, or all")
+      ->allow_extra_args(false)
+      ->type_name("KEY");
+  command.add_option("--cpu-devices", arguments.cpu_devices, "processor devices (default: the cores)")
+      ->check(CLI::Range(1, 64));
+}
+
+/// A job and what its layouts cost on this machine.
+class PlannedJob {
+ public:
+  PlannedJob(const PlanArguments& arguments, Console& console) : arguments_(arguments), console_(console) {
+    const auto cores = static_cast<std::int64_t>(usable_cores().size());
+    devices_ = arguments.cpu_devices > 0 ? arguments.cpu_devices : cores;
+    std::error_code failure;
+    if (!arguments.profile.empty() && fs::exists(arguments.profile, failure)) {
+      prices_ = read_profile(arguments.profile).value_or_throw();
+      check_profile();
+    }
+    prices_.build = build_id();
+    prices_.devices = devices_;
+    JobPlannerOptions options;
+    options.devices = static_cast<int>(devices_);
+    options.least = static_cast<std::size_t>(std::max(arguments.top, arguments.tries));
+    options.varied.insert(arguments.varied.begin(), arguments.varied.end());
+    planner_.emplace([this](const std::vector<std::string>& settings) { return resolve(settings); }, std::move(options),
+                     prices_);
+  }
+
+  void measure() {
+    SectionProfiler profiler(devices_);
+    std::size_t measured = 0;
+    planner_->measure(profiler, [&](const std::string& line) {
+      console_.note("measuring " + line);
+      ++measured;
+    });
+    if (measured > 0 && !arguments_.profile.empty()) {
+      write_profile(prices_, arguments_.profile).or_throw();
+      console_.note("wrote     " + printable(arguments_.profile.string()));
+    }
+  }
+
+  [[nodiscard]] LayoutRanking rank() { return planner_->rank(); }
+  [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
+  [[nodiscard]] std::int64_t devices() const { return devices_; }
+  [[nodiscard]] const MachinePrices& prices() const { return prices_; }
+
+  /// Runs a layout for some steps. Returns the milliseconds of each behind the first two.
+  std::vector<double> run(const std::vector<std::string>& settings, std::int64_t steps, const fs::path& folder) {
+    std::vector<std::string> all = settings;
+    for (const char* const quiet : {"train.checkpoint_at_end=false", "train.checkpoint_every=0", "train.shadow_every=0",
+                                    "train.archive_every=0", "train.validate_every=0", "train.export=\"none\""}) {
+      all.emplace_back(quiet);
+    }
+    all.push_back("train.out=" + quoted(folder.string()));
+    RunOptions options = run_options();
+    options.check_only = false;
+    options.fresh = true;
+    options.control = "none";
+    options.until = static_cast<std::uint64_t>(steps);
+    std::ostringstream out;
+    Console silent({out, out, false, {}});
+    const RunResult result = app(all, std::move(options), silent).run();
+    if (result.status != 0) throw JobError("a tried layout did not run: " + out.str());
+    std::vector<double> times;
+    for (std::size_t row = 3; row < result.scheduling.size(); ++row) {
+      times.push_back(result.scheduling[row].begin_ms - result.scheduling[row - 1].begin_ms);
+    }
+    return times;
+  }
+
+ private:
+  void check_profile() const {
+    if (prices_.devices != devices_) {
+      throw JobError(arguments_.profile.string() + ": measured with " + std::to_string(prices_.devices) +
+                     " devices at work, and plan is for " + std::to_string(devices_) +
+                     "; give --cpu-devices, or another file");
+    }
+    if (prices_.build == build_id()) return;
+    console_.note("note: " + printable(arguments_.profile.string()) +
+                  " was measured by another build of maestro; remove it to measure anew");
+  }
+
+  [[nodiscard]] RunOptions run_options() const {
+    RunOptions options;
+    options.check_only = true;
+    options.quiet = true;
+    options.cpu_devices = devices_;
+    return options;
+  }
+
+  [[nodiscard]] App app(const std::vector<std::string>& settings, RunOptions options, Console& console) const {
+    std::vector<std::string> all = arguments_.overrides;
+    all.insert(all.end(), settings.begin(), settings.end());
+    JobDocument document = JobDocument::load(arguments_.job, all);
+    const BundledApp& bundled = read_app(document.root());
+    App made(std::move(document), std::move(options), console);
+    bundled.compose(made);
+    return made;
+  }
+
+  JobPlan resolve(const std::vector<std::string>& settings) {
+    App made = app(settings, run_options(), console_);
+    if (corpus_.corpus) made.reuse_corpus(corpus_);
+    JobPlan plan = made.plan();
+    if (!corpus_.corpus) corpus_.corpus = plan.corpus;
+    return plan;
+  }
+
+  const PlanArguments& arguments_;
+  Console& console_;
+  std::int64_t devices_ = 1;
+  MachinePrices prices_;
+  JobPlan corpus_;  // only its corpus
+  std::optional<JobPlanner> planner_;
+};
+
+std::string layout_text(const SectionLayout& layout, const std::vector<int>& devices) {
+  std::string text = layout.replicas > 1 ? std::to_string(layout.replicas) + " x " : "";
+  if (layout.micro_batch <= most_samples_of_a_step) text += "m" + std::to_string(layout.micro_batch);  // else by tokens
+  if (layout.tensor > 1) text += " tensor " + std::to_string(layout.tensor);
+  if (layout.context > 1) text += " context " + std::to_string(layout.context);
+  if (layout.pipeline > 1) text += " pipeline " + std::to_string(layout.pipeline);
+  if (layout.zero) text += " zero";
+  for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? " cpu:" : ",") + std::to_string(devices[at]);
+  return text;
+}
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + "%";
+}
+
+/// The layouts that were also run.
+struct Tried {
+  std::vector<double> step_ms;  ///< by layout; medians
+  double spread = 0;            ///< of the first layout's rounds: the larger median over the smaller, less 1
+};
+
+Tried try_layouts(PlannedJob& job, std::vector<RankedLayout>& best, const PlanArguments& arguments, Console& console) {
+  const auto count = std::min(best.size(), static_cast<std::size_t>(arguments.tries));
+  const fs::path folder = fs::temp_directory_path() / ("maestro-plan-" + std::to_string(::getpid()));
+  std::vector<std::vector<double>> times(count);
+  std::vector<double> first;
+  for (int round = 0; round < rounds_of_tries; ++round) {
+    for (std::size_t at = 0; at < count; ++at) {
+      console.note("running   layout " + std::to_string(at + 1) + ", round " + std::to_string(round + 1));
+      const std::vector<double> more = job.run(best[at].settings, arguments.steps, folder);
+      if (at == 0) first.push_back(quantile_of(more, 0.5));
+      times[at].insert(times[at].end(), more.begin(), more.end());
+    }
+  }
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  Tried tried;
+  for (const auto& each : times) tried.step_ms.push_back(quantile_of(each, 0.5));
+  tried.spread = *std::ranges::max_element(first) / *std::ranges::min_element(first) - 1;
+  return tried;
+}
+
+class Printed {
+ public:
+  Printed(const PlannedJob& job, const LayoutRanking& ranking, const std::optional<Tried>& tried)
+      : job_(job), ranking_(ranking), tried_(tried) {}
+
+  void text(std::int64_t top) const {
+    const RankedLayout& best = ranking_.best.front();
+    std::cout << job_.base().name << " on " << job_.devices() << (job_.devices() == 1 ? " processor" : " processors")
+              << ": " << ranking_.priced << " layouts of sections, " << ranking_.compared << " of the job, "
+              << ranking_.rehearsed << " rehearsed. Times: " << percent(best.sources.measured_share())
+              << " measured, the rest estimated.\n";
+    table(static_cast<std::size_t>(top));
+    std::cout << "bound     no layout of these can do a step in less than " << fixed(ranking_.least_bound_ms, 1)
+              << " ms; the choice is " << percent(best.step_ms / ranking_.least_bound_ms - 1) << " above\n";
+    critical(best);
+    std::string reasons;
+    std::set<std::string> seen;  // keys: each with its best other value
+    for (const Alternative& other : ranking_.alternatives) {
+      if (!seen.insert(other.change.substr(0, other.change.find(' '))).second) continue;
+      reasons += (reasons.empty() ? "" : "; ") + other.change + ": " + signed_percent(other.step_ms / best.step_ms - 1);
+    }
+    if (!reasons.empty()) std::cout << "why not   " << reasons << "\n";
+    if (ranking_.refused > 0) {
+      std::cout << "refused   " << ranking_.refused << " layouts, the first: " << printable(ranking_.first_refusal)
+                << "\n";
+    }
+    if (tried_) {
+      std::cout << "tried     the same layout differed by " << percent(tried_->spread) << " between rounds\n";
+    }
+  }
+
+  [[nodiscard]] Json json(std::int64_t top) const {
+    Json layouts = Json::array();
+    for (std::size_t at = 0; at < std::min(ranking_.best.size(), static_cast<std::size_t>(top)); ++at) {
+      const RankedLayout& ranked = ranking_.best[at];
+      Json layout{{"step_ms", ranked.step_ms},
+                  {"bound_ms", ranked.bound_ms},
+                  {"bytes", ranked.bytes},
+                  {"measured_share", ranked.sources.measured_share()},
+                  {"settings", ranked.settings}};
+      if (tried_ && at < tried_->step_ms.size()) layout["tried_step_ms"] = tried_->step_ms[at];
+      layouts.push_back(std::move(layout));
+    }
+    Json changes = Json::object();
+    for (const Alternative& other : ranking_.alternatives) changes[other.change] = other.step_ms;
+    return {{"devices", job_.devices()},   {"compared", ranking_.compared},       {"rehearsed", ranking_.rehearsed},
+            {"refused", ranking_.refused}, {"bound_ms", ranking_.least_bound_ms}, {"layouts", layouts},
+            {"alternatives", changes}};
+  }
+
+ private:
+  static std::string signed_percent(double share) { return (share >= 0 ? "+" : "") + percent(share); }
+
+  void table(std::size_t top) const {
+    std::vector<std::string> names;
+    for (const auto& [name, layout] : ranking_.best.front().sections) names.push_back(name);
+    std::vector<std::vector<std::string>> rows{{" #", "step ms", "samples/s", "MiB"}};
+    if (tried_) rows[0].emplace_back("tried ms");
+    rows[0].insert(rows[0].end(), names.begin(), names.end());
+    for (std::size_t at = 0; at < std::min(top, ranking_.best.size()); ++at) {
+      const RankedLayout& ranked = ranking_.best[at];
+      const double rate = static_cast<double>(job_.base().train.global_batch) / ranked.step_ms * 1e3;
+      constexpr double mib = 1 << 20;
+      std::vector<std::string> row{(at < 9 ? " " : "") + std::to_string(at + 1), fixed(ranked.step_ms, 1),
+                                   fixed(rate, 1), fixed(ranked.bytes / mib, 0)};
+      if (tried_) row.push_back(at < tried_->step_ms.size() ? fixed(tried_->step_ms[at], 1) : "");
+      for (const std::string& name : names) {
+        row.push_back(layout_text(ranked.sections.at(name), ranked.devices.at(name)));
+      }
+      rows.push_back(std::move(row));
+    }
+    std::vector<std::size_t> widths(rows[0].size());
+    for (const auto& row : rows) {
+      for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], row[at].size() + 2);
+    }
+    for (const auto& row : rows) {
+      std::string line;
+      for (std::size_t at = 0; at < row.size(); ++at) line += padded(row[at], widths[at]);
+      std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
+    }
+  }
+
+  static void critical(const RankedLayout& best) {
+    const auto busiest = std::ranges::max_element(
+        best.shares, {}, [](const auto& entry) { return entry.second.passes + entry.second.step_ends; });
+    std::string waits;
+    for (const auto& [reason, share] : busiest->second.waits) {
+      if (share >= 0.005) waits += (waits.empty() ? "" : ", ") + reason + " " + percent(share);
+    }
+    std::cout << "critical  " << busiest->first << " is in passes " << percent(busiest->second.passes)
+              << " of the time and at step ends " << percent(busiest->second.step_ends) << "; it waits for "
+              << (waits.empty() ? "nothing" : waits) << "\n";
+  }
+
+  const PlannedJob& job_;
+  const LayoutRanking& ranking_;
+  const std::optional<Tried>& tried_;
+};
+
+void write_job(const PlanArguments& arguments, const PlannedJob& job, const RankedLayout& best, double bound_ms) {
+  const std::string text = read_text(arguments.job).value_or_throw();
+  std::vector<std::string> settings = arguments.overrides;
+  settings.insert(settings.end(), best.settings.begin(), best.settings.end());
+  const std::vector<std::string> header{
+      "Layouts chosen by `maestro plan`: " + fixed(best.step_ms, 1) + " ms a step on " + std::to_string(job.devices()) +
+      " processors; no layout that was compared takes less than " + fixed(bound_ms, 1) + " ms."};
+  write_output(arguments.out, job_text_with(text, settings, header)).or_throw();
+}
+
+}  // namespace
+
+PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
+  command_->description(
+      "choose the layouts of a job on this machine; without a job, show sections, places and edges of "
+      "a run");
+  CLI::Option* const job = command_->add_option("job", arguments_.job, "job file (TOML) whose layouts are chosen");
+  for (const char* const of_control : {"--at", "--keys", "--token-file"}) job->excludes(of_control);
+  add_job_options(*command_, arguments_);
+  command_->add_option("--profile", arguments_.profile,
+                       "prices of calls: read if it exists, and written with what is measured");
+  command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(CLI::Range(1, 1000));
+  command_->add_option("--out", arguments_.out, "write the job with the best layout here");
+  command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
+      ->check(CLI::Range(1, 100));
+  command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
+}
+
+int PlanCommand::run(Console& shown) const {
+  const bool json = command_->count("--json") > 0;
+  std::ostringstream unseen;
+  Console silent({unseen, unseen, false, {}});
+  Console& console = json ? silent : shown;  // a line of JSON stands alone
+  PlannedJob job(arguments_, console);
+  job.measure();
+  LayoutRanking ranking = job.rank();
+  std::optional<Tried> tried;
+  if (arguments_.tries > 0) tried = try_layouts(job, ranking.best, arguments_, console);
+  const RankedLayout* best = &ranking.best.front();
+  if (tried) {
+    const auto least = std::ranges::min_element(tried->step_ms) - tried->step_ms.begin();
+    best = &ranking.best[static_cast<std::size_t>(least)];
+  }
+  const Printed printed(job, ranking, tried);
+  if (json) {
+    std::cout << printed.json(arguments_.top).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  } else {
+    printed.text(arguments_.top);
+  }
+  if (arguments_.out.empty()) return 0;
+  write_job(arguments_, job, *best, ranking.least_bound_ms);
+  console.note("written   " + printable(arguments_.out.string()));
+  return 0;
+}
+
+ProfileCommand::ProfileCommand(CLI::App& app)
+    : command_(app.add_subcommand("profile", "measure the calls of a job's layouts on this machine, for plan")) {
+  command_->add_option("job", arguments_.job, "job file (TOML)")->required();
+  add_job_options(*command_, arguments_);
+  arguments_.profile = "profile.json";
+  command_->add_option("--out", arguments_.profile,
+                       "file of the prices; merged with what it holds (default profile.json)");
+}
+
+int ProfileCommand::run(Console& console) const {
+  PlannedJob job(arguments_, console);
+  job.measure();
+  console.note(std::to_string(job.prices().alone.measured().size()) + " calls have prices in " +
+               printable(arguments_.profile.string()));
+  return 0;
+}
+
+}  // namespace maestro

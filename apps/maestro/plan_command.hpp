@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures what it
+// reckons with.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/observe/console.hpp"
+
+namespace maestro {
+
+struct PlanArguments {
+  std::filesystem::path job;           ///< empty: `plan` is the call of the control service
+  std::vector<std::string> overrides;  ///< as for train --set
+  std::vector<std::string> varied;     ///< keys that the job gives and that are chosen nevertheless
+  std::filesystem::path profile;       ///< prices that are read, and written with what was measured; empty: none
+  std::int64_t cpu_devices = 0;        ///< 0: as many as there are cores
+  std::int64_t top = 5;                ///< layouts that are printed
+  std::filesystem::path out;           ///< the job with the chosen keys; empty: not written
+  std::int64_t tries = 0;              ///< layouts that are also run
+  std::int64_t steps = 20;             ///< of each such run
+};
+
+class PlanCommand {
+ public:
+  /// `control`: the sub-command `plan` of the control service, which goes on without a job.
+  explicit PlanCommand(CLI::App& control);
+
+  [[nodiscard]] bool given() const { return command_->parsed() && !arguments_.job.empty(); }
+  /// Returns the exit status. Throws JobError.
+  int run(Console& console) const;
+
+ private:
+  CLI::App* command_;  // belongs to the CLI::App
+  PlanArguments arguments_;
+};
+
+class ProfileCommand {
+ public:
+  explicit ProfileCommand(CLI::App& app);
+
+  [[nodiscard]] bool given() const { return command_->parsed(); }
+  /// Returns the exit status. Throws JobError.
+  int run(Console& console) const;
+
+ private:
+  CLI::App* command_;  // belongs to the CLI::App
+  PlanArguments arguments_;
+};
+
+}  // namespace maestro

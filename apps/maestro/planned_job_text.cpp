@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/planned_job_text.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/job_document.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::string key_of_line(const std::string& line) {
+  const auto equals = line.find('=');
+  if (equals == std::string::npos) return {};
+  std::string key = line.substr(0, equals);
+  std::erase(key, ' ');
+  return key;
+}
+
+/// Lines of a job file by table.
+class JobLines {
+ public:
+  explicit JobLines(const std::string& text) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines_.push_back(line);
+  }
+
+  /// Replaces the line of a key, or adds one at the end of its table.
+  void set(const std::string& table, const std::string& key, const std::string& value) {
+    const std::string line = key + " = " + value;
+    auto begin = lines_.begin();
+    if (!table.empty()) {
+      begin = std::ranges::find(lines_, "[" + table + "]");
+      if (begin == lines_.end()) {
+        if (!lines_.empty() && !lines_.back().empty()) lines_.emplace_back();
+        lines_.push_back("[" + table + "]");
+        lines_.push_back(line);
+        return;
+      }
+      ++begin;
+    }
+    const auto end = std::find_if(begin, lines_.end(), [](const std::string& each) { return each.starts_with("["); });
+    const auto found = std::find_if(begin, end, [&](const std::string& each) { return key_of_line(each) == key; });
+    if (found != end) {
+      *found = line;
+    } else {
+      const auto last = std::find_if(std::reverse_iterator(end), std::reverse_iterator(begin),
+                                     [](const std::string& each) { return !each.empty(); });
+      lines_.insert(last.base(), line);
+    }
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    for (const std::string& line : lines_) all += line + "\n";
+    return all;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::string job_text_with(const std::string& text, const std::vector<std::string>& settings,
+                          const std::vector<std::string>& header) {
+  const JobDocument wanted = JobDocument::parse(text, "the job", settings);
+  const std::map<std::string, std::string> before = JobDocument::parse(text, "the job").settings();
+  const std::map<std::string, std::string> after = wanted.settings();
+  JobLines lines(text);
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    const auto now = after.find(key);
+    const auto old = before.find(key);
+    if (now == after.end() || (old != before.end() && old->second == now->second)) continue;
+    const auto dot = key.rfind('.');
+    const bool top = dot == std::string::npos;
+    lines.set(top ? "" : key.substr(0, dot), top ? key : key.substr(dot + 1), now->second);
+  }
+  std::string comment;
+  for (const std::string& line : header) comment += "# " + line + "\n";
+  try {
+    if (JobDocument::parse(lines.text(), "the job").settings() == after) return comment + lines.text();
+  } catch (const JobError&) {
+    // A value over several lines, or a table written in another way.
+  }
+  return comment + wanted.to_toml() + "\n";
+}
+
+}  // namespace maestro

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/profile_file.hpp"
+
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/observe/output_file.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr double us_per_ms = 1e3;
+constexpr std::array dtypes{DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8, DType::u16};
+
+/// Reads an object's keys, each of them once and none besides.
+class StrictObject {
+ public:
+  StrictObject(const nlohmann::json& object, std::string path, const std::string& file)
+      : object_(object), path_(std::move(path)), file_(file) {
+    if (!object.is_object()) fail("", "expected an object, but it is " + shown(object));
+  }
+
+  const nlohmann::json& at(const std::string& key) {
+    read_.insert(key);
+    const auto found = object_.find(key);
+    if (found == object_.end()) fail(key, "missing");
+    return *found;
+  }
+  std::string text(const std::string& key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_string()) fail(key, "expected text, but it is " + shown(value));
+    return value.get<std::string>();
+  }
+  double number(const std::string& key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_number() || !(value.get<double>() >= 0)) {
+      fail(key, "expected a number of 0 or more, but it is " + shown(value));
+    }
+    return value.get<double>();
+  }
+  void finish() const {
+    const std::vector<std::string> known(read_.begin(), read_.end());
+    for (const auto& [key, value] : object_.items()) {
+      if (read_.contains(key)) continue;
+      const auto nearest = nearest_name(key, known);
+      fail(key, "unknown key" + (nearest ? "; did you mean " + *nearest + "?" : std::string()));
+    }
+  }
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const {
+    const std::string path = key.empty() ? path_ : join_json_path(path_, key);
+    throw JobError(file_ + ": " + (path.empty() ? "" : path + ": ") + what, ErrorCode::corrupt);
+  }
+
+ private:
+  const nlohmann::json& object_;
+  std::string path_;
+  const std::string& file_;
+  std::set<std::string> read_;
+};
+
+OperatorCall read_call(StrictObject& object) {
+  OperatorCall call;
+  call.op = object.text("op");
+  const std::string dtype = object.text("dtype");
+  const auto* const found = std::ranges::find(dtypes, dtype, [](DType each) { return name_of(each); });
+  if (found == dtypes.end()) object.fail("dtype", "no element type: " + printable(dtype));
+  call.dtype = *found;
+  const nlohmann::json& sizes = object.at("sizes");
+  if (!sizes.is_array() || sizes.size() > call.sizes.size()) {
+    object.fail("sizes",
+                "expected up to " + std::to_string(call.sizes.size()) + " integers, but it is " + shown(sizes));
+  }
+  for (std::size_t at = 0; at < sizes.size(); ++at) {
+    if (!sizes[at].is_number_integer()) object.fail("sizes", "expected integers, but it is " + shown(sizes));
+    call.sizes[at] = sizes[at].get<std::int64_t>();
+  }
+  call.flops = object.number("flops");
+  call.bytes = object.number("bytes");
+  return call;
+}
+
+MachinePrices read(const nlohmann::json& document, const std::string& file) {
+  MachinePrices prices;
+  StrictObject root(document, "", file);
+  prices.build = root.text("maestro");
+  prices.devices = static_cast<std::int64_t>(root.number("devices"));
+  prices.alone.add_glue(1, root.number("glue_alone_us") / us_per_ms);
+  prices.busy.add_glue(1, root.number("glue_busy_us") / us_per_ms);
+  const nlohmann::json& calls = root.at("calls");
+  if (!calls.is_array()) root.fail("calls", "expected a list, but it is " + shown(calls));
+  for (std::size_t at = 0; at < calls.size(); ++at) {
+    StrictObject object(calls[at], "calls[" + std::to_string(at) + "]", file);
+    const OperatorCall call = read_call(object);
+    if (prices.alone.has(call)) object.fail("", "the same call as an earlier one");
+    prices.alone.add(call, object.number("alone_us") / us_per_ms);
+    prices.busy.add(call, object.number("busy_us") / us_per_ms);
+    object.finish();
+  }
+  root.finish();
+  return prices;
+}
+
+}  // namespace
+
+Result<MachinePrices> read_profile(const std::filesystem::path& path) {
+  const Result<std::string> text = read_text(path);
+  if (!text) return text.error();
+  const Result<nlohmann::json> document = parse_json(*text, path.string());
+  if (!document) return document.error();
+  try {
+    return read(*document, path.string());
+  } catch (const JobError& problem) {
+    return Error{problem.code(), problem.what()};
+  }
+}
+
+Status write_profile(const MachinePrices& prices, const std::filesystem::path& path) {
+  Json calls = Json::array();
+  PriceSources unused;
+  for (const auto& [call, alone] : prices.alone.measured()) {
+    std::vector<std::int64_t> sizes(call.sizes.begin(), call.sizes.end());
+    while (!sizes.empty() && sizes.back() == 0) sizes.pop_back();
+    calls.push_back({{"op", call.op},
+                     {"dtype", name_of(call.dtype)},
+                     {"sizes", sizes},
+                     {"flops", call.flops},
+                     {"bytes", call.bytes},
+                     {"alone_us", alone * us_per_ms},
+                     {"busy_us", prices.busy.ms(call, unused) * us_per_ms}});
+  }
+  const Json document{{"maestro", prices.build},
+                      {"devices", prices.devices},
+                      {"glue_alone_us", prices.alone.glue_ms() * us_per_ms},
+                      {"glue_busy_us", prices.busy.glue_ms() * us_per_ms},
+                      {"calls", calls}};
+  return write_output(path, document.dump(1) + "\n");
+}
+
+}  // namespace maestro

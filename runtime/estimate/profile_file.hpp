@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measured prices of a machine's calls, in a file.
+//
+// PF-1 (round trip): read_profile() of what write_profile() wrote gives the same price for every measured call, to the
+//       nanosecond.
+// PF-2 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
+//       the path in it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/core/result.hpp"
+#include "runtime/estimate/call_prices.hpp"
+
+namespace maestro {
+
+/// Prices of the processors of a machine.
+struct MachinePrices {
+  std::string build;         ///< build_id() of the program that measured
+  std::int64_t devices = 0;  ///< that were at work at once
+  CallPrices alone;          ///< the other devices idle
+  CallPrices busy;           ///< all devices at work
+};
+
+/// Reads a JSON file of at most 64 MiB.
+[[nodiscard]] Result<MachinePrices> read_profile(const std::filesystem::path& path);
+[[nodiscard]] Status write_profile(const MachinePrices& prices, const std::filesystem::path& path);
+
+}  // namespace maestro

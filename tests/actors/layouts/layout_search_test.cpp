@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/layout_search.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <set>
+
+namespace maestro {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+PricedLayout priced(std::int64_t replicas, std::vector<double> work_ms) {
+  PricedLayout layout;
+  layout.layout.replicas = replicas;
+  layout.work_ms = std::move(work_ms);
+  return layout;
+}
+
+LayoutChoices drawn_section(std::mt19937& random, int devices) {
+  const auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
+  LayoutChoices section;
+  for (int layout = 0; layout < 1 + below(4); ++layout) {
+    const int count = 1 + below(devices + 1);  // also more than there are
+    std::vector<double> work;
+    for (int device = 0; device < count; ++device) work.push_back(1 + below(40));
+    section.layouts.push_back(priced(count, work));
+  }
+  if (below(4) > 0) return section;
+  for (std::size_t device = 0; device < section.layouts.front().work_ms.size(); ++device) {
+    section.devices.push_back(below(devices));
+  }
+  return section;
+}
+
+/// The bounds of all layouts, in order, by trying each on every first device.
+std::vector<double> all_bounds(const std::vector<LayoutChoices>& sections, int devices) {
+  std::vector<double> bounds;
+  std::vector<double> load(static_cast<std::size_t>(devices));
+  const std::function<void(std::size_t)> extend = [&](std::size_t section) {
+    if (section == sections.size()) return bounds.push_back(*std::ranges::max_element(load));
+    for (const PricedLayout& layout : sections[section].layouts) {
+      const bool given = !sections[section].devices.empty();
+      if (given ? sections[section].devices.size() != layout.work_ms.size()
+                : static_cast<int>(layout.work_ms.size()) > devices) {
+        continue;
+      }
+      for (int begin = 0; begin < (given ? 1 : devices); ++begin) {
+        const std::vector<double> before = load;
+        for (std::size_t at = 0; at < layout.work_ms.size(); ++at) {
+          const int device = given ? sections[section].devices[at] : (begin + static_cast<int>(at)) % devices;
+          load[static_cast<std::size_t>(device)] += layout.work_ms[at];
+        }
+        extend(section + 1);
+        load = before;
+      }
+    }
+  };
+  extend(0);
+  std::ranges::sort(bounds);
+  return bounds;
+}
+
+TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LS-1, LS-2
+  std::mt19937 random(7);
+  int with_layouts = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const int devices = 1 + trial % 4;
+    std::vector<LayoutChoices> sections;
+    for (int section = 0; section < 1 + trial % 3; ++section) sections.push_back(drawn_section(random, devices));
+    const std::vector<double> bounds = all_bounds(sections, devices);
+    const FoundLayouts found = best_layouts(sections, devices, 5);
+    ASSERT_EQ(found.best.empty(), bounds.empty()) << trial;
+    if (bounds.empty()) continue;
+    ++with_layouts;
+    EXPECT_EQ(found.best.front().bound_ms, bounds.front()) << trial;
+    EXPECT_EQ(found.least_bound_ms, bounds.front()) << trial;
+    const std::set<double> distinct(bounds.begin(), bounds.end());
+    for (std::size_t at = 0; at < found.best.size(); ++at) {
+      EXPECT_TRUE(distinct.contains(found.best[at].bound_ms)) << trial;
+      EXPECT_LE(found.best[at == 0 ? 0 : at - 1].bound_ms, found.best[at].bound_ms) << trial;
+    }
+  }
+  EXPECT_GT(with_layouts, 300);
+}
+
+TEST(LayoutSearch, sections_are_laid_beside_each_other_where_that_is_better) {
+  LayoutChoices heavy{"heavy", {priced(1, {10}), priced(2, {6, 6})}, {}};
+  LayoutChoices light{"light", {priced(1, {9})}, {}};
+  const FoundLayouts found = best_layouts({heavy, light}, 2, 10);
+  ASSERT_THAT(found.best, SizeIs(4));  // names of devices apart
+  EXPECT_EQ(found.best[0].bound_ms, 10);
+  EXPECT_THAT(found.best[0].devices, ElementsAre(ElementsAre(0), ElementsAre(1)));
+  EXPECT_THAT(found.best[0].layouts, ElementsAre(0U, 0U));
+}
+
+TEST(LayoutSearch, given_devices_stay) {
+  LayoutChoices there{"there", {priced(1, {5}), priced(2, {3, 3})}, {1}};
+  const FoundLayouts found = best_layouts({there}, 2, 10);
+  ASSERT_THAT(found.best, SizeIs(1));
+  EXPECT_THAT(found.best[0].devices, ElementsAre(ElementsAre(1)));
+}
+
+TEST(LayoutSearch, degrees_fit_the_devices_and_micro_batches_the_samples) {
+  const std::vector<SectionLayout> layouts = possible_layouts(6, 4, true);
+  std::set<SectionLayout> seen;
+  for (const SectionLayout& layout : layouts) {
+    EXPECT_LE(layout.devices(), 6);
+    EXPECT_LE(layout.micro_batch * layout.replicas, 2 * 4);
+    EXPECT_FALSE(layout.zero && layout.replicas == 1);
+    EXPECT_TRUE(seen.insert(layout).second);
+  }
+  EXPECT_TRUE(seen.contains({1, 6, 1, 1, false, 1})) << "all devices, though 6 is no power of two";
+  EXPECT_TRUE(seen.contains({2, 1, 1, 1, true, 2}));
+  EXPECT_FALSE(seen.contains({6, 1, 1, 1, false, 1})) << "more replicas than samples";
+  for (const SectionLayout& layout : possible_layouts(4, 8, false)) EXPECT_FALSE(layout.zero);
+}
+
+}  // namespace
+}  // namespace maestro

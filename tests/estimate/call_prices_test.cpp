@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/call_prices.hpp"
+
+#include <gmock/gmock.h>
+
+#include "runtime/estimate/profile_file.hpp"
+#include "runtime/observe/output_file.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using ::testing::HasSubstr;
+
+OperatorCall linear(std::int64_t rows, DType dtype = DType::f32) {
+  return {"linear", dtype, {rows, 64, 32}, 2.0 * static_cast<double>(rows) * 64 * 32, 0};
+}
+
+double price(const CallPrices& prices, const OperatorCall& call) {
+  PriceSources sources;
+  return prices.ms(call, sources);
+}
+
+TEST(CallPrices, a_measured_call_costs_the_lower_quartile_of_its_times) {  // PX-1
+  CallPrices prices;
+  for (const double ms : {9.0, 2.0, 3.0, 1.0, 50.0, 4.0, 5.0, 6.0}) prices.add(linear(8), ms);
+  EXPECT_EQ(price(prices, linear(8)), 3.0);
+  EXPECT_TRUE(prices.has(linear(8)));
+  EXPECT_FALSE(prices.has(linear(16)));
+}
+
+TEST(CallPrices, another_call_costs_its_work_at_a_rate_between_its_neighbours) {  // PX-2
+  CallPrices prices;
+  prices.add(linear(8), 8);    // 1 ms a row
+  prices.add(linear(32), 16);  // 0.5
+  EXPECT_NEAR(price(prices, linear(16)), 16 * 0.75, 1e-9) << "half way by the logarithm";
+  EXPECT_NEAR(price(prices, linear(64)), 32, 1e-9);
+  EXPECT_NEAR(price(prices, linear(4)), 4, 1e-9);
+  for (std::int64_t rows = 8; rows <= 32; ++rows) {
+    const double rate = price(prices, linear(rows)) / static_cast<double>(rows);
+    EXPECT_GE(rate, 0.5 - 1e-12);
+    EXPECT_LE(rate, 1 + 1e-12);
+  }
+}
+
+TEST(CallPrices, another_dtype_serves_where_there_is_none_and_another_operator_never) {
+  CallPrices prices;
+  prices.add(linear(8), 8);
+  EXPECT_NEAR(price(prices, linear(8, DType::bf16)), 8, 1e-9);
+  EXPECT_EQ(price(prices, {"norm", DType::f32, {8, 32}, 100, 100}), 0);
+}
+
+TEST(CallPrices, sources_tell_measured_from_estimated_milliseconds) {
+  CallPrices prices;
+  prices.add(linear(8), 8);
+  PriceSources sources;
+  EXPECT_EQ(sources.measured_share(), 1);
+  (void)prices.ms(linear(8), sources);
+  (void)prices.ms(linear(16), sources);
+  EXPECT_NEAR(sources.measured_share(), 8.0 / 24, 1e-9);
+}
+
+TEST(CallPrices, the_time_beside_calls_is_that_of_each) {
+  CallPrices prices;
+  EXPECT_EQ(prices.glue_ms(), 0);
+  prices.add_glue(10, 0.5);
+  prices.add_glue(0, 7);
+  prices.add_glue(10, -1);
+  EXPECT_EQ(prices.glue_ms(), 0.0);
+  for (int pass = 0; pass < 4; ++pass) prices.add_glue(10, 0.5);
+  EXPECT_EQ(prices.glue_ms(), 0.05);
+}
+
+class ProfileFile : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path file() const { return folder_.path() / "profile.json"; }
+  std::string error_of(const std::string& text) {
+    write_output(file(), text).or_throw();
+    const Result<MachinePrices> read = read_profile(file());
+    return read ? "" : read.error().message;
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PF-1
+  MachinePrices prices;
+  prices.build = "abc";
+  prices.devices = 2;
+  prices.alone.add(linear(8), 1.25);
+  prices.busy.add(linear(8), 1.5);
+  prices.alone.add(linear(16, DType::bf16), 1.0 / 3);
+  prices.busy.add(linear(16, DType::bf16), 2.0 / 3);
+  prices.busy.add_glue(1, 0.002);
+  write_profile(prices, file()).or_throw();
+  const MachinePrices read = read_profile(file()).value_or_throw();
+  EXPECT_EQ(read.build, "abc");
+  EXPECT_EQ(read.devices, 2);
+  EXPECT_NEAR(read.busy.glue_ms(), 0.002, 1e-9);
+  ASSERT_EQ(read.alone.measured().size(), 2U);
+  for (const auto& [call, ms] : prices.alone.measured()) {
+    EXPECT_NEAR(price(read.alone, call), ms, 1e-6);
+    EXPECT_NEAR(price(read.busy, call), price(prices.busy, call), 1e-6);
+  }
+}
+
+TEST_F(ProfileFile, what_does_not_fit_is_named) {  // PF-2
+  const std::string rest = R"("maestro": "x", "devices": 1, "glue_alone_us": 0, "glue_busy_us": 0)";
+  const std::string call = R"({"op": "linear", "dtype": "fp32", "sizes": [1], "flops": 1, "bytes": 1, "alone_us": 1)";
+  EXPECT_THAT(error_of("{"), HasSubstr("profile.json"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of("{" + rest + "}"), HasSubstr("calls: missing"));
+  EXPECT_THAT(error_of("{" + rest + R"(, "calls": [], "devises": 2})"),
+              HasSubstr("devises: unknown key; did you mean devices?"));
+  EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + "}]}"), HasSubstr("calls[0].busy_us: missing"));
+  EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + R"(, "busy_us": -1}]})"),
+              HasSubstr("calls[0].busy_us: expected a number of 0 or more, but it is -1"));
+  const std::string whole = call + R"(, "busy_us": 1})";
+  EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + whole + ", " + whole + "]}"),
+              HasSubstr("calls[1]: the same call as an earlier one"));
+  EXPECT_THAT(error_of("{" + rest + R"(, "calls": [{"op": "linear", "dtype": "fp8"}]})"),
+              HasSubstr("calls[0].dtype: no element type: fp8"));
+  EXPECT_EQ(error_of("{" + rest + R"(, "calls": [)" + whole + "]}"), "");
+}
+
+}  // namespace
+}  // namespace maestro
