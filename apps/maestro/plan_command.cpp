@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -43,6 +44,10 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
       ->type_name("KEY");
   command.add_option("--cpu-devices", arguments.cpu_devices, "processor devices (default: the cores)")
       ->check(CLI::Range(1, 64));
+  command
+      .add_option("--measure-ms", arguments.measure_ms,
+                  "measure each layout of a section for so long at least (default 60)")
+      ->check(CLI::Range(0, 60000));
 }
 
 /// A job and what its layouts cost on this machine.
@@ -67,7 +72,7 @@ class PlannedJob {
   }
 
   void measure() {
-    SectionProfiler profiler(devices_);
+    SectionProfiler profiler(devices_, std::chrono::milliseconds(arguments_.measure_ms));
     std::size_t measured = 0;
     planner_->measure(profiler, [&](const std::string& line) {
       console_.note("measuring " + line);

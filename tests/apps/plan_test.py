@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`maestro plan JOB` and `maestro profile`: layouts chosen for a job, and the job that is written with them."""
+
+import json
+import re
+import tomllib
+import unittest
+
+from maestro_program import SystemTest, distillation
+
+STEPS = 10
+
+
+class Plan(SystemTest):
+    def without_layouts(self, **train):
+        job = distillation(steps=STEPS, validation_samples=4, checkpoint_at_end=False, **train)
+        for section in ("teacher", "student", "plain"):
+            for key in ("replicas", "micro_batch", "devices", "tensor", "context", "pipeline"):
+                job[section].pop(key, None)
+        return job
+
+    def plan(self, *arguments):
+        finished = self.call("plan", *arguments, "--cpu-devices", 2, "--profile", "profile.json",
+                             "--measure-ms", 0)
+        self.assertEqual(finished.status, 0, finished.describe())
+        return finished.out
+
+    def refuse(self, *parts, arguments):
+        finished = self.call("plan", *arguments)
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        for part in parts:
+            self.assertIn(part, finished.err)
+
+    def test_the_written_job_runs_as_it_is_and_learns_the_same(self):  # LS-1, LS-2
+        job = self.without_layouts()
+        before = (self.folder / self.write_job(job)).read_text()
+        text = self.plan("job.toml", "--out", "plan.toml", "--top", 3)
+        self.assertRegex(text, r"bound +no layout of these can do a step in less than [\d.]+ ms")
+        self.assertRegex(text, r"critical +(student|plain|teacher) is in passes [\d.]+%")
+        self.assertEqual(len(re.findall(r"^ +\d  [\d.]+ ", text, re.M)), 3, text)
+        written = (self.folder / "plan.toml").read_text()
+        self.assertTrue(written.startswith("# Layouts chosen by `maestro plan`"), written)
+        self.assertEqual([line for line in before.splitlines() if line not in written.splitlines()], [])
+        checked = self.call("check", "plan.toml", "--cpu-devices", 2)
+        self.assertEqual(checked.status, 0, checked.describe())
+        planned = tomllib.loads(written)
+        self.assertIn("micro_batch", planned["student"])
+        chosen, given = (self.train(each, "--cpu-devices", 2).curve("loss") for each in (planned, job))
+        self.assertEqual(len(chosen), 2 * STEPS)
+        self.assertEqual(chosen.keys(), given.keys())
+        for row, (loss,) in chosen.items():
+            self.assertAlmostEqual(loss / given[row][0], 1, delta=1e-5, msg=row)
+
+    def test_prices_of_a_profile_decide_and_are_kept(self):  # LP-2
+        job = self.write_job(self.without_layouts())
+        measured = self.call("profile", job, "--cpu-devices", 2, "--out", "profile.json", "--measure-ms", 0)
+        self.assertEqual(measured.status, 0, measured.describe())
+        self.assertIn("measuring teacher", measured.out)
+        kept = (self.folder / "profile.json").read_text()
+        first = self.plan(job, "--json")
+        self.assertEqual(first, self.plan(job, "--json"))
+        self.assertEqual(kept, (self.folder / "profile.json").read_text())
+        answer = json.loads(first)
+        self.assertEqual(answer["devices"], 2)
+        layouts = answer["layouts"]
+        self.assertEqual(len(layouts), 5)
+        least = min(layout["step_ms"] for layout in layouts)
+        self.assertLessEqual(layouts[0]["step_ms"], least * 1.01)
+        for layout in layouts:
+            self.assertGreater(layout["measured_share"], 0.5)
+            self.assertIn("student.replicas=", " ".join(layout["settings"]))
+
+    def test_the_best_are_run_in_turn(self):
+        job = self.write_job(self.without_layouts())
+        answer = json.loads(self.plan(job, "--try", 2, "--steps", 8, "--json", "--out", "plan.toml"))
+        tried = [layout["tried_step_ms"] for layout in answer["layouts"] if "tried_step_ms" in layout]
+        self.assertEqual(len(tried), 2)
+        self.assertGreater(min(tried), 0)
+        self.assertFalse((self.folder / "runs").exists(), "a tried layout leaves nothing")
+        best = answer["layouts"][tried.index(min(tried))]
+        planned = (self.folder / "plan.toml").read_text()
+        self.assertIn(next(s for s in best["settings"] if s.startswith("student.replicas=")).split(".")[1].replace("=", " = "),
+                      planned)
+
+    def test_given_keys_stand_unless_they_are_varied(self):  # LP-1
+        job = self.without_layouts()
+        job["student"]["micro_batch"] = 3
+        path = self.write_job(job)
+        settings = json.loads(self.plan(path, "--json"))["layouts"][0]["settings"]
+        self.assertNotIn("student.micro_batch", " ".join(settings))
+        varied = json.loads(self.plan(path, "--json", "--vary", "student.micro_batch"))["layouts"][0]["settings"]
+        self.assertIn("student.micro_batch", " ".join(varied))
+        given = json.loads(self.plan(path, "--json", "--set", "teacher.replicas=2"))["layouts"]
+        for layout in given:
+            self.assertNotIn("teacher.replicas", " ".join(layout["settings"]))
+
+    def test_wrong_input_is_told_in_one_line(self):
+        path = self.write_job(self.without_layouts())
+        self.refuse("--vary teacher.micro_bach", "did you mean teacher.micro_batch?",
+                    arguments=(path, "--vary", "teacher.micro_bach"))
+        self.refuse("--at", "job", arguments=(path, "--at", "unix:/x"))
+        self.refuse("missing.toml", arguments=("missing.toml",))
+        (self.folder / "profile.json").write_text('{"maestro": 3}')
+        self.refuse("profile.json", "maestro: expected text", arguments=(path, "--profile", "profile.json"))
+        (self.folder / "profile.json").write_text(
+            '{"maestro": "x", "devices": 7, "glue_alone_us": 0, "glue_busy_us": 0, "calls": []}')
+        self.refuse("measured with 7 devices", arguments=(path, "--profile", "profile.json", "--cpu-devices", 2))
+        job = self.without_layouts()
+        job["teacher"]["devices"] = ["emulated"]
+        self.refuse("teacher.devices", "processors of this machine alone", arguments=(self.write_job(job),))
+
+
+if __name__ == "__main__":
+    unittest.main()
