@@ -47,7 +47,8 @@ install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT deve
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/graph" "${PROJECT_SOURCE_DIR}/apps/vlm"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
-  USE_SOURCE_PERMISSIONS COMPONENT program PATTERN "tests" EXCLUDE)
+  COMPONENT program PATTERN "tests" EXCLUDE PATTERN "*.sh" PERMISSIONS  # not those of the clone, which follow its umask
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/maestroConfig.cmake"

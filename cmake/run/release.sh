@@ -37,7 +37,7 @@ make_release() {
   folder=$build_dir/releases/$version
   rm -rf -- "$folder"
   mkdir -p "$folder"
-  git -C "$root" archive --prefix="maestro-$version/" HEAD | gzip -9n >"$folder/maestro-$version.tar.gz"
+  git -C "$root" -c tar.umask=0022 archive --prefix="maestro-$version/" HEAD | gzip -9n >"$folder/maestro-$version.tar.gz"
   build_docs "$folder/maestro-$version-docs" >/dev/null
   tar -C "$folder" -czf "$folder/maestro-$version-docs.tar.gz" "maestro-$version-docs"
   rm -rf -- "$folder/maestro-$version-docs"

@@ -70,8 +70,13 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    """Short words of code are not broken at their hyphens."""
-    return re.sub(r"(?<!<pre>)<code>([^<\n]{1,28})</code>", r'<code class="short">\1</code>', html)
+    """Short code, and the options of longer code, are not broken at their hyphens."""
+    def mark(match):
+        if len(match[1]) <= 28:
+            return f'<code class="whole">{match[1]}</code>'
+        return "<code>" + re.sub(r"(?<![\w-])\[*--[\w-]+", r'<span class="whole">\g<0></span>', match[1]) + "</code>"
+
+    return re.sub(r"(?<!<pre>)<code>([^<\n]+)</code>", mark, html)
 
 
 def add_missing_scripts(site):

@@ -138,7 +138,7 @@ class Pages(SystemTest):
         for file, language, body in FENCE.findall((REPOSITORY / "docs" / page).read_text()):
             if file:
                 self.put(file, body)
-            for line in re.findall(r"^\$ (.*)", body, re.M) if language == "console" else []:
+            for line in re.findall(r"^\$ (.*)", body.replace("\\\n", " "), re.M) if language == "console" else []:
                 words = shlex.split(line, comments=True)
                 self.assertIn(words.pop(0), ("maestro", "./run"), line)
                 more = FEW_STEPS if words[0] in ("train", "distill") else ()
