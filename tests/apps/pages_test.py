@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 from maestro_program import PROGRAM, SystemTest, distillation, job_text, text_corpus
 from model_folders import REPOSITORY, tokenizer_text, write_model
@@ -141,7 +142,8 @@ class Pages(SystemTest):
             for line in re.findall(r"^\$ (.*)", body.replace("\\\n", " "), re.M) if language == "console" else []:
                 words = shlex.split(line, comments=True)
                 self.assertIn(words.pop(0), ("maestro", "./run"), line)
-                more = FEW_STEPS if words[0] in ("train", "distill") else ()
+                more = FEW_STEPS if words[0] in ("train", "distill", "vlm") else ()
+                more += ("--teacher-set", "train.steps=4") if words == ["distill"] else ()
                 finished = self.call(*words, *more, variables=variables)
                 self.assertEqual(finished.status, 0, f"{page}: $ {line}\n{finished.describe()}")
                 played += 1
@@ -166,11 +168,20 @@ class Pages(SystemTest):
         self.put("chat.jsonl", (json.dumps({"messages": turns}) + "\n") * 40)
         self.assertGreaterEqual(self.play("coming-from.md"), 1)
 
-    def test_the_sessions_of_planning_run(self):
+    def test_the_sessions_of_other_pages_run(self):
         job = distillation(steps=16)
         job["data"]["path"] = "text.txt"
-        self.put("job.toml", job_text(job))
-        self.assertGreaterEqual(self.play("planning.md"), 3)
+        workload = re.search(r"```json\n(.*?)```", (REPOSITORY / "docs/workloads.md").read_text(), re.S)[1]
+        for page, commands in {"planning.md": 3, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
+                               "vision-language.md": 1}.items():
+            self.put("job.toml", job_text(job))
+            self.put("workload.json", workload)
+            with self.subTest(page):
+                self.assertGreaterEqual(self.play(page), commands)
+
+    def test_every_page_with_a_session_is_played(self):
+        sessions = {file.name for file in (REPOSITORY / "docs").glob("*.md") if "```console\n" in file.read_text()}
+        self.assertEqual(sorted(name for name in sessions if f'"{name}"' not in Path(__file__).read_text()), [])
 
 
 def figures(folder):
@@ -188,7 +199,6 @@ def figures(folder):
 if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
         import tempfile
-        from pathlib import Path
         with tempfile.TemporaryDirectory() as scratch:
             for figure, drawn in figures(Path(scratch)).items():
                 (REPOSITORY / "docs/figures" / figure).write_text(drawn)
