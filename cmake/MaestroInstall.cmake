@@ -6,6 +6,7 @@
 #   share/bash-completion, zsh, fish, man   what the program prints about itself (MaestroPackage.cmake)
 #   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
+#   lib/pkgconfig/maestro.pc   the same for builds without CMake
 # Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
 include(CMakePackageConfigHelpers)
 
@@ -46,7 +47,8 @@ install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT deve
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/graph" "${PROJECT_SOURCE_DIR}/apps/vlm"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
-  USE_SOURCE_PERMISSIONS COMPONENT program PATTERN "tests" EXCLUDE)
+  COMPONENT program PATTERN "tests" EXCLUDE PATTERN "*.sh" PERMISSIONS  # not those of the clone, which follow its umask
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/maestroConfig.cmake"
@@ -55,3 +57,22 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/maestroConfigVersion.cma
 file(GLOB maestro_find_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
 install(FILES "${PROJECT_BINARY_DIR}/maestroConfig.cmake" "${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake"
   ${maestro_find_modules} DESTINATION "${maestro_package_dir}" COMPONENT development)
+
+# pkg-config. Dependencies that come without a file of their own are named as libraries.
+set(maestro_pc_rooms)
+foreach(room IN LISTS maestro_rooms)
+  get_target_property(kind ${room} TYPE)
+  if(kind STREQUAL "STATIC_LIBRARY")
+    list(APPEND maestro_pc_rooms "-l${room}")
+  endif()
+endforeach()
+set(maestro_pc_requires "libxxhash libutf8proc sentencepiece libarchive tomlplusplus libpng libjpeg libwebp")
+set(maestro_pc_others "-ldnnl -lgomp")
+if(MAESTRO_ACTORS)
+  string(APPEND maestro_pc_requires " libfabric thrift cpp-httplib openssl")
+  string(PREPEND maestro_pc_others "-lcaf_io -lcaf_core ")
+endif()
+list(JOIN maestro_pc_rooms " " maestro_pc_rooms)
+file(RELATIVE_PATH maestro_prefix_from_pc "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+configure_file(cmake/maestro.pc.in "${PROJECT_BINARY_DIR}/maestro.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/maestro.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)

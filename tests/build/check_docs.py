@@ -10,7 +10,8 @@ DC-4 (citable invariants): an invariant has a name in parentheses and is defined
       (and the sources of its name), a file below tests/ cites it, and documents cite no other codes.
 DC-5 (licence): every source file and script names its licence in its first two lines.
 DC-6 (rooms): the table between `<!-- rooms -->` and `<!-- end of rooms -->` is the output of check_layers.py --table.
---write brings blocks, list and table up to date; only it compares the wording of invariants, so that a header may be
+DC-7 (version): copies of the version equal that of CMakeLists.txt.
+--write brings blocks, list, table and versions up to date; only it compares the wording of invariants, so that a header may be
 reworded without touching the documents. --invariants checks DC-4 alone.
 """
 import collections
@@ -31,6 +32,9 @@ CODE = re.compile(r"\b[A-Z]{2}-\d+\b")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 HEADERS = {".hpp", ".cuh"}
 SOURCES = {".cpp", ".cu", ".thrift"}
+VERSION = re.compile(r"^project\(maestro VERSION (\S+)", re.M)
+VERSION_COPIES = {"clients/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
+                  "share/maestro/kubernetes.yml": re.compile(r"(?<=/maestro:)\S+")}
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 Invariant = collections.namedtuple("Invariant", "code name text")
@@ -127,6 +131,21 @@ def licence_problems(root):
             yield f"{file}: the first two lines lack '{LICENCE}'"
 
 
+def version_copies(root):
+    """[(file, pattern of its version)], with the version, of a tree that has one."""
+    build = root / "CMakeLists.txt"
+    found = VERSION.search(build.read_text()) if build.is_file() else None
+    return (found[1], [(root / path, pattern) for path, pattern in VERSION_COPIES.items()]) if found else (None, [])
+
+
+def version_problems(root):
+    version, copies = version_copies(root)
+    for file, pattern in copies:
+        found = set(pattern.findall(file.read_text())) if file.is_file() else set()
+        if found != {version}:
+            yield f"{file}: has version {', '.join(sorted(found)) or 'none'}, CMakeLists.txt has {version}"
+
+
 def problems(root):
     for document in documents(root):
         if not document.is_file():
@@ -138,6 +157,7 @@ def problems(root):
         yield from table_problems(document, text)
         yield from link_problems(document, text)
     yield from licence_problems(root)
+    yield from version_problems(root)
 
 
 def cited(root):
@@ -176,6 +196,9 @@ def write(root):
         fresh = TABLE.sub(lambda m: m[1] + room_table() + m[3], fresh)
         if fresh != text:
             document.write_text(fresh)
+    version, copies = version_copies(root)
+    for file, pattern in copies:
+        file.write_text(pattern.sub(version, file.read_text()))
 
 
 def main(arguments):

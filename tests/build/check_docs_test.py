@@ -123,6 +123,16 @@ class CheckDocs(unittest.TestCase):
         (self.root / "README.md").unlink()
         self.assertEqual(self.problems(), ["README.md is missing"])
 
+    def test_dc7_another_version_is_found_and_mended(self):
+        self.put("CMakeLists.txt", "# " + SPDX[3:] + "project(maestro VERSION 1.2.3 LANGUAGES CXX)\n")
+        self.put("clients/python/pyproject.toml", 'name = "x"\nversion = "1.2.2"\n')
+        self.put("share/maestro/kubernetes.yml", "image: r.example/maestro:1.2.3\nimage: r.example/maestro:1.2.1\n")
+        self.assertEqual(self.problems(), [
+            "clients/python/pyproject.toml: has version 1.2.2, CMakeLists.txt has 1.2.3",
+            "share/maestro/kubernetes.yml: has version 1.2.1, 1.2.3, CMakeLists.txt has 1.2.3"])
+        self.assertEqual(check_docs.main([str(self.root), "--write"]), 0)
+        self.assertEqual((self.root / "clients/python/pyproject.toml").read_text(), 'name = "x"\nversion = "1.2.3"\n')
+
 
 if __name__ == "__main__":
     unittest.main()

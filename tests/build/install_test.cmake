@@ -50,6 +50,17 @@ build_outside("${OUTSIDE_DIR}/one_room" "${WORK_DIR}/one room")
 run("the program that uses one room" "${WORK_DIR}/one room/job_only")
 build_outside("${OUTSIDE_DIR}" "${WORK_DIR}/build")
 
+# Without CMake: maestro.pc has the paths of headers, and every library that the app needs.
+find_program(pkg_config pkg-config)
+if(pkg_config)
+  set(ENV{PKG_CONFIG_PATH} "${prefix}/lib/pkgconfig")
+  run("pkg-config" "${pkg_config}" --cflags --libs maestro)
+  separate_arguments(flags UNIX_COMMAND "${CXX_FLAGS} ${output}")
+  run("compilation by pkg-config" "${CXX}" -std=c++20 "${OUTSIDE_DIR}/one_room/job_only.cpp" ${flags} -o "${WORK_DIR}/job_only")
+  run("the program of pkg-config" "${WORK_DIR}/job_only")
+  run("linking by pkg-config" "${CXX}" "${WORK_DIR}/build/CMakeFiles/app.dir/app.cpp.o" ${flags} -o "${WORK_DIR}/app")
+endif()
+
 # The app trains its own section type for three steps, then over two processes: the same validation loss to the digit.
 string(REPEAT "the quick brown fox jumps over the lazy dog\n" 400 text)
 file(WRITE "${WORK_DIR}/text.txt" "${text}")

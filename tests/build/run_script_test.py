@@ -1,93 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviour of the `run` script on a small clone, with stand-ins for apt, cmake, ninja and ctest on a closed PATH."""
+"""Behaviour of the `run` script on a small clone."""
 
-import os
 import shutil
-import stat
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep head tail mktemp rm mkdir nproc flock tee "
-              "touch chmod ls find ln sort cp sed tr").split()
-# Commands that count as a package; `missing` may remove their stand-ins.
-PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
-
-STANDINS = {
-    "dpkg-query": 'for last; do :; done\ngrep -qx -- "$last" "$STATE/missing" && exit 1\necho -n "install ok installed"',
-    "apt-get": 'echo "apt-get $*" >>"$STATE/calls"\n[ ! -e "$STATE/apt-fails" ] || { echo "E: no network"; exit 100; }\n'
-               '[ "$1" = update ] || : >"$STATE/missing"',
-    "id": 'cat "$STATE/uid"',
-    "setarch": "exit 1",
-    "g++": ":",
-    "python3": ":",
-    "cmake": 'echo "cmake $*" >>"$STATE/calls"\n'
-             'while [ "$1" != -B ]; do shift; done; folder=$2; mkdir -p "$folder"; : >"$folder/build.ninja"\n'
-             'echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$folder/CMakeCache.txt"\n'
-             'for option; do case $option in -D*) option=${option#-D}\n'
-             '  echo "${option%=*}:BOOL=${option#*=}" >>"$folder/CMakeCache.txt";; esac; done\n'
-             'rm -f "$folder/built"',
-    "ninja": 'folder=$2\ncase " $* " in *" -t "*) exit 0;; *" -n "*)\n'
-             '  [ -e "$folder/built" ] && echo "ninja: no work to do."; exit 0;; esac\n'
-             'echo "ninja $*" >>"$STATE/calls"\n'
-             '[ ! -e "$STATE/build-fails" ] || { echo "[ 10%] fine"; echo "FAILED: a.o"; echo "a.cpp:1: error: no"; exit 1; }\n'
-             'echo "[ 50%] half"; mkdir -p "$folder/bin"; cp_program "$folder/bin/maestro"\n'
-             'ln -sf "$STATE/show_cuda_devices" "$folder/bin/"; touch "$folder/built"',
-    "cp_program": 'printf "%s\\n" "#!/bin/sh" "echo pid=\\$\\$ cwd=\\$PWD repository=\\$MAESTRO_REPOSITORY" '
-                  '"for a; do echo \\"argument=\\$a\\"; done" "exit 7" >"$1"; chmod +x "$1"',
-    "ctest": 'echo "ctest $*"; echo "100% tests passed"',
-}
+from run_clone import RunClone
 
 
-class RunScript(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.top = Path(folder.name).resolve()
-        self.clone = self.top / "a clone"
-        (self.clone / "cmake").mkdir(parents=True)
-        shutil.copy(ROOT / "run", self.clone)
-        shutil.copy(ROOT / "CMakePresets.json", self.clone)
-        shutil.copytree(ROOT / "cmake" / "run", self.clone / "cmake" / "run")
-        self.make_tools()
-        self.state = self.top / "state"
-        self.state.mkdir()
-        (self.state / "missing").touch()
-        (self.state / "uid").write_text("0\n")
-        self.environment = {"PATH": str(self.tools), "STATE": str(self.state), "HOME": str(self.top / "home"),
-                            "CUDA_PATH": str(self.top / "toolkit")}
-
-    def make_tools(self):
-        self.tools = self.top / "tools"
-        self.tools.mkdir()
-        for tool in REAL_TOOLS:
-            (self.tools / tool).symlink_to(shutil.which(tool))
-        for name, text in STANDINS.items():
-            self.make_script(self.tools / name, text)
-
-    @staticmethod
-    def make_script(path, text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-    def missing(self, *packages):
-        (self.state / "missing").write_text("".join(f"{package}\n" for package in packages))
-        for package in packages:
-            if package in PACKAGE_TOOLS:
-                (self.tools / PACKAGE_TOOLS[package]).unlink()
-
-    def run_it(self, *arguments, cwd=None, script=None, **environment):
-        return subprocess.run([script or self.clone / "run", *arguments], cwd=cwd or self.top, check=False, text=True,
-                              env={**self.environment, **environment}, stdin=subprocess.DEVNULL, capture_output=True)
-
-    def calls(self, of=""):
-        file = self.state / "calls"
-        return [line for line in file.read_text().splitlines() if line.startswith(of)] if file.exists() else []
-
+class RunScript(RunClone):
     # Arguments that reach the program
 
     def test_the_program_gets_arguments_directory_and_repository_and_its_status_is_ours(self):

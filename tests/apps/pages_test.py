@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The documents name commands, options and keys that exist; their sessions run; their figures are the program's.
+
+A block ```console is a session: its lines behind "$ " run in order in a folder of the page, with few steps. A block below
+`<!-- as: FILE -->` is that file of the session. Models of the names that a page has are small, from random values.
+`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/pages_test.py --write` draws the figures anew.
+"""
+
+import concurrent.futures
+import functools
+import json
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from maestro_program import PROGRAM, SystemTest, distillation, job_text, text_corpus
+from model_folders import REPOSITORY, tokenizer_text, write_model
+
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), REPOSITORY / "clients/python/README.md"])
+FENCE = re.compile(r"^(?:<!-- as: (\S+) -->\n)?```(\w*)\n(.*?)^```$", re.S | re.M)
+INLINE = re.compile(r"`([^`\n]+)`")
+CALL = re.compile(r"(?:^|[\s;&(])(\./run|maestro) ([a-z][\w|-]*)(.*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+KEY = re.compile(r"(?:train|data|schedule|guard|transport|emulation|student|teacher|vision|projector|llm)\.(?!json|toml)[a-z][a-z_0-9]*")
+FEW_STEPS = ("--set", "train.steps=4", "--set", "train.validation_samples=4", "--set", "train.validate_every=0")
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 2048, "hidden_size": 32, "intermediate_size": 64,
+         "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 4096,
+         "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True, "hidden_act": "silu"}
+QWEN = {**LLAMA, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16, "attention_bias": False}
+
+
+@functools.cache
+def help_of(*words):
+    return subprocess.run([*words, "--help"], text=True, capture_output=True, check=True).stdout
+
+
+@functools.cache
+def commands_of(program):
+    """The subcommands that --help lists."""
+    if program == PROGRAM:
+        return set(re.findall(r"^  ([a-z][a-z-]*)  ", help_of(PROGRAM).split("Subcommands:")[1], re.M))
+    return set(re.findall(r"^  ([a-z][a-z-]*)(?: |$)", help_of(REPOSITORY / "run"), re.M)) | commands_of(PROGRAM)
+
+
+def options_of(program, command):
+    found = set(OPTION.findall(help_of(REPOSITORY / "run"))) if program != PROGRAM else set()
+    return found | set(OPTION.findall(help_of(PROGRAM, command))) if command in commands_of(PROGRAM) else found
+
+
+@functools.cache
+def keys():
+    """Every TABLE.KEY of job files; the tables of sections have the keys of all sections."""
+    found, of_sections, table = set(), set(), ""
+    for line in subprocess.run([PROGRAM, "help", "--markdown"], text=True, capture_output=True, check=True).stdout.splitlines():
+        if line.startswith("### "):
+            table = line.removeprefix("### ").strip("[]")
+        elif line.startswith("| `"):
+            key = line.split("`")[1]
+            (found if re.fullmatch("[a-z]+", table) else of_sections).add(f"{table}.{key}" if re.fullmatch("[a-z]+", table) else key)
+    sections = ("student", "teacher", "vision", "projector", "llm")
+    return found | {f"{section}.{key}" for section in sections for key in of_sections}
+
+
+def code_of(document):
+    """Lines of all blocks for a shell, joined where they end in a backslash, and words in backticks."""
+    text = document.read_text()
+    for _, language, body in FENCE.findall(text):
+        if language in ("", "sh", "bash", "console"):
+            lines = body.replace("\\\n", " ").splitlines()
+            yield from (re.sub(r"\s#\s.*", "", line) for line in lines if not line.startswith("error: "))
+    for code in INLINE.findall(FENCE.sub("", text)):
+        yield code.replace("\\|", "|")
+
+
+def calls(document):
+    """(program, command, rest) of each command line; `status|plan` are two."""
+    for line in code_of(document):
+        for part in re.split(r" && | \| |; ", line):
+            if match := CALL.search(part):
+                program = PROGRAM if match[1] == "maestro" else REPOSITORY / "run"
+                command, rest = match[2], match[3]
+                if program != PROGRAM and command == "maestro":
+                    words = rest.split(maxsplit=1)
+                    program, command, rest = PROGRAM, (words or ["help"])[0], "".join(words[1:])
+                for name in command.split("|"):
+                    yield program, name, rest
+
+
+class Pages(SystemTest):
+    def test_commands_and_options_of_the_documents_exist(self):
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # starting a program takes longer than its help
+            list(pool.map(functools.partial(help_of, PROGRAM), commands_of(PROGRAM)))
+        seen = 0
+        for document in DOCUMENTS:
+            for program, command, rest in calls(document):
+                with self.subTest(document=document.name, command=command, rest=rest):
+                    self.assertIn(command, commands_of(program))
+                    if command == "bench":
+                        self.assertTrue(not rest.strip() or (REPOSITORY / "benchmarks" / rest.split()[0] / "run").exists())
+                    else:
+                        self.assertLessEqual(set(OPTION.findall(rest)), options_of(program, command))
+                    seen += 1
+        self.assertGreater(seen, 150)
+
+    def test_keys_of_the_documents_exist(self):
+        self.assertLess({"train.steps", "data.path", "student.alpha", "teacher.weights", "vision.patch"}, keys())
+        for document in DOCUMENTS:
+            for code in code_of(document):
+                for key in KEY.findall(code) if re.fullmatch(rf"{KEY.pattern}( = .*)?", code) else re.findall(rf"--set '?({KEY.pattern})=", code):
+                    with self.subTest(document=document.name):
+                        self.assertTrue(key in keys() or key.startswith("data.mix"), key)
+
+    def test_the_figures_are_the_programs(self):
+        for figure, drawn in figures(self.folder).items():
+            self.assertEqual((REPOSITORY / "docs/figures" / figure).read_text(), drawn, f"{figure}: tests/apps/pages_test.py --write")
+
+    def put(self, path, text):
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text)
+
+    def put_model(self, name, config, tokenizer="smollm2"):
+        """A model in the hub's cache of this test."""
+        folder = self.folder / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
+        text = tokenizer_text(tokenizer)
+        tokens = 1 + max(json.loads(text)["model"]["vocab"].values())
+        write_model(folder, {**config, "vocab_size": max(tokens, 2048)})
+        (folder / "tokenizer.json").write_text(text)
+        (folder / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+
+    def play(self, page):
+        """The sessions of a page, and how many commands they have."""
+        self.put("text.txt", text_corpus())
+        variables = {"MAESTRO_REPOSITORY": str(REPOSITORY), "HF_HUB_CACHE": str(self.folder / "hub"), "HOME": str(self.folder)}
+        played = 0
+        for file, language, body in FENCE.findall((REPOSITORY / "docs" / page).read_text()):
+            if file:
+                self.put(file, body)
+            for line in re.findall(r"^\$ (.*)", body.replace("\\\n", " "), re.M) if language == "console" else []:
+                words = shlex.split(line, comments=True)
+                self.assertIn(words.pop(0), ("maestro", "./run"), line)
+                more = FEW_STEPS if words[0] in ("train", "distill", "vlm") else ()
+                more += ("--teacher-set", "train.steps=4") if words == ["distill"] else ()
+                finished = self.call(*words, *more, variables=variables)
+                self.assertEqual(finished.status, 0, f"{page}: $ {line}\n{finished.describe()}")
+                played += 1
+        return played
+
+    def test_the_sessions_of_the_first_page_run(self):
+        self.assertGreaterEqual(self.play("start.md"), 6)
+
+    def test_the_sessions_of_a_distillation_run(self):
+        self.put("texts/a.txt", text_corpus())
+        self.put_model("HuggingFaceTB/SmolLM2-360M", {**LLAMA, "num_hidden_layers": 3})
+        self.put_model("HuggingFaceTB/SmolLM2-135M", LLAMA)
+        self.assertGreaterEqual(self.play("distil-a-model.md"), 10)
+
+    def test_the_session_of_a_newcomer_runs(self):
+        self.put_model("Qwen/Qwen3-0.6B", QWEN, "qwen2")
+        template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" \
+                   "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        model = next((self.folder / "hub").rglob("config.json")).parent
+        (model / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": template}))
+        turns = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "One, two."}]
+        self.put("chat.jsonl", (json.dumps({"messages": turns}) + "\n") * 40)
+        self.assertGreaterEqual(self.play("coming-from.md"), 1)
+
+    def test_the_sessions_of_other_pages_run(self):
+        job = distillation(steps=16)
+        job["data"]["path"] = "text.txt"
+        workload = re.search(r"```json\n(.*?)```", (REPOSITORY / "docs/workloads.md").read_text(), re.S)[1]
+        for page, commands in {"planning.md": 3, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
+                               "vision-language.md": 1}.items():
+            self.put("job.toml", job_text(job))
+            self.put("workload.json", workload)
+            with self.subTest(page):
+                self.assertGreaterEqual(self.play(page), commands)
+
+    def test_every_page_with_a_session_is_played(self):
+        sessions = {file.name for file in (REPOSITORY / "docs").glob("*.md") if "```console\n" in file.read_text()}
+        self.assertEqual(sorted(name for name in sessions if f'"{name}"' not in Path(__file__).read_text()), [])
+
+
+def figures(folder):
+    """{file: drawing} of the bundled jobs, on two devices."""
+    (folder / "figure.txt").write_text(text_corpus())
+    vlm = (REPOSITORY / "apps/graph/vlm.toml").read_text()
+    vlm = re.sub(r'kind = "llava"\npath = .*\nvalidation_path = .*\n', 'kind = "synthetic_images"\n', vlm)
+    (folder / "vlm.toml").write_text(vlm)
+    jobs = {"distill.svg": (REPOSITORY / "apps/distill/distill.toml", "--set", "teacher.weights=random", "--set", "data.path=figure.txt"),
+            "vlm.svg": ("vlm.toml", "--set", "llm.positions=256")}
+    return {name: subprocess.run([PROGRAM, "check", *job, "--cpu-devices", "2", "--graph=svg"], cwd=folder, text=True,
+                                 capture_output=True, check=True).stdout for name, job in jobs.items()}
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv[1:]:
+        import tempfile
+        with tempfile.TemporaryDirectory() as scratch:
+            for figure, drawn in figures(Path(scratch)).items():
+                (REPOSITORY / "docs/figures" / figure).write_text(drawn)
+    else:
+        unittest.main(verbosity=2)
