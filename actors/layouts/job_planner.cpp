@@ -16,7 +16,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t rehearsed_steps = 10;  // the first two are left out
+constexpr std::size_t rehearsed_steps = 11;  // beside those of rehearse_steps() that are ahead
 constexpr double close_ms = 0.01;            // share of a step within which layouts count as equal
 constexpr int most_rounds = 8;               // of neighbours of neighbours
 
@@ -303,18 +303,13 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     const JobPlan plan = resolve_(ranked.settings);
     const bool several = uses_several(plan);
     PricedTimes times(plan, several ? prices_->busy : prices_->alone, options_.hop_ms, several ? busy_ : alone_);
-    // Sections run ahead, so the last steps lack the work of those that would follow.
-    const auto ahead = static_cast<std::size_t>(plan.train.ahead) + 1;
-    const std::vector<TracedUnit> units = first_steps(plan, rehearsed_steps + ahead);
+    const std::vector<TracedUnit> units =
+        first_steps(plan, rehearsed_steps + static_cast<std::size_t>(plan.train.ahead));
     const JobTimes known = times.times();
-    const std::vector<StepPlan> plans = plans_of(plan, units, &known).value_or_throw();
-    const Rehearsed played = rehearse(plan, units, plans, known).value_or_throw();
-    std::vector<double> ends = played.unit_ends_ms;
-    ends.resize(rehearsed_steps);
-    const SteadySteps steady = steady_steps(ends).value();
-    ranked.step_ms = std::max(steady.period_ms(), busiest_ms(plan, plans, known));
+    const SteadyRehearsal steady = rehearse_steps(plan, units, known).value_or_throw();
+    ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
     ranked.bound_ms = layout.bound_ms;
-    ranked.shares = section_shares(played, plan.graph, steady);
+    ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.sources = times.sources();
     for (const RankMemory& rank : estimate_memory(plan).ranks) ranked.bytes += rank.use.sum();
   } catch (const JobError& refusal) {

@@ -2,6 +2,7 @@
 #include "actors/plan/job_rehearsal.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "actors/plan/emulated_step_end.hpp"
@@ -174,6 +175,21 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
     checkpoint.checkpoint = true;
   }
   return Rehearsal(std::move(options)).play(std::move(units));
+}
+
+Result<SteadyRehearsal> rehearse_steps(const JobPlan& plan, const std::vector<TracedUnit>& units, const JobTimes& times,
+                                       const RehearsalChange& change) {
+  Result<std::vector<StepPlan>> plans = plans_of(plan, units, &times);
+  if (!plans) return plans.error();
+  Result<Rehearsed> rehearsed = rehearse(plan, units, *plans, times, change);
+  if (!rehearsed) return rehearsed.error();
+  const auto after = static_cast<std::size_t>(plan.train.ahead) + 1;
+  std::vector<double> ends = rehearsed->unit_ends_ms;
+  ends.resize(ends.size() - std::min(ends.size(), after));
+  const std::optional<SteadySteps> time = steady_steps(ends);
+  if (time) return SteadyRehearsal{std::move(*plans), std::move(*rehearsed), *time};
+  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(after + 4) + " steps or more, not " +
+                                                std::to_string(units.size())};
 }
 
 }  // namespace maestro

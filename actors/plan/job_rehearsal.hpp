@@ -10,6 +10,7 @@
 
 #include "actors/plan/job_plan.hpp"
 #include "runtime/estimate/rehearsal.hpp"
+#include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/estimate/traced_times.hpp"
 
 namespace maestro {
@@ -44,5 +45,17 @@ struct RehearsalChange {
 [[nodiscard]] Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& units,
                                          const std::vector<StepPlan>& plans, const JobTimes& times,
                                          const RehearsalChange& change = {});
+
+/// A rehearsal of training steps, and the time in which they follow each other as in a long run.
+struct SteadyRehearsal {
+  std::vector<StepPlan> plans;
+  Rehearsed rehearsed;
+  SteadySteps time;
+};
+/// Plans and rehearses units that are training steps. The first two are left out of the time, and so are the last ones,
+/// as far as sections run ahead: those lack the work of steps that would follow. Error `invalid_argument` for fewer
+/// than train.ahead + 5.
+[[nodiscard]] Result<SteadyRehearsal> rehearse_steps(const JobPlan& plan, const std::vector<TracedUnit>& units,
+                                                     const JobTimes& times, const RehearsalChange& change = {});
 
 }  // namespace maestro

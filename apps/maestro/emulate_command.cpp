@@ -4,10 +4,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "apps/emulate/compose.hpp"
+#include "apps/emulate/workload_rehearsal.hpp"
 #include "apps/maestro/run_options.hpp"
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/wavefront/policy.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 
@@ -61,7 +69,60 @@ EmulateCommand::EmulateCommand(CLI::App& app)
       ->check(CLI::PositiveNumber);
   command_->add_option("--evaluations", arguments_.evaluations, "schedules that a plan tries")
       ->check(CLI::PositiveNumber);
+  command_->add_option("--set", arguments_.overrides, "override a key of the emulated job: --set vision.replicas=7")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  CLI::Option* const rehearse =
+      command_->add_flag("--rehearse", arguments_.rehearse, "in virtual time, without actors: how long steps take");
+  command_->add_option("--free", arguments_.free, "rehearsed: a section whose passes take no time")
+      ->type_name("SECTION")
+      ->needs(rehearse);
+  command_
+      ->add_option("--constant-ms", arguments_.constants, "rehearsed: time of every pass beside that of its samples")
+      ->type_name("SECTION=MS")
+      ->needs(rehearse);
   add_run_options(*command_, arguments_.run);
+}
+
+int EmulateCommand::rehearse(App app, Console& console) const {
+  const JobPlan plan = app.plan();
+  std::set<std::string> sections;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (node.role != Role::source) sections.insert(node.section_name());
+  }
+  const auto known = [&](const std::string& option, const std::string& name) {
+    if (sections.contains(name)) return;
+    const auto nearest = nearest_name(name, std::vector<std::string>(sections.begin(), sections.end()));
+    throw JobError(option + " " + printable(name) + ": the workload has no such section" +
+                   (nearest ? "; did you mean " + *nearest + "?" : ""));
+  };
+  RehearsalChange change;
+  for (const std::string& name : arguments_.free) {
+    known("--free", name);
+    change.faster[name] = std::numeric_limits<double>::infinity();
+  }
+  PassConstants constants;
+  for (const std::string& given : arguments_.constants) {
+    const std::size_t equals = std::min(given.find('='), given.size());
+    known("--constant-ms", given.substr(0, equals));
+    double& ms = constants[given.substr(0, equals)];
+    const char* const end = given.data() + given.size();
+    const auto [at, failure] = std::from_chars(given.data() + std::min(equals + 1, given.size()), end, ms);
+    if (failure == std::errc() && at == end && ms >= 0 && std::isfinite(ms)) continue;
+    throw JobError("--constant-ms " + printable(given) + ": write a section and milliseconds, such as " +
+                   *sections.begin() + "=40");
+  }
+  const SteadyRehearsal steady = rehearse_workload(plan, arguments_.steps, constants, change).value_or_throw();
+  nlohmann::ordered_json shares = nlohmann::ordered_json::object();
+  for (const auto& [section, share] : section_shares(steady.rehearsed, plan.graph, steady.time)) {
+    shares[section] = {{"passes", share.passes}, {"waits", share.waits}};
+  }
+  const nlohmann::ordered_json answer = {{"policy", plan.schedule.policy},
+                                         {"steps", steady.time.steps},
+                                         {"step_ms", steady.time.period_ms()},
+                                         {"sections", shares}};
+  console.answer(answer.dump());
+  return 0;
 }
 
 int EmulateCommand::run(Console& console) const {
@@ -78,9 +139,13 @@ int EmulateCommand::run(Console& console) const {
                  "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};
   const std::vector<std::string> log = log_arguments(run.log_format);
   run.command.insert(run.command.end(), log.begin(), log.end());
-  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments_.workload.string()),
+  for (const std::string& setting : arguments_.overrides) run.command.insert(run.command.end(), {"--set", setting});
+  run.check_only = arguments_.rehearse;
+  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments_.workload.string(),
+                             arguments_.overrides),
           std::move(run), console);
   compose_emulation(app, corpus, settings.columns);
+  if (arguments_.rehearse) return rehearse(std::move(app), console);
   const double cpu_before = cpu_seconds();
   const RunResult result = app.run();
   if (result.status != 0 || result.scheduling.empty()) return result.status;

@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/process/app.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -18,11 +19,15 @@ struct EmulateArguments {
   std::int64_t steps = 10;
   std::int64_t columns = 64;  ///< floats that a sample sends over an edge
   std::int64_t evaluations = 64;
+  std::vector<std::string> overrides;  ///< of the job that the workload becomes: "vision.replicas=7"
+  bool rehearse = false;               ///< in virtual time, without actors
+  std::vector<std::string> free;       ///< sections whose passes take no time there
+  std::vector<std::string> constants;  ///< "teacher=40": milliseconds of every pass there, beside those of its samples
   RunOptions run;
 };
 
 /// Runs a workload file on emulated devices, with real actors, messages and transfers, and notes how far its
-/// utilisation is from the plan's as a JSON object.
+/// utilisation is from the plan's as a JSON object; or rehearses it, and notes how long its steps take.
 class EmulateCommand {
  public:
   explicit EmulateCommand(CLI::App& app);
@@ -32,6 +37,7 @@ class EmulateCommand {
   int run(Console& console) const;
 
  private:
+  [[nodiscard]] int rehearse(App app, Console& console) const;
   CLI::App* command_;  // belongs to the CLI::App
   EmulateArguments arguments_;
 };

@@ -45,6 +45,34 @@ class Emulation(unittest.TestCase):
             self.assertLessEqual(answer["share_of_plan"], 1.3 if policy == "wavefront" else 3)
             self.assertGreater(answer["share_of_plan"], 0.5)
 
+    def test_is_rehearsed_in_virtual_time(self):
+        content = workload(llm=4, vision=1)
+        work = sum(sample["forward_ms"]["llm"] + sample["backward_ms"]["llm"] for sample in content["samples"]) / 4
+        answer = self.answer(content, "--rehearse", "--steps", "6")
+        self.assertEqual(answer["steps"], 4)
+        self.assertGreaterEqual(answer["step_ms"], work - 1e-6)
+        self.assertLess(answer["step_ms"], 1.15 * work)
+        self.assertEqual(answer, self.answer(content, "--rehearse", "--steps", "6"))
+        free = self.answer(content, "--rehearse", "--free", "vision")
+        self.assertEqual(free["sections"]["vision"]["passes"], 0)
+        self.assertLessEqual(free["step_ms"], answer["step_ms"] + 1e-6)
+        wider = self.answer(content, "--rehearse", "--set", "llm.replicas=6")
+        self.assertLess(wider["step_ms"], answer["step_ms"])
+        self.assertGreaterEqual(wider["step_ms"], work * 4 / 6 - 1e-6)
+        slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # each of both passes
+        self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
+
+    def test_a_rehearsal_refuses_what_it_does_not_know(self):
+        for arguments, error in ((["--rehearse", "--free", "visio"], "did you mean vision?"),
+                                 (["--rehearse", "--constant-ms", "llm=x"], "write a section and milliseconds"),
+                                 (["--rehearse", "--constant-ms", "llm"], "write a section and milliseconds"),
+                                 (["--rehearse", "--steps", "3"], "steps or more"),
+                                 (["--free", "vision"], "--rehearse"),
+                                 (["--rehearse", "--set", "vison.replicas=2"], "vison")):
+            done = self.run_workload(workload(), *arguments)
+            self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
+            self.assertIn(error, done.stderr)
+
     def test_the_devices_of_several_processes_work_together(self):
         answer = self.answer(workload(), "--steps", "3", "--processes", "3")
         self.assertEqual(answer["steps"], 3)
