@@ -109,7 +109,7 @@ PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
 
 PassProbe::Fed PassProbe::outputs(const MicroBatchPlan& batch, bool gradients) {
   Fed fed;
-  std::set<std::string> sent;  // a port has one value, whatever edges carry it, and a gradient by each
+  std::set<std::string> sent;  // a port has one value, by however many edges it goes, and a gradient by each
   for (const EdgeId edge : probed_.graph->outputs(probed_.section)) {
     const GraphEdge& joined = probed_.graph->edge(edge);
     if (batch.rows(joined.axis, joined.sources) == 0) continue;

@@ -42,7 +42,7 @@ struct ObservedStepEnd {
   std::vector<ObservedCall> step;
 };
 
-/// What is probed.
+/// A section of a job, for a probe.
 struct ProbedSection {
   const SectionGraph* graph = nullptr;  ///< outlives the probe
   SectionId section;
@@ -62,8 +62,8 @@ struct ProbeSite {
   std::function<void()> finish = {};      ///< TableObserver::finish
 };
 
-/// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. What the site names outlives
-/// it.
+/// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. The table and groups of
+/// the site outlive it.
 class PassProbe {
  public:
   /// Builds the section; its parameters hold fresh values, or in a dry pass nothing. Throws JobError.

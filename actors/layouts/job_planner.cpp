@@ -47,7 +47,7 @@ std::string value_of(const SectionLayout& layout, const std::vector<int>& device
   return devices_text(devices);
 }
 
-/// Returns what a layout takes beside time: devices, then degrees, then memory to 10 MB.
+/// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
 std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layout) {
   std::int64_t devices = 0;
   std::int64_t degrees = 0;

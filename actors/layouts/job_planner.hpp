@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the layouts of a job's sections on the processors of this machine: micro-batches, degrees and devices with
-// which a step takes the least time. What the job states stands; what it leaves out is chosen.
+// which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
 // busiest device, and the best of them are rehearsed with the job's own policy on its own samples.
 //
-// LP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
-// LP-2 (no clock): equal jobs, options and prices give equal rankings.
-// LP-3 (runs as it is): the settings of every ranked layout resolve on so many devices, as App::plan() has resolved
+// JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
+// JP-2 (no clock): equal jobs, options and prices give equal rankings.
+// JP-3 (runs as it is): the settings of every ranked layout resolve on so many devices, as App::plan() has resolved
 //       them.
 #pragma once
 
@@ -33,7 +33,7 @@ class SectionProfiler;
 struct JobPlannerOptions {
   int devices = 1;               ///< cpu:0, ..., of this machine
   std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
-  std::size_t least = 5;         ///< layouts that are rehearsed whatever their bounds
+  std::size_t least = 5;         ///< layouts that are rehearsed however high their bounds are
   std::size_t most = 200;        ///< and before the neighbours of the best
   double hop_ms = 0.03;          ///< RehearsalTimes::hop_ms; usual in traces of runs on processors
 };
@@ -107,7 +107,7 @@ class JobPlanner {
   /// Rehearses the layouts that differ from one in a single key of a section.
   [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
                                                        const JobLayout& centre);
-  /// Returns what was rehearsed so far, in order.
+  /// Returns the layouts rehearsed so far, in order.
   [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;
 
   Resolve resolve_;

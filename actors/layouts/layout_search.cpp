@@ -77,7 +77,7 @@ class Search {
 
   void extend(std::size_t section) {
     if (section == sections_.size()) return keep();
-    // The rest of the work, spread evenly, is a bound of what is to come.
+    // The rest of the work, spread evenly, is a bound of all layouts to come.
     const double sum = current_.work_ms + rest_[section];
     const double busiest = std::max(*std::ranges::max_element(load_), sum / static_cast<double>(load_.size()));
     if (kept_.size() == most_ && busiest > kept_.top().bound_ms) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
 //
-// LS-1 (exhaustive): with `most` layouts or fewer there are, all are returned; else the best by bound, then by the work
+// LB-1 (exhaustive): with `most` layouts or fewer there are, all are returned; else the best by bound, then by the work
 //       of all devices, then in the order of the choices.
-// LS-2 (bound): no step of a layout takes less time than its bound at the given prices: the work of its busiest device.
+// LB-2 (bound): no step of a layout takes less time than its bound at the given prices: the work of its busiest device.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@ struct PricedLayout {
   std::vector<double> work_ms;  ///< by device of the layout
 };
 
-/// What a search may choose for a section.
+/// The choices of a search for a section.
 struct LayoutChoices {
   std::string section;
   std::vector<PricedLayout> layouts;

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-/// What the calls of a pass depend on, in a search that changes layouts alone.
+/// Passes with equal keys make equal calls, in a search that changes layouts alone.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
                     std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");

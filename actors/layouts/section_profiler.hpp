@@ -24,7 +24,7 @@ class SectionProfiler {
 
   [[nodiscard]] std::int64_t devices() const { return static_cast<std::int64_t>(devices_.size()); }
   /// Adds the times of the calls that the section's passes and step ends make with `batch`, by the layout of its node.
-  /// Throws JobError for a replica with more ranks than there are devices, and what the section throws.
+  /// Throws JobError for a replica with more ranks than there are devices, and the errors of the section.
   void add(const JobPlan& plan, const MicroBatchPlan& batch, MachinePrices& prices);
 
  private:

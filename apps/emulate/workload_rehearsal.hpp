@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Times of passes beside those of the samples, by section: milliseconds of every pass whatever its samples.
+/// Times of passes beside those of the samples, by section: milliseconds that every pass takes more.
 using PassConstants = std::map<std::string, double>;
 
 /// Rehearses `steps` steps of all samples of an emulated workload's plan, and those that run ahead of the last of them.

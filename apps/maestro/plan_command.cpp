@@ -50,7 +50,7 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
       ->check(CLI::Range(0, 60000));
 }
 
-/// A job and what its layouts cost on this machine.
+/// A job and the prices of its layouts on this machine.
 class PlannedJob {
  public:
   PlannedJob(const PlanArguments& arguments, Console& console) : arguments_(arguments), console_(console) {
@@ -320,7 +320,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
   for (const char* const of_control : {"--at", "--keys", "--token-file"}) job->excludes(of_control);
   add_job_options(*command_, arguments_);
   command_->add_option("--profile", arguments_.profile,
-                       "prices of calls: read if it exists, and written with what is measured");
+                       "prices of calls: read if it exists, and written with those measured now");
   command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(CLI::Range(1, 1000));
   command_->add_option("--out", arguments_.out, "write the job with the best layout here");
   command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
@@ -360,8 +360,7 @@ ProfileCommand::ProfileCommand(CLI::App& app)
   command_->add_option("job", arguments_.job, "job file (TOML)")->required();
   add_job_options(*command_, arguments_);
   arguments_.profile = "profile.json";
-  command_->add_option("--out", arguments_.profile,
-                       "file of the prices; merged with what it holds (default profile.json)");
+  command_->add_option("--out", arguments_.profile, "file of the prices; those in it stay (default profile.json)");
 }
 
 int ProfileCommand::run(Console& console) const {

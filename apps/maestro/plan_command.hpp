@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures what it
-// reckons with.
+// `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures the
+// calls that it reckons with.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ struct PlanArguments {
   std::filesystem::path job;           ///< empty: `plan` is the call of the control service
   std::vector<std::string> overrides;  ///< as for train --set
   std::vector<std::string> varied;     ///< keys that the job gives and that are chosen nevertheless
-  std::filesystem::path profile;       ///< prices that are read, and written with what was measured; empty: none
+  std::filesystem::path profile;       ///< prices that are read, and written with those measured; empty: none
   std::int64_t cpu_devices = 0;        ///< 0: as many as there are cores
   std::int64_t measure_ms = 60;        ///< for each layout of a section at least
   std::int64_t top = 5;                ///< layouts that are printed

@@ -14,7 +14,7 @@ namespace maestro {
 struct GroupCall {
   std::string_view name;  ///< "all_reduce", "all_gather", "reduce_scatter", "exchange"
   DType dtype = DType::f32;
-  std::int64_t bytes = 0;  ///< of the whole tensor; of an exchange, what the rank sends
+  std::int64_t bytes = 0;  ///< of the whole tensor; of an exchange, of the blocks that the rank sends
   std::int64_t ranks = 1;
 };
 

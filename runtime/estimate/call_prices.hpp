@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of operators and groups cost on a kind of device, from measured calls. Pure; not thread-safe.
+// Prices of the calls of operators and groups on a kind of device, from measured calls. Pure; not thread-safe.
 //
 // PX-1 (as measured): a call that was measured costs the lower quartile of its times.
 // PX-2 (between neighbours): any other costs its work at a rate between those of the measured calls of its operator and

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measured prices of a machine's calls, in a file.
 //
-// PF-1 (round trip): read_profile() of what write_profile() wrote gives the same price for every measured call, to the
+// PB-1 (round trip): read_profile() of a file of write_profile() gives the same price for every measured call, to the
 //       nanosecond.
-// PF-2 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
+// PB-2 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
 //       the path in it.
 #pragma once
 

@@ -40,7 +40,7 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
     return table_ == nullptr ? std::string() : table_->attention_refusal(shape);
   }
 
-  /// Returns whether a call runs: what it calls itself, such as collectives of a group, is a part of it.
+  /// Returns whether a call runs: calls that it makes itself, such as collectives of a group, are a part of it.
   [[nodiscard]] bool running() const { return running_; }
 
   template <class Op>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of an operator without its tensors: what its time depends on. Pure.
+// A call of an operator without its tensors: all that its time depends on. Pure.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace maestro {
 struct OperatorCall {
   std::string op;                       ///< "linear", "attention_backward"; of a group "all_gather"
   DType dtype = DType::f32;             ///< of the arithmetic
-  std::array<std::int64_t, 7> sizes{};  ///< rows first, then what distinguishes calls of the operator; 0 at the end
+  std::array<std::int64_t, 7> sizes{};  ///< rows first, then all that distinguishes calls of the operator; 0 at the end
   double flops = 0;
   double bytes = 0;  ///< read and written, if nothing is in a cache
   friend bool operator==(const OperatorCall& a, const OperatorCall& b) { return (a <=> b) == 0; }

@@ -62,7 +62,7 @@ class Emulation(unittest.TestCase):
         slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # each of both passes
         self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
 
-    def test_a_rehearsal_refuses_what_it_does_not_know(self):
+    def test_a_rehearsal_refuses_unknown_names(self):
         for arguments, error in ((["--rehearse", "--free", "visio"], "did you mean vision?"),
                                  (["--rehearse", "--constant-ms", "llm=x"], "write a section and milliseconds"),
                                  (["--rehearse", "--constant-ms", "llm"], "write a section and milliseconds"),

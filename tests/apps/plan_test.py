@@ -33,7 +33,7 @@ class Plan(SystemTest):
         for part in parts:
             self.assertIn(part, finished.err)
 
-    def test_the_written_job_runs_as_it_is_and_learns_the_same(self):  # LS-1, LS-2
+    def test_the_written_job_runs_as_it_is_and_learns_the_same(self):  # JP-3
         job = self.without_layouts()
         before = (self.folder / self.write_job(job)).read_text()
         text = self.plan("job.toml", "--out", "plan.toml", "--top", 3)
@@ -53,7 +53,7 @@ class Plan(SystemTest):
         for row, (loss,) in chosen.items():
             self.assertAlmostEqual(loss / given[row][0], 1, delta=1e-5, msg=row)
 
-    def test_prices_of_a_profile_decide_and_are_kept(self):  # LP-2
+    def test_prices_of_a_profile_decide_and_are_kept(self):  # JP-2
         job = self.write_job(self.without_layouts())
         measured = self.call("profile", job, "--cpu-devices", 2, "--out", "profile.json", "--measure-ms", 0)
         self.assertEqual(measured.status, 0, measured.describe())
@@ -84,7 +84,7 @@ class Plan(SystemTest):
         self.assertIn(next(s for s in best["settings"] if s.startswith("student.replicas=")).split(".")[1].replace("=", " = "),
                       planned)
 
-    def test_given_keys_stand_unless_they_are_varied(self):  # LP-1
+    def test_given_keys_stand_unless_they_are_varied(self):  # JP-1
         job = self.without_layouts()
         job["student"]["micro_batch"] = 3
         path = self.write_job(job)

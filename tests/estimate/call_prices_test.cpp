@@ -84,7 +84,7 @@ class ProfileFile : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PF-1
+TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PB-1
   MachinePrices prices;
   prices.build = "abc";
   prices.devices = 2;
@@ -105,7 +105,7 @@ TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PF-1
   }
 }
 
-TEST_F(ProfileFile, what_does_not_fit_is_named) {  // PF-2
+TEST_F(ProfileFile, errors_have_the_place_and_the_reason) {  // PB-2
   const std::string rest = R"("maestro": "x", "devices": 1, "glue_alone_us": 0, "glue_busy_us": 0)";
   const std::string call = R"({"op": "linear", "dtype": "fp32", "sizes": [1], "flops": 1, "bytes": 1, "alone_us": 1)";
   EXPECT_THAT(error_of("{"), HasSubstr("profile.json"));

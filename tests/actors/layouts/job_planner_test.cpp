@@ -76,7 +76,7 @@ class JobPlannerTest : public ::testing::Test {
   }
 };
 
-TEST_F(JobPlannerTest, layouts_resolve_and_keep_what_the_job_gives) {  // LP-1, LP-3
+TEST_F(JobPlannerTest, layouts_resolve_and_keep_the_keys_of_the_job) {  // JP-1, JP-3
   const LayoutRanking found = ranking(distillation_job);
   ASSERT_FALSE(found.best.empty());
   EXPECT_GT(found.compared, 100U);
@@ -94,7 +94,7 @@ TEST_F(JobPlannerTest, layouts_resolve_and_keep_what_the_job_gives) {  // LP-1, 
   EXPECT_GT(found.best.front().sources.measured_share(), 0.5);
 }
 
-TEST_F(JobPlannerTest, steps_take_no_less_than_the_busiest_device_works) {  // LS-2
+TEST_F(JobPlannerTest, steps_take_no_less_than_the_busiest_device_works) {  // LB-2
   const LayoutRanking found = ranking(vision_job);
   for (const RankedLayout& ranked : found.best) {
     EXPECT_GT(ranked.step_ms, 0);
@@ -108,7 +108,7 @@ TEST_F(JobPlannerTest, steps_take_no_less_than_the_busiest_device_works) {  // L
   }
 }
 
-TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // LP-2, PY-1
+TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // JP-2, PY-1
   price_by_work(distillation_job);
   const LayoutRanking first = planner(distillation_job, {"micro_batch"}).rank();
   const LayoutRanking second = planner(distillation_job, {"micro_batch"}).rank();
@@ -120,7 +120,7 @@ TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // LP-2, PY-1
   EXPECT_EQ(first.least_bound_ms, second.least_bound_ms);
 }
 
-TEST_F(JobPlannerTest, what_has_prices_is_not_measured_again) {
+TEST_F(JobPlannerTest, calls_with_prices_are_not_measured_again) {
   (void)ranking(distillation_job);
   const int once = std::exchange(measured_, 0);
   EXPECT_GT(once, 0);

@@ -65,7 +65,7 @@ std::vector<double> all_bounds(const std::vector<LayoutChoices>& sections, int d
   return bounds;
 }
 
-TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LS-1, LS-2
+TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LB-1, LB-2
   std::mt19937 random(7);
   int with_layouts = 0;
   for (int trial = 0; trial < 500; ++trial) {
