@@ -9,8 +9,6 @@
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_table.hpp"
-#include "runtime/core/nearest_name.hpp"
-#include "runtime/core/printable.hpp"
 
 namespace maestro {
 
@@ -29,22 +27,6 @@ bool uses_several(const JobPlan& plan) {
     if (computes(place)) devices.insert(place.devices.begin(), place.devices.end());
   }
   return devices.size() > 1;
-}
-
-std::string devices_text(const std::vector<int>& devices) {
-  std::string text;
-  for (const int device : devices) text += (text.empty() ? "\"cpu:" : ", \"cpu:") + std::to_string(device) + "\"";
-  return "[" + text + "]";
-}
-
-std::string value_of(const SectionLayout& layout, const std::vector<int>& devices, const std::string& key) {
-  if (key == "replicas") return std::to_string(layout.replicas);
-  if (key == "tensor") return std::to_string(layout.tensor);
-  if (key == "context") return std::to_string(layout.context);
-  if (key == "pipeline") return std::to_string(layout.pipeline);
-  if (key == "micro_batch") return std::to_string(layout.micro_batch);
-  if (key == "zero") return layout.zero ? "true" : "false";
-  return devices_text(devices);
 }
 
 /// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
@@ -83,78 +65,22 @@ double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const
   return most;
 }
 
-/// The one key in which two layouts differ; empty: none, or several.
-std::string only_difference(const SectionLayout& a, const SectionLayout& b) {
-  std::string found;
-  for (const std::string& key : planned_keys()) {
-    if (key == "devices" || value_of(a, {}, key) == value_of(b, {}, key)) continue;
-    if (!found.empty()) return {};
-    found = key;
-  }
-  return found;
-}
-
-SectionLayout layout_of(const SectionConfig& config) {
-  return {config.replicas, config.tensor, config.context, config.pipeline, config.zero, config.micro_batch};
-}
-
 }  // namespace
 
-const std::vector<std::string>& planned_keys() {
-  static const std::vector<std::string> keys{"replicas", "tensor",      "context", "pipeline",
-                                             "zero",     "micro_batch", "devices"};
-  return keys;
-}
-
 JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices)
-    : resolve_(std::move(resolve)), options_(std::move(options)), prices_(&prices), base_(resolve_({})) {
-  std::vector<std::string> sections;
-  for (const GraphNode& node : base_.graph.nodes()) {
-    if (node.role == Role::source || node.stage > 0) continue;
-    sections.push_back(node.section_name());
-    const PlannedSection& planned = base_.sections[base_.graph.find(node.name)->value()];
+    : resolve_(std::move(resolve)),
+      options_(std::move(options)),
+      prices_(&prices),
+      base_(resolve_({})),
+      keys_(base_, options_.varied) {
+  for (const PlannedSection& planned : base_.sections) {
     for (const DeviceId& device : planned.config.devices) {
       if (device.kind == DeviceId::Kind::cpu) continue;
-      throw JobError(node.section_name() + ".devices: \"" + text_of(device) +
+      throw JobError(planned.config.name + ".devices: \"" + text_of(device) +
                      "\": plan chooses layouts on the processors of this machine alone");
     }
   }
-  check_varied();
-  if (std::ranges::all_of(sections, [&](const std::string& name) { return free_keys(name).empty(); })) {
-    throw JobError("the job gives every key that plan chooses; name some with --vary, such as --vary micro_batch, or " +
-                   std::string("take them out of the job"));
-  }
-  for (const std::string& section : sections) find_choices(section);
-}
-
-void JobPlanner::check_varied() const {
-  std::vector<std::string> known{"all"};
-  known.insert(known.end(), planned_keys().begin(), planned_keys().end());
-  for (const GraphNode& node : base_.graph.nodes()) {
-    if (node.role == Role::source) continue;
-    for (const std::string& key : planned_keys()) known.push_back(node.section_name() + "." + key);
-  }
-  for (const std::string& key : options_.varied) {
-    if (std::ranges::find(known, key) != known.end()) continue;
-    const auto nearest = nearest_name(key, known);
-    std::string keys;
-    for (const std::string& each : planned_keys()) keys += (keys.empty() ? "" : ", ") + each;
-    throw JobError("--vary " + printable(key) + ": plan chooses " + keys + " of a section" +
-                   (nearest ? "; did you mean " + *nearest + "?" : ", such as --vary micro_batch"));
-  }
-}
-
-std::set<std::string> JobPlanner::free_keys(const std::string& section) const {
-  std::set<std::string> keys;
-  const std::set<std::string>& varied = options_.varied;
-  for (const std::string& key : planned_keys()) {
-    const std::string full = section + "." + key;
-    const bool given = base_.settings.contains(full);
-    if (!given || varied.contains("all") || varied.contains(key) || varied.contains(full)) keys.insert(key);
-  }
-  if (!base_.graph.node(base_.graph.stages_of(section).front()).trained()) keys.erase("zero");
-  if (base_.settings.contains(section + ".micro_batch_tokens")) keys.erase("micro_batch");  // it follows the tokens
-  return keys;
+  for (const std::string& section : keys_.sections()) find_choices(section);
 }
 
 void JobPlanner::find_choices(const std::string& section) {
@@ -162,33 +88,20 @@ void JobPlanner::find_choices(const std::string& section) {
   choices.section = section;
   const SectionId first = base_.graph.stages_of(section).front();
   const bool trained = base_.graph.node(first).trained();
-  const SectionConfig& config = base_.sections[first.value()].config;
-  const std::set<std::string> free = free_keys(section);
-  SectionLayout given = layout_of(config);
-  if (!free.contains("devices")) {
+  if (!keys_.of(section).contains("devices")) {
     for (const SectionId stage : base_.graph.stages_of(section)) {
-      for (const DeviceId& device : base_.sections[stage.value()].config.devices)
+      for (const DeviceId& device : base_.sections[stage.value()].config.devices) {
         choices.devices.push_back(device.index);
+      }
     }
   }
-  std::vector<SectionLayout> possible = possible_layouts(options_.devices, base_.train.global_batch, trained);
-  for (SectionLayout& layout : possible) {
-    if (!free.contains("micro_batch")) layout.micro_batch = given.micro_batch;
-  }
-  std::ranges::sort(possible);
-  possible.erase(std::unique(possible.begin(), possible.end()), possible.end());
-  for (const SectionLayout& layout : possible) {
-    const bool stands = std::ranges::all_of(planned_keys(), [&](const std::string& key) {
-      if (key == "devices" || free.contains(key)) return true;
-      if (key == "zero" && layout.replicas == 1) return !layout.zero;  // there is nothing to shard
-      return value_of(layout, {}, key) == value_of(given, {}, key);
-    });
-    const bool fits = choices.devices.empty() || static_cast<std::int64_t>(choices.devices.size()) == layout.devices();
-    if (!stands || !fits) continue;
+  for (const SectionLayout& layout :
+       keys_.standing(section, possible_layouts(options_.devices, base_.train.global_batch, trained))) {
+    if (!choices.devices.empty() && std::ssize(choices.devices) != layout.devices()) continue;
     std::vector<int> devices;
     for (int device = 0; device < layout.devices(); ++device) devices.push_back(device);
     try {
-      choices.layouts.push_back({layout, resolve_(settings_of(section, layout, devices))});
+      choices.layouts.push_back({layout, resolve_(keys_.settings(section, layout, devices_text("cpu", devices)))});
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -196,42 +109,6 @@ void JobPlanner::find_choices(const std::string& section) {
   if (!choices.layouts.empty()) return;
   throw JobError(section + ": no layout on " + std::to_string(options_.devices) +
                  " devices: " + (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
-}
-
-std::vector<std::string> JobPlanner::settings_of(const std::string& section, const SectionLayout& layout,
-                                                 const std::vector<int>& devices) const {
-  std::vector<std::string> settings;
-  const std::set<std::string> free = free_keys(section);
-  for (const std::string& key : planned_keys()) {
-    if (free.contains(key)) settings.push_back(section + "." + key + "=" + value_of(layout, devices, key));
-  }
-  return settings;
-}
-
-std::vector<MicroBatchPlan> JobPlanner::batches_of(const JobPlan& plan, SectionId section) const {
-  const GraphNode& node = plan.graph.node(section);
-  std::vector<MicroBatchPlan> batches;
-  std::int64_t rows = 0;
-  for (const TracedUnit& unit : first_steps(plan, 1)) {
-    for (const SampleRef& sample : unit.samples) {
-      const std::int64_t more = sample.rows(node.axis());
-      if (!node.sources.has(sample.source) || more == 0) continue;
-      const bool full = batches.empty() ||
-                        static_cast<std::int64_t>(batches.back().samples.size()) >= node.micro_batch ||
-                        (node.micro_batch_rows > 0 && rows + more > node.micro_batch_rows);
-      if (full) {
-        MicroBatchPlan& batch = batches.emplace_back();
-        batch.section = section;
-        batch.step = unit.step;
-        batch.index = static_cast<std::uint32_t>(batches.size() - 1);
-        batch.loss_scale = 1;
-        rows = 0;
-      }
-      rows += more;
-      batches.back().samples.push_back(sample);
-    }
-  }
-  return batches;
 }
 
 bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
@@ -295,7 +172,8 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     const SectionLayout& chosen = choices[section].layouts[layout.layouts[section]].layout;
     ranked.sections[choices[section].section] = chosen;
     ranked.devices[choices[section].section] = layout.devices[section];
-    const auto settings = settings_of(choices[section].section, chosen, layout.devices[section]);
+    const auto settings =
+        keys_.settings(choices[section].section, chosen, devices_text("cpu", layout.devices[section]));
     ranked.settings.insert(ranked.settings.end(), settings.begin(), settings.end());
   }
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
@@ -340,7 +218,7 @@ std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoic
       const RankedLayout* const ranked = rehearsed(choices, neighbour);
       if (ranked == nullptr) continue;
       found.push_back(
-          {choices[section].section + "." + key + " = " + value_of(layouts[at].layout, {}, key), ranked->step_ms});
+          {choices[section].section + "." + key + " = " + value_of(layouts[at].layout, key), ranked->step_ms});
     }
   }
   std::ranges::stable_sort(found, {}, &Alternative::step_ms);

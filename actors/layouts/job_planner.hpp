@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/layouts/layout_search.hpp"
+#include "actors/layouts/planned_keys.hpp"
 #include "actors/layouts/priced_times.hpp"
 #include "runtime/estimate/profile_file.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
@@ -26,9 +26,6 @@
 namespace maestro {
 
 class SectionProfiler;
-
-/// The keys of a section that are chosen, in the order in which they are written.
-[[nodiscard]] const std::vector<std::string>& planned_keys();
 
 struct JobPlannerOptions {
   int devices = 1;               ///< cpu:0, ..., of this machine
@@ -73,7 +70,7 @@ class JobPlanner {
  public:
   /// Resolves the job with these settings; throws JobError where it cannot have them.
   using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
-  /// Throws JobError for a varied key that the job cannot have, and where no key is left to choose.
+  /// Throws the errors of ChosenKeys, and JobError where a section has no layout.
   JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
 
   /// Measures the layouts whose calls have no price yet; `progress` receives a line for each.
@@ -81,8 +78,7 @@ class JobPlanner {
   /// Throws JobError where no layout resolves.
   [[nodiscard]] LayoutRanking rank();
 
-  /// Returns the chosen keys of a section; empty: the job gives all.
-  [[nodiscard]] std::set<std::string> free_keys(const std::string& section) const;
+  [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const JobPlan& base() const { return base_; }
 
  private:
@@ -95,11 +91,7 @@ class JobPlanner {
     std::vector<int> devices;  // given
     std::vector<Choice> layouts;
   };
-  void check_varied() const;
   void find_choices(const std::string& section);
-  [[nodiscard]] std::vector<std::string> settings_of(const std::string& section, const SectionLayout& layout,
-                                                     const std::vector<int>& devices) const;
-  [[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section) const;
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
   [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
   /// Rehearses a layout once; null where it does not resolve.
@@ -114,6 +106,7 @@ class JobPlanner {
   JobPlannerOptions options_;
   MachinePrices* prices_;
   JobPlan base_;
+  ChosenKeys keys_;
   std::vector<Choices> choices_;
   std::size_t refused_ = 0;
   std::string first_refusal_;

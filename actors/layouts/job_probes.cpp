@@ -65,4 +65,30 @@ std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
   return units;
 }
 
+std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section) {
+  const GraphNode& node = plan.graph.node(section);
+  std::vector<MicroBatchPlan> batches;
+  std::int64_t rows = 0;
+  for (const TracedUnit& unit : first_steps(plan, 1)) {
+    for (const SampleRef& sample : unit.samples) {
+      const std::int64_t more = sample.rows(node.axis());
+      if (!node.sources.has(sample.source) || more == 0) continue;
+      const bool full = batches.empty() ||
+                        static_cast<std::int64_t>(batches.back().samples.size()) >= node.micro_batch ||
+                        (node.micro_batch_rows > 0 && rows + more > node.micro_batch_rows);
+      if (full) {
+        MicroBatchPlan& batch = batches.emplace_back();
+        batch.section = section;
+        batch.step = unit.step;
+        batch.index = static_cast<std::uint32_t>(batches.size() - 1);
+        batch.loss_scale = 1;
+        rows = 0;
+      }
+      rows += more;
+      batches.back().samples.push_back(sample);
+    }
+  }
+  return batches;
+}
+
 }  // namespace maestro

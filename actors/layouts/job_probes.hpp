@@ -17,4 +17,8 @@ namespace maestro {
 /// Returns the samples of the first training steps of the job, without those that cannot be read.
 [[nodiscard]] std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps);
 
+/// Returns the micro-batches of a section in the first step, in the order of the samples, as one replica would take
+/// them.
+[[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section);
+
 }  // namespace maestro

@@ -143,10 +143,10 @@ TEST_F(JobPlannerTest, varied_keys_are_those_of_sections) {
   EXPECT_THAT(error_of(distillation_job, {"lr"}), HasSubstr("plan chooses replicas, tensor, context, pipeline"));
   EXPECT_EQ(error_of(distillation_job, {"teacher.micro_batch", "replicas"}), "");
   JobPlanner made = planner(distillation_job, {"teacher.micro_batch"});
-  EXPECT_TRUE(made.free_keys("teacher").contains("micro_batch"));
-  EXPECT_FALSE(made.free_keys("student").contains("micro_batch"));
-  EXPECT_FALSE(made.free_keys("teacher").contains("zero")) << "nothing is trained there";
-  EXPECT_FALSE(planner(vision_job, {"all"}).free_keys("vision").contains("micro_batch")) << "it follows the tokens";
+  EXPECT_TRUE(made.keys().of("teacher").contains("micro_batch"));
+  EXPECT_FALSE(made.keys().of("student").contains("micro_batch"));
+  EXPECT_FALSE(made.keys().of("teacher").contains("zero")) << "nothing is trained there";
+  EXPECT_FALSE(planner(vision_job, {"all"}).keys().of("vision").contains("micro_batch")) << "it follows the tokens";
 }
 
 TEST_F(JobPlannerTest, a_job_that_gives_all_is_told_how_to_go_on) {
