@@ -22,7 +22,7 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
 
 }  // namespace
 
-PricedTimes::PricedTimes(const JobPlan& plan, const CallPrices& prices, double hop_ms, PricedPasses& known)
+PricedTimes::PricedTimes(const JobPlan& plan, const CallPricing& prices, double hop_ms, PricedPasses& known)
     : plan_(&plan), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
 
 PassProbe& PricedTimes::probe(SectionId section) {
@@ -82,8 +82,9 @@ double PricedTimes::action(SectionId section, StepAction action) {
   const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
   const double shard = gradients / replicas;
   // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
-  const double summed = (replicas - 1) * moved("add_into", shard) + 2 * hop_ms_;
-  const double copied = moved("add_into", gradients - shard) + 2 * hop_ms_;
+  const double sent = prices_->exchange_ms(sizeof(float) * gradients, node.replicas) + 2 * hop_ms_;
+  const double summed = (replicas - 1) * moved("add_into", shard) + sent;
+  const double copied = moved("add_into", gradients - shard) + sent;
   switch (action) {
     case StepAction::add_ranks:
       return price(end.add_ranks, sources_);
@@ -110,7 +111,15 @@ JobTimes PricedTimes::times() {
   JobTimes made;
   made.pass = [this](const MicroBatchPlan& batch) { return pass(batch); };
   made.action = [this](SectionId section, StepAction action) { return this->action(section, action); };
-  made.write = [this](SectionId, SectionId, std::int64_t) { return hop_ms_; };
+  made.write = [this](SectionId from, SectionId to, std::int64_t rows) {
+    double bytes = 0;
+    for (const GraphEdge& edge : plan_->graph.edges()) {
+      if ((edge.from == from && edge.to == to) || (edge.from == to && edge.to == from)) {
+        bytes = std::max(bytes, static_cast<double>(rows) * static_cast<double>(edge.row_bytes()));
+      }
+    }
+    return hop_ms_ + prices_->write_ms(bytes);
+  };
   made.hop_ms = hop_ms_;
   return made;
 }

@@ -25,7 +25,7 @@ using PricedPasses = std::map<std::string, PricedPass>;
 class PricedTimes {
  public:
   /// `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
-  PricedTimes(const JobPlan& plan, const CallPrices& prices, double hop_ms, PricedPasses& known);
+  PricedTimes(const JobPlan& plan, const CallPricing& prices, double hop_ms, PricedPasses& known);
 
   [[nodiscard]] JobTimes times();
   [[nodiscard]] PassCost pass(const MicroBatchPlan& batch);
@@ -41,7 +41,7 @@ class PricedTimes {
   [[nodiscard]] double moved(std::string_view op, double elements);
 
   const JobPlan* plan_;
-  const CallPrices* prices_;
+  const CallPricing* prices_;
   double hop_ms_;
   PricedPasses* known_;
   std::map<SectionId, std::unique_ptr<PassProbe>> probes_;

@@ -102,7 +102,7 @@ class ChangedTimes {
     return ms + (apart ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
-    if (!plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
+    if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
     const bool credit = rows == 0;  // a message
     const double ms = credit ? 0 : times_->write(from.section, to.section, rows);
     return {ms + change_->latency_ms, false, ms};

@@ -22,7 +22,8 @@ struct JobTimes {
   std::function<double(SectionId section, StepAction action)> action;
   /// A write of rows between two processes.
   std::function<double(SectionId from, SectionId to, std::int64_t rows)> write;
-  double hop_ms = 0;  ///< RehearsalTimes::hop_ms
+  double hop_ms = 0;   ///< RehearsalTimes::hop_ms
+  bool apart = false;  ///< no two sections have a process in common, so that every tensor is written
 };
 /// `run` and `times` outlive the result.
 [[nodiscard]] JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const TracedTimes& times);

@@ -14,14 +14,12 @@
 #include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_estimate.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/padded.hpp"
-#include "apps/maestro/planned_job_text.hpp"
 #include "runtime/core/build_id.hpp"
-#include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
 #include "runtime/device/cpu_device.hpp"
-#include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -159,13 +157,8 @@ class PlannedJob {
   std::optional<JobPlanner> planner_;
 };
 
-std::string layout_text(const SectionLayout& layout, const std::vector<int>& devices) {
-  std::string text = layout.replicas > 1 ? std::to_string(layout.replicas) + " x " : "";
-  if (layout.micro_batch <= most_samples_of_a_step) text += "m" + std::to_string(layout.micro_batch);  // else by tokens
-  if (layout.tensor > 1) text += " tensor " + std::to_string(layout.tensor);
-  if (layout.context > 1) text += " context " + std::to_string(layout.context);
-  if (layout.pipeline > 1) text += " pipeline " + std::to_string(layout.pipeline);
-  if (layout.zero) text += " zero";
+std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices) {
+  std::string text = layout_text(layout);
   for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? " cpu:" : ",") + std::to_string(devices[at]);
   return text;
 }
@@ -268,7 +261,7 @@ class Printed {
                                    fixed(rate, 1), fixed(ranked.bytes / mib, 0)};
       if (tried_) row.push_back(at < tried_->step_ms.size() ? fixed(tried_->step_ms[at], 1) : "");
       for (const std::string& name : names) {
-        row.push_back(layout_text(ranked.sections.at(name), ranked.devices.at(name)));
+        row.push_back(placed_text(ranked.sections.at(name), ranked.devices.at(name)));
       }
       rows.push_back(std::move(row));
     }
@@ -300,16 +293,6 @@ class Printed {
   const std::optional<Tried>& tried_;
 };
 
-void write_job(const PlanArguments& arguments, const PlannedJob& job, const RankedLayout& best, double bound_ms) {
-  const std::string text = read_text(arguments.job).value_or_throw();
-  std::vector<std::string> settings = arguments.overrides;
-  settings.insert(settings.end(), best.settings.begin(), best.settings.end());
-  const std::vector<std::string> header{
-      "Layouts chosen by `maestro plan`: " + fixed(best.step_ms, 1) + " ms a step on " + std::to_string(job.devices()) +
-      " processors; no layout that was compared takes less than " + fixed(bound_ms, 1) + " ms."};
-  write_output(arguments.out, job_text_with(text, settings, header)).or_throw();
-}
-
 }  // namespace
 
 PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
@@ -325,6 +308,18 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
   command_->add_option("--out", arguments_.out, "write the job with the best layout here");
   command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
       ->check(CLI::Range(1, 100));
+  CLI::Option* const cluster =
+      command_->add_option("--cluster", arguments_.cluster, "plan for the devices that this file describes");
+  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--measure-ms"}) {
+    cluster->excludes(command_->get_option(of_machine));
+  }
+  command_
+      ->add_option("--extra", arguments_.kept, "there: the section that keeps its devices; the fewest others are added")
+      ->type_name("SECTION")
+      ->needs(cluster);
+  command_->add_option("--stall", arguments_.stall, "share of the time that it may wait for others (default 0.01)")
+      ->check(CLI::Range(0.0001, 0.9))
+      ->needs(cluster);
   command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
 }
 
@@ -333,6 +328,7 @@ int PlanCommand::run(Console& shown) const {
   std::ostringstream unseen;
   Console silent({unseen, unseen, false, {}});
   Console& console = json ? silent : shown;  // a line of JSON stands alone
+  if (!arguments_.cluster.empty()) return plan_on_cluster(arguments_, json, console);
   PlannedJob job(arguments_, console);
   job.measure();
   LayoutRanking ranking = job.rank();
@@ -350,8 +346,11 @@ int PlanCommand::run(Console& shown) const {
     printed.text(arguments_.top);
   }
   if (arguments_.out.empty()) return 0;
-  write_job(arguments_, job, *best, ranking.least_bound_ms);
-  console.note("written   " + printable(arguments_.out.string()));
+  write_planned_job(arguments_, best->settings,
+                    "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
+                        std::to_string(job.devices()) + " processors; no layout that was compared takes less than " +
+                        fixed(ranking.least_bound_ms, 1) + " ms.",
+                    console);
   return 0;
 }
 

@@ -28,6 +28,8 @@ class MemorySpace {
   virtual void read(std::byte* host_to, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host_from, std::size_t bytes) = 0;
   virtual void zero(std::byte* to, std::size_t bytes) = 0;
+  /// Returns whether values that are written stay; false where memory is only counted, and reads as zeros.
+  [[nodiscard]] virtual bool holds_values() const { return true; }
   /// Returns whether operators on this space's tensors also work on blocks of `other`, in place.
   [[nodiscard]] virtual bool reaches(const MemorySpace& other) const { return &other == this; }
   /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does nothing if

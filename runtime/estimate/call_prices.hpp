@@ -32,7 +32,22 @@ struct PriceSources {
   }
 };
 
-class CallPrices {
+/// The costs of calls on some devices.
+class CallPricing {
+ public:
+  virtual ~CallPricing() = default;
+  /// Returns the milliseconds of a call; `sources` counts them.
+  [[nodiscard]] virtual double ms(const OperatorCall& call, PriceSources& sources) const = 0;
+  /// Returns the milliseconds of the runtime beside a call.
+  [[nodiscard]] virtual double glue_ms() const = 0;
+  /// Returns the milliseconds in which each of the replicas of a section sends its part of `bytes` to all others, once;
+  /// 0 where they share memory.
+  [[nodiscard]] virtual double exchange_ms(double /*bytes*/, std::int64_t /*replicas*/) const { return 0; }
+  /// Returns the milliseconds of a tensor's way to a section on other devices; 0 where they share memory.
+  [[nodiscard]] virtual double write_ms(double /*bytes*/) const { return 0; }
+};
+
+class CallPrices final : public CallPricing {
  public:
   void add(const OperatorCall& call, double ms);
   /// A pass with this many calls took `ms` beside them: the runtime's own work for each.

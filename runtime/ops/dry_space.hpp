@@ -13,6 +13,7 @@ namespace maestro {
 class DrySpace final : public MemorySpace {
  public:
   [[nodiscard]] bool host() const override { return true; }
+  [[nodiscard]] bool holds_values() const override { return false; }
   /// Throws JobError(unavailable) where the address space is too small.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) override;
   void release(std::byte* block, std::size_t bytes) noexcept override;

@@ -276,6 +276,7 @@ bool Parameters::pack_frozen(Parameter& parameter) {
 }
 
 bool Parameters::exact_in_bf16(const Parameter& table) const {
+  if (!memory_->holds_values()) return true;  // as zeros are
   AlignedMemory copy;
   std::span<const float> values(table.value_.data<float>(), static_cast<std::size_t>(table.shape_.elements()));
   if (!memory_->host()) {
@@ -287,10 +288,14 @@ bool Parameters::exact_in_bf16(const Parameter& table) const {
 }
 
 void Parameters::keep_apart(Parameter& parameter) {
-  const AlignedMemory host(parameter.value_.bytes());
-  memory_->read(host.data(), parameter.value_.raw(), parameter.value_.bytes());
-  parameter.own_ = SpaceMemory(*memory_, parameter.value_.bytes());
-  memory_->write(parameter.own_.data(), host.data(), parameter.value_.bytes());
+  const std::size_t bytes = parameter.value_.bytes();
+  SpaceMemory own(*memory_, bytes);
+  if (memory_->holds_values()) {
+    const AlignedMemory host(bytes);
+    memory_->read(host.data(), parameter.value_.raw(), bytes);
+    memory_->write(own.data(), host.data(), bytes);
+  }
+  parameter.own_ = std::move(own);
   parameter.value_ = Tensor(parameter.own_.data(), DType::f32, parameter.shape_);
 }
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/estimate/described_cluster.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/job/job_document.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr double gib = 1 << 30;
+constexpr double per_ms_of_giga_per_s = 1e6;
+constexpr double per_ms_of_tera_per_s = 1e9;
+constexpr double ms_of_us = 1e-3;
+
+/// Operators that are products of matrices: the others move bytes.
+bool is_product(const OperatorCall& call) {
+  return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos || call.op.ends_with("_loss");
+}
+
+bool is_collective(const OperatorCall& call) {
+  static constexpr std::array names{"all_reduce", "all_gather", "reduce_scatter", "exchange"};
+  return std::ranges::find(names, call.op) != names.end();
+}
+
+double positive(const JobTable& table, std::string_view key) {
+  if (!table.has(key)) table.fail(key, "missing; a described cluster needs it");
+  const double value = table.number(key, 0);
+  if (!(value > 0)) table.fail(key, "expected a number above 0");
+  return value;
+}
+
+DescribedLink link(const JobTable& table, const std::string& name) {
+  return {positive(table, name + "_gb_s") * per_ms_of_giga_per_s,
+          table.number(name + "_us", 0, {.min = 0, .max = 1e6}) * ms_of_us};
+}
+
+}  // namespace
+
+DescribedCluster read_cluster(const std::filesystem::path& path) {
+  const JobDocument document = JobDocument::load(path);
+  const JobTable root = document.root();
+  DescribedCluster cluster;
+  cluster.name = root.text("name", path.stem().string());
+  const JobTable device = root.table("device");
+  cluster.memory_bytes = positive(device, "memory_gib") * gib;
+  cluster.bf16_flops_per_ms = positive(device, "tflops_bf16") * per_ms_of_tera_per_s;
+  cluster.fp32_flops_per_ms = positive(device, "tflops_fp32") * per_ms_of_tera_per_s;
+  cluster.memory_bytes_per_ms = positive(device, "memory_gb_s") * per_ms_of_giga_per_s;
+  cluster.launch_ms = device.number("launch_us", 0, {.min = 0, .max = 1e6}) * ms_of_us;
+  cluster.efficiency = device.pairs_or_word("efficiency", {});
+  for (std::size_t at = 0; at < cluster.efficiency.size(); ++at) {
+    const auto& [flops, share] = cluster.efficiency[at];
+    const bool rises = at == 0 || flops > cluster.efficiency[at - 1].first;
+    if (!rises || !(flops > 0) || !(share > 0) || share > 1) {
+      device.fail("efficiency", "expected pairs of FLOPs, which rise, and a share of the peak in (0, 1]");
+    }
+  }
+  const JobTable hosts = root.table("hosts");
+  cluster.hosts = hosts.integer("count", 1, {1, 100000});
+  cluster.devices_of_host = hosts.integer("devices", 1, {1, 1024});
+  cluster.inside = link(hosts, "inside");
+  cluster.network = link(hosts, "network");
+  cluster.price_per_hour = hosts.number("price_per_hour", 0, {.min = 0, .max = 1e9});
+  document.finish();
+  return cluster;
+}
+
+double DescribedPrices::efficiency_at(double flops) const {
+  const auto& points = cluster_.efficiency;
+  if (points.empty()) return 1;
+  const auto above = std::ranges::lower_bound(points, flops, {}, [](const auto& point) { return point.first; });
+  if (above == points.begin()) return points.front().second;
+  if (above == points.end()) return points.back().second;
+  const auto below = std::prev(above);
+  const double share = std::log(flops / below->first) / std::log(above->first / below->first);
+  return below->second + share * (above->second - below->second);
+}
+
+double DescribedPrices::ms(const OperatorCall& call, PriceSources& sources) const {
+  double ms = 0;
+  if (is_collective(call)) {
+    const auto ranks = static_cast<double>(call.sizes[1]);
+    if (ranks < 2) return 0;
+    const double ways = call.op == "all_reduce" ? 2 : 1;
+    ms = (ranks - 1) * cluster_.inside.latency_ms +
+         ways * call.bytes * (ranks - 1) / (ranks * cluster_.inside.bytes_per_ms);
+  } else {
+    const double peak = call.dtype == DType::bf16 ? cluster_.bf16_flops_per_ms : cluster_.fp32_flops_per_ms;
+    const double computed = is_product(call) && call.flops > 0 ? call.flops / (peak * efficiency_at(call.flops)) : 0;
+    ms = cluster_.launch_ms + std::max(computed, call.bytes / cluster_.memory_bytes_per_ms);
+  }
+  sources.estimated_ms += ms;
+  return ms;
+}
+
+double DescribedPrices::exchange_ms(double bytes, std::int64_t replicas) const {
+  if (replicas < 2) return 0;
+  const auto members = static_cast<double>(replicas);
+  return (members - 1) / members * bytes / network_bytes_per_ms() + cluster_.network.latency_ms;
+}
+
+double DescribedPrices::write_ms(double bytes) const {
+  return cluster_.network.latency_ms + bytes / network_bytes_per_ms();
+}
+
+}  // namespace maestro
