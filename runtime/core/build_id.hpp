@@ -6,8 +6,8 @@
 
 namespace maestro {
 
-/// Returns the GNU build id of the program, hexadecimal digits: the linker's hash of its content. Empty where the
-/// linker wrote none.
+/// Returns the GNU build ids of the program and, where it has maestro's code from there, of libmaestro.so, hexadecimal
+/// digits: the linker's hashes of their content. Empty where the linker wrote none.
 [[nodiscard]] std::string build_id();
 
 }  // namespace maestro
