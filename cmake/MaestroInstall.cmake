@@ -21,7 +21,8 @@ install(TARGETS maestro_all ${maestro_rooms} EXPORT maestroTargets
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT development)
 install(EXPORT maestroTargets NAMESPACE maestro:: DESTINATION "${maestro_package_dir}" COMPONENT development)
 if(TARGET maestro)
-  install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+  set_target_properties(maestro PROPERTIES EXPORT_NAME program)
+  install(TARGETS maestro EXPORT maestroTargets RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
   install(TARGETS maestro_shared EXPORT maestroTargets LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 

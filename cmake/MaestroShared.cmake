@@ -33,6 +33,7 @@ target_link_libraries(maestro_shared PRIVATE maestro_flags
   "-Wl,--whole-archive" ${maestro_archives} "-Wl,--no-whole-archive" maestro_all)
 target_link_options(maestro_shared PRIVATE "LINKER:--version-script=${maestro_exports},-Bsymbolic-functions")
 target_compile_features(maestro_shared INTERFACE cxx_std_20)
+target_compile_definitions(maestro_shared INTERFACE "$<INSTALL_INTERFACE:${MAESTRO_INTERFACE}>")
 target_include_directories(maestro_shared INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR};${PROJECT_SOURCE_DIR}/include;${maestro_includes}>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

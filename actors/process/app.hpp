@@ -96,6 +96,7 @@ struct RunMemory;
 /// Not thread-safe; used by main.
 class App {
  public:
+  /// Loads the plug-ins that the job names. Throws JobError.
   App(JobDocument job, RunOptions options, Console& console);
 
   /// Section types that job files may name; register your own before run().

@@ -84,6 +84,19 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
+/// Calls methods of a section: an exception of its type's own becomes a JobError with the section's name.
+void at_section(const std::string& name, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const JobError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw JobError("section '" + name + "' cannot be planned: " + printable(problem.what()));
+  }
+}
+
 constexpr double flops_per_ms_of_a_gflops = 1e6;
 constexpr double bytes_per_mb = 1e6;
 /// Taken by actors, threads, transport and kernels between the plan and the first step: measured of runs of small jobs.
@@ -284,7 +297,9 @@ void JobResolver::connect_all() {
 JobPlan JobResolver::resolve() && {
   const DataShape shape = read_tables();
   const std::map<std::string, Role> roles = roles_by_section();
-  for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, roles.at(builder.name_));
+  for (const SectionBuilder& builder : composed_.builders) {
+    at_section(builder.name_, [&] { resolve_section(builder, shape, roles.at(builder.name_)); });
+  }
   connect_all();
   choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
   composed_.document.finish();
@@ -355,7 +370,9 @@ void JobResolver::set_costs() {
     };
   }
   for (std::uint32_t index = 0; index < plan_.meta_sections.size(); ++index) {
-    const PassCost cost = plan_.cost(SectionId(index), plan_.largest);
+    PassCost cost;
+    at_section(plan_.graph.node(SectionId(index)).section_name(),
+               [&] { cost = plan_.cost(SectionId(index), plan_.largest); });
     plan_.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan_.largest.tokens));
   }
 }

@@ -211,6 +211,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
       send_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {
       fail(problem.what());
+    } catch (...) {  // by a section of a plug-in
+      fail("an exception that is no std::exception");
     }
   };
   if (emulated.joint != nullptr) return device->submit_joint(emulated.joint, emulated.lasts, std::move(work));

@@ -17,6 +17,7 @@
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
+#include "apps/maestro/new_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/replay_command.hpp"
 #include "apps/maestro/run_options.hpp"
@@ -85,6 +86,7 @@ int run(int argc, char** argv, Console& console) {
   JoinCommand join(app);
   HelpCommand help(app);
   SectionsCommand sections(app);
+  NewCommand fresh(app);
   SchemaCommand schema(app);
   CompletionCommand completion(app);
   try {
@@ -95,7 +97,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
-                   prepare, data, samples, replay, card, generate, control, watch, join, help, sections, schema,
+                   prepare, data, samples, replay, card, generate, control, watch, join, help, sections, fresh, schema,
                    completion);
 }
 
