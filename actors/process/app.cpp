@@ -30,8 +30,8 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, {}, {}, {}}, console_(&console) {
-  add_plug_ins(composed_.document.root(), composed_.registry);
+    : composed_{std::move(job), std::move(options), builtin_sections(), {}, nullptr, {}, {}, {}}, console_(&console) {
+  add_plug_ins(composed_.document.root(), composed_.registry, composed_.corpora);
   RunOptions& run = composed_.options;
   PlaceRequest request;
   request.processes = run.processes > 1 ? run.processes : 0;

@@ -25,6 +25,7 @@
 #include "actors/plan/run_options.hpp"
 #include "actors/run/run_result.hpp"
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/corpus_registry.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/console.hpp"
@@ -83,6 +84,7 @@ struct Composition {
   JobDocument document;
   RunOptions options;
   SectionRegistry registry;
+  CorpusRegistry corpora;                ///< of plug-ins
   std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;

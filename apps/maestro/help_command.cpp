@@ -67,7 +67,7 @@ HelpCommand::HelpCommand(CLI::App& app) : command_(app.add_subcommand("help", "d
 }
 
 int HelpCommand::run(Console& console) const {
-  const JobReference reference(sections_with(plug_ins_));
+  const JobReference reference(types_with(plug_ins_).sections);
   if (markdown_) {
     console.note(markdown(reference));
     return 0;

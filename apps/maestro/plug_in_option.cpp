@@ -19,14 +19,14 @@ void add_plug_in_option(CLI::App& command, std::vector<std::string>& files) {
       ->type_name("FILE");
 }
 
-SectionRegistry sections_with(const std::vector<std::string>& files) {
-  SectionRegistry registry = builtin_sections();
+PlugInTypes types_with(const std::vector<std::string>& files) {
+  PlugInTypes types{builtin_sections(), {}};
   try {
-    for (const std::string& file : files) PlugInLibrary(file).add_to(registry);
+    for (const std::string& file : files) PlugInLibrary(file).add_to(types.sections, types.corpora);
   } catch (const JobError& problem) {
     throw JobError(std::string(option) + ": " + problem.what(), problem.code());
   }
-  return registry;
+  return types;
 }
 
 std::string plug_ins_setting(const JobDocument& job, const std::vector<std::string>& files) {

@@ -36,7 +36,7 @@ SchemaCommand::SchemaCommand(CLI::App& app)
 }
 
 int SchemaCommand::run(Console& console) const {
-  console.note(job_schema(JobReference(sections_with(plug_ins_))).dump(1));
+  console.note(job_schema(JobReference(types_with(plug_ins_).sections)).dump(1));
   return 0;
 }
 

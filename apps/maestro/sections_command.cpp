@@ -15,10 +15,15 @@ namespace maestro {
 
 namespace {
 
-std::string types_text(const std::vector<SectionRegistry::Listing>& types) {
+std::string types_text(const std::vector<SectionRegistry::Listing>& types,
+                       const std::vector<CorpusRegistry::Listing>& corpora) {
   std::string text = "Section types. `maestro sections NAME` lists the ports and keys of a type.";
   for (const auto& [type, description, plug_in] : types) {
     text += "\n  " + padded(type, 25) + description + (plug_in.empty() ? "" : " (" + plug_in + ")");
+  }
+  if (!corpora.empty()) text += "\nCorpora of plug-ins, for `data.kind`.";
+  for (const auto& [kind, description, plug_in] : corpora) {
+    text += "\n  " + padded(kind, 25) + description + " (" + plug_in + ")";
   }
   return text;
 }
@@ -54,10 +59,10 @@ SectionsCommand::SectionsCommand(CLI::App& app)
 }
 
 int SectionsCommand::run(Console& console) const {
-  const SectionRegistry registry = sections_with(plug_ins_);
+  const auto [registry, corpora] = types_with(plug_ins_);
   const std::vector<SectionRegistry::Listing> types = registry.list();
   if (type_.empty()) {
-    console.note(types_text(types));
+    console.note(types_text(types, corpora.list()));
     return 0;
   }
   std::vector<std::string> names;

@@ -72,7 +72,7 @@ App app_of(const TrainArguments& arguments, Console& console) {
   std::vector<std::string> given = arguments.overrides;
   JobDocument job = JobDocument::load(arguments.job, given);
   if (!arguments.plug_ins.empty()) {
-    (void)sections_with(arguments.plug_ins);  // for errors that name the option
+    (void)types_with(arguments.plug_ins);  // for errors that name the option
     given.push_back(plug_ins_setting(job, arguments.plug_ins));
     job = JobDocument::load(arguments.job, given);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of a plug-in: a shared library with section types, which job files name in `plugins`.
+// The entry of a plug-in: a shared library with section types and corpora, which job files name in `plugins`.
 //
 //   MAESTRO_PLUG_IN(host) {
 //     host.add_section<mine::Bigram>("bigram", "language model that sees one token");
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus_registry.hpp"
 #include "sections/registry.hpp"
 
 namespace maestro {
@@ -22,7 +23,8 @@ namespace maestro {
 class PlugInHost {
  public:
   /// `file` names the plug-in in errors.
-  PlugInHost(SectionRegistry& registry, std::string file) : registry_(registry), file_(std::move(file)) {}
+  PlugInHost(SectionRegistry& sections, CorpusRegistry& corpora, std::string file)
+      : sections_(sections), corpora_(corpora), file_(std::move(file)) {}
 
   /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or of
   /// its JobTable alone. Throws JobError, with the names of both libraries, where another one has the type.
@@ -43,9 +45,12 @@ class PlugInHost {
   /// The same for a builder. An exception of builder or constructor other than JobError becomes a JobError with file
   /// and type.
   void add_section(std::string type, std::string description, SectionRegistry::Builder builder);
+  /// Adds a corpus, which a job chooses by `data.kind`. Exceptions as above.
+  void add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener);
 
  private:
-  SectionRegistry& registry_;
+  SectionRegistry& sections_;
+  CorpusRegistry& corpora_;
   std::string file_;
 };
 

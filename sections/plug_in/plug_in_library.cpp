@@ -110,7 +110,14 @@ void PlugInHost::add_section(std::string type, std::string description, SectionR
       });
     });
   };
-  registry_.add(std::move(type), std::move(description), std::move(checked), file_);
+  sections_.add(std::move(type), std::move(description), std::move(checked), file_);
+}
+
+void PlugInHost::add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener) {
+  auto checked = [opener = std::move(opener), file = file_, kind](const JobTable& data, std::uint64_t seed) {
+    return guarded(file, "data kind '" + kind + "'", [&] { return opener(data, seed); });
+  };
+  corpora_.add(std::move(kind), std::move(description), std::move(checked), file_);
 }
 
 std::string_view plug_in_abi() {
@@ -131,22 +138,22 @@ PlugInLibrary::PlugInLibrary(const fs::path& file) : name_(printable(file.string
   if (entry_ == nullptr) refuse(name_, std::string("is no plug-in: it exports no symbol ") + entry_name);
 }
 
-void PlugInLibrary::add_to(SectionRegistry& registry) const {
+void PlugInLibrary::add_to(SectionRegistry& sections, CorpusRegistry& corpora) const {
   guarded(name_, "the registration of its types", [&] {
-    PlugInHost host(registry, name_);
+    PlugInHost host(sections, corpora, name_);
     entry_->add(host);
     return 0;
   });
 }
 
 std::vector<std::string> read_plug_ins(const JobTable& root) {
-  return root.texts(key, {}, {"shared libraries with section types, as `maestro new plug-in` makes them"});
+  return root.texts(key, {}, {"shared libraries with section types and corpora, as `maestro new plug-in` makes them"});
 }
 
-void add_plug_ins(const JobTable& root, SectionRegistry& registry) {
+void add_plug_ins(const JobTable& root, SectionRegistry& sections, CorpusRegistry& corpora) {
   for (const std::string& file : read_plug_ins(root)) {
     try {
-      PlugInLibrary(file).add_to(registry);
+      PlugInLibrary(file).add_to(sections, corpora);
     } catch (const JobError& problem) {
       root.fail(key, problem.what());
     }

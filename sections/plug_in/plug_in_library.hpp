@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plug-ins of a job: shared libraries with section types (plug_in.hpp).
+// Plug-ins of a job: shared libraries with section types and corpora (plug_in.hpp).
 //
 // PX-1 (checked first): code of a library runs only after its file has stated the ABI of this program.
 // PX-2 (one runtime): plug-ins are refused by a program whose own code of maestro is not that of libmaestro.so.
@@ -22,7 +22,7 @@ class PlugInLibrary {
   /// Loads a library, a path of this folder or an absolute one. Throws JobError.
   explicit PlugInLibrary(const std::filesystem::path& file);
   /// Adds the types of the library. Throws JobError, where a type has been registered with both names.
-  void add_to(SectionRegistry& registry) const;
+  void add_to(SectionRegistry& sections, CorpusRegistry& corpora) const;
 
  private:
   std::string name_;
@@ -35,6 +35,6 @@ class PlugInLibrary {
 /// Reads `plugins` of a job's top level.
 [[nodiscard]] std::vector<std::string> read_plug_ins(const JobTable& root);
 /// Loads the plug-ins of a job in their order, and adds their types. Throws JobError at the place of `plugins`.
-void add_plug_ins(const JobTable& root, SectionRegistry& registry);
+void add_plug_ins(const JobTable& root, SectionRegistry& sections, CorpusRegistry& corpora);
 
 }  // namespace maestro

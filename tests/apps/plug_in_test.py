@@ -67,6 +67,19 @@ class Training(PlugInTest):
             self.assertEqual(other.curve(), one.curve())
             self.assertEqual(self.bits(other), self.bits(one))
 
+    def test_reads_the_corpora_of_plug_ins(self):
+        job = bigram(steps=40) | {"data": {"kind": "counting", "vocabulary": 9}}
+        one = self.train(job)
+        self.assertIn("tokens that count", one.out)
+        self.assertLess(one.report["validation"]["model_ce"], 0.5)  # of ln 9 = 2.2: the next token is certain
+        two = self.train(job, "--processes", 2)
+        self.assertEqual(two.curve(), one.curve())
+        self.assertEqual(self.call("replay", "out", "--steps", "2..3", "--check").status, 0)
+        self.assert_refused("job.toml:12: data.vocabulary: must be from 2 to 256", "check",
+                            self.write_job(job | {"data": {"kind": "counting", "vocabulary": 1}}))
+        self.assert_refused("job.toml:12: data.sequence: unknown key", "check",
+                            self.write_job(job | {"data": {"kind": "counting", "sequence": 9}}))
+
     def test_is_resumed_and_replayed_with_the_plug_ins_of_the_option(self):
         job = bigram(checkpoint_every=3, keep_checkpoints=9)
         del job["plugins"]
@@ -82,7 +95,8 @@ class Types(PlugInTest):
     def test_are_listed_with_their_library_ports_and_keys(self):
         listed = self.call("sections", "--plugin", "faulty.so").out
         self.assertRegex(listed, r"\n  bigram +language model that sees one token \(faulty\.so\)\n")
-        self.assertNotIn("bigram", self.call("sections").out)
+        self.assertRegex(listed, r"\nCorpora of plug-ins, for `data.kind`\.\n  counting +tokens that count \(faulty\.so\)\n")
+        self.assertNotRegex(self.call("sections").out, "bigram|counting")
         lines = self.call("sections", "faulty", "--plugin", "faulty.so").out.splitlines()
         self.assertEqual(lines[0], "faulty: embedding that fails as it is asked to")
         self.assertEqual([line.split(maxsplit=2) for line in lines[2:4]],

@@ -17,8 +17,9 @@ using ::testing::HasSubstr;
 TEST(PlugInLibrary, is_refused_by_a_program_with_maestro_inside) {  // PX-2
   const JobDocument job = JobDocument::parse("plugins = [\"libmine.so\"]\n", "job.toml");
   SectionRegistry registry;
+  CorpusRegistry corpora;
   try {
-    add_plug_ins(job.root(), registry);
+    add_plug_ins(job.root(), registry, corpora);
     FAIL() << "two copies of maestro in a process";
   } catch (const JobError& problem) {
     EXPECT_STREQ(
@@ -36,7 +37,8 @@ TEST(PlugInLibrary, has_an_abi_of_version_headers_compiler_and_library) {  // PX
 
 TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_file_and_type) {  // PX-3
   SectionRegistry registry;
-  PlugInHost host(registry, "libmine.so");
+  CorpusRegistry corpora;
+  PlugInHost host(registry, corpora, "libmine.so");
   host.add_section("torn", "its builder throws", [](const SectionTable&) -> SectionFactory { throw 7; });
   host.add_section("late", "its section throws", [](const SectionTable&) -> SectionFactory {
     return [](const SectionContext&) -> std::unique_ptr<Section> { throw std::runtime_error("no memory\nof it"); };
@@ -56,10 +58,23 @@ TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_
   const SectionFactory late = registry.build("late", table);
   EXPECT_EQ(error_of([&] { return late({}); }), "libmine.so: section type 'late' failed: no memory\\nof it");
   EXPECT_THAT(error_of([&] {
-                PlugInHost(registry, "libother.so").add_section("torn", "again", {});
+                PlugInHost(registry, corpora, "libother.so").add_section("torn", "again", {});
                 return 0;
               }),
               HasSubstr("section type 'torn' is registered twice, by libmine.so and by libother.so"));
+  const auto torn = [](const JobTable&, std::uint64_t) -> std::unique_ptr<Corpus> { throw std::runtime_error("torn"); };
+  host.add_corpus("mine", "its files are torn", torn);
+  const JobDocument data = JobDocument::parse("kind = \"mine\"\n", "job.toml");
+  EXPECT_EQ(error_of([&] { return corpora.open(data.root(), 1); }), "libmine.so: data kind 'mine' failed: torn");
+  EXPECT_EQ(corpora.open(job.root(), 1), nullptr);
+  for (const auto& [kind, first] : {std::pair{"mine", "libmine.so"}, std::pair{"text", "this program"}}) {
+    EXPECT_EQ(error_of([&] {
+                PlugInHost(registry, corpora, "libother.so").add_corpus(kind, "again", torn);
+                return 0;
+              }),
+              "data kind '" + std::string(kind) + "' is registered twice, by " + first +
+                  " and by libother.so; choose another name");
+  }
 }
 
 }  // namespace

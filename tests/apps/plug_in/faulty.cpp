@@ -81,11 +81,40 @@ class Faulty final : public maestro::Section {
   maestro::Parameter* table_ = nullptr;
 };
 
+/// Samples of 16 tokens that count up from the sample's number.
+class Counting final : public maestro::Corpus {
+ public:
+  explicit Counting(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+  [[nodiscard]] std::uint64_t samples(maestro::Split split) const override {
+    return split == maestro::Split::train ? 100 : 10;
+  }
+  [[nodiscard]] std::int64_t length(maestro::Split /*split*/, maestro::SampleId /*sample*/) const override {
+    return 16;
+  }
+  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
+  [[nodiscard]] std::string describe() const override { return "tokens that count"; }
+
+ private:
+  void read_exact(maestro::Split /*split*/, maestro::SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override {
+    for (std::size_t at = 0; at < tokens.size(); ++at) {
+      const auto token = static_cast<std::int64_t>(sample.value() + at);
+      tokens[at] = static_cast<std::int32_t>(token % vocabulary_);
+      targets[at] = static_cast<std::int32_t>((token + 1) % vocabulary_);
+    }
+  }
+
+  std::int64_t vocabulary_;
+};
+
 }  // namespace
 
 MAESTRO_PLUG_IN(host) {
   if (std::getenv("FAULTY_REGISTRATION") != nullptr) throw std::runtime_error("the list is torn");
   host.add_section<Faulty>("faulty", "embedding that fails as it is asked to");
+  host.add_corpus("counting", "tokens that count", [](const maestro::JobTable& data, std::uint64_t /*seed*/) {
+    return std::make_unique<Counting>(data.integer("vocabulary", 12, {.min = 2, .max = 256}));
+  });
   host.add_section("bigram", "language model that sees one token", [](const maestro::SectionTable& section) {
     auto options = outside::BigramModel::Options::read(section.table);
     if (!section.table.has("vocabulary") && section.data.vocabulary > 0) options.vocabulary = section.data.vocabulary;
