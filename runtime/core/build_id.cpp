@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace maestro {
 
@@ -42,14 +44,21 @@ std::string find_in(const unsigned char* notes, std::size_t size) {
   return {};
 }
 
+struct Places {
+  std::mutex mutex;
+  std::vector<ElfW(Addr)> addresses{reinterpret_cast<ElfW(Addr)>(&build_id)};  // in the program or in libmaestro.so
+};
+Places& places() {
+  static Places all;
+  return all;
+}
+
 struct Search {
   std::string id;
   bool program = true;  // the object is the first
 };
 
-/// Whether the code of this file is in the object: in the program itself, or in libmaestro.so.
-bool holds_this(const dl_phdr_info& object) {
-  const auto here = reinterpret_cast<ElfW(Addr)>(&build_id);
+bool holds(const dl_phdr_info& object, ElfW(Addr) here) {
   return std::any_of(object.dlpi_phdr, object.dlpi_phdr + object.dlpi_phnum, [&](const ElfW(Phdr) & segment) {
     const ElfW(Addr) begin = object.dlpi_addr + segment.p_vaddr;
     return segment.p_type == PT_LOAD && here >= begin && here - begin < segment.p_memsz;
@@ -58,7 +67,8 @@ bool holds_this(const dl_phdr_info& object) {
 
 int read_object(dl_phdr_info* object, std::size_t, void* search) {
   auto& found = *static_cast<Search*>(search);
-  if (!std::exchange(found.program, false) && !holds_this(*object)) return 0;
+  const auto holds_one = [&](ElfW(Addr) address) { return holds(*object, address); };
+  if (!std::exchange(found.program, false) && std::ranges::none_of(places().addresses, holds_one)) return 0;
   for (ElfW(Half) at = 0; at < object->dlpi_phnum; ++at) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[at];
     if (segment.p_type != PT_NOTE) continue;
@@ -75,8 +85,14 @@ int read_object(dl_phdr_info* object, std::size_t, void* search) {
 
 std::string build_id() {
   Search search;
+  const std::lock_guard lock(places().mutex);
   dl_iterate_phdr(read_object, &search);
   return search.id;
+}
+
+void add_to_build_id(const void* address) {
+  const std::lock_guard lock(places().mutex);
+  places().addresses.push_back(reinterpret_cast<ElfW(Addr)>(address));
 }
 
 }  // namespace maestro

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "runtime/core/build_id.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
 
@@ -136,6 +137,7 @@ PlugInLibrary::PlugInLibrary(const fs::path& file) : name_(printable(file.string
   if (library == nullptr) refuse(name_, "cannot be loaded: " + linker_error(path));
   entry_ = static_cast<const PlugIn*>(dlsym(library, entry_name));
   if (entry_ == nullptr) refuse(name_, std::string("is no plug-in: it exports no symbol ") + entry_name);
+  add_to_build_id(entry_);
 }
 
 void PlugInLibrary::add_to(SectionRegistry& sections, CorpusRegistry& corpora) const {

@@ -5,6 +5,7 @@
 // PX-2 (one runtime): plug-ins are refused by a program whose own code of maestro is not that of libmaestro.so.
 // PX-3 (a single line): every refusal is a JobError of a single line that names the file.
 // PX-4 (stays): a library stays loaded until the process ends: sections and thread-local objects are code of it.
+// PX-5 (recorded): build_id() names the loaded plug-ins too, so that a replay with another build of one is noticed.
 #pragma once
 
 #include <filesystem>

@@ -9,6 +9,7 @@ The environment variable MAESTRO_TEST_PLUG_IN names the library of plug_in/fault
 import os
 import re
 import shutil
+import struct
 import unittest
 from pathlib import Path
 
@@ -51,6 +52,13 @@ class PlugInTest(SystemTest):
         (self.folder / name).write_bytes(content.replace(old, new))
         return name
 
+    def build_ids(self):
+        """The note with the library's build id, and one with another."""
+        note = struct.pack("<III", 4, 20, 3) + b"GNU\0"
+        content = LIBRARY.read_bytes()
+        at = content.index(note) + len(note)
+        return note + content[at:at + 20], note + bytes(reversed(content[at:at + 20]))
+
     def bits(self, finished):
         return (self.folder / finished.report["checkpoint"] / "model" / "model.safetensors").read_bytes()
 
@@ -86,6 +94,11 @@ class Training(PlugInTest):
         whole = self.train(job, "--plugin", "faulty.so")
         replayed = self.call("replay", "out", "--steps", "2..5", "--check")
         self.assertEqual(replayed.status, 0, replayed.describe())
+        self.assertNotIn("warning", replayed.err)
+        self.changed("faulty.so", *self.build_ids())
+        other = self.call("replay", "out", "--steps", "2..5", "--check")
+        self.assertEqual(other.status, 0, other.describe())
+        self.assertRegex(other.err, "warning: the build of maestro or a plug-in was [0-9a-f]+, is [0-9a-f]+: figures may")  # PX-5
         resumed = self.train(job, "--plugin", "faulty.so", "--resume", "out/checkpoints/step-00000003")
         self.assertEqual(resumed.curve(), whole.curve(after=3))
         self.assertEqual(self.bits(resumed), self.bits(whole))
