@@ -9,11 +9,12 @@ The environment variable MAESTRO_TEST_PLUG_IN names the library of plug_in/fault
 import os
 import re
 import shutil
+import signal
 import struct
 import unittest
 from pathlib import Path
 
-from maestro_program import SystemTest
+from maestro_program import SANITIZED, SystemTest
 
 LIBRARY = Path(os.environ.get("MAESTRO_TEST_PLUG_IN", "libmaestro_faulty.so"))
 
@@ -205,6 +206,18 @@ class Faults(PlugInTest):
             with self.subTest(fault):
                 self.fail(fault, wanted)
         self.fail("exception", "the table is torn", "--processes", 2)
+
+    def test_of_memory_are_the_last_words_of_the_process(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer reports faults")
+        finished = self.start(faulty("fault")).wait()
+        self.assertEqual(finished.status, -signal.SIGSEGV, finished.describe())
+        self.assertEqual(finished.err, "error: section 'mine' replica 0: signal SIGSEGV\n")
+        run = self.start(faulty("fault", out="two"), "--processes", 2)
+        finished = run.wait()
+        self.assertNotEqual(finished.status, 0)
+        self.assertIn("error: section 'mine' replica 0: signal SIGSEGV\n", finished.err)
+        self.assert_nothing_left(run)
 
     def test_of_a_pass_that_never_ends_end_after_the_limit_of_work(self):  # SJ-3
         for processes in (1, 2):

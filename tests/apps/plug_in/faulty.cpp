@@ -30,8 +30,8 @@ class Faulty final : public maestro::Section {
       Options options;
       options.width = table.integer("width", options.width, {.min = 1, .max = 1024}, {"columns of hidden"});
       options.fault = table.choice("fault", "none",
-                                   {"none", "exception", "number", "columns", "dtype", "silence", "wait", "backward",
-                                    "cost", "construction", "options"},
+                                   {"none", "exception", "number", "columns", "dtype", "silence", "wait", "fault",
+                                    "backward", "cost", "construction", "options"},
                                    {"what goes wrong"});
       if (options.fault == "options") throw std::runtime_error("the options are torn");
       return options;
@@ -56,6 +56,10 @@ class Faulty final : public maestro::Section {
     if (is("exception")) throw std::runtime_error("the table is torn");
     if (is("number")) throw 7;
     if (is("wait")) std::promise<void>().get_future().wait();
+    if (is("fault")) {
+      volatile int* volatile nowhere = nullptr;
+      *nowhere = 1;
+    }
     if (is("silence")) return;
     const maestro::Tensor& tokens = inputs["tokens"].value();
     if (is("columns")) return outputs.set("hidden", tape.output({tokens.rows(), 3}, maestro::DType::f32, false));
