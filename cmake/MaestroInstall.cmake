@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of `cmake --install`, and the package for outside projects:
+#   lib/maestro/libmaestro.so  the program's code, for it and its plug-ins (no stable interface, hence a folder of its own)
 #   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, where they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
@@ -7,17 +8,7 @@
 #   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 #   lib/pkgconfig/maestro.pc   the same for builds without CMake
-# Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
 include(CMakePackageConfigHelpers)
-
-get_property(maestro_rooms GLOBAL PROPERTY MAESTRO_ROOMS)
-
-# Every room under a single name: maestro::maestro.
-add_library(maestro_all INTERFACE)
-add_library(maestro::maestro ALIAS maestro_all)
-set_target_properties(maestro_all PROPERTIES EXPORT_NAME maestro)
-target_link_libraries(maestro_all INTERFACE ${maestro_rooms})
-target_include_directories(maestro_all INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
 
 if(NOT MAESTRO_INSTALL)
   return()
@@ -31,7 +22,9 @@ install(TARGETS maestro_all ${maestro_rooms} EXPORT maestroTargets
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT development)
 install(EXPORT maestroTargets NAMESPACE maestro:: DESTINATION "${maestro_package_dir}" COMPONENT development)
 if(TARGET maestro)
-  install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+  set_target_properties(maestro PROPERTIES EXPORT_NAME program)
+  install(TARGETS maestro EXPORT maestroTargets RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+  install(TARGETS maestro_shared EXPORT maestroTargets LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 
 if(TARGET maestro_parquet)

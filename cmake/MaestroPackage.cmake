@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages, by `./run package`: maestro (program, backends, jobs, completions, manual pages) and libmaestro-dev
-# (headers, static libraries and the CMake package, for programs of one's own).
+# Debian packages, by `./run package`: maestro (program, libmaestro.so, backends, jobs, completions, manual pages) and
+# libmaestro-dev (headers, static libraries and the CMake package, for programs and plug-ins of one's own).
 if(NOT MAESTRO_INSTALL OR NOT TARGET maestro)
   return()
 endif()
@@ -43,13 +43,14 @@ set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}/lib/maestro")  # libmaestro.so is in the package
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME maestro)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libmaestro-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libcaf-dev, libfabric-dev, libdnnl-dev, nlohmann-json3-dev, \
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "maestro (= ${PROJECT_VERSION}), libcaf-dev, libfabric-dev, libdnnl-dev, nlohmann-json3-dev, \
 libtomlplusplus-dev, libxxhash-dev, libonig-dev, libutf8proc-dev, libsentencepiece-dev, libarchive-dev, libpng-dev, \
 libjpeg62-turbo-dev, libwebp-dev, libthrift-dev, libssl-dev, libcpp-httplib-dev")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Trains several models together, such as a frozen teacher and a student, or a
@@ -57,5 +58,5 @@ vision encoder and a language model. Each section of a job is an actor with a
 layout of its own; work is handed out as a wavefront of messages, and tensors
 move by one-sided writes.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, static libraries and the CMake package of maestro, for programs
-with section types or apps of their own.")
+and plug-ins with section types or apps of their own.")
 include(CPack)

@@ -75,9 +75,14 @@ SectionFactory recorded_teacher(const SectionTable& section) {
 
 }  // namespace
 
-void SectionRegistry::add(std::string type, std::string description, Builder builder) {
-  const auto [entry, added] = entries_.try_emplace(type, Entry{std::move(description), std::move(builder)});
-  if (!added) throw JobError("section type '" + type + "' is registered twice; choose another name");
+void SectionRegistry::add(std::string type, std::string description, Builder builder, std::string origin) {
+  const auto named = [](const std::string& of) { return of.empty() ? "this program" : of; };
+  const std::string second = named(origin);
+  const auto [entry, added] =
+      entries_.try_emplace(type, Entry{std::move(description), std::move(builder), std::move(origin)});
+  if (added) return;
+  throw JobError("section type '" + type + "' is registered twice, by " + named(entry->second.origin) + " and by " +
+                 second + "; choose another name");
 }
 
 SectionFactory SectionRegistry::build(const std::string& type, const SectionTable& section) const {
@@ -96,7 +101,7 @@ SectionFactory SectionRegistry::build(const std::string& type, const SectionTabl
 
 std::vector<SectionRegistry::Listing> SectionRegistry::list() const {
   std::vector<Listing> listing;
-  for (const auto& [type, entry] : entries_) listing.push_back({type, entry.description});
+  for (const auto& [type, entry] : entries_) listing.push_back({type, entry.description, entry.origin});
   return listing;
 }
 

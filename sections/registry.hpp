@@ -31,14 +31,16 @@ class SectionRegistry {
   /// them.
   using Builder = std::function<SectionFactory(const SectionTable&)>;
 
-  /// Throws JobError when `type` is already there. `description` is a line for a person.
-  void add(std::string type, std::string description, Builder builder);
+  /// Throws JobError when `type` is already there, with both origins. `description` is a line for a person, `origin`
+  /// the file of a plug-in.
+  void add(std::string type, std::string description, Builder builder, std::string origin = {});
   /// Throws JobError for an unknown type, with the nearest and all registered types.
   [[nodiscard]] SectionFactory build(const std::string& type, const SectionTable& section) const;
 
   struct Listing {
     std::string type;
     std::string description;
+    std::string origin = {};  ///< the file of a plug-in; empty: the type is maestro's or the app's
   };
   /// Sorted by type.
   [[nodiscard]] std::vector<Listing> list() const;
@@ -47,6 +49,7 @@ class SectionRegistry {
   struct Entry {
     std::string description;
     Builder builder;
+    std::string origin;
   };
   std::map<std::string, Entry> entries_;
 };

@@ -60,6 +60,10 @@ void seed(Tape& tape, const Var& var, const PortTensor& gradient) {
   tape.add_gradient(var, block);
 }
 
+std::string text_of(const Tensor& tensor) {
+  return std::string(name_of(tensor.dtype())) + " " + tensor.shape().to_string();
+}
+
 void give(const OperatorTable& ops, const Tensor& value, const PortTensor& to) {
   if (to.memory == MemoryKind::device) {
     ops.copy(value, to.tensor);
@@ -183,9 +187,9 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
   for (const PortTensor& output : outputs) {
     const Var* value = results.find(output.port);
     if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");
-    if (value->value().bytes() != output.tensor.bytes()) {
-      throw std::logic_error("output port '" + output.port + "' gave " + value->value().shape().to_string() +
-                             ", its edge carries " + output.tensor.shape().to_string());
+    if (value->value().dtype() != output.tensor.dtype() || value->value().bytes() != output.tensor.bytes()) {
+      throw std::logic_error("output port '" + output.port + "' gave " + text_of(value->value()) +
+                             ", its edge carries " + text_of(output.tensor));
     }
     give(ops, value->value(), output);
   }

@@ -10,6 +10,7 @@
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
 #include "runtime/observe/max_rss.hpp"
+#include "sections/plug_in/plug_in_library.hpp"
 
 namespace maestro {
 
@@ -29,7 +30,9 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, nullptr, {}, {}, {}}, console_(&console) {
+    : composed_{std::move(job), std::move(options), builtin_sections(), {}, nullptr, nullptr, {}, {}, {}},
+      console_(&console) {
+  add_plug_ins(composed_.document.root(), composed_.registry, composed_.corpora);
   RunOptions& run = composed_.options;
   PlaceRequest request;
   request.processes = run.processes > 1 ? run.processes : 0;

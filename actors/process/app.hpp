@@ -25,6 +25,7 @@
 #include "actors/plan/run_options.hpp"
 #include "actors/run/run_result.hpp"
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/corpus_registry.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/console.hpp"
@@ -83,6 +84,7 @@ struct Composition {
   JobDocument document;
   RunOptions options;
   SectionRegistry registry;
+  CorpusRegistry corpora;                ///< of plug-ins
   std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
   std::shared_ptr<const Corpus> opened;  ///< what [data] describes, from another plan; null: it is opened
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
@@ -97,6 +99,7 @@ struct RunMemory;
 /// Not thread-safe; used by main.
 class App {
  public:
+  /// Loads the plug-ins that the job names. Throws JobError.
   App(JobDocument job, RunOptions options, Console& console);
 
   /// Section types that job files may name; register your own before run().

@@ -11,6 +11,7 @@
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
 #include "actors/plan/section_context.hpp"
+#include "actors/process/sample_cost.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
@@ -84,28 +85,23 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
+/// Calls methods of a section: an exception of its type's own becomes a JobError with the section's name.
+void at_section(const std::string& name, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const JobError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw JobError("section '" + name + "' cannot be planned: " + printable(problem.what()));
+  }
+}
+
 constexpr double flops_per_ms_of_a_gflops = 1e6;
 constexpr double bytes_per_mb = 1e6;
 /// Taken by actors, threads, transport and kernels between the plan and the first step: measured of runs of small jobs.
 constexpr double bytes_of_start = 25e6;
-
-/// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
-/// where the section's parameters are frozen, and the layers that are computed again.
-SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> meta_sections) {
-  std::vector<double> backward;
-  std::vector<std::int64_t> ranks;
-  for (const GraphNode& node : graph.nodes()) {
-    ranks.push_back(node.layout.ranks());
-    const bool adapted = meta_sections[ranks.size() - 1]->adapters().has_value();
-    backward.push_back(node.trained() && !adapted ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
-  }
-  return [backward, ranks, meta_sections = std::move(meta_sections)](SectionId section, const SampleRef& sample) {
-    const Cost cost = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images});
-    const double share = 1.0 / static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
-    const double again = backward[section.value()] > 0 ? cost.recomputed : 0;
-    return PassCost{cost.flops * share, (cost.flops * backward[section.value()] + again) * share};
-  };
-}
 
 }  // namespace
 
@@ -284,7 +280,9 @@ void JobResolver::connect_all() {
 JobPlan JobResolver::resolve() && {
   const DataShape shape = read_tables();
   const std::map<std::string, Role> roles = roles_by_section();
-  for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, roles.at(builder.name_));
+  for (const SectionBuilder& builder : composed_.builders) {
+    at_section(builder.name_, [&] { resolve_section(builder, shape, roles.at(builder.name_)); });
+  }
   connect_all();
   choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
   composed_.document.finish();
@@ -329,6 +327,9 @@ DataShape JobResolver::read_tables() {
   plan_.guard = read_guard(table("guard"));
   plan_.emulation = read_emulation(table("emulation"));
   plan_.unit_per_ms = plan_.emulation.gflops * flops_per_ms_of_a_gflops;
+  if (!composed_.corpus) {
+    composed_.corpus = composed_.corpora.open(table("data"), static_cast<std::uint64_t>(plan_.train.seed));
+  }
   DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   data.work_folder = plan_.train.out + "/data";
@@ -355,7 +356,9 @@ void JobResolver::set_costs() {
     };
   }
   for (std::uint32_t index = 0; index < plan_.meta_sections.size(); ++index) {
-    const PassCost cost = plan_.cost(SectionId(index), plan_.largest);
+    PassCost cost;
+    at_section(plan_.graph.node(SectionId(index)).section_name(),
+               [&] { cost = plan_.cost(SectionId(index), plan_.largest); });
     plan_.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan_.largest.tokens));
   }
 }

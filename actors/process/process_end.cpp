@@ -276,6 +276,7 @@ void ProcessRun::State::watch_progress() {
   Watchdog::Progress progress;
   progress.events = &events;
   progress.limit = milliseconds(static_cast<std::int64_t>(plan.train.stall_timeout_s * 1000));
+  progress.work_limit = milliseconds(static_cast<std::int64_t>(plan.train.work_timeout_s * 1000));
   progress.look = [this] { return look(); };
   progress.report = [this](const std::string& line) { note(line); };
   progress.stalled = [this](const std::string& line) {

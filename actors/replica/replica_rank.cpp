@@ -5,7 +5,10 @@
 #include <cstring>
 #include <future>
 #include <iterator>
+#include <string>
 #include <utility>
+
+#include "runtime/core/last_words.hpp"
 
 namespace maestro {
 
@@ -181,8 +184,10 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
   // Collectives need the same order on all devices of the replica, and priorities would break it.
   const bool first = node().runs_backward() || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[rank_.value()].device;
-  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
+  const std::string name = "section '" + node().name + "' replica " + std::to_string(spec_->replica.value());
+  auto work = [self, name, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
                groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_] {
+    const FaultPlace place(name.c_str());
     // An emulated device runs the work at the end of its time.
     const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
     if (lasts.count() > 0) *last_end = Clock::now();
@@ -211,6 +216,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
       send_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {
       fail(problem.what());
+    } catch (...) {  // by a section of a plug-in
+      fail("an exception that is no std::exception");
     }
   };
   if (emulated.joint != nullptr) return device->submit_joint(emulated.joint, emulated.lasts, std::move(work));

@@ -50,6 +50,10 @@ StallJudge::Verdict StallJudge::judge(const StallLook& look, Duration now) {
   } else if (!look.silent.empty()) {
     if (before && before->silent == look.silent)
       verdict.ended = "no answer from " + listed(look.silent) + " for " + seconds(quiet);
+  } else if (work_limit_ > Duration(0) && quiet >= work_limit_ && before && !before->working.empty() &&
+             !look.working.empty()) {
+    verdict.ended =
+        "no work has ended for " + seconds(quiet) + ", longer than train.work_timeout_s: " + listed(look.working);
   } else if (!look.working.empty()) {
     if (report_at_ == Duration(0)) report_at_ = reports_after * limit();
     if (quiet < report_at_) return verdict;

@@ -6,7 +6,7 @@
 // SJ-2 (two looks): only two consecutive looks, half a limit apart, with equal findings and no event between them end a
 //       run.
 // SJ-3 (work is no stall): while any actor computes, the run is reported after `reports_after` limits, and again
-//       whenever that time has doubled; it is never ended.
+//       whenever that time has doubled; it is ended only after the limit of work, if one is given.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,9 @@ class StallJudge {
   using Duration = RunClock::Duration;
   static constexpr int reports_after = 6;
 
-  explicit StallJudge(Duration limit) : least_(limit), report_at_(0) {}
+  /// `work_limit` 0: work may last for ever.
+  explicit StallJudge(Duration limit, Duration work_limit = Duration(0))
+      : least_(limit), work_limit_(work_limit), report_at_(0) {}
 
   /// Whether a look is due. `events`: a counter that every event of the run increments.
   [[nodiscard]] bool wants_look(std::uint64_t events, Duration now);
@@ -48,6 +50,7 @@ class StallJudge {
 
  private:
   Duration least_;
+  Duration work_limit_;
   Duration longest_gap_{0};
   Duration last_event_{0};
   std::uint64_t events_ = 0;

@@ -33,7 +33,7 @@ void Watchdog::limit(std::string phase, std::chrono::milliseconds most) {
 
 void Watchdog::watch(Progress progress) {
   const std::lock_guard lock(mutex_);
-  judge_.emplace(progress.limit);
+  judge_.emplace(progress.limit, progress.work_limit);
   progress_ = std::move(progress);
 }
 

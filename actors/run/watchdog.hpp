@@ -37,6 +37,7 @@ class Watchdog {
   struct Progress {
     const std::atomic<std::uint64_t>* events = nullptr;  ///< incremented by every event of the run
     std::chrono::milliseconds limit{10000};
+    std::chrono::milliseconds work_limit{0};  ///< of work that does not end; 0: none
     std::function<StallLook()> look;  ///< may block for a few seconds; an exception counts as a silent coordinator
     Line stalled;
     Line report;

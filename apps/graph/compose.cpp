@@ -82,7 +82,7 @@ void check_name(const JobTable& root, const std::string& section) {
 
 std::string read_registered_type(App& app, const std::string& name) {
   std::vector<std::string> types;
-  for (const auto& [type, description] : app.registry().list()) types.push_back(type);
+  for (const SectionRegistry::Listing& listing : app.registry().list()) types.push_back(listing.type);
   return app.table(name).choice("type", "", types);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/maestro/padded.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -61,11 +62,12 @@ std::string markdown(const JobReference& reference) {
 
 HelpCommand::HelpCommand(CLI::App& app) : command_(app.add_subcommand("help", "describe the keys of job files")) {
   command_->add_option("key", key_, "a key (train.steps, student.lr) or a table; none: all tables");
+  add_plug_in_option(*command_, plug_ins_);
   command_->add_flag("--markdown", markdown_, "print the whole reference for docs/job-file.md")->group("");
 }
 
 int HelpCommand::run(Console& console) const {
-  const JobReference reference;
+  const JobReference reference(types_with(plug_ins_).sections);
   if (markdown_) {
     console.note(markdown(reference));
     return 0;

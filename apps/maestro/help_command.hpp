@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "apps/maestro/job_reference.hpp"
 #include "runtime/observe/console.hpp"
@@ -24,6 +25,7 @@ class HelpCommand {
 
  private:
   CLI::App* command_;  // belongs to the CLI::App
+  std::vector<std::string> plug_ins_;
   std::string key_;
   bool markdown_ = false;
 };

@@ -10,7 +10,7 @@
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
-#include "sections/registry.hpp"
+#include "sections/plug_in/plug_in_library.hpp"
 
 namespace maestro {
 
@@ -51,9 +51,9 @@ const JobKey* find_in(const std::vector<const KeyGroup*>& groups, std::string_vi
 
 }  // namespace
 
-JobReference::JobReference() {
+JobReference::JobReference(const SectionRegistry& registry) {
   add_tables();
-  add_section_groups();
+  add_section_groups(registry);
   add_bundled_sections();
 }
 
@@ -63,6 +63,7 @@ void JobReference::add_tables() {
   (void)read_name(root);
   (void)read_app(root);
   (void)read_edges(root);
+  (void)read_plug_ins(root);
   (void)read_train(root.table("train"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
@@ -78,13 +79,13 @@ void JobReference::add_tables() {
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
   };
-  groups_.push_back({top_level, "top level", "keys `name`, `app` and `edges`", keys_of(document, "")});
+  groups_.push_back({top_level, "top level", "keys `name`, `app`, `edges` and `plugins`", keys_of(document, "")});
   for (const auto& [table, purpose] : purposes) {
     groups_.push_back({table, "[" + std::string(table) + "]", purpose, keys_of(document, table)});
   }
 }
 
-void JobReference::add_section_groups() {
+void JobReference::add_section_groups(const SectionRegistry& registry) {
   const JobDocument document = smallest();
   const JobTable root = document.root();
   (void)read_type(root.table("section"), "");
@@ -99,9 +100,12 @@ void JobReference::add_section_groups() {
 
   std::vector<KeyGroup> own;
   std::string decoders;
-  const SectionRegistry registry = builtin_sections();
-  for (const auto& [type, description] : registry.list()) {
-    (void)registry.build(type, {type, root.table(type), root, {}});
+  for (const auto& [type, description, plug_in] : registry.list()) {
+    try {
+      (void)registry.build(type, {type, root.table(type), root, {}});
+    } catch (const JobError&) {  // a key without a default: those behind it are not read
+      if (plug_in.empty()) throw;
+    }
     std::vector<JobKey> keys = keys_of(document, type);
     remove(keys, every);
     types_[type] = {type};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys of job files by table, as their readers declare them (JK-1): the constructor runs every reader of this
-// program on a job that gives only the keys without a default.
+// program and its plug-ins on a job that gives only the keys without a default.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/job/job_key.hpp"
+#include "sections/registry.hpp"
 
 namespace maestro {
 
@@ -40,7 +41,8 @@ struct ReferenceSection {
 
 class JobReference {
  public:
-  JobReference();
+  /// `registry` holds the section types, with those of plug-ins.
+  explicit JobReference(const SectionRegistry& registry = builtin_sections());
 
   /// Returns top level, fixed tables, keys of every section, then keys of section types; each key stands in one group.
   [[nodiscard]] const std::vector<KeyGroup>& groups() const { return groups_; }
@@ -60,7 +62,7 @@ class JobReference {
 
  private:
   void add_tables();
-  void add_section_groups();
+  void add_section_groups(const SectionRegistry& registry);
   void add_bundled_sections();
   /// Returns all names of tables, those of sections first.
   [[nodiscard]] std::vector<std::string> tables() const;

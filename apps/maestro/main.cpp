@@ -17,6 +17,7 @@
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
+#include "apps/maestro/new_command.hpp"
 #include "apps/maestro/plan_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/replay_command.hpp"
@@ -88,6 +89,7 @@ int run(int argc, char** argv, Console& console) {
   JoinCommand join(app);
   HelpCommand help(app);
   SectionsCommand sections(app);
+  NewCommand fresh(app);
   SchemaCommand schema(app);
   CompletionCommand completion(app);
   try {
@@ -99,7 +101,7 @@ int run(int argc, char** argv, Console& console) {
   }
   return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
                    prepare, data, samples, replay, card, generate, plan, profile, control, watch, join, help, sections,
-                   schema, completion);
+                   fresh, schema, completion);
 }
 
 }  // namespace

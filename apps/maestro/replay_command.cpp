@@ -106,7 +106,7 @@ void warn_of_differences(const RunStart& start, const JobPlan& plan, Console& co
     console.warning(what + " was " + printable(was) + ", is " + (is.empty() ? "unknown" : printable(is)) +
                     ": figures may differ by rounding");
   };
-  differs("the build of maestro", start.build, build_id());
+  differs("the build of maestro or a plug-in", start.build, build_id());
   differs("the instruction set", start.instruction_set, std::string(cpu::name_of(cpu::best_isa())));
   const std::vector<std::string> lanes = lanes_of(plan);
   for (std::size_t at = 0; at < std::max(lanes.size(), start.lanes.size()); ++at) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/maestro/job_schema.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/shell_completion.hpp"
 
 namespace maestro {
@@ -30,10 +31,12 @@ CompletedProgram words_of(const CLI::App& program) {
 }  // namespace
 
 SchemaCommand::SchemaCommand(CLI::App& app)
-    : command_(app.add_subcommand("schema", "print the JSON schema of job files, for editors")) {}
+    : command_(app.add_subcommand("schema", "print the JSON schema of job files, for editors")) {
+  add_plug_in_option(*command_, plug_ins_);
+}
 
 int SchemaCommand::run(Console& console) const {
-  console.note(job_schema(JobReference()).dump(1));
+  console.note(job_schema(JobReference(types_with(plug_ins_).sections)).dump(1));
   return 0;
 }
 

@@ -19,6 +19,7 @@ class SchemaCommand {
 
  private:
   CLI::App* command_;  // belongs to the CLI::App
+  std::vector<std::string> plug_ins_;
 };
 
 /// Prints a script by which a shell completes commands, options and the keys of `--set` and `help`.

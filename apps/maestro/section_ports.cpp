@@ -16,6 +16,7 @@ namespace {
 
 /// A section to build.
 struct Sample {
+  const SectionRegistry* registry = nullptr;
   std::string type;                   ///< also the name of its table
   std::vector<std::string> settings;  ///< "decoder_lm.width=512"
   bool trained = true;
@@ -32,7 +33,7 @@ std::optional<Ports> ports_of(const Sample& sample) {
     context.trained = sample.trained;
     context.meta = true;
     context.ops = &ops;
-    return builtin_sections().build(sample.type, {sample.type, root.table(sample.type), root, {}})(context)->ports();
+    return sample.registry->build(sample.type, {sample.type, root.table(sample.type), root, {}})(context)->ports();
   } catch (const JobError&) {
     return std::nullopt;
   }
@@ -108,17 +109,18 @@ std::optional<TypePorts> further_ports(const JobReference& reference, const std:
 
 }  // namespace
 
-std::vector<TypePorts> ports_of_type(const JobReference& reference, const std::string& type) {
-  const std::optional<Ports> plain = ports_of({type, {}});
+std::vector<TypePorts> ports_of_type(const SectionRegistry& registry, const JobReference& reference,
+                                     const std::string& type) {
+  const std::optional<Ports> plain = ports_of({&registry, type, {}});
   if (!plain) return {};
   std::vector<TypePorts> all{{"", listed(*plain)}};
-  add_keys(reference, {type, {}}, all.front().ports);
+  add_keys(reference, {&registry, type, {}}, all.front().ports);
   for (const JobKey& key : own_keys(reference, type)) {
     if (key.type != "choice") continue;
     for (const std::string& choice : key.choices) {
       const std::string value = "\"" + choice + "\"";
-      auto further = further_ports(reference, all.front().ports, {type, {type + "." + key.name + "=" + value}},
-                                   key.name + " = " + value);
+      auto further = further_ports(reference, all.front().ports,
+                                   {&registry, type, {type + "." + key.name + "=" + value}}, key.name + " = " + value);
       if (further) all.push_back(*std::move(further));
     }
   }

@@ -28,6 +28,7 @@ struct TypePorts {
 
 /// Returns the ports of a registered type by its defaults, then for each choice among its keys the ports that this
 /// choice adds.
-[[nodiscard]] std::vector<TypePorts> ports_of_type(const JobReference& reference, const std::string& type);
+[[nodiscard]] std::vector<TypePorts> ports_of_type(const SectionRegistry& registry, const JobReference& reference,
+                                                   const std::string& type);
 
 }  // namespace maestro

@@ -5,19 +5,26 @@
 
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/padded.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/section_ports.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "sections/registry.hpp"
 
 namespace maestro {
 
 namespace {
 
-std::string types_text(const std::vector<SectionRegistry::Listing>& types) {
+std::string types_text(const std::vector<SectionRegistry::Listing>& types,
+                       const std::vector<CorpusRegistry::Listing>& corpora) {
   std::string text = "Section types. `maestro sections NAME` lists the ports and keys of a type.";
-  for (const auto& [type, description] : types) text += "\n  " + padded(type, 25) + description;
+  for (const auto& [type, description, plug_in] : types) {
+    text += "\n  " + padded(type, 25) + description + (plug_in.empty() ? "" : " (" + plug_in + ")");
+  }
+  if (!corpora.empty()) text += "\nCorpora of plug-ins, for `data.kind`.";
+  for (const auto& [kind, description, plug_in] : corpora) {
+    text += "\n  " + padded(kind, 25) + description + " (" + plug_in + ")";
+  }
   return text;
 }
 
@@ -48,25 +55,27 @@ std::string ports_text(const std::vector<TypePorts>& all) {
 SectionsCommand::SectionsCommand(CLI::App& app)
     : command_(app.add_subcommand("sections", "list the section types, or the ports and keys of a type")) {
   command_->add_option("type", type_, "a section type; none: all");
+  add_plug_in_option(*command_, plug_ins_);
 }
 
 int SectionsCommand::run(Console& console) const {
-  const std::vector<SectionRegistry::Listing> types = builtin_sections().list();
+  const auto [registry, corpora] = types_with(plug_ins_);
+  const std::vector<SectionRegistry::Listing> types = registry.list();
   if (type_.empty()) {
-    console.note(types_text(types));
+    console.note(types_text(types, corpora.list()));
     return 0;
   }
   std::vector<std::string> names;
-  for (const auto& [type, description] : types) names.push_back(type);
+  for (const SectionRegistry::Listing& type : types) names.push_back(type.type);
   const auto found = std::ranges::find(types, type_, &SectionRegistry::Listing::type);
   if (found == types.end()) {
     const auto nearest = nearest_name(type_, names);
     throw JobError("unknown section type '" + printable(type_) + "'; " +
                    (nearest ? "did you mean '" + *nearest + "'?" : "maestro sections lists them"));
   }
-  const JobReference reference;
+  const JobReference reference(registry);
   console.note(found->type + ": " + found->description);
-  console.note(ports_text(ports_of_type(reference, type_)));
+  console.note(ports_text(ports_of_type(registry, reference, type_)));
   for (const KeyGroup* group : reference.groups_of(type_)) {
     if (!group->keys.empty()) console.note(group_text(*group));
   }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "runtime/observe/console.hpp"
 
@@ -21,6 +22,7 @@ class SectionsCommand {
  private:
   CLI::App* command_;  // belongs to the CLI::App
   std::string type_;
+  std::vector<std::string> plug_ins_;
 };
 
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/graph_print.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
@@ -68,8 +69,14 @@ void print_graph(App app, const std::string& form, Console& console) {
 /// Returns the composed app of a job file. Throws JobError.
 App app_of(const TrainArguments& arguments, Console& console) {
   RunOptions run = arguments.run;
-  std::vector<std::string> settings = arguments.overrides;
-  JobDocument job = JobDocument::load(arguments.job, settings);
+  std::vector<std::string> given = arguments.overrides;
+  JobDocument job = JobDocument::load(arguments.job, given);
+  if (!arguments.plug_ins.empty()) {
+    (void)types_with(arguments.plug_ins);  // for errors that name the option
+    given.push_back(plug_ins_setting(job, arguments.plug_ins));
+    job = JobDocument::load(arguments.job, given);
+  }
+  std::vector<std::string> settings = given;
   resolve_auto(job, run);
   if (const auto more = settings_of_checkpoint(job, run); !more.empty()) {
     settings.insert(settings.end(), more.begin(), more.end());
@@ -77,7 +84,7 @@ App app_of(const TrainArguments& arguments, Console& console) {
   }
   const BundledApp& bundled = read_app(job.root());
   run.command = {"train", arguments.job.string()};
-  for (const std::string& setting : arguments.overrides) {
+  for (const std::string& setting : given) {
     run.command.push_back("--set");
     run.command.push_back(setting);
   }
@@ -103,6 +110,7 @@ JobCommand::JobCommand(CLI::App& app, const std::string& name, const std::string
     : command_(app.add_subcommand(name, help)) {
   command_->add_option("job", arguments_.job, "job file (TOML)")->required();
   command_->add_option("--set", arguments_.overrides, help_of_set)->allow_extra_args(false);
+  add_plug_in_option(*command_, arguments_.plug_ins);
 }
 
 TrainCommand::TrainCommand(CLI::App& app)

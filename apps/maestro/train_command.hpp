@@ -16,6 +16,7 @@ namespace maestro {
 struct TrainArguments {
   std::filesystem::path job;
   std::vector<std::string> overrides;  ///< "a.b=c"
+  std::vector<std::string> plug_ins;   ///< files, beside those of the job
   RunOptions run;
 };
 

@@ -4,8 +4,12 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace maestro {
 
@@ -40,24 +44,55 @@ std::string find_in(const unsigned char* notes, std::size_t size) {
   return {};
 }
 
-/// Reads the first object alone, which is the program.
-int read_program(dl_phdr_info* object, std::size_t, void* found) {
+struct Places {
+  std::mutex mutex;
+  std::vector<ElfW(Addr)> addresses{reinterpret_cast<ElfW(Addr)>(&build_id)};  // in the program or in libmaestro.so
+};
+Places& places() {
+  static Places all;
+  return all;
+}
+
+struct Search {
+  std::string id;
+  bool program = true;  // the object is the first
+};
+
+bool holds(const dl_phdr_info& object, ElfW(Addr) here) {
+  return std::any_of(object.dlpi_phdr, object.dlpi_phdr + object.dlpi_phnum, [&](const ElfW(Phdr) & segment) {
+    const ElfW(Addr) begin = object.dlpi_addr + segment.p_vaddr;
+    return segment.p_type == PT_LOAD && here >= begin && here - begin < segment.p_memsz;
+  });
+}
+
+int read_object(dl_phdr_info* object, std::size_t, void* search) {
+  auto& found = *static_cast<Search*>(search);
+  const auto holds_one = [&](ElfW(Addr) address) { return holds(*object, address); };
+  if (!std::exchange(found.program, false) && std::ranges::none_of(places().addresses, holds_one)) return 0;
   for (ElfW(Half) at = 0; at < object->dlpi_phnum; ++at) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[at];
     if (segment.p_type != PT_NOTE) continue;
     const auto* notes = reinterpret_cast<const unsigned char*>(object->dlpi_addr + segment.p_vaddr);
-    auto& id = *static_cast<std::string*>(found);
-    if (id.empty()) id = find_in(notes, segment.p_memsz);
+    if (const std::string id = find_in(notes, segment.p_memsz); !id.empty()) {
+      found.id += id;
+      break;
+    }
   }
-  return 1;
+  return 0;
 }
 
 }  // namespace
 
 std::string build_id() {
-  std::string id;
-  dl_iterate_phdr(read_program, &id);
-  return id;
+  Search search;
+  const std::lock_guard lock(places().mutex);
+  dl_iterate_phdr(read_object, &search);
+  return search.id;
+}
+
+void add_to_build_id(const void* address) {
+  const std::lock_guard lock(places().mutex);
+  places().addresses.push_back(reinterpret_cast<ElfW(Addr)>(address));
 }
 
 }  // namespace maestro

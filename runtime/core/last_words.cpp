@@ -3,6 +3,7 @@
 
 #include <execinfo.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "runtime/core/iso_time.hpp"
 
@@ -72,6 +74,28 @@ class LastLine {
   _exit(1);
 }
 
+thread_local const char* fault_place = nullptr;
+
+/// As a signal handler; the signal's own effect follows.
+void report_fault(int fault) {
+  char thread[16] = "?";
+  pthread_getname_np(pthread_self(), thread, sizeof thread);
+  char message[480];
+  std::snprintf(message, sizeof message, "%s%s: signal SIG%s", fault_place == nullptr ? "thread " : "",
+                fault_place == nullptr ? thread : fault_place, sigabbrev_np(fault));
+  write_last_words(message);
+  raise(fault);
+}
+
+void report_faults() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  struct sigaction action {};
+  action.sa_handler = report_fault;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(fault, &action, nullptr);
+#endif
+}
+
 [[noreturn]] void report_and_exit() {
   try {
     if (std::current_exception()) throw;
@@ -86,6 +110,12 @@ class LastLine {
 }
 
 }  // namespace
+
+FaultPlace::FaultPlace(const char* work) noexcept : before_(std::exchange(fault_place, work)) {}
+
+FaultPlace::~FaultPlace() {
+  fault_place = before_;
+}
 
 void set_form_of_last_words(LineForm form) noexcept {
   form_of_last_words = form;
@@ -113,6 +143,7 @@ void write_last_words(const char* message) noexcept {
 
 void prepare_last_words() {
   std::set_terminate(report_and_exit);
+  report_faults();
   void* frame = nullptr;
   backtrace(&frame, 1);  // loads the unwinder now: later there may be no memory for it
   if (void* held = std::malloc(reserve_bytes)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a process after an exception that no code catches: an error line, and an exit in bounded time.
+// The end of a process after an exception that no code catches, or a fault: an error line, and an exit in bounded time.
 #pragma once
 
 #include "runtime/core/line_form.hpp"
@@ -8,8 +8,22 @@ namespace maestro {
 
 /// Call early in main. From then on an exception that leaves a thread prints a single line, "error: thread NAME: ...",
 /// and ends the process with status 1; and a reserve of memory is released when memory first runs out, so that the
-/// error can be built and sent.
+/// error can be built and sent. A fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints such a line before the
+/// process ends by it, unless a sanitizer reports it.
 void prepare_last_words();
+
+/// While it lives, the line about a fault of this thread names `work`: "section 'student' replica 0". The text outlives
+/// the object. Objects on a thread nest.
+class FaultPlace {
+ public:
+  explicit FaultPlace(const char* work) noexcept;
+  ~FaultPlace();
+  FaultPlace(const FaultPlace&) = delete;
+  FaultPlace& operator=(const FaultPlace&) = delete;
+
+ private:
+  const char* before_;
+};
 
 /// Sets the form of the lines that write_last_words() writes; plain before the first call. Thread-safe.
 void set_form_of_last_words(LineForm form) noexcept;

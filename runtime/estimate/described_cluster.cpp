@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/job/job_document.hpp"
 
 namespace maestro {
@@ -15,6 +16,8 @@ constexpr double gib = 1 << 30;
 constexpr double per_ms_of_giga_per_s = 1e6;
 constexpr double per_ms_of_tera_per_s = 1e9;
 constexpr double ms_of_us = 1e-3;
+constexpr double least_figure = 1e-6;  // of any unit here
+constexpr double most_figure = 1e12;
 
 /// Operators that are products of matrices: the others move bytes.
 bool is_product(const OperatorCall& call) {
@@ -28,9 +31,7 @@ bool is_collective(const OperatorCall& call) {
 
 double positive(const JobTable& table, std::string_view key) {
   if (!table.has(key)) table.fail(key, "missing; a described cluster needs it");
-  const double value = table.number(key, 0);
-  if (!(value > 0)) table.fail(key, "expected a number above 0");
-  return value;
+  return table.number(key, 1, {.min = least_figure, .max = most_figure});
 }
 
 DescribedLink link(const JobTable& table, const std::string& name) {
@@ -41,10 +42,14 @@ DescribedLink link(const JobTable& table, const std::string& name) {
 }  // namespace
 
 DescribedCluster read_cluster(const std::filesystem::path& path) {
-  const JobDocument document = JobDocument::load(path);
+  return parse_cluster(read_text(path).value_or_throw(), path.string());
+}
+
+DescribedCluster parse_cluster(std::string text, const std::string& name) {
+  const JobDocument document = JobDocument::parse(std::move(text), name);
   const JobTable root = document.root();
   DescribedCluster cluster;
-  cluster.name = root.text("name", path.stem().string());
+  cluster.name = root.text("name", std::filesystem::path(name).stem().string());
   const JobTable device = root.table("device");
   cluster.memory_bytes = positive(device, "memory_gib") * gib;
   cluster.bf16_flops_per_ms = positive(device, "tflops_bf16") * per_ms_of_tera_per_s;
@@ -55,7 +60,7 @@ DescribedCluster read_cluster(const std::filesystem::path& path) {
   for (std::size_t at = 0; at < cluster.efficiency.size(); ++at) {
     const auto& [flops, share] = cluster.efficiency[at];
     const bool rises = at == 0 || flops > cluster.efficiency[at - 1].first;
-    if (!rises || !(flops > 0) || !(share > 0) || share > 1) {
+    if (!rises || !(flops > 0) || share < least_figure || share > 1) {
       device.fail("efficiency", "expected pairs of FLOPs, which rise, and a share of the peak in (0, 1]");
     }
   }

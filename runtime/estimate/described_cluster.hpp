@@ -6,7 +6,7 @@
 // (k beta), with n = 2 for all-reduce and 1 for all others, beta the bandwidth of a device (the ring algorithm;
 // Thakur et al. 2005).
 //
-// DK-1 (monotone): more FLOPs or bytes, or less peak or bandwidth, never make a call shorter; a group of one rank is
+// DU-1 (monotone): more FLOPs or bytes, or less peak or bandwidth, never make a call shorter; a group of one rank is
 //       free.
 #pragma once
 
@@ -41,6 +41,8 @@ struct DescribedCluster {
   [[nodiscard]] std::int64_t devices() const { return hosts * devices_of_host; }
 };
 
+/// Parses the text of a TOML file, which messages call `name`. Throws as read_cluster().
+[[nodiscard]] DescribedCluster parse_cluster(std::string text, const std::string& name);
 /// Reads a TOML file. Throws JobError, with file and line, for a key that is unknown, missing or out of range.
 [[nodiscard]] DescribedCluster read_cluster(const std::filesystem::path& path);
 

@@ -109,19 +109,22 @@ MachinePrices read(const nlohmann::json& document, const std::string& file) {
 
 }  // namespace
 
-Result<MachinePrices> read_profile(const std::filesystem::path& path) {
-  const Result<std::string> text = read_text(path);
-  if (!text) return text.error();
-  const Result<nlohmann::json> document = parse_json(*text, path.string());
+Result<MachinePrices> parse_profile(std::string_view text, const std::string& name) {
+  const Result<nlohmann::json> document = parse_json(text, name);
   if (!document) return document.error();
   try {
-    return read(*document, path.string());
+    return read(*document, name);
   } catch (const JobError& problem) {
     return Error{problem.code(), problem.what()};
   }
 }
 
-Status write_profile(const MachinePrices& prices, const std::filesystem::path& path) {
+Result<MachinePrices> read_profile(const std::filesystem::path& path) {
+  const Result<std::string> text = read_text(path);
+  return text ? parse_profile(*text, path.string()) : text.error();
+}
+
+std::string profile_text(const MachinePrices& prices) {
   Json calls = Json::array();
   PriceSources unused;
   for (const auto& [call, alone] : prices.alone.measured()) {
@@ -140,7 +143,11 @@ Status write_profile(const MachinePrices& prices, const std::filesystem::path& p
                       {"glue_alone_us", prices.alone.glue_ms() * us_per_ms},
                       {"glue_busy_us", prices.busy.glue_ms() * us_per_ms},
                       {"calls", calls}};
-  return write_output(path, document.dump(1) + "\n");
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status write_profile(const MachinePrices& prices, const std::filesystem::path& path) {
+  return write_output(path, profile_text(prices));
 }
 
 }  // namespace maestro

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/result.hpp"
 #include "runtime/estimate/call_prices.hpp"
@@ -22,6 +23,10 @@ struct MachinePrices {
   CallPrices alone;          ///< the other devices idle
   CallPrices busy;           ///< all devices at work
 };
+
+/// Parses the text of a file, which messages call `name`.
+[[nodiscard]] Result<MachinePrices> parse_profile(std::string_view text, const std::string& name);
+[[nodiscard]] std::string profile_text(const MachinePrices& prices);
 
 /// Reads a JSON file of at most 64 MiB.
 [[nodiscard]] Result<MachinePrices> read_profile(const std::filesystem::path& path);

@@ -81,6 +81,7 @@ struct TrainConfig {
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
   std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished step
   double stall_timeout_s = 10.0;        ///< time without any progress after which a run ends; 0: never
+  double work_timeout_s = 0;            ///< time in which work is done and none ends, after which a run ends; 0: never
   double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
   RecoverChoice recover = RecoverChoice::restart;
   std::int64_t max_recoveries = 10;     ///< of a run

@@ -107,6 +107,13 @@ TrainConfig read_train(const JobTable& train) {
                                      {"a run without progress for this time, or for four times its longest gap so far, "
                                       "ends with an error; 0: never",
                                       "s"});
+  out.work_timeout_s = train.number("work_timeout_s", out.work_timeout_s, {.min = 0, .max = 1e6},
+                                    {"a run in which sections work for this time and no work ends, ends with an error "
+                                     "that names them; 0: they are reported",
+                                     "s"});
+  if (out.work_timeout_s > 0 && out.stall_timeout_s == 0) {
+    train.fail("work_timeout_s", "has no meaning with stall_timeout_s = 0, by which nobody looks at the run");
+  }
   out.peer_timeout_s = train.number("peer_timeout_s", out.peer_timeout_s, seconds,
                                     {"silence after which a process counts as lost", "s"});
   out.recover = train.choice(

@@ -144,6 +144,7 @@ class Pages(SystemTest):
                 self.assertIn(words.pop(0), ("maestro", "./run"), line)
                 more = FEW_STEPS if words[0] in ("train", "distill", "vlm") else ()
                 more += ("--teacher-set", "train.steps=4") if words == ["distill"] else ()
+                more += ("--measure-ms", "0") if words[0] == "plan" and "--cluster" not in words else ()
                 finished = self.call(*words, *more, variables=variables)
                 self.assertEqual(finished.status, 0, f"{page}: $ {line}\n{finished.describe()}")
                 played += 1
@@ -172,7 +173,7 @@ class Pages(SystemTest):
         job = distillation(steps=16)
         job["data"]["path"] = "text.txt"
         workload = re.search(r"```json\n(.*?)```", (REPOSITORY / "docs/workloads.md").read_text(), re.S)[1]
-        for page, commands in {"planning.md": 3, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
+        for page, commands in {"planning.md": 5, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
                                "vision-language.md": 1}.items():
             self.put("job.toml", job_text(job))
             self.put("workload.json", workload)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the build to an empty prefix, then configures, builds and runs the project in outside/ against it.
+# Installs the build to an empty prefix, then configures, builds and runs the project in outside/ against it, and the
+# plug-in that `maestro new` writes.
 # Variables: BUILD_DIR, OUTSIDE_DIR, WORK_DIR (wiped first), CXX, CXX_FLAGS, BUILD_TYPE.
 cmake_minimum_required(VERSION 3.25)
 
@@ -84,4 +85,35 @@ if(NOT steps EQUAL 3)
 endif()
 if(NOT EXISTS "${WORK_DIR}/runs/bigram/checkpoints/step-00000003/model/model.safetensors")
   message(FATAL_ERROR "the outside app left no checkpoint:\n${output}")
+endif()
+
+# A new plug-in: its own tests, which check gradients and train, then its job as its README has it.
+if(NOT EXISTS "${prefix}/bin/maestro")
+  return()
+endif()
+set(plug_in "${WORK_DIR}/plug in")
+run("maestro new" "${prefix}/bin/maestro" new plug-in gated_bigram --into "${plug_in}")
+build_outside("${plug_in}" "${plug_in}/build")
+run("the tests of the plug-in" "${CMAKE_CTEST_COMMAND}" --test-dir "${plug_in}/build" --output-on-failure --no-tests=error)
+if(NOT output MATCHES "100% tests passed, 0 tests failed out of 2")
+  message(FATAL_ERROR "the plug-in has other tests than gradients and training:\n${output}")
+endif()
+function(in_folder what)
+  run("${what}" "${CMAKE_COMMAND}" -E chdir "${plug_in}" "${prefix}/bin/maestro" ${ARGN})
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+in_folder("the listing of the plug-in" sections gated_bigram --plugin build/libgated_bigram.so)
+if(NOT output MATCHES "input +targets .* width +32 +columns of the embedding")
+  message(FATAL_ERROR "the plug-in's type is listed without ports and keys:\n${output}")
+endif()
+in_folder("the job of the plug-in" train job.toml --report report.json)
+file(READ "${plug_in}/report.json" report)
+string(JSON first GET "${report}" steps 0 loss)
+string(JSON last GET "${report}" steps 49 loss)
+if(NOT last LESS first)
+  message(FATAL_ERROR "the loss of the plug-in's job goes from ${first} to ${last}")
+endif()
+file(SIZE "${plug_in}/build/libgated_bigram.so" bytes)
+if(bytes GREATER 4000000)  # with debug information; the rooms would be tens of megabytes
+  message(FATAL_ERROR "the plug-in has ${bytes} bytes: it contains code of maestro")
 endif()

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -27,6 +29,22 @@ TEST(LastWordsDeathTest, of_an_exception_that_leaves_a_thread_are_one_line_and_s
               "^error: thread .*: out of memory\n$");
   EXPECT_EXIT(throw_on_a_thread([] { throw 7; }), ExitedWithCode(1),
               "^error: thread .*: an exception of an unknown type\n$");
+}
+
+TEST(LastWordsDeathTest, of_a_fault_name_the_work_of_the_thread_and_leave_the_end_to_the_signal) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reports faults";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  using ::testing::KilledBySignal;
+  EXPECT_EXIT(throw_on_a_thread([] {
+                const FaultPlace outer("section 'a' replica 0");
+                { const FaultPlace inner("section 'b' replica 1"); }
+                volatile int* volatile nowhere = nullptr;
+                *nowhere = 1;
+              }),
+              KilledBySignal(SIGSEGV), "^error: section 'a' replica 0: signal SIGSEGV\n$");
+  EXPECT_EXIT(throw_on_a_thread([] { std::abort(); }), KilledBySignal(SIGABRT), "^error: thread .*: signal SIGABRT\n$");
 }
 
 TEST(LastWordsDeathTest, have_the_form_of_the_other_lines) {

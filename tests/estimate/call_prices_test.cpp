@@ -21,7 +21,7 @@ double price(const CallPrices& prices, const OperatorCall& call) {
   return prices.ms(call, sources);
 }
 
-TEST(CallPrices, a_measured_call_costs_the_lower_quartile_of_its_times) {  // PX-1
+TEST(CallPrices, a_measured_call_costs_the_lower_quartile_of_its_times) {  // QC-1
   CallPrices prices;
   for (const double ms : {9.0, 2.0, 3.0, 1.0, 50.0, 4.0, 5.0, 6.0}) prices.add(linear(8), ms);
   EXPECT_EQ(price(prices, linear(8)), 3.0);
@@ -29,7 +29,7 @@ TEST(CallPrices, a_measured_call_costs_the_lower_quartile_of_its_times) {  // PX
   EXPECT_FALSE(prices.has(linear(16)));
 }
 
-TEST(CallPrices, another_call_costs_its_work_at_a_rate_between_its_neighbours) {  // PX-2
+TEST(CallPrices, another_call_costs_its_work_at_a_rate_between_its_neighbours) {  // QC-2
   CallPrices prices;
   prices.add(linear(8), 8);    // 1 ms a row
   prices.add(linear(32), 16);  // 0.5

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
   TARGET(config)                     \
   TARGET(tokenizer)                  \
   TARGET(chat_template)              \
-  TARGET(workload) TARGET(checkpoint) TARGET(picture) TARGET(conversation) TARGET(rows) TARGET(teacher) TARGET(rpc)
+  TARGET(workload)                   \
+  TARGET(checkpoint) TARGET(picture) TARGET(conversation) TARGET(rows) TARGET(teacher) TARGET(rpc) TARGET(plan_files)
 #define DECLARED(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);
 MAESTRO_FUZZ_TARGETS(DECLARED)
 

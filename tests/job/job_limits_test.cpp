@@ -81,6 +81,7 @@ INSTANTIATE_TEST_SUITE_P(train, JobLimits,
                                          Limit{"train", "max_recoveries", "0", "-1", counted, beyond_counted},
                                          Limit{"train", "ahead", "1", "0", "1024", "1025"},
                                          Limit{"train", "stall_timeout_s", "0", "-5e-324", "1e6", "1000000.0000000001"},
+                                         Limit{"train", "work_timeout_s", "0", "-5e-324", "1e6", "1000000.0000000001"},
                                          Limit{"train", "peer_timeout_s", "1e-3", "0.0009999999999999998", "1e6",
                                                "1000000.0000000001"}));
 

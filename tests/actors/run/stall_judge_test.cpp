@@ -76,6 +76,19 @@ TEST_F(StallJudgeTest, reports_long_work_and_never_ends_it) {  // SJ-3
   EXPECT_EQ(first_verdict(working(), seconds(1000)).first, seconds(60)) << "the time has doubled";
 }
 
+TEST_F(StallJudgeTest, ends_work_that_is_longer_than_a_given_limit) {  // SJ-2, SJ-3
+  judge_ = StallJudge(seconds(10), seconds(40));
+  const auto [after, verdict] = first_verdict(working(), seconds(100));
+  EXPECT_EQ(after, seconds(40));
+  ASSERT_TRUE(verdict.ended);
+  EXPECT_EQ(
+      *verdict.ended,
+      "no work has ended for 40 s, longer than train.work_timeout_s: section 'a' replica 0 has been in forward of "
+      "step 2");
+  judge_ = StallJudge(seconds(10), seconds(1));
+  EXPECT_EQ(first_verdict(working(), seconds(100)).first, seconds(15)) << "two looks";
+}
+
 TEST_F(StallJudgeTest, after_an_event_long_work_is_reported_as_late_as_the_first_time) {  // SJ-1, SJ-3
   ASSERT_EQ(first_verdict(working(), seconds(100)).first, seconds(60));                   // 6 limits of 10 s
   EXPECT_FALSE(judge_.wants_look(1, seconds(70)));

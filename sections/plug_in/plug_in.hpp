@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entry of a plug-in: a shared library with section types and corpora, which job files name in `plugins`.
+//
+//   MAESTRO_PLUG_IN(host) {
+//     host.add_section<mine::Bigram>("bigram", "language model that sees one token");
+//   }
+//
+// A plug-in links maestro::shared, whose definition MAESTRO_INTERFACE states the headers that it is compiled with.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/core/result.hpp"
+#include "runtime/data/corpus_registry.hpp"
+#include "sections/registry.hpp"
+
+namespace maestro {
+
+/// Registers the types of a plug-in; valid during the call of its entry.
+class PlugInHost {
+ public:
+  /// `file` names the plug-in in errors.
+  PlugInHost(SectionRegistry& sections, CorpusRegistry& corpora, std::string file)
+      : sections_(sections), corpora_(corpora), file_(std::move(file)) {}
+
+  /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or of
+  /// its JobTable alone. Throws JobError, with the names of both libraries, where another one has the type.
+  template <class T>
+  void add_section(std::string type, std::string description) {
+    add_section(std::move(type), std::move(description), [](const SectionTable& section) {
+      const auto read = [&section] {
+        if constexpr (requires { T::Options::read(section); }) {
+          return T::Options::read(section);
+        } else {
+          return T::Options::read(section.table);
+        }
+      };
+      return SectionFactory(
+          [options = read()](const SectionContext& context) { return std::make_unique<T>(context, options); });
+    });
+  }
+  /// The same for a builder. An exception of builder or constructor other than JobError becomes a JobError with file
+  /// and type.
+  void add_section(std::string type, std::string description, SectionRegistry::Builder builder);
+  /// Adds a corpus, which a job chooses by `data.kind`. Exceptions as above.
+  void add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener);
+
+ private:
+  SectionRegistry& sections_;
+  CorpusRegistry& corpora_;
+  std::string file_;
+};
+
+/// The only symbol that a plug-in exports, under the name `maestro_plug_in`.
+struct PlugIn {
+  char abi[192];  ///< the program reads it from the file before it loads the library
+  void (*add)(PlugInHost&);
+};
+
+}  // namespace maestro
+
+#define MAESTRO_TEXT_OF(value) #value
+#define MAESTRO_TEXT(value) MAESTRO_TEXT_OF(value)
+#if defined(__clang__)
+#define MAESTRO_COMPILER "clang " MAESTRO_TEXT(__clang_major__)
+#else
+#define MAESTRO_COMPILER "gcc " MAESTRO_TEXT(__GNUC__)
+#endif
+#if defined(_GLIBCXX_DEBUG)
+#define MAESTRO_STANDARD_LIBRARY "libstdc++ " MAESTRO_TEXT(_GLIBCXX_RELEASE) " in debug mode"
+#elif defined(_GLIBCXX_RELEASE)
+#define MAESTRO_STANDARD_LIBRARY "libstdc++ " MAESTRO_TEXT(_GLIBCXX_RELEASE)
+#else
+#define MAESTRO_STANDARD_LIBRARY "libc++ " MAESTRO_TEXT(_LIBCPP_VERSION)
+#endif
+/// What plug-in and program have to agree on: MAESTRO_PLUG_IN_MARK, then a text for people.
+#define MAESTRO_PLUG_IN_MARK "maestro plug-in: "
+#define MAESTRO_PLUG_IN_ABI \
+  MAESTRO_PLUG_IN_MARK "maestro " MAESTRO_INTERFACE ", " MAESTRO_COMPILER ", " MAESTRO_STANDARD_LIBRARY
+
+/// Defines the entry of a plug-in; its body follows, with a PlugInHost& of the given name.
+#define MAESTRO_PLUG_IN(host)                                                        \
+  static void maestro_plug_in_entry(maestro::PlugInHost& host);                      \
+  extern "C" {                                                                       \
+  [[gnu::visibility("default")]] extern const maestro::PlugIn maestro_plug_in;       \
+  const maestro::PlugIn maestro_plug_in{MAESTRO_PLUG_IN_ABI, maestro_plug_in_entry}; \
+  }                                                                                  \
+  static void maestro_plug_in_entry(maestro::PlugInHost& host)

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plug-ins of a job: shared libraries with section types and corpora (plug_in.hpp).
+//
+// PX-1 (checked first): code of a library runs only after its file has stated the ABI of this program.
+// PX-2 (one runtime): plug-ins are refused by a program whose own code of maestro is not that of libmaestro.so.
+// PX-3 (a single line): every refusal is a JobError of a single line that names the file.
+// PX-4 (stays): a library stays loaded until the process ends: sections and thread-local objects are code of it.
+// PX-5 (recorded): build_id() names the loaded plug-ins too, so that a replay with another build of one is noticed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/job/job_table.hpp"
+#include "sections/plug_in/plug_in.hpp"
+
+namespace maestro {
+
+class PlugInLibrary {
+ public:
+  /// Loads a library, a path of this folder or an absolute one. Throws JobError.
+  explicit PlugInLibrary(const std::filesystem::path& file);
+  /// Adds the types of the library. Throws JobError, where a type has been registered with both names.
+  void add_to(SectionRegistry& sections, CorpusRegistry& corpora) const;
+
+ private:
+  std::string name_;
+  const PlugIn* entry_ = nullptr;
+};
+
+/// Returns the ABI that a plug-in has to have here.
+[[nodiscard]] std::string_view plug_in_abi();
+
+/// Reads `plugins` of a job's top level.
+[[nodiscard]] std::vector<std::string> read_plug_ins(const JobTable& root);
+/// Loads the plug-ins of a job in their order, and adds their types. Throws JobError at the place of `plugins`.
+void add_plug_ins(const JobTable& root, SectionRegistry& sections, CorpusRegistry& corpora);
+
+}  // namespace maestro

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks the backward pass of a section against its forward pass, for tests of a section type.
+//
+// SK-1 (along directions): for each parameter and each differentiable input, the derivative along a random direction of
+//       length 1 is that of the backward pass, and that of two forward passes (a central difference).
+// SK-2 (every way out): the function that is derived is the sum of the metric "loss" and of all outputs, multiplied by
+//       random values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sections/section.hpp"
+
+namespace maestro {
+
+struct GradientCheckOptions {
+  std::uint64_t seed = 1;
+  std::vector<std::int64_t> rows{5, 3, 7};  ///< of each sample of the micro-batch
+  std::int64_t below = 16;                  ///< i32 inputs are drawn from 0 to this, such as token ids
+  double distance = 1e-2;                   ///< of the two forward passes from the values, along a direction
+};
+
+/// A derivative along a direction.
+struct GradientCheck {
+  std::string name;     ///< of the parameter or input port
+  double backward = 0;  ///< by the backward pass
+  double forward = 0;   ///< by differences of the forward pass
+  /// Whether they differ by at most this part of the larger one; what is smaller than 1e-4 counts as 1e-4.
+  [[nodiscard]] bool agrees(double tolerance = 0.02) const;
+  /// "embedding.weight: 0.125 by the backward pass, 0.124 by differences of the forward pass"
+  [[nodiscard]] std::string text() const;
+};
+
+/// Builds a trained section on the CPU and checks it with random inputs, fp32 and i32. Throws JobError for other inputs
+/// or a section with neither parameters nor differentiable inputs, and std::logic_error for outputs that do not fit.
+[[nodiscard]] std::vector<GradientCheck> check_gradients(const SectionFactory& factory,
+                                                         const GradientCheckOptions& options = {});
+
+}  // namespace maestro

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of `maestro plan` under fuzz: profiles, which read back equal, and descriptions of clusters.
+#include <cmath>
+
+#include "fuzz_target.hpp"
+#include "runtime/estimate/described_cluster.hpp"
+#include "runtime/estimate/profile_file.hpp"
+
+namespace maestro::fuzz {
+namespace {
+
+void read_prices(std::string_view text) {
+  const Result<MachinePrices> prices = parse_profile(text, "profile.json");
+  if (!accepted(prices)) return;
+  const Result<MachinePrices> again = parse_profile(profile_text(*prices), "profile.json");
+  require(again.ok(), "a profile that was written is a profile", again.ok() ? "" : again.error().message);
+  require(again->alone.measured().size() == prices->alone.measured().size(), "it has the same calls");
+}
+
+void check(const DescribedCluster& cluster) {
+  require(cluster.devices() > 0 && cluster.memory_bytes > 0, "a cluster has devices");
+  PriceSources sources;
+  const double ms = DescribedPrices(cluster).ms({"linear", DType::bf16, {8, 8, 8}, 1024, 256}, sources);
+  require(std::isfinite(ms) && ms >= 0, "a call has a price");
+}
+
+}  // namespace
+}  // namespace maestro::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace maestro;
+  const std::string text(fuzz::text_of(data, size));
+  fuzz::read_prices(text);
+  fuzz::accepts([&] { fuzz::check(parse_cluster(text, "cluster.toml")); });
+  return 0;
+}
