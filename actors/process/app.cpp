@@ -9,6 +9,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
+#include "actors/served/served_type.hpp"
 #include "runtime/observe/max_rss.hpp"
 
 namespace maestro {
@@ -29,7 +30,7 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, {}, {}, {}}, console_(&console) {
+    : composed_{std::move(job), std::move(options), program_sections(), nullptr, {}, {}, {}}, console_(&console) {
   RunOptions& run = composed_.options;
   PlaceRequest request;
   request.processes = run.processes > 1 ? run.processes : 0;

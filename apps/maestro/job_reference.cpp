@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/served/served_type.hpp"
 #include "apps/graph/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"
@@ -10,7 +11,6 @@
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
-#include "sections/registry.hpp"
 
 namespace maestro {
 
@@ -99,7 +99,7 @@ void JobReference::add_section_groups() {
 
   std::vector<KeyGroup> own;
   std::string decoders;
-  const SectionRegistry registry = builtin_sections();
+  const SectionRegistry registry = program_sections();
   for (const auto& [type, description] : registry.list()) {
     (void)registry.build(type, {type, root.table(type), root, {}});
     std::vector<JobKey> keys = keys_of(document, type);

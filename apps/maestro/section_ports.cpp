@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <optional>
 
+#include "actors/served/served_type.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "sections/registry.hpp"
 
 namespace maestro {
 
@@ -32,7 +32,7 @@ std::optional<Ports> ports_of(const Sample& sample) {
     context.trained = sample.trained;
     context.meta = true;
     context.ops = &ops;
-    return builtin_sections().build(sample.type, {sample.type, root.table(sample.type), root, {}})(context)->ports();
+    return program_sections().build(sample.type, {sample.type, root.table(sample.type), root, {}})(context)->ports();
   } catch (const JobError&) {
     return std::nullopt;
   }

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
+#include "actors/served/served_type.hpp"
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/section_ports.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "sections/registry.hpp"
 
 namespace maestro {
 
@@ -51,7 +51,7 @@ SectionsCommand::SectionsCommand(CLI::App& app)
 }
 
 int SectionsCommand::run(Console& console) const {
-  const std::vector<SectionRegistry::Listing> types = builtin_sections().list();
+  const std::vector<SectionRegistry::Listing> types = program_sections().list();
   if (type_.empty()) {
     console.note(types_text(types));
     return 0;
