@@ -40,6 +40,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
+  if (run.launch_info.place.launcher == "maestro") composed_.registry = program_sections(AbsentServer::awaited);
 }
 
 SectionBuilder& App::source(std::string name) {

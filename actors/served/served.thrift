@@ -35,7 +35,7 @@ struct Parameter {
 struct Module {
   1: required list<Port> inputs
   2: required list<Port> outputs
-  // What can be trained.
+  // Those that can be trained.
   3: required list<Parameter> parameters
   // Of a forward pass, for plans.
   4: required double flops_per_row
@@ -68,7 +68,7 @@ struct Tensor {
 struct MicroBatch {
   // Of the session, rising.
   1: required i64 number
-  // Keep what backward(number) needs.
+  // Keep the state for backward(number).
   2: required bool keep
   3: required bool training
   // Of each sample, in the order of the rows.

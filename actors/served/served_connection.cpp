@@ -16,9 +16,13 @@ namespace maestro {
 
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr std::int32_t protocol_version = 1;
 constexpr std::int32_t largest_answer = 1 << 30;               // bytes
 constexpr std::int64_t part_elements = std::int64_t{4} << 20;  // of a parameter, in a message
+constexpr milliseconds first_pause(20);
+constexpr milliseconds longest_pause(500);
 constexpr std::size_t most_metrics = 64;
 constexpr std::size_t longest_metric = 64;
 
@@ -61,7 +65,7 @@ std::string mismatch(const served::Tensor& sent, const Tensor& expected) {
   return "has " + std::to_string(sent.data.size()) + " bytes, expected " + std::to_string(expected.bytes());
 }
 
-/// Returns what is wrong; empty: nothing, and the tensors are written.
+/// Writes the tensors and returns an empty text, or the error, and writes nothing.
 std::string take(const std::vector<served::Tensor>& sent, std::span<const ServedTensor> wanted, const char* kind) {
   if (sent.size() != wanted.size()) {
     return "it sent " + std::to_string(sent.size()) + " " + kind + "s, expected " + std::to_string(wanted.size());
@@ -100,8 +104,8 @@ struct ServedConnection::State {
 ServedConnection::ServedConnection(const ServedAddress& at) : state_(std::make_unique<State>(at)) {}
 ServedConnection::~ServedConnection() = default;
 
-void ServedConnection::refuse(const std::string& what) const {
-  throw JobError("the served module at " + state_->address + ": " + what);
+void ServedConnection::refuse(const std::string& reason) const {
+  throw JobError("the served module at " + state_->address + ": " + reason);
 }
 
 template <class Call>
@@ -173,7 +177,7 @@ void in_parts(std::size_t elements, Part part) {
   for (std::int64_t first = 0; first < all; first += part_elements) part(first, std::min(part_elements, all - first));
 }
 
-/// Returns what is wrong; empty: nothing, and the part is written.
+/// Writes the part and returns an empty text, or the error.
 std::string take_part(const std::string& sent, std::span<float> into, std::int64_t first, std::int64_t count) {
   const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
   if (sent.size() != bytes) return " has " + std::to_string(sent.size()) + " bytes, expected " + std::to_string(bytes);
@@ -215,6 +219,36 @@ void ServedConnection::clear_gradients() {
 
 void ServedConnection::interrupt() noexcept {
   state_->connection.shut_down();
+}
+
+bool server_missing(const JobError& error) {
+  switch (error.code()) {
+    case ErrorCode::unavailable:
+    case ErrorCode::not_found:
+    case ErrorCode::peer_lost:
+    case ErrorCode::timeout:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void connect_within(milliseconds patience, const std::function<void()>& connect,
+                    const std::function<void(milliseconds)>& pause) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + patience;
+  for (milliseconds next = first_pause;; next = std::min(2 * next, longest_pause)) {
+    try {
+      return connect();
+    } catch (const JobError& error) {
+      if (!server_missing(error) || error.code() == ErrorCode::timeout || patience == milliseconds(0)) throw;
+      if (Clock::now() + next >= deadline) {
+        const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+        throw JobError(std::string(error.what()) + " (tried for " + std::to_string(seconds) + " s)", error.code());
+      }
+    }
+    pause(next);  // no event reports a server that begins to listen
+  }
 }
 
 }  // namespace maestro

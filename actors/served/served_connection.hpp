@@ -4,11 +4,12 @@
 // VN-1 (bounded calls): a call ends within the time limit of an answer, and at once after interrupt().
 // VN-2 (checked answers): a tensor of another name, dtype, shape or size than expected, an absent or additional tensor,
 //       and bytes that are no message are refused with a line that names the address; memory of the caller is written
-//       only from what was accepted.
+//       only from accepted answers.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "actors/rpc/key_set.hpp"
 #include "actors/served/served_module.hpp"
+#include "runtime/core/result.hpp"
 #include "runtime/core/tensor.hpp"
 #include "sections/section.hpp"
 
@@ -82,8 +84,16 @@ class ServedConnection {
   struct State;
   template <class Call>
   auto call(Call&& made);
-  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& reason) const;
   std::unique_ptr<State> state_;
 };
+
+/// Whether the error is that of a missing server, and not of its answer.
+[[nodiscard]] bool server_missing(const JobError& error);
+
+/// Calls `connect`, and again while no server is there, until it succeeds or `patience` is over; `pause` waits in
+/// between. Throws JobError; a server that is silent is not called again.
+void connect_within(std::chrono::milliseconds patience, const std::function<void()>& connect,
+                    const std::function<void(std::chrono::milliseconds)>& pause);
 
 }  // namespace maestro

@@ -22,8 +22,8 @@ constexpr std::size_t most_parameters = 100000;
 constexpr std::int64_t most_columns = std::int64_t{1} << 24;
 constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw JobError("its module cannot be a section: " + what);
+[[noreturn]] void refuse(const std::string& reason) {
+  throw JobError("its module cannot be a section: " + reason);
 }
 
 /// `inner`: further characters that may stand in the name.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server reports of its module, checked.
+// The report of a server on its module, checked.
 //
 // VM-1 (checked module): names are printable, short and unique, sizes positive and bounded, dtypes known, and only
 //       floating-point ports are differentiable; any other report is refused with a line that names the field.

@@ -12,24 +12,8 @@ namespace maestro {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds first_pause(20);
-constexpr milliseconds longest_pause(500);
 constexpr int most_repeats = 3;  // of a pass, by servers that end again and again
-
-/// Whether the server, and not its answer, is missing.
-bool server_missing(const JobError& error) {
-  switch (error.code()) {
-    case ErrorCode::unavailable:
-    case ErrorCode::not_found:
-    case ErrorCode::peer_lost:
-    case ErrorCode::timeout:
-      return true;
-    default:
-      return false;
-  }
-}
 
 JobError run_ended() {
   return JobError("the run has ended", ErrorCode::cancelled);
@@ -60,7 +44,7 @@ ServedTensor named(const std::string& port, const Tensor& tensor, std::int64_t c
 
 }  // namespace
 
-/// A pass between forward and backward: what its gradients belong to.
+/// A pass between forward and backward, with the values that gradients belong to.
 class ServedSection::KeptPass {
  public:
   KeptPass(std::int64_t number, std::vector<std::pair<Port, Var>> inputs, std::vector<std::pair<Port, Var>> outputs)
@@ -157,21 +141,12 @@ void ServedSection::connect_once() {
 }
 
 void ServedSection::connect(milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  for (milliseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
-    try {
-      return connect_once();
-    } catch (const JobError& error) {
-      const bool silent = error.code() == ErrorCode::timeout;
-      if (!server_missing(error) || silent) throw;
-      if (Clock::now() + pause >= deadline) {
-        const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
-        throw JobError(std::string(error.what()) + " (tried for " + std::to_string(seconds) + " s)", error.code());
-      }
-    }
-    std::unique_lock lock(mutex_);  // no event reports a server that begins to listen
-    if (interruption_.wait_for(lock, pause, [this] { return interrupted_; })) throw run_ended();
-  }
+  connect_within(
+      patience, [this] { connect_once(); },
+      [this](milliseconds pause) {
+        std::unique_lock lock(mutex_);
+        if (interruption_.wait_for(lock, pause, [this] { return interrupted_; })) throw run_ended();
+      });
 }
 
 /// Every replica begins with the values of the first server (SE-3, reproducible).

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/served/served_type.hpp"
 
+#include <thread>
+
 #include "actors/rpc/socket_address.hpp"
 #include "runtime/core/result.hpp"
 
@@ -25,10 +27,18 @@ void check_address(const JobTable& table, const std::string& address, bool keys)
                             "keys` in `keys`, or use an address of 127.0.0.1 or unix:/PATH");
 }
 
-ServedModule read_module(const SectionTable& section, const ServedOptions& options) {
+ServedModule read_module(const SectionTable& section, const ServedOptions& options, AbsentServer absent) {
+  const ServedAddress at{options.addresses.front(), options.keys, options.timeout};
+  const auto patience = absent == AbsentServer::awaited ? options.reconnect : std::chrono::milliseconds(0);
+  ServedModule module;
   try {
-    const ServedAddress at{options.addresses.front(), options.keys, options.timeout};
-    return ServedConnection(at).open({section.name, 0, false, false});
+    connect_within(
+        patience,
+        [&] {
+          module = ServedConnection(at).open({section.name, 0, false, false});
+        },
+        [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+    return module;
   } catch (const JobError& problem) {
     section.table.fail("address", problem.what());
   }
@@ -36,7 +46,7 @@ ServedModule read_module(const SectionTable& section, const ServedOptions& optio
 
 }  // namespace
 
-ServedOptions read_served(const SectionTable& section) {
+ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
   const JobTable& table = section.table;
   ServedOptions options;
   options.addresses = table.names(
@@ -57,16 +67,16 @@ ServedOptions read_served(const SectionTable& section) {
   if (table.has("weights")) table.fail("weights", "a served section has the values of its server; leave weights out");
   if (!keys.empty()) options.keys = std::make_shared<const KeySet>(load_key_set(keys));
   for (const std::string& address : options.addresses) check_address(table, address, !keys.empty());
-  options.module = std::make_shared<const ServedModule>(read_module(section, options));
+  options.module = std::make_shared<const ServedModule>(read_module(section, options, absent));
   return options;
 }
 
-SectionRegistry program_sections() {
+SectionRegistry program_sections(AbsentServer absent) {
   SectionRegistry registry = builtin_sections();
   registry.add(served_type,
                "a module that another process computes, such as a PyTorch module; its server reports the ports",
-               [](const SectionTable& section) -> SectionFactory {
-                 return [options = read_served(section)](const SectionContext& context) {
+               [absent](const SectionTable& section) -> SectionFactory {
+                 return [options = read_served(section, absent)](const SectionContext& context) {
                    return std::make_unique<ServedSection>(context, options);
                  };
                });

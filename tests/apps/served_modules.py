@@ -124,8 +124,9 @@ class Head:
 class Logits:
     """Keeps no state. `slow_s`: of every pass."""
 
-    def __init__(self, vocabulary=256, slow_s=0.0, fingerprint="1"):
+    def __init__(self, vocabulary=256, slow_s=0.0, fingerprint="1", fails_at=0):
         self.vocabulary, self.slow_s, self.fingerprint = int(vocabulary), float(slow_s), fingerprint
+        self.fails_at = int(fails_at)
         self.inputs = [Port("tokens", "i32")]
         self.outputs = [Port("logits", "fp32", self.vocabulary)]
         self.parameters = []
@@ -143,6 +144,8 @@ class Logits:
 
     def forward(self, batch):
         time.sleep(self.slow_s)  # the module's work
+        if batch.number == self.fails_at:
+            raise ValueError(f"pass {batch.number} fails\non two lines")
         tokens = array("i", batch.inputs["tokens"].data)
         return Result({"logits": packed([self.row(token) for token in tokens])})
 
@@ -151,7 +154,8 @@ def main(arguments):
     address, kind, *others = arguments
     given = dict(each.split("=", 1) for each in others if "=" in each)
     files = [each for each in others if "=" not in each]
-    serve({"head": Head, "logits": Logits}[kind](*files, **given), address)
+    keys = given.pop("keys", None)
+    serve({"head": Head, "logits": Logits}[kind](*files, **given), address, keys)
 
 
 if __name__ == "__main__":

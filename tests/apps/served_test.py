@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from maestro_program import PATIENCE_S, SystemTest, decoder
+from maestro_program import PATIENCE_S, SystemTest, decoder, free_port
 
 MODULES = Path(__file__).with_name("served_modules.py")
 TORCH_MODULES = Path(__file__).with_name("served_torch_modules.py")
@@ -131,6 +131,7 @@ class Trained(ServedTest):
             with self.subTest(options=options):
                 job["train"]["out"] = f"lost{len(options)}"
                 run = self.bereft(server, job, *options)
+                self.assertTrue(run.wait_for_text("; starting again "), run.text)
                 server.begin()
                 finished = run.wait()
                 self.assertEqual(finished.status, 0, finished.describe())
@@ -191,6 +192,24 @@ class Frozen(ServedTest):
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_nothing_left(run)
 
+    def test_teacher_is_reached_over_tls(self):
+        self.assertEqual(self.call("keys", "keys").status, 0)
+        plain = Server(self, MODULES, "teacher.sock", "{}", "logits")
+        port = free_port()
+        Server(self, MODULES, "", f"127.0.0.1:{port}", "logits", f"keys={self.folder}/keys")
+        secured = {"address": f"127.0.0.1:{port}", "keys": "keys"}
+        self.assertEqual(self.train(distillation(secured)).curve("kl"),
+                         self.train(distillation({"address": plain.address})).curve("kl"))
+        self.call("keys", "others")
+        self.assert_refused("teacher.address: the served module at 127.0.0.1", "check",
+                            self.write_job(distillation(secured | {"keys": "others"})))
+
+    def test_error_of_a_module_ends_the_run_with_its_text(self):
+        server = Server(self, MODULES, "teacher.sock", "{}", "logits", "fails_at=5")
+        run = self.start(distillation({"address": server.address}))
+        self.error_line(run.wait(), "section 'teacher' replica 0, step 3: ", server.address,
+                        "it refuses: ValueError: pass 5 fails on two lines")
+
     def test_section_is_resumed_with_the_values_that_it_had(self):
         first = Server(self, MODULES, "teacher.sock", "{}", "logits")
         job = distillation({"address": first.address})
@@ -202,7 +221,7 @@ class Frozen(ServedTest):
 
 @functools.cache
 def why_no_torch():
-    """Empty where TORCH_PYTHON has what the examples need."""
+    """Empty where TORCH_PYTHON has the packages of the examples."""
     done = subprocess.run([TORCH_PYTHON, "-c", f"import {NEEDED}"], capture_output=True, text=True)
     return "" if done.returncode == 0 else f"{TORCH_PYTHON} lacks {NEEDED}: {done.stderr.splitlines()[-1]}"
 
