@@ -8,7 +8,6 @@
 #include <set>
 
 #include "actors/served/served_types.h"
-#include "actors/served/wire_types.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
@@ -109,6 +108,24 @@ Parts parts_of(const ServedModule& module, bool frozen) {
 }
 
 }  // namespace
+
+std::optional<DType> dtype_of_wire(int sent) {
+  switch (sent) {
+    case served::DataType::FP32:
+      return DType::f32;
+    case served::DataType::BF16:
+      return DType::bf16;
+    case served::DataType::I32:
+      return DType::i32;
+    default:
+      return std::nullopt;
+  }
+}
+
+int wire_of(DType dtype) {
+  if (dtype == DType::f32) return served::DataType::FP32;
+  return dtype == DType::bf16 ? served::DataType::BF16 : served::DataType::I32;
+}
 
 ServedModule checked_module(const served::Module& sent) {
   ServedModule module;

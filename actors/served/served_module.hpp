@@ -5,6 +5,7 @@
 //       floating-point ports are differentiable; any other report is refused with a line that names the field.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ struct ServedModule {
   std::string fingerprint;   ///< of a frozen module's values; empty: unknown
   std::string description;
 };
+
+/// Returns the dtype of a DataType of served.thrift; nothing for a value that it lacks.
+[[nodiscard]] std::optional<DType> dtype_of_wire(int sent);
+/// Returns the DataType of a dtype of a checked port.
+[[nodiscard]] int wire_of(DType dtype);
 
 /// Throws JobError (VM-1, checked module).
 [[nodiscard]] ServedModule checked_module(const served::Module& sent);
