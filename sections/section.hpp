@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -174,6 +175,13 @@ struct ProductParameters {
   Parameter* table = nullptr;
 };
 
+/// A process outside the run that a section depends on is gone. A run that may begin again from its newest checkpoint
+/// does, as after the loss of a process of its own.
+class ServiceLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Section {
  public:
   virtual ~Section() = default;
@@ -221,6 +229,12 @@ class Section {
   /// True when forward() of this frozen section may run on several device threads at once: then the replicas of a
   /// process share the same copy of its weights.
   [[nodiscard]] virtual bool shareable() const { return false; }
+  /// Whether gradients of parameters() add up elsewhere until fetch_gradients().
+  [[nodiscard]] virtual bool fetches_gradients() const { return false; }
+  /// Writes the gradients of the step's backward passes to parameters(), before they are used; the optimizer follows.
+  virtual void fetch_gradients() {}
+  /// Ends waits of forward(), backward passes and fetch_gradients() for another process, for good. From any thread.
+  virtual void interrupt() noexcept {}
 };
 
 /// The position of a rank in its replica, and its communicators. Groups are null if the degree is 1, and in meta
@@ -270,6 +284,7 @@ struct SectionContext {
   bool for_cuda = false;
   ParallelContext parallel;
   Stage stage;
+  std::int64_t replica = 0;  ///< ports and initial values do not depend on it (SE-2, SE-3)
 
   /// Where parameters go (Parameters::allocate).
   [[nodiscard]] MemorySpace& memory() const { return ops == nullptr ? host_memory() : ops->memory(); }

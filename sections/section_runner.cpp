@@ -240,6 +240,7 @@ void SectionRunner::repeat(PassKind kind, const std::function<void()>& calls) co
 }
 
 void SectionRunner::add_over_ranks() {
+  section_->fetch_gradients();
   const ParallelContext& parallel = context_.parallel;
   const Parameters& parameters = section_->parameters();
   if (parallel.tensor_group != nullptr) {

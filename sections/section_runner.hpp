@@ -70,7 +70,8 @@ class SectionRunner {
                         std::span<const PortTensor> input_gradients);
 
   /// Completes the step's gradients within the replica: sums over the tensor group the gradients of which each tensor
-  /// rank has a part, and everything over the context group. A collective of all ranks; nothing to do on a single rank.
+  /// rank has a part, and everything over the context group, after a section has fetched its own
+  /// (Section::fetches_gradients). A collective of all ranks.
   virtual void add_over_ranks();
   /// Returns this rank's share: over the ranks and pipeline stages of a section's replica the results add up to that of
   /// the whole section. The first stage counts parameters that the first and the last stage both hold (Section::tied).

@@ -185,6 +185,7 @@ struct TransferBroken {
 struct Failure {
   std::string message;
   bool may_follow_loss = false;  ///< the loss of a process may be its cause, as of a broken network (EP-5)
+  bool service_lost = false;     ///< a process that serves a section is lost: the run may begin again (ServiceLost)
 };
 /// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
 struct Interrupt {};

@@ -30,7 +30,9 @@ class RunActor : public caf::event_based_actor {
   /// Returns the current work of the actor: "section 'student' replica 0, step 7".
   [[nodiscard]] virtual std::string where() const = 0;
   /// Sends `where(): problem` to the supervisor, whose first failure ends the run.
-  void report(const std::string& problem) { send_to(this, supervisor_, Failure{where() + ": " + problem}); }
+  void report(const std::string& problem, bool service_lost = false) {
+    send_to(this, supervisor_, Failure{where() + ": " + problem, false, service_lost});
+  }
   [[nodiscard]] const caf::actor& supervisor() const { return supervisor_; }
 
  private:

@@ -9,6 +9,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
+#include "actors/served/served_type.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
 
@@ -30,9 +31,8 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), builtin_sections(), {}, nullptr, nullptr, {}, {}, {}},
+    : composed_{std::move(job), std::move(options), program_sections(), {}, nullptr, nullptr, {}, {}, {}},
       console_(&console) {
-  add_plug_ins(composed_.document.root(), composed_.registry, composed_.corpora);
   RunOptions& run = composed_.options;
   PlaceRequest request;
   request.processes = run.processes > 1 ? run.processes : 0;
@@ -42,6 +42,8 @@ App::App(JobDocument job, RunOptions options, Console& console)
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
+  if (run.launch_info.place.launcher == "maestro") composed_.registry = program_sections(AbsentServer::awaited);
+  add_plug_ins(composed_.document.root(), composed_.registry, composed_.corpora);
 }
 
 SectionBuilder& App::source(std::string name) {

@@ -163,8 +163,9 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
 }
 
 bool ProcessRun::State::may_recover() const {
-  return is_root() && plan.options.launch_info.starts_others() && !stopping &&
-         plan.train.recover == RecoverChoice::restart && static_cast<std::int64_t>(losses) < plan.train.max_recoveries;
+  const bool starts_all = plan.options.launch_info.starts_others() || !several();
+  return is_root() && starts_all && !stopping && plan.train.recover == RecoverChoice::restart &&
+         static_cast<std::int64_t>(losses) < plan.train.max_recoveries;
 }
 
 void ProcessRun::State::begin_recovery(const std::string& cause, Clock::time_point since) {

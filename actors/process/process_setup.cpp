@@ -87,7 +87,7 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank
 
 void ProcessRun::State::make_shadows() {
   const bool required = plan.train.shadow_every > 0;
-  const bool useful = may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
+  const bool useful = several() && may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
   if (!(required || useful) || plan.options.check_only || memory.shadows) return;
   constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
   std::int64_t bytes = 0;

@@ -31,6 +31,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;
+  context.replica = place.replica.value();
   return context;
 }
 

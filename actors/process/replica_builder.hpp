@@ -21,8 +21,10 @@ struct BuiltReplica {
   ReplicaPlacement place;
   std::vector<std::shared_ptr<SectionRunner>> runners;  ///< by rank; shared with jobs on the device threads
   std::vector<std::unique_ptr<Communicator>> groups;    ///< referenced by the contexts of the ranks
-  /// Aborts ranks that wait for each other in collectives, permanently: called before their devices stop.
+  /// Aborts ranks that wait for each other in collectives or for other processes, permanently: called before their
+  /// devices stop.
   void abort(const std::string& why) const {
+    for (const auto& runner : runners) runner->section().interrupt();
     for (const auto& group : groups) group->abort(why);
   }
 };

@@ -191,8 +191,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
     // An emulated device runs the work at the end of its time.
     const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
     if (lasts.count() > 0) *last_end = Clock::now();
-    const auto fail = [&](const std::string& problem) {
-      send_from_outside(self, Failure{problem});
+    const auto fail = [&](const std::string& problem, bool service_lost = false) {
+      send_from_outside(self, Failure{problem, false, service_lost});
       abort_groups(runner->context().parallel, problem);
     };
     try {
@@ -214,6 +214,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
       abort_groups(runner->context().parallel, aborted.what());  // RJ-1; the rank that failed first has reported
     } catch (const ExchangeBroken& broken) {
       send_from_outside(self, TransferBroken{broken.what()});
+    } catch (const ServiceLost& lost) {
+      fail(lost.what(), true);
     } catch (const std::exception& problem) {
       fail(problem.what());
     } catch (...) {  // by a section of a plug-in

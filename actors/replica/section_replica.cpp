@@ -149,7 +149,7 @@ caf::behavior SectionReplica::make_behavior() {
         take_total();
       },
       [this](WorkDone& result) { rank_done(std::move(result)); },
-      [this](const Failure& failure) { fail(failure.message); },
+      [this](const Failure& failure) { fail(failure.message, failure.service_lost); },
       [this](StatusRequest) { return status(); },
       [this](Retire) { retire(); },
       [this](const RenewInputs& renewal) { return renew_inputs(renewal.epoch); },
@@ -372,10 +372,10 @@ void SectionReplica::check(const Status& status) {
   if (!status) fail(status.error().message);
 }
 
-void SectionReplica::fail(const std::string& message) {
+void SectionReplica::fail(const std::string& message, bool service_lost) {
   if (failed_) return;
   failed_ = true;
-  report(message);
+  report(message, service_lost);
 }
 
 }  // namespace maestro

@@ -81,7 +81,7 @@ class SectionReplica : public RunActor {
   [[nodiscard]] static bool owns(const ReplicaRank& rank, std::uint64_t cookie);
   void write_finished(std::uint64_t cookie);
   void check(const Status& status);
-  void fail(const std::string& message);
+  void fail(const std::string& message, bool service_lost = false);
   [[nodiscard]] std::string where() const override;
   [[nodiscard]] WaitingFor status() const;
   [[nodiscard]] WaitingFor waits_for() const;

@@ -63,6 +63,7 @@ StepEndOptions SectionReplica::step_end_options() const {
   StepEndOptions options;
   options.trained = node().trained();
   options.ranks = ranks_.size();
+  options.fetches = ranks_.front()->runner()->section().fetches_gradients();
   options.tied = node().stages > 1 && ranks_.front()->runner()->tied() != nullptr;
   options.timed_sum = spec_.emulated.sum > std::chrono::nanoseconds(0);
   options.optimizer_sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();

@@ -39,6 +39,10 @@ void RpcClient::set_answer_patience(std::chrono::milliseconds patience) {
   stream_->set_patience(patience);
 }
 
+void RpcClient::shut_down() noexcept {
+  stream_->shut_down();
+}
+
 std::string RpcClient::no_answer() const {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.answer_patience).count();
   return "no answer within " + std::to_string(seconds) +

@@ -42,6 +42,8 @@ class RpcClient {
   [[nodiscard]] std::shared_ptr<apache::thrift::protocol::TProtocol> protocol() const { return protocol_; }
   /// Sets the patience of later calls.
   void set_answer_patience(std::chrono::milliseconds patience);
+  /// Ends the present call and all later ones, as if the service had ended the connection. From any thread.
+  void shut_down() noexcept;
 
   /// Makes a call, `connection.invoke([&] { client.status(answer); })`: connection errors become a JobError; exceptions
   /// that the service declares pass through. With TLS 1.3 a refusal of our certificate arrives only here.

@@ -88,7 +88,8 @@ caf::behavior Supervisor::make_behavior() {
           return successor_failed({from->second.process, failure.message});
         }
         if (rescuing_) return not_rescued(failure.message);
-        fail(failure.message, prints(), current_sender() == root_, failure.may_follow_loss && may_follow_loss());
+        const bool recoverable = failure.service_lost || (failure.may_follow_loss && may_follow_loss());
+        fail(failure.message, prints(), current_sender() == root_, recoverable, failure.service_lost);
       },
       [this](const MoveSeats& order) { move_seats(order); },
       [this](const SeatsTaken& answer) { seats_taken(answer); },
@@ -309,7 +310,7 @@ void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
   delayed_send(this, own_settle_time, Failure{label + " ended in mid-run: " + home_system().render(reason)});
 }
 
-void Supervisor::fail(const std::string& message, bool print, bool from_root, bool recoverable) {
+void Supervisor::fail(const std::string& message, bool print, bool from_root, bool recoverable, bool service_lost) {
   if (!membership_.fail()) return;
   RunOutcome outcome;
   outcome.recoverable = recoverable;
@@ -319,7 +320,9 @@ void Supervisor::fail(const std::string& message, bool print, bool from_root, bo
   } else if (root_ && !from_root) {
     // The process ends when the outcome is set, and messages not sent by then are lost.
     const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
-    request(root_, report_limit, Failure{message, recoverable}).then(set, [set](const caf::error&) { set(); });
+    request(root_, report_limit, Failure{message, recoverable, service_lost}).then(set, [set](const caf::error&) {
+      set();
+    });
     return;
   }
   options_.outcome->set(std::move(outcome));

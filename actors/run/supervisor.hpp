@@ -54,7 +54,8 @@ struct RunOutcome {
   std::string error;  ///< a single line; empty when another process prints it
   std::vector<ProcessSummary> processes;
   std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
-  bool recoverable = false;           ///< a process other than rank 0 is lost, and nothing else is wrong
+  bool recoverable =
+      false;  ///< a process other than rank 0, or of a served section, is lost, and nothing else is wrong
   std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
   bool left = false;  ///< this process has left the run, which goes on
 };
@@ -230,7 +231,8 @@ class Supervisor : public caf::event_based_actor {
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
-  void fail(const std::string& message, bool print, bool from_root = false, bool recoverable = false);
+  void fail(const std::string& message, bool print, bool from_root = false, bool recoverable = false,
+            bool service_lost = false);
   void interrupt();
   void finish();
   void summarised(const ProcessSummary& summary);

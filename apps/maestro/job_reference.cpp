@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/served/served_type.hpp"
 #include "apps/graph/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"

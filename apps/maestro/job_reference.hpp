@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/served/served_type.hpp"
 #include "runtime/job/job_key.hpp"
 #include "sections/registry.hpp"
 
@@ -42,7 +43,7 @@ struct ReferenceSection {
 class JobReference {
  public:
   /// `registry` holds the section types, with those of plug-ins.
-  explicit JobReference(const SectionRegistry& registry = builtin_sections());
+  explicit JobReference(const SectionRegistry& registry = program_sections());
 
   /// Returns top level, fixed tables, keys of every section, then keys of section types; each key stands in one group.
   [[nodiscard]] const std::vector<KeyGroup>& groups() const { return groups_; }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/served/served_type.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/observe/output_file.hpp"
@@ -25,7 +26,7 @@ void check_name(const std::string& name) {
     throw JobError("new: '" + printable(name) + "' is no name: up to " + std::to_string(longest_name) +
                    " of the characters a to z, 0 to 9 and _, a letter first, such as gated_bigram");
   }
-  const auto types = builtin_sections().list();
+  const auto types = program_sections().list();
   if (std::ranges::find(types, name, &SectionRegistry::Listing::type) != types.end()) {
     throw JobError("new: maestro has a section type '" + name + "'; choose another name");
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/served/served_type.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/result.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
@@ -20,7 +21,7 @@ void add_plug_in_option(CLI::App& command, std::vector<std::string>& files) {
 }
 
 PlugInTypes types_with(const std::vector<std::string>& files) {
-  PlugInTypes types{builtin_sections(), {}};
+  PlugInTypes types{program_sections(), {}};
   try {
     for (const std::string& file : files) PlugInLibrary(file).add_to(types.sections, types.corpora);
   } catch (const JobError& problem) {

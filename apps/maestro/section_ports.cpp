@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <optional>
 
+#include "actors/served/served_type.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "sections/registry.hpp"
 
 namespace maestro {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/served/served_type.hpp"
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/plug_in_option.hpp"

@@ -15,7 +15,7 @@ StepEnd::StepEnd(const StepEndOptions& options, const StepBoundary& boundary) {
 }
 
 void StepEnd::add_step(const StepEndOptions& options) {
-  if (options.ranks > 1) actions_.push_back(StepAction::add_ranks);
+  if (options.ranks > 1 || options.fetches) actions_.push_back(StepAction::add_ranks);
   if (options.tied) actions_.push_back(StepAction::exchange_tie);
   actions_.push_back(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
   if (options.timed_sum) actions_.push_back(StepAction::timed_sum);

@@ -18,7 +18,7 @@
 namespace maestro {
 
 enum class StepAction : std::uint8_t {
-  add_ranks,              ///< adds gradients up over the ranks of the replica
+  add_ranks,              ///< completes the gradients of the replica: fetches them, adds them up over its ranks
   exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
   sum,                    ///< adds gradients up over the replicas
   sum_to_shards,          ///< likewise; each replica holds the sum of its own shard alone
@@ -47,6 +47,7 @@ struct StepEndOptions {
                                    ///< stages, or it decides whether the step is trained on
   bool writes_snapshot = false;    ///< replica 0
   bool timed_sum = false;          ///< emulated devices take time for the sum over the replicas
+  bool fetches = false;            ///< gradients add up elsewhere during the step
 };
 
 /// Not thread-safe; belongs to the replica's actor.

@@ -8,7 +8,7 @@ import unittest
 from graph_test import distillation_graph
 from maestro_program import SystemTest
 
-TYPES = ("decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head", "projector", "recorded_teacher",
+TYPES = ("decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head", "projector", "recorded_teacher", "served",
          "vision_encoder", "vision_language_decoder")
 
 

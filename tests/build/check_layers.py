@@ -47,6 +47,7 @@ ROOMS = {
     "actors": [
         ("messages", "messages and addresses; CAF's type ids", []),
         ("rpc", "RPC server and client, TLS, keys", []),
+        ("served", "sections that another process computes: protocol, connection, section type", ["rpc"]),
         ("services", "network, snapshot writer, imported memory of a process", ["messages"]),
         ("launch", "processes of a run: launcher, rendezvous, keys", ["rpc"]),
         ("plan", "the resolved job, its checks, transfer paths", ["messages", "launch"]),
@@ -69,7 +70,8 @@ LIBRARIES = [
     ("Arrow", re.compile(r"(arrow|parquet)/.*"), re.compile(r"runtime/records/parquet/"), "runtime/records/parquet/"),
     ("libarchive", re.compile(r"archive(_entry)?\.h"), re.compile(r"runtime/records/"), "runtime/records/"),
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
-    ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
+    ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc|served)/"),
+     "actors/control/, actors/launch/, actors/rpc/ and actors/served/"),
     ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
     ("cpp-httplib", re.compile(r"httplib\.h"), re.compile(r"actors/live/"), "actors/live/"),
     ("CUDA", re.compile(CUDA_HEADERS), re.compile(r".*\.cuh?$|runtime/[^/]+/cuda/"), ".cu files and runtime/*/cuda/"),

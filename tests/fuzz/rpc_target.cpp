@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Thrift frames under fuzz: each input is a stream that a client sends to the rendezvous and to the control service,
-// and an answer that their clients receive. Streams are memory; limits and wire form are those of RpcServer and
-// RpcClient.
+// and an answer that their clients and the client of a served module receive. Streams are memory; limits and wire form
+// are those of RpcServer and RpcClient.
 #include <thrift/Thrift.h>
 #include <thrift/protocol/TProtocol.h>
 #include <thrift/transport/TBufferTransports.h>
@@ -13,6 +13,8 @@
 #include "actors/launch/join_check.hpp"
 #include "actors/launch/joining.hpp"
 #include "actors/rpc/framed_protocol.hpp"
+#include "actors/served/ServedModule.h"
+#include "actors/served/served_module.hpp"
 #include "fuzz_target.hpp"
 
 namespace maestro::fuzz {
@@ -101,6 +103,28 @@ void receive_of_rendezvous(std::string_view bytes) {
   receive<RendezvousClient>(bytes, [](auto& client) { client.recv_withdraw(); });
 }
 
+void receive_of_served(std::string_view bytes) {
+  using served::ServedModuleClient;
+  receive<ServedModuleClient>(bytes, [](auto& client) {
+    served::Module answer;
+    client.recv_open(answer);
+    try {
+      const ServedModule module = checked_module(answer);
+      check_refusal("difference: " + difference(module, {}, true) + difference({}, module, false));
+    } catch (const JobError& error) {
+      check_refusal(error.what());
+    }
+  });
+  receive<ServedModuleClient>(bytes, [](auto& client) {
+    served::PassResult answer;
+    client.recv_forward(answer);
+  });
+  receive<ServedModuleClient>(bytes, [](auto& client) {
+    std::vector<served::Tensor> answer;
+    client.recv_backward(answer);
+  });
+}
+
 }  // namespace
 }  // namespace maestro::fuzz
 
@@ -111,5 +135,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::serve(std::make_shared<control::ControlProcessor>(std::make_shared<control::ControlNull>()), bytes);
   fuzz::receive_of_control(bytes);
   fuzz::receive_of_rendezvous(bytes);
+  fuzz::receive_of_served(bytes);
   return 0;
 }

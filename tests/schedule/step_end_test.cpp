@@ -63,6 +63,14 @@ TEST(StepEnd, emulated_devices_wait_for_the_sum_when_all_replicas_have_met) {
   EXPECT_EQ(run(StepEnd(options, trained_step)), "report");
 }
 
+TEST(StepEnd, gradients_that_add_up_elsewhere_are_fetched_before_they_are_summed) {
+  StepEndOptions options = trained(1, false, false, false);
+  options.fetches = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "add sum norm step report");
+  options.trained = false;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "report");
+}
+
 TEST(StepEnd, a_trained_step_sums_clips_and_steps) {       // SB-1
   using Plan = std::tuple<std::size_t, bool, bool, bool>;  // ranks, tied, optimizer sharded, global clip
   const std::map<Plan, std::string> expected{

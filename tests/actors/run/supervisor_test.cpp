@@ -237,6 +237,16 @@ TEST_F(SupervisorsTest, a_failure_that_is_no_loss_is_not_recoverable) {
   EXPECT_EQ(error_of(1), "");
 }
 
+TEST_F(SupervisorsTest, the_loss_of_a_server_is_recoverable_wherever_its_section_runs) {
+  recovers_ = true;
+  start();
+  bench_.send(supervisors_[2], Failure{"section 's' replica 0, step 4: its server ended", false, true});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(0), "section 's' replica 0, step 4: its server ended");
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_EQ(error_of(1), "");
+}
+
 TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_where_it_would_start_others_again_too) {  // SV-3
   recovers_ = true;
   lose(0, 1);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A section that another process computes. Ports are those that the server reports. Parameters of a trained section lie
+// here, where they are stepped, stored and summed over replicas as any other's: the server receives their values after
+// each step, and their gradients are fetched at its end.
+//
+// VS-1 (fresh values): no pass is computed from values older than those of parameters().
+// VS-2 (a server that keeps no state is replaced): where no pass is kept for a backward pass, a connection that ends is
+//       made again within the time limit, and the pass is computed again. Otherwise ServiceLost is thrown.
+// VS-3 (same module): a later connection serves the ports, and the parameters or the fingerprint, that the job was
+//       checked with.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/served/served_connection.hpp"
+
+namespace maestro {
+
+/// Name of the type in job files.
+inline constexpr const char* served_type = "served";
+
+struct ServedOptions {
+  std::vector<std::string> addresses;        ///< replicas use them in turn
+  std::shared_ptr<const KeySet> keys;        ///< null: plain
+  std::chrono::milliseconds timeout{60000};  ///< of an answer
+  std::chrono::milliseconds reconnect{30000};
+  std::shared_ptr<const ServedModule> module;  ///< null only in tools, without a server
+};
+
+class ServedSection final : public Section {
+ public:
+  /// Connects unless `context` is a meta context. Throws JobError.
+  ServedSection(const SectionContext& context, ServedOptions options);
+  ~ServedSection() override;
+
+  [[nodiscard]] Ports ports() const override { return module().ports; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] std::vector<StateEntry> state() override;
+  [[nodiscard]] std::string config_json() const override;
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::string origin() const override { return module().fingerprint; }
+  [[nodiscard]] bool fetches_gradients() const override { return trained_; }
+  void fetch_gradients() override;
+  void interrupt() noexcept override;
+
+ private:
+  class KeptPass;
+  [[nodiscard]] const ServedModule& module() const;
+  [[nodiscard]] ServedAddress at(const std::string& address) const;
+  [[nodiscard]] ServedSession session() const;
+  void add_parameters(const SectionContext& context);
+  void connect_once();
+  void connect(std::chrono::milliseconds patience);
+  void read_initial_values(const std::string& parameter, std::span<float> values);
+  void write_values();
+  [[nodiscard]] std::vector<MetricSum> compute(const ServedPass& pass, std::span<const ServedTensor> inputs,
+                                               std::span<const ServedTensor> outputs);
+  void go_back(std::int64_t pass, std::span<const ServedTensor> output_gradients,
+               std::span<const ServedTensor> input_gradients);
+
+  ServedOptions options_;
+  std::string name_;
+  std::string address_;
+  std::int64_t replica_ = 0;
+  bool trained_ = false;
+  bool backward_ = false;
+  Parameters parameters_;
+  std::unique_ptr<ServedConnection> initial_;  // to the first address, while values are drawn
+  std::int64_t passes_ = 0;
+  bool stale_ = true;    // the server lacks the present values
+  bool summed_ = false;  // the server has gradients
+  std::mutex mutex_;     // of connection_, for interrupt()
+  std::condition_variable interruption_;
+  bool interrupted_ = false;
+  std::unique_ptr<ServedConnection> connection_;
+};
+
+}  // namespace maestro
