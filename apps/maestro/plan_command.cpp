@@ -239,9 +239,11 @@ class Printed {
     }
     Json changes = Json::object();
     for (const Alternative& other : ranking_.alternatives) changes[other.change] = other.step_ms;
-    return {{"devices", job_.devices()},   {"compared", ranking_.compared},       {"rehearsed", ranking_.rehearsed},
-            {"refused", ranking_.refused}, {"bound_ms", ranking_.least_bound_ms}, {"layouts", layouts},
-            {"alternatives", changes}};
+    Json answer{{"devices", job_.devices()},   {"compared", ranking_.compared},       {"rehearsed", ranking_.rehearsed},
+                {"refused", ranking_.refused}, {"bound_ms", ranking_.least_bound_ms}, {"layouts", layouts},
+                {"alternatives", changes}};
+    if (tried_) answer["tried_spread"] = tried_->spread;
+    return answer;
   }
 
  private:

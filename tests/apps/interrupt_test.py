@@ -128,9 +128,12 @@ class Signals(Interrupted):
                 self.stopped_by(processes, twice)
 
     def test_before_a_run_end_the_program_with_one_line(self):
-        workload = {"sections": [{"name": name, "replicas": 2, "mode": "forward_only"} for name in "ab"],
+        # No schedule of it reaches the lower bound, with which the search would end.
+        workload = {"sections": [{"name": "a", "replicas": 3, "mode": "forward_backward", "max_in_flight": 2},
+                                 {"name": "b", "replicas": 5, "mode": "forward_backward", "max_in_flight": 1}],
                     "edges": [{"from": "a", "to": "b"}],
-                    "samples": [{"id": at, "forward_ms": {"a": 1 + at % 7, "b": 1 + at % 5}} for at in range(200)]}
+                    "samples": [{"id": at, "forward_ms": {"a": 1 + at * 7 % 13, "b": 1 + at * 11 % 17},
+                                 "backward_ms": {"a": 2 + at * 5 % 19, "b": 1 + at * 3 % 11}} for at in range(200)]}
         (self.folder / "workload.json").write_text(json.dumps(workload))
 
         def catches(pid):
