@@ -174,6 +174,19 @@ class Frozen(ServedTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.curve("loss", "kl"), whole.curve("loss", "kl"))
 
+    def test_teacher_moves_with_its_seat_when_its_process_is_killed(self):
+        server = Server(self, MODULES, "teacher.sock", "{}", "logits", "slow_s=0.005")
+        teacher = {"address": server.address, "replicas": 2, "processes": [0, 1]}
+        whole = self.train(distillation(teacher, steps=20), "--processes", 2)
+        job = distillation(teacher, steps=20, out="lost", recover="restart")
+        run = self.start(job, "--processes", 2)
+        self.assertTrue(run.wait_for((self.folder / "lost" / STEP_3 / "checkpoint.json").exists), run.text)
+        os.kill(run.members()[1], signal.SIGKILL)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("went on in place", finished.out)
+        self.assertEqual(finished.curve("loss", "kl"), whole.curve("loss", "kl"))
+
     def test_teacher_that_does_not_come_back_ends_the_run_with_a_line(self):
         server = Server(self, MODULES, "teacher.sock", "{}", "logits")
         run = self.start(distillation({"address": server.address, "reconnect_s": 0.2}, steps=100_000))
