@@ -59,12 +59,7 @@ std::shared_ptr<Section> PassProbe::build() {
   if (frozen && later) section->freeze();
   std::set<Parameters*> all{&own, section->weights().parameters};
   for (Parameters* const parameters : all) {
-    if (!parameters->values_later()) continue;
-    if (!dry()) {
-      parameters->initialise();
-      continue;
-    }
-    for (Parameter& parameter : parameters->all()) parameters->load(parameter, [](std::span<float>) {});
+    if (parameters->values_later()) parameters->initialise();  // in a dry pass nothing is drawn
   }
   if (frozen && !later) section->freeze();
   return section;

@@ -72,10 +72,12 @@ ClusterPlanner::Lane ClusterPlanner::priced(const std::string& section, const Se
     const std::vector<MicroBatchPlan> batches = batches_of(plan, stage);
     double work = 0;
     double longest = 0;
+    double shortest = infinity;
     for (const MicroBatchPlan& batch : batches) {
       const PassCost cost = times.pass(batch);
       work += cost.forward + cost.backward;
       longest = std::max(longest, cost.forward + cost.backward);
+      shortest = std::min(shortest, cost.forward + cost.backward);
     }
     const bool trained = plan.graph.node(stage).trained();
     const double end = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
@@ -83,6 +85,8 @@ ClusterPlanner::Lane ClusterPlanner::priced(const std::string& section, const Se
     if (work > slowest) {
       slowest = work;
       lane.work_ms = work;
+      lane.batches = std::ssize(batches);
+      lane.shortest_ms = batches.empty() ? 0 : shortest;
       lane.longest_ms = longest * static_cast<double>(layout.pipeline);
       lane.fill_ms = longest * static_cast<double>(layout.pipeline - 1);
     }
@@ -144,7 +148,9 @@ std::optional<ClusterLayout> ClusterPlanner::on(const Lane& lane, std::int64_t r
   if (on.bytes > options_.headroom * cluster_.memory_bytes) return std::nullopt;
   const double exchange = 2 * prices_.exchange_ms(lane.gradient_bytes, replicas);
   const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
-  on.bound_ms = std::max(lane.work_ms / members + lane.fill_ms, lane.longest_ms) + end;
+  const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
+  const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);
+  on.bound_ms = std::max(passes + lane.fill_ms, lane.longest_ms) + end;
   return on;
 }
 
@@ -164,7 +170,9 @@ std::optional<ClusterLayout> ClusterPlanner::fewest(const std::string& section, 
   };
   for (const Lane& lane : lanes_.at(section)) {
     for (const bool zero : zero_choices(section)) {
-      const std::int64_t most = std::min(cluster_.devices() / lane.devices(), base_.train.global_batch);
+      const std::int64_t samples = std::min(lane.layout.micro_batch, base_.train.global_batch);
+      const std::int64_t batches = (base_.train.global_batch + samples - 1) / samples;
+      const std::int64_t most = std::min(cluster_.devices() / lane.devices(), batches);  // none is without work
       std::int64_t low = given ? fixed : 1;
       std::int64_t high = given ? fixed : most;
       if (low > most) continue;
@@ -263,7 +271,9 @@ void ClusterPlanner::grow_until_hidden(Choice& choice, ClusterChoice& chosen) {
     SectionLayout& layout = choice.at(most).layout;
     const std::int64_t more = std::max<std::int64_t>(1, layout.replicas / 16);
     const std::int64_t lane = layout.devices() / layout.replicas;
-    if (devices + more * lane > cluster_.devices() || layout.replicas + more > base_.train.global_batch) return;
+    const std::int64_t samples = std::min(layout.micro_batch, base_.train.global_batch);
+    const std::int64_t batches = (base_.train.global_batch + samples - 1) / samples;
+    if (devices + more * lane > cluster_.devices() || layout.replicas + more > batches) return;
     layout.replicas += more;
   }
 }

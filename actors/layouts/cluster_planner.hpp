@@ -3,10 +3,10 @@
 // "extra" one section keeps its layout, and the others get the fewest devices with which it waits no longer than a
 // share of the time; else all get a share of the devices with which a step takes the least time.
 //
-// A section's step on n devices is bounded by T(n) = min over its layouts of max(W / r + F, L) + R(r), with r lanes of
-// the layout on n devices: W the work of a step on its slowest stage, F the time until a micro-batch has come to that
-// stage, L the longest micro-batch, R the end of a step. Devices are given out by bisection over T, and the choice is
-// rehearsed at full size.
+// A section's step on n devices is bounded by T(n) = min over its layouts of max(W / r + F, ceil(B / r) S + F, L) +
+// R(r), with r lanes of the layout on n devices: B micro-batches, S the shortest of them, W the work of a step on its
+// slowest stage, F the time until a micro-batch has come to that stage, L the longest micro-batch, R the end of a step.
+// Devices are given out by bisection over T, and the choice is rehearsed at full size.
 //
 // CY-1 (within the cluster): a choice has at most the cluster's devices, the ranks of a stage on one host, and needs at
 //       most the stated share of a device's memory.
@@ -77,6 +77,8 @@ class ClusterPlanner {
     double work_ms = 0;
     double fill_ms = 0;
     double longest_ms = 0;
+    double shortest_ms = 0;
+    std::int64_t batches = 0;
     double end_ms = 0;  // but for the optimizer
     double optimizer_ms = 0;
     double gradient_bytes = 0;

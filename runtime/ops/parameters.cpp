@@ -151,7 +151,9 @@ void Parameters::allocate_values() {
 
 void Parameters::initialise() {
   for (Parameter& parameter : parameters_) {
-    load(parameter, [&parameter](std::span<float> held) { parameter.initialise_held(held); });
+    load(parameter, [&](std::span<float> held) {
+      if (memory_->holds_values()) parameter.initialise_held(held);
+    });
   }
 }
 
