@@ -13,7 +13,7 @@ namespace {
 /// Bytes count as well, as many operators do no more than move them; a core or a GPU does some FLOPs per byte.
 constexpr double flops_per_byte = 4;
 constexpr double least_work = 1e3;
-constexpr double usual = 0.25;  // other programs on the machine make a call longer, never shorter
+constexpr double usual = 0.5;  // medians, as a run is judged by those of its steps
 
 double work_of(const OperatorCall& call) {
   return std::max(call.flops + flops_per_byte * call.bytes, least_work);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prices of the calls of operators and groups on a kind of device, from measured calls. Pure; not thread-safe.
 //
-// QC-1 (as measured): a call that was measured costs the lower quartile of its times.
+// QC-1 (as measured): a call that was measured costs the median of its times.
 // QC-2 (between neighbours): any other costs its work at a rate between those of the measured calls of its operator and
 //       dtype with the nearest less and the nearest more work, by the logarithm of the work; beyond them, at the rate
 //       of the nearest. So more work of an operator never has a rate that was not measured.

@@ -46,7 +46,7 @@ class Document(SystemTest):
         (self.folder / job["data"]["path"]).write_text(text_corpus())
         finished = self.train(job | {"train": {"steps": 2, "validation_samples": 4}})
         self.assertEqual({row["section"] for row in finished.report["steps"]}, {"trunk", "head"})
-        line = text.partition("```\n")[2].partition("```\n")[2].partition("```")[0].split()
+        line = text.partition("$ maestro check job.toml --graph\n...\n")[2].partition("```")[0].split()
         self.assertIn(line, [each.split() for each in self.call("check", "job1.toml", "--graph", "--fresh").out.splitlines()])
 
 

@@ -21,9 +21,9 @@ double price(const CallPrices& prices, const OperatorCall& call) {
   return prices.ms(call, sources);
 }
 
-TEST(CallPrices, a_measured_call_costs_the_lower_quartile_of_its_times) {  // QC-1
+TEST(CallPrices, a_measured_call_costs_the_median_of_its_times) {  // QC-1
   CallPrices prices;
-  for (const double ms : {9.0, 2.0, 3.0, 1.0, 50.0, 4.0, 5.0, 6.0}) prices.add(linear(8), ms);
+  for (const double ms : {9.0, 2.0, 3.0, 1.0, 50.0}) prices.add(linear(8), ms);
   EXPECT_EQ(price(prices, linear(8)), 3.0);
   EXPECT_TRUE(prices.has(linear(8)));
   EXPECT_FALSE(prices.has(linear(16)));
@@ -66,7 +66,7 @@ TEST(CallPrices, the_time_beside_calls_is_that_of_each) {
   prices.add_glue(10, 0.5);
   prices.add_glue(0, 7);
   prices.add_glue(10, -1);
-  EXPECT_EQ(prices.glue_ms(), 0.0);
+  EXPECT_EQ(prices.glue_ms(), 0.05);  // the upper median of two
   for (int pass = 0; pass < 4; ++pass) prices.add_glue(10, 0.5);
   EXPECT_EQ(prices.glue_ms(), 0.05);
 }
