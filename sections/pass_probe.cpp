@@ -90,10 +90,8 @@ PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
     if (batch.rows(joined.axis, joined.sources) == 0) continue;
     const Tensor& own = add(fed, edge, joined.to_sharding, joined.to_port, batch);
     if (probed_.graph->node(joined.from).role != Role::source) continue;
-    Fed whole;
-    MemorySpace& host = host_memory();
     const Shape shape{batch.rows(joined.axis, joined.sources), joined.columns};
-    const SpaceMemory memory(host, std::max<std::size_t>(Tensor(nullptr, joined.dtype, shape).bytes(), 1));
+    const SpaceMemory memory(host_memory(), std::max<std::size_t>(Tensor(nullptr, joined.dtype, shape).bytes(), 1));
     const Tensor value(memory.data(), joined.dtype, shape);
     probed_.read(joined.from_port, batch, value);
     const RowRange rows = node().layout.rows(joined.to_sharding, shape.rows(), rank_.value());
@@ -135,7 +133,7 @@ std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::func
 
 ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   ObservedPasses passes;
-  /// Returns the milliseconds without those of packs.
+  // Returns the milliseconds without those of packs.
   const auto run = [&](std::vector<ObservedCall>& calls, const std::function<void()>& work) {
     double ms = 0;
     std::tie(calls, ms) = observed(work);

@@ -40,7 +40,8 @@ ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, Cluste
       prices_(cluster_),
       options_(std::move(options)),
       base_(resolve_({})),
-      keys_(base_, options_.varied) {
+      keys_(base_, options_.varied),
+      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead) + 1)) {
   if (options_.kept.empty()) return;
   const std::vector<std::string>& sections = keys_.sections();
   if (std::ranges::find(sections, options_.kept) == sections.end()) {
@@ -63,13 +64,14 @@ std::vector<std::string> ClusterPlanner::emulated(const std::string& section, co
 
 ClusterPlanner::Lane ClusterPlanner::priced(const std::string& section, const SectionLayout& layout,
                                             const JobPlan& plan) {
-  PricedTimes times(plan, prices_, options_.hop_ms, passes_);
+  PricedTimes times(plan, units_.front().samples, prices_, options_.hop_ms, passes_);
   Lane lane;
   lane.layout = layout;
   lane.layout.replicas = 1;
+  lane.layout.zero = false;
   double slowest = -1;
   for (const SectionId stage : plan.graph.stages_of(section)) {
-    const std::vector<MicroBatchPlan> batches = batches_of(plan, stage);
+    const std::vector<MicroBatchPlan> batches = batches_of(plan, stage, units_.front().samples);
     double work = 0;
     double longest = 0;
     double shortest = infinity;
@@ -90,19 +92,21 @@ ClusterPlanner::Lane ClusterPlanner::priced(const std::string& section, const Se
       lane.longest_ms = longest * static_cast<double>(layout.pipeline);
       lane.fill_ms = longest * static_cast<double>(layout.pipeline - 1);
     }
-    PassProbe probe(probed_section(plan, stage), LayoutRank(0), ProbeSite());
+    PassProbe& probe = times.probe(stage);
     if (!batches.empty()) (void)probe.pass(batches.front());
     Parameters& parameters = probe.runner().section().parameters();
     const auto values = static_cast<double>(parameters.elements());
     const bool rounded = plan.sections[stage.value()].config.precision == DType::bf16;
-    const double state = trained ? 2 * values * static_cast<double>(size_of(parameters.moments_dtype())) : 0;
+    const double of_element = trained ? 2.0 * static_cast<double>(size_of(parameters.moments_dtype())) : 0;
+    const auto stepped = static_cast<double>(trained ? parameters.kept_moments().count : 0);  // a shard with zero
     const auto kept = plan.graph.node(stage).runs_backward() ? plan.graph.node(stage).max_in_flight : 1;
-    const double bytes = static_cast<double>(probe.parameter_bytes()) - state + (rounded ? 2 * values : 0) +
+    const double bytes = static_cast<double>(probe.parameter_bytes()) - of_element * stepped +
+                         (rounded ? 2 * values : 0) +
                          static_cast<double>(probe.working_bytes()) * static_cast<double>(kept);
     lane.end_ms = std::max(lane.end_ms, end);
-    lane.optimizer_ms = std::max(lane.optimizer_ms, optimizer);
+    lane.optimizer_ms = std::max(lane.optimizer_ms, stepped > 0 ? optimizer * values / stepped : 0);
     lane.gradient_bytes = std::max(lane.gradient_bytes, trained ? sizeof(float) * values : 0);
-    lane.state_bytes = std::max(lane.state_bytes, state);
+    lane.state_bytes = std::max(lane.state_bytes, of_element * values);
     lane.other_bytes = std::max(lane.other_bytes, bytes);
   }
   return lane;
@@ -124,7 +128,11 @@ void ClusterPlanner::price(const std::string& section) {
   }
   const auto replicas = base_.graph.node(base_.graph.stages_of(section).front()).replicas;
   const bool given = !keys_.of(section).contains("replicas");
-  for (SectionLayout& layout : possible) layout.replicas = given ? replicas : 1;
+  const bool shards = given && replicas > 1 && zero_choices(section) == std::vector<bool>{true};
+  for (SectionLayout& layout : possible) {
+    layout.replicas = given ? replicas : 1;
+    layout.zero = shards;
+  }
   for (const SectionLayout& layout : keys_.standing(section, std::move(possible))) {
     try {
       lanes_[section].push_back(priced(section, layout, resolve_(emulated(section, layout))));
@@ -135,6 +143,10 @@ void ClusterPlanner::price(const std::string& section) {
   if (!lanes_[section].empty()) return;
   throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +
                  printable(cluster_.name) + (first_refusal_.empty() ? "" : ": " + first_refusal_));
+}
+
+std::int64_t ClusterPlanner::most_replicas(const Lane& lane) const {
+  return std::min(cluster_.devices() / lane.devices(), lane.batches);  // none is without work
 }
 
 std::optional<ClusterLayout> ClusterPlanner::on(const Lane& lane, std::int64_t replicas, bool zero) const {
@@ -170,9 +182,7 @@ std::optional<ClusterLayout> ClusterPlanner::fewest(const std::string& section, 
   };
   for (const Lane& lane : lanes_.at(section)) {
     for (const bool zero : zero_choices(section)) {
-      const std::int64_t samples = std::min(lane.layout.micro_batch, base_.train.global_batch);
-      const std::int64_t batches = (base_.train.global_batch + samples - 1) / samples;
-      const std::int64_t most = std::min(cluster_.devices() / lane.devices(), batches);  // none is without work
+      const std::int64_t most = most_replicas(lane);
       std::int64_t low = given ? fixed : 1;
       std::int64_t high = given ? fixed : most;
       if (low > most) continue;
@@ -229,17 +239,52 @@ ClusterPlanner::Played ClusterPlanner::play(const Choice& choice, const std::str
     settings.insert(settings.end(), more.begin(), more.end());
   }
   const JobPlan plan = resolve_(settings);
-  PricedTimes priced(plan, prices_, options_.hop_ms, passes_);
+  PricedTimes priced(plan, units_.front().samples, prices_, options_.hop_ms, passes_);
   JobTimes times = priced.times();
   times.apart = true;
   RehearsalChange change;
   for (const auto& [section, on] : choice) {
     if (!alone.empty() && section != alone) change.faster[section] = infinity;
   }
-  const auto units = first_steps(plan, rehearsed_steps + static_cast<std::size_t>(plan.train.ahead) + 1);
-  const SteadyRehearsal steady = rehearse_steps(plan, units, times, change).value_or_throw();
+  const SteadyRehearsal steady = rehearse_steps(plan, units_, times, change).value_or_throw();
   ++rehearsed_;
   return {steady.time.period_ms(), section_shares(steady.rehearsed, plan.graph, steady.time)};
+}
+
+std::string ClusterPlanner::most_wanted(const Choice& choice, const Played& played) const {
+  std::map<std::string, double> wanted;
+  for (const auto& [name, shares] : played.shares) {
+    const std::string section = name.substr(0, name.find(".stage"));
+    if (section == options_.kept) {
+      for (const auto& [reason, share] : shares.waits) wanted[section_in(reason)] += share;
+    } else {
+      wanted[section] += 1e-3 * (1 - waits_of(shares));  // where the waits name none, the busiest
+    }
+  }
+  std::string most;
+  for (const auto& [section, on] : choice) {
+    if (section == options_.kept || !keys_.of(section).contains("replicas")) continue;
+    if (most.empty() || wanted[section] > wanted[most]) most = section;
+  }
+  return most;
+}
+
+std::optional<ClusterPlanner::Choice> ClusterPlanner::grown(const Choice& choice, const std::string& section) const {
+  std::int64_t devices = 0;
+  for (const auto& [name, on] : choice) devices += on.layout.devices();
+  const SectionLayout& layout = choice.at(section).layout;
+  SectionLayout one = layout;
+  one.replicas = 1;
+  one.zero = false;
+  const auto lane = std::ranges::find(lanes_.at(section), one, &Lane::layout);
+  const std::int64_t more = std::max<std::int64_t>(1, layout.replicas / 16);
+  if (devices + more * lane->devices() > cluster_.devices()) return std::nullopt;
+  if (layout.replicas + more > most_replicas(*lane)) return std::nullopt;
+  Choice larger = choice;
+  const auto on_more = on(*lane, layout.replicas + more, layout.zero);
+  if (!on_more) return std::nullopt;
+  larger[section] = *on_more;
+  return larger;
 }
 
 void ClusterPlanner::grow_until_hidden(Choice& choice, ClusterChoice& chosen) {
@@ -249,32 +294,11 @@ void ClusterPlanner::grow_until_hidden(Choice& choice, ClusterChoice& chosen) {
     chosen.step_ms = played.step_ms;
     chosen.shares = played.shares;
     chosen.stall = std::max(0.0, 1 - alone / played.step_ms);
-    if (chosen.stall <= options_.stall) return;
-    // The others are given more replicas: the one that the kept section waits for most, else the busiest.
-    std::map<std::string, double> wanted;
-    for (const auto& [name, shares] : played.shares) {
-      const std::string section = name.substr(0, name.find(".stage"));
-      if (section == options_.kept) {
-        for (const auto& [reason, share] : shares.waits) wanted[section_in(reason)] += share;
-      } else {
-        wanted[section] += 1e-3 * (1 - waits_of(shares));
-      }
-    }
-    std::string most;
-    std::int64_t devices = 0;
-    for (const auto& [section, on] : choice) {
-      devices += on.layout.devices();
-      if (section == options_.kept || !keys_.of(section).contains("replicas")) continue;
-      if (most.empty() || wanted[section] > wanted[most]) most = section;
-    }
-    if (most.empty()) return;
-    SectionLayout& layout = choice.at(most).layout;
-    const std::int64_t more = std::max<std::int64_t>(1, layout.replicas / 16);
-    const std::int64_t lane = layout.devices() / layout.replicas;
-    const std::int64_t samples = std::min(layout.micro_batch, base_.train.global_batch);
-    const std::int64_t batches = (base_.train.global_batch + samples - 1) / samples;
-    if (devices + more * lane > cluster_.devices() || layout.replicas + more > batches) return;
-    layout.replicas += more;
+    if (chosen.stall <= options_.stall || round + 1 == most_rounds) return;
+    const std::string most = most_wanted(choice, played);
+    const auto larger = most.empty() ? std::nullopt : grown(choice, most);
+    if (!larger) return;
+    choice = *larger;
   }
 }
 

@@ -102,6 +102,13 @@ class ClusterPlanner {
   [[nodiscard]] std::optional<Choice> within(double most_ms) const;
   [[nodiscard]] Choice by_bisection(double& least_ms) const;
   [[nodiscard]] Played play(const Choice& choice, const std::string& alone);
+  /// Returns the most replicas that a layout can have on the cluster.
+  [[nodiscard]] std::int64_t most_replicas(const Lane& lane) const;
+  /// Returns the section that the kept one waits for most; empty: none can have more replicas.
+  [[nodiscard]] std::string most_wanted(const Choice& choice, const Played& played) const;
+  /// Returns the choice with more replicas of a section; nothing where it or the cluster has no room.
+  [[nodiscard]] std::optional<Choice> grown(const Choice& choice, const std::string& section) const;
+  /// Grows the other sections until the kept one waits no longer than it may, or nothing can grow.
   void grow_until_hidden(Choice& choice, ClusterChoice& chosen);
   [[nodiscard]] std::vector<std::string> placed(const Choice& choice) const;
 
@@ -111,6 +118,7 @@ class ClusterPlanner {
   ClusterPlannerOptions options_;
   JobPlan base_;
   ChosenKeys keys_;
+  std::vector<TracedUnit> units_;  // of every layout: the first steps
   PricedPasses passes_;
   std::map<std::string, std::vector<Lane>> lanes_;
   std::size_t refused_ = 0;

@@ -72,7 +72,8 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
       options_(std::move(options)),
       prices_(&prices),
       base_(resolve_({})),
-      keys_(base_, options_.varied) {
+      keys_(base_, options_.varied),
+      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead))) {
   for (const PlannedSection& planned : base_.sections) {
     for (const DeviceId& device : planned.config.devices) {
       if (device.kind == DeviceId::Kind::cpu) continue;
@@ -126,7 +127,7 @@ void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(con
       // A stage makes calls of its section, and replicas make the same calls.
       if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
       const SectionId section = *choice.plan.graph.find(choices.section);
-      const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section);
+      const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section, units_.front().samples);
       if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
       progress(choices.section + ": " + std::to_string(batches.front().samples.size()) + " samples, tensor " +
                std::to_string(choice.layout.tensor) + ", context " + std::to_string(choice.layout.context));
@@ -137,11 +138,11 @@ void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(con
 }
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
-  PricedTimes alone(choice.plan, prices_->alone, options_.hop_ms, alone_);
-  PricedTimes busy(choice.plan, prices_->busy, options_.hop_ms, busy_);
+  PricedTimes alone(choice.plan, units_.front().samples, prices_->alone, options_.hop_ms, alone_);
+  PricedTimes busy(choice.plan, units_.front().samples, prices_->busy, options_.hop_ms, busy_);
   std::vector<double> stages;
   for (const SectionId stage : choice.plan.graph.stages_of(of.section)) {
-    const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, stage);
+    const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, stage, units_.front().samples);
     const auto work = [&](PricedTimes& times) {
       double sum = 0;
       for (const MicroBatchPlan& batch : batches) {
@@ -180,13 +181,12 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   try {
     const JobPlan plan = resolve_(ranked.settings);
     const bool several = uses_several(plan);
-    PricedTimes times(plan, several ? prices_->busy : prices_->alone, options_.hop_ms, several ? busy_ : alone_);
-    const std::vector<TracedUnit> units =
-        first_steps(plan, rehearsed_steps + static_cast<std::size_t>(plan.train.ahead));
+    PricedTimes times(plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
+                      several ? busy_ : alone_);
     const JobTimes known = times.times();
-    const SteadyRehearsal steady = rehearse_steps(plan, units, known).value_or_throw();
+    const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
-    ranked.bound_ms = layout.bound_ms;
+    ranked.bound_ms = bound_of(choices, layout);
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.sources = times.sources();
     for (const RankMemory& rank : estimate_memory(plan).ranks) ranked.bytes += rank.use.sum();
@@ -253,7 +253,7 @@ LayoutRanking JobPlanner::rank() {
   ranking.least_bound_ms = found.least_bound_ms;
   double best_ms = std::numeric_limits<double>::infinity();
   for (const JobLayout& layout : found.best) {
-    if (layout.bound_ms >= best_ms && rehearsed_.size() >= options_.least) break;  // nor do those behind it
+    if (layout.bound_ms >= best_ms && rehearsed_.size() >= options_.least) continue;  // it cannot be faster
     const RankedLayout* const ranked = rehearsed(choices, layout);
     if (ranked != nullptr) best_ms = std::min(best_ms, ranked->step_ms);
   }

@@ -3,7 +3,8 @@
 // which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
-// busiest device, and the best of them are rehearsed with the job's own policy on its own samples.
+// busiest device if replicas share evenly, and the best of them are rehearsed with the job's own policy on its own
+// samples.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -57,7 +58,7 @@ struct LayoutRanking {
   /// By step_ms. Those within a hundredth of the best come first, by devices, then by degrees, then by memory.
   std::vector<RankedLayout> best;
   std::vector<Alternative> alternatives;
-  double least_bound_ms = 0;  ///< no layout that was compared takes less time, at the prices of idle neighbours
+  double least_bound_ms = 0;  ///< no layout that was compared takes less time, by the lower of its prices
   std::uint64_t compared = 0;
   std::size_t priced = 0;   ///< layouts of sections
   std::size_t refused = 0;  ///< layouts of sections that the job cannot have
@@ -107,6 +108,7 @@ class JobPlanner {
   MachinePrices* prices_;
   JobPlan base_;
   ChosenKeys keys_;
+  std::vector<TracedUnit> units_;  // of every layout: the first steps
   std::vector<Choices> choices_;
   std::size_t refused_ = 0;
   std::string first_refusal_;

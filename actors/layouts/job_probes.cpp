@@ -5,7 +5,9 @@
 
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/section_context.hpp"
+#include "actors/run/data_source.hpp"
 #include "runtime/data/sampler.hpp"
+#include "runtime/schedule/micro_batch_cut.hpp"
 
 namespace maestro {
 
@@ -46,47 +48,26 @@ ProbedSection probed_section(const JobPlan& plan, SectionId section) {
 }
 
 std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
-  const Corpus& corpus = *plan.corpus;
-  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources());
+  const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources()));
   std::vector<TracedUnit> units;
-  for (std::size_t step = 0; step < steps; ++step) {
+  for (std::uint64_t step = 1; step <= steps; ++step) {
     TracedUnit& unit = units.emplace_back();
-    unit.step = StepId(step + 1);
-    for (std::int64_t at = 0; at < plan.train.global_batch; ++at) {
-      const SampleId id =
-          sampler.at(step * static_cast<std::uint64_t>(plan.train.global_batch) + static_cast<std::uint64_t>(at));
-      if (const Status ready = corpus.prepare(Split::train, id); !ready) continue;  // a run leaves it out
-      const SamplePictures pictures = corpus.pictures(Split::train, id);
-      SampleRef& sample = unit.samples.emplace_back();
-      sample = {id, corpus.length(Split::train, id), pictures.patches, pictures.images};
-      sample.source = corpus.source(Split::train, id);
-    }
+    unit.step = StepId(step);
+    unit.samples = drawer.training(unit.step, plan.train.global_batch).samples;
   }
   return units;
 }
 
-std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section) {
-  const GraphNode& node = plan.graph.node(section);
+std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
   std::vector<MicroBatchPlan> batches;
-  std::int64_t rows = 0;
-  for (const TracedUnit& unit : first_steps(plan, 1)) {
-    for (const SampleRef& sample : unit.samples) {
-      const std::int64_t more = sample.rows(node.axis());
-      if (!node.sources.has(sample.source) || more == 0) continue;
-      const bool full = batches.empty() ||
-                        static_cast<std::int64_t>(batches.back().samples.size()) >= node.micro_batch ||
-                        (node.micro_batch_rows > 0 && rows + more > node.micro_batch_rows);
-      if (full) {
-        MicroBatchPlan& batch = batches.emplace_back();
-        batch.section = section;
-        batch.step = unit.step;
-        batch.index = static_cast<std::uint32_t>(batches.size() - 1);
-        batch.loss_scale = 1;
-        rows = 0;
-      }
-      rows += more;
-      batches.back().samples.push_back(sample);
-    }
+  const StepCut step = cut_step(plan.graph, samples);
+  for (const CutBatch& cut : step[section.value()]) {
+    MicroBatchPlan& batch = batches.emplace_back();
+    batch.section = section;
+    batch.step = StepId(1);
+    batch.index = static_cast<std::uint32_t>(batches.size() - 1);
+    batch.loss_scale = 1;
+    for (const std::uint32_t sample : cut) batch.samples.push_back(samples[sample]);
   }
   return batches;
 }

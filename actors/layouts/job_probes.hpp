@@ -2,6 +2,7 @@
 // The sections of a resolved job, for probes of their passes.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
@@ -17,8 +18,8 @@ namespace maestro {
 /// Returns the samples of the first training steps of the job, without those that cannot be read.
 [[nodiscard]] std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps);
 
-/// Returns the micro-batches of a section in the first step, in the order of the samples, as one replica would take
-/// them.
-[[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section);
+/// Returns the micro-batches into which a run cuts the samples of a step for a section, of all replicas.
+[[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section,
+                                                     std::span<const SampleRef> samples);
 
 }  // namespace maestro

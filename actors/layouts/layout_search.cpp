@@ -2,6 +2,7 @@
 #include "actors/layouts/layout_search.hpp"
 
 #include <algorithm>
+#include <bitset>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -10,10 +11,44 @@ namespace maestro {
 
 namespace {
 
+constexpr std::size_t most_combined = 10;  // sections whose combinations are all looked at
+
+/// Returns the bound (LB-2) of the first `count` sections of a layout.
+double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayout& layout, std::size_t count) {
+  std::vector<double> work(count);
+  std::vector<std::bitset<64>> devices(count);
+  double bound = 0;
+  for (std::size_t section = 0; section < count; ++section) {
+    for (const double ms : sections[section].layouts[layout.layouts[section]].work_ms) {
+      bound = std::max(bound, ms);  // of a stage: its replicas have as much in the mean
+      work[section] += ms;
+    }
+    for (const int device : layout.devices[section]) devices[section].set(static_cast<std::size_t>(device));
+  }
+  const std::size_t combined = std::min(count, most_combined);
+  for (std::size_t chosen = 1; chosen < std::size_t{1} << combined; ++chosen) {
+    double sum = 0;
+    std::bitset<64> between;
+    for (std::size_t section = 0; section < combined; ++section) {
+      if ((chosen >> section & 1) == 0) continue;
+      sum += work[section];
+      between |= devices[section];
+    }
+    bound = std::max(bound, sum / static_cast<double>(between.count()));
+  }
+  return bound;
+}
+
+/// Finds the layouts that are first in an order.
 class Search {
  public:
-  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most)
-      : sections_(sections), most_(most), load_(static_cast<std::size_t>(devices)) {
+  /// `order`: busiest_ms or bound_ms, which neither falls when a section is added.
+  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most, double JobLayout::*order)
+      : sections_(sections),
+        most_(most),
+        order_(order),
+        load_(static_cast<std::size_t>(devices)),
+        kept_(Before{order}) {
     alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); });
     rest_.assign(sections.size() + 1, 0);
     layouts_behind_.assign(sections.size() + 1, 1);
@@ -31,26 +66,26 @@ class Search {
     }
   }
 
-  FoundLayouts run() {
+  std::vector<JobLayout> run() {
     current_.layouts.resize(sections_.size());
     current_.devices.resize(sections_.size());
     extend(0);
-    FoundLayouts found;
-    found.compared = layouts_behind_[0];
+    std::vector<JobLayout> best;
     while (!kept_.empty()) {
-      found.best.push_back(kept_.top());
+      best.push_back(kept_.top());
       kept_.pop();
     }
-    std::ranges::reverse(found.best);
-    if (!found.best.empty()) found.least_bound_ms = found.best.front().bound_ms;
-    return found;
+    std::ranges::reverse(best);
+    return best;
   }
+  [[nodiscard]] std::uint64_t layouts() const { return layouts_behind_[0]; }
 
  private:
-  struct Worse {
+  struct Before {
+    double JobLayout::*order;
     bool operator()(const JobLayout& a, const JobLayout& b) const {
-      return std::tie(a.bound_ms, a.work_ms, a.layouts, a.devices) <
-             std::tie(b.bound_ms, b.work_ms, b.layouts, b.devices);
+      return std::tie(a.*order, a.busiest_ms, a.bound_ms, a.layouts, a.devices) <
+             std::tie(b.*order, b.busiest_ms, b.bound_ms, b.layouts, b.devices);
     }
   };
 
@@ -76,45 +111,47 @@ class Search {
   }
 
   void extend(std::size_t section) {
-    if (section == sections_.size()) return keep();
+    current_.bound_ms = bound_of_first(sections_, current_, section);
+    current_.busiest_ms = *std::ranges::max_element(load_);
     // The rest of the work, spread evenly, is a bound of all layouts to come.
-    const double sum = current_.work_ms + rest_[section];
-    const double busiest = std::max(*std::ranges::max_element(load_), sum / static_cast<double>(load_.size()));
-    if (kept_.size() == most_ && busiest > kept_.top().bound_ms) return;
+    const double spread = (work_ms_ + rest_[section]) / static_cast<double>(load_.size());
+    if (kept_.size() == most_ && std::max(current_.*order_, spread) > kept_.top().*order_) return;
+    if (section == sections_.size()) return keep();
     const std::vector<PricedLayout>& layouts = sections_[section].layouts;
     for (std::size_t at = 0; at < layouts.size(); ++at) {
       current_.layouts[section] = at;
       for (const std::vector<int>& place : places_of(section, layouts[at])) {
         current_.devices[section] = place;
         const std::vector<double> load = load_;
-        const double work = current_.work_ms;
+        const double work = work_ms_;
         for (std::size_t device = 0; device < place.size(); ++device) {
           load_[static_cast<std::size_t>(place[device])] += layouts[at].work_ms[device];
-          current_.work_ms += layouts[at].work_ms[device];
+          work_ms_ += layouts[at].work_ms[device];
         }
         extend(section + 1);
         load_ = load;
-        current_.work_ms = work;
+        work_ms_ = work;
       }
     }
   }
 
   void keep() {
-    current_.bound_ms = *std::ranges::max_element(load_);
     if (kept_.size() < most_) return kept_.push(current_);
-    if (!Worse()(current_, kept_.top())) return;
+    if (!Before{order_}(current_, kept_.top())) return;
     kept_.pop();
     kept_.push(current_);
   }
 
   const std::vector<LayoutChoices>& sections_;
   std::size_t most_;
+  double JobLayout::*order_;
   bool alike_ = true;
   std::vector<double> load_;  // by device
   std::vector<double> rest_;  // the least work of the sections from one on
   std::vector<std::uint64_t> layouts_behind_;
   JobLayout current_;
-  std::priority_queue<JobLayout, std::vector<JobLayout>, Worse> kept_;  // the worst on top
+  double work_ms_ = 0;                                                   // of current_
+  std::priority_queue<JobLayout, std::vector<JobLayout>, Before> kept_;  // the worst on top
 };
 
 /// Returns 1, 2, 4, ... up to `most`, and `most`.
@@ -127,7 +164,15 @@ std::vector<std::int64_t> degrees(std::int64_t most) {
 }  // namespace
 
 FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most) {
-  return Search(sections, devices, most).run();
+  Search search(sections, devices, most, &JobLayout::busiest_ms);
+  FoundLayouts found{search.run(), 0, search.layouts()};
+  const std::vector<JobLayout> least = Search(sections, devices, 1, &JobLayout::bound_ms).run();
+  if (!least.empty()) found.least_bound_ms = least.front().bound_ms;
+  return found;
+}
+
+double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout) {
+  return bound_of_first(sections, layout, sections.size());
 }
 
 std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
 //
-// LB-1 (exhaustive): with `most` layouts or fewer there are, all are returned; else the best by bound, then by the work
-//       of all devices, then in the order of the choices.
-// LB-2 (bound): no step of a layout takes less time than its bound at the given prices: the work of its busiest device.
+// LB-1 (exhaustive): where there are `most` layouts or fewer, all are returned; else those in which the busiest device
+//       has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
+// LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy shares the
+//       work of a section out among its replicas: the longest stage, and for any sections the work of them all over the
+//       number of devices that they have between them.
 #pragma once
 
 #include <compare>
@@ -43,7 +45,7 @@ struct JobLayout {
   std::vector<std::size_t> layouts;       ///< numbers in LayoutChoices::layouts
   std::vector<std::vector<int>> devices;  ///< of each section
   double bound_ms = 0;
-  double work_ms = 0;  ///< of all devices
+  double busiest_ms = 0;  ///< the work of the busiest device, where replicas share their work evenly
 };
 
 struct FoundLayouts {
@@ -52,13 +54,16 @@ struct FoundLayouts {
   std::uint64_t compared = 0;   ///< layouts, those that a part of their sections ruled out included
 };
 
-/// Searches layouts over `devices` equal devices. Layouts of more devices than there are, or than a section's given
-/// devices are, are left out; so are those that differ from another in the names of devices alone.
+/// Searches layouts over `devices` equal devices, 64 at most. Layouts of more devices than there are, or than a
+/// section's given devices are, are left out; so are those that differ from another in the names of devices alone.
 [[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most);
 
-/// Returns the divisors of a layout's degrees that a section may take on so many devices: all SectionLayouts with
-/// degrees that are powers of two, or the number of devices itself, and micro-batches that are powers of two up to the
-/// samples of a replica. Without `trained` no optimizer state is sharded.
+/// Returns the bound of a layout (LB-2).
+[[nodiscard]] double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout);
+
+/// Returns the layouts that a section may take on so many devices: all SectionLayouts with degrees that are powers of
+/// two, or the number of devices itself, and micro-batches that are powers of two up to the samples of a replica.
+/// Without `trained` no optimizer state is sharded.
 [[nodiscard]] std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch,
                                                           bool trained);
 

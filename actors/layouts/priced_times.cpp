@@ -22,13 +22,15 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
 
 }  // namespace
 
-PricedTimes::PricedTimes(const JobPlan& plan, const CallPricing& prices, double hop_ms, PricedPasses& known)
-    : plan_(&plan), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
+PricedTimes::PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices,
+                         double hop_ms, PricedPasses& known)
+    : plan_(&plan), samples_(samples), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
 
 PassProbe& PricedTimes::probe(SectionId section) {
   auto& found = probes_[section];
-  if (found == nullptr)
+  if (found == nullptr) {
     found = std::make_unique<PassProbe>(probed_section(*plan_, section), LayoutRank(0), ProbeSite());
+  }
   return *found;
 }
 
@@ -58,10 +60,8 @@ const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
   MicroBatchPlan batch;
   batch.section = section;
   batch.step = StepId(1);
-  const std::vector<TracedUnit> units = first_steps(*plan_, 1);
-  batch.samples = {*std::ranges::max_element(units.front().samples, {}, [&](const SampleRef& sample) {
-    return sample.rows(plan_->graph.node(section).axis());
-  })};
+  const Axis axis = plan_->graph.node(section).axis();
+  batch.samples = {*std::ranges::max_element(samples_, {}, [&](const SampleRef& sample) { return sample.rows(axis); })};
   PassProbe& probed = probe(section);
   (void)probed.pass(batch);
   found->second = probed.step_end();
@@ -69,8 +69,8 @@ const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
   return found->second;
 }
 
-double PricedTimes::moved(std::string_view op, double elements) {
-  OperatorCall call{std::string(op), DType::f32, {static_cast<std::int64_t>(elements)}, elements, 12 * elements};
+double PricedTimes::moved(double elements) {
+  const OperatorCall call{"add_into", DType::f32, {static_cast<std::int64_t>(elements)}, elements, 12 * elements};
   return prices_->ms(call, sources_);
 }
 
@@ -83,8 +83,8 @@ double PricedTimes::action(SectionId section, StepAction action) {
   const double shard = gradients / replicas;
   // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
   const double sent = prices_->exchange_ms(sizeof(float) * gradients, node.replicas) + 2 * hop_ms_;
-  const double summed = (replicas - 1) * moved("add_into", shard) + sent;
-  const double copied = moved("add_into", gradients - shard) + sent;
+  const double summed = (replicas - 1) * moved(shard) + sent;
+  const double copied = moved(gradients - shard) + sent;
   switch (action) {
     case StepAction::add_ranks:
       return price(end.add_ranks, sources_);
@@ -95,7 +95,7 @@ double PricedTimes::action(SectionId section, StepAction action) {
     case StepAction::gather_values:
       return copied;
     case StepAction::load_values:
-      return moved("add_into", gradients - shard);
+      return moved(gradients - shard);
     case StepAction::norm:
       return price(end.norm, sources_);
     case StepAction::await_total:

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,23 +25,27 @@ using PricedPasses = std::map<std::string, PricedPass>;
 
 class PricedTimes {
  public:
-  /// `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
-  PricedTimes(const JobPlan& plan, const CallPricing& prices, double hop_ms, PricedPasses& known);
+  /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
+  PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
+              PricedPasses& known);
 
   [[nodiscard]] JobTimes times();
   [[nodiscard]] PassCost pass(const MicroBatchPlan& batch);
   [[nodiscard]] double action(SectionId section, StepAction action);
-  /// Returns where the times of the passes came from that were asked for.
+  /// Returns the sources of the milliseconds that pass() and action() have returned.
   [[nodiscard]] const PriceSources& sources() const { return sources_; }
 
+  /// Returns the dry probe of a section's first rank.
+  [[nodiscard]] PassProbe& probe(SectionId section);
+
  private:
-  PassProbe& probe(SectionId section);
   const ObservedStepEnd& step_end(SectionId section);
   [[nodiscard]] double price(const std::vector<ObservedCall>& calls, PriceSources& sources) const;
-  /// A copy or a sum of so many gradients.
-  [[nodiscard]] double moved(std::string_view op, double elements);
+  /// Returns the milliseconds of a copy or a sum of so many gradients.
+  [[nodiscard]] double moved(double elements);
 
   const JobPlan* plan_;
+  std::span<const SampleRef> samples_;
   const CallPricing* prices_;
   double hop_ms_;
   PricedPasses* known_;

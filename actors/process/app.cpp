@@ -80,10 +80,6 @@ std::vector<std::pair<std::string, std::string>> App::section_types() const {
   return types;
 }
 
-void App::reuse_corpus(const JobPlan& plan) {
-  composed_.opened = plan.corpus;
-}
-
 JobPlan App::plan() {
   return resolve_job(composed_);
 }

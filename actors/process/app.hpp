@@ -86,7 +86,7 @@ struct Composition {
   SectionRegistry registry;
   CorpusRegistry corpora;                ///< of plug-ins
   std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
-  std::shared_ptr<const Corpus> opened;  ///< what [data] describes, from another plan; null: it is opened
+  std::shared_ptr<const Corpus> opened;  ///< of [data], by an earlier plan; null: it is opened
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
   std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
@@ -139,8 +139,8 @@ class App {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
   }
 
-  /// Takes the corpus of a plan of a job with the same [data], so that it is not opened again.
-  void reuse_corpus(const JobPlan& plan);
+  /// Takes the corpus of a plan of a job with the same [data], so that it is not opened again; null: it is opened.
+  void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
   /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.
   [[nodiscard]] JobPlan plan();
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.

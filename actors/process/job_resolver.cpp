@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
@@ -225,8 +226,12 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
                                 : "it has " + std::to_string(layers) +
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
   }
-  for (const DeviceId& device : config.devices) {
-    if (device.kind == DeviceId::Kind::emulated || std::ranges::count(config.devices, device) == 1) continue;  // PL-5
+  std::set<std::pair<DeviceId, std::int64_t>> named;  // with their processes, where those are given
+  const auto ranks = static_cast<std::size_t>(config.tensor * config.context);
+  for (std::size_t at = 0; at < config.devices.size(); ++at) {
+    const DeviceId& device = config.devices[at];
+    const std::int64_t process = at / ranks < config.processes.size() ? config.processes[at / ranks] : 0;
+    if (device.kind == DeviceId::Kind::emulated || named.emplace(device, process).second) continue;  // PL-5
     throw JobError(config.name + ".devices: \"" + text_of(device) +
                    "\" is named twice; the stages and ranks of a section need devices of their own");
   }

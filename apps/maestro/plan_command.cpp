@@ -16,6 +16,7 @@
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/padded.hpp"
+#include "apps/maestro/planned_app.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
@@ -51,7 +52,8 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
 /// A job and the prices of its layouts on this machine.
 class PlannedJob {
  public:
-  PlannedJob(const PlanArguments& arguments, Console& console) : arguments_(arguments), console_(console) {
+  PlannedJob(const PlanArguments& arguments, Console& console)
+      : arguments_(arguments), console_(console), app_(arguments, console) {
     const auto cores = static_cast<std::int64_t>(usable_cores().size());
     devices_ = arguments.cpu_devices > 0 ? arguments.cpu_devices : cores;
     std::error_code failure;
@@ -65,8 +67,8 @@ class PlannedJob {
     options.devices = static_cast<int>(devices_);
     options.least = static_cast<std::size_t>(std::max(arguments.top, arguments.tries));
     options.varied.insert(arguments.varied.begin(), arguments.varied.end());
-    planner_.emplace([this](const std::vector<std::string>& settings) { return resolve(settings); }, std::move(options),
-                     prices_);
+    planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, devices_); },
+                     std::move(options), prices_);
   }
 
   void measure() {
@@ -86,6 +88,7 @@ class PlannedJob {
   [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
   [[nodiscard]] std::int64_t devices() const { return devices_; }
   [[nodiscard]] const MachinePrices& prices() const { return prices_; }
+  [[nodiscard]] const PlannedApp& app() const { return app_; }
 
   /// Runs a layout for some steps. Returns the milliseconds of each behind the first two.
   std::vector<double> run(const std::vector<std::string>& settings, std::int64_t steps, const fs::path& folder) {
@@ -95,15 +98,17 @@ class PlannedJob {
       all.emplace_back(quiet);
     }
     all.push_back("train.out=" + quoted(folder.string()));
-    RunOptions options = run_options();
-    options.check_only = false;
+    RunOptions options;
+    options.quiet = true;
+    options.cpu_devices = devices_;
     options.fresh = true;
     options.control = "none";
     options.until = static_cast<std::uint64_t>(steps);
     std::ostringstream out;
     Console silent({out, out, false, {}});
-    const RunResult result = app(all, std::move(options), silent).run();
+    const RunResult result = app_.app(all, std::move(options), silent).run();
     if (result.status != 0) throw JobError("a tried layout did not run: " + out.str());
+    if (result.interrupted) throw JobError("interrupted while a layout was tried", ErrorCode::unavailable);
     std::vector<double> times;
     for (std::size_t row = 3; row < result.scheduling.size(); ++row) {
       times.push_back(result.scheduling[row].begin_ms - result.scheduling[row - 1].begin_ms);
@@ -123,37 +128,11 @@ class PlannedJob {
                   " was measured by another build of maestro; remove it to measure anew");
   }
 
-  [[nodiscard]] RunOptions run_options() const {
-    RunOptions options;
-    options.check_only = true;
-    options.quiet = true;
-    options.cpu_devices = devices_;
-    return options;
-  }
-
-  [[nodiscard]] App app(const std::vector<std::string>& settings, RunOptions options, Console& console) const {
-    std::vector<std::string> all = arguments_.overrides;
-    all.insert(all.end(), settings.begin(), settings.end());
-    JobDocument document = JobDocument::load(arguments_.job, all);
-    const BundledApp& bundled = read_app(document.root());
-    App made(std::move(document), std::move(options), console);
-    bundled.compose(made);
-    return made;
-  }
-
-  JobPlan resolve(const std::vector<std::string>& settings) {
-    App made = app(settings, run_options(), console_);
-    if (corpus_.corpus) made.reuse_corpus(corpus_);
-    JobPlan plan = made.plan();
-    if (!corpus_.corpus) corpus_.corpus = plan.corpus;
-    return plan;
-  }
-
   const PlanArguments& arguments_;
   Console& console_;
   std::int64_t devices_ = 1;
   MachinePrices prices_;
-  JobPlan corpus_;  // only its corpus
+  PlannedApp app_;
   std::optional<JobPlanner> planner_;
 };
 
@@ -163,31 +142,41 @@ std::string placed_text(const SectionLayout& layout, const std::vector<int>& dev
   return text;
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + "%";
-}
-
 /// The layouts that were also run.
 struct Tried {
   std::vector<double> step_ms;  ///< by layout; medians
   double spread = 0;            ///< of the first layout's rounds: the larger median over the smaller, less 1
 };
 
+/// A folder of this process for tried runs; removed at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() : path_(fs::temp_directory_path() / ("maestro-plan-" + std::to_string(::getpid()))) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
 Tried try_layouts(PlannedJob& job, std::vector<RankedLayout>& best, const PlanArguments& arguments, Console& console) {
   const auto count = std::min(best.size(), static_cast<std::size_t>(arguments.tries));
-  const fs::path folder = fs::temp_directory_path() / ("maestro-plan-" + std::to_string(::getpid()));
+  const ScratchFolder scratch;
   std::vector<std::vector<double>> times(count);
   std::vector<double> first;
   for (int round = 0; round < rounds_of_tries; ++round) {
     for (std::size_t at = 0; at < count; ++at) {
       console.note("running   layout " + std::to_string(at + 1) + ", round " + std::to_string(round + 1));
-      const std::vector<double> more = job.run(best[at].settings, arguments.steps, folder);
+      const std::vector<double> more = job.run(best[at].settings, arguments.steps, scratch.path());
       if (at == 0) first.push_back(quantile_of(more, 0.5));
       times[at].insert(times[at].end(), more.begin(), more.end());
     }
   }
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
   Tried tried;
   for (const auto& each : times) tried.step_ms.push_back(quantile_of(each, 0.5));
   tried.spread = *std::ranges::max_element(first) / *std::ranges::min_element(first) - 1;
@@ -347,12 +336,10 @@ int PlanCommand::run(Console& shown) const {
   } else {
     printed.text(arguments_.top);
   }
-  if (arguments_.out.empty()) return 0;
-  write_planned_job(arguments_, best->settings,
-                    "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
-                        std::to_string(job.devices()) + " processors; no layout that was compared takes less than " +
-                        fixed(ranking.least_bound_ms, 1) + " ms.",
-                    console);
+  job.app().write(best->settings, "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
+                                      std::to_string(job.devices()) +
+                                      " processors; no layout that was compared takes less than " +
+                                      fixed(ranking.least_bound_ms, 1) + " ms.");
   return 0;
 }
 

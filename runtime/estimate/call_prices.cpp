@@ -23,7 +23,7 @@ double work_of(const OperatorCall& call) {
 
 void CallPrices::add(const OperatorCall& call, double ms) {
   calls_[call].push_back(ms);
-  lines_.clear();
+  rates_.clear();
 }
 
 void CallPrices::add_glue(std::size_t calls, double ms) {
@@ -34,10 +34,10 @@ double CallPrices::glue_ms() const {
   return glue_.empty() ? 0 : quantile_of(glue_, usual);
 }
 
-void CallPrices::make_lines() const {
+void CallPrices::make_rates() const {
   for (const auto& [call, times] : calls_) {
     const double work = work_of(call);
-    lines_[{call.op, call.dtype}].rates[work] = quantile_of(times, usual) / work;
+    rates_[{call.op, call.dtype}][work] = quantile_of(times, usual) / work;
   }
 }
 
@@ -47,11 +47,11 @@ double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
     sources.measured_ms += ms;
     return ms;
   }
-  if (lines_.empty()) make_lines();
-  auto line = lines_.find({call.op, call.dtype});
-  if (line == lines_.end()) line = lines_.lower_bound({call.op, DType::f32});
-  if (line == lines_.end() || line->first.first != call.op) return 0;
-  const auto& rates = line->second.rates;
+  if (rates_.empty()) make_rates();
+  auto found_rates = rates_.find({call.op, call.dtype});
+  if (found_rates == rates_.end()) found_rates = rates_.lower_bound({call.op, DType::f32});  // of another dtype
+  if (found_rates == rates_.end() || found_rates->first.first != call.op) return 0;
+  const Rates& rates = found_rates->second;
   const double work = work_of(call);
   const auto above = rates.lower_bound(work);
   double rate = 0;

@@ -65,13 +65,11 @@ class CallPrices final : public CallPricing {
   [[nodiscard]] std::vector<std::pair<OperatorCall, double>> measured() const;
 
  private:
-  struct Line {                      // milliseconds by work, of an operator and dtype
-    std::map<double, double> rates;  // work to milliseconds per unit
-  };
-  void make_lines() const;
+  using Rates = std::map<double, double>;  // of an operator and dtype: milliseconds per unit of work, by work
+  void make_rates() const;
   std::map<OperatorCall, std::vector<double>> calls_;
   std::vector<double> glue_;
-  mutable std::map<std::pair<std::string, DType>, Line> lines_;  // of calls_, made when asked for
+  mutable std::map<std::pair<std::string, DType>, Rates> rates_;  // of calls_; built at the first estimate
 };
 
 }  // namespace maestro

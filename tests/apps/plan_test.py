@@ -107,6 +107,9 @@ class Plan(SystemTest):
         (self.folder / "profile.json").write_text(
             '{"maestro": "x", "devices": 7, "glue_alone_us": 0, "glue_busy_us": 0, "calls": []}')
         self.refuse("measured with 7 devices", arguments=(path, "--profile", "profile.json", "--cpu-devices", 2))
+        served = {"name": "x", "app": "graph", "edges": ["corpus.tokens -> head.tokens"],
+                  "data": {"kind": "synthetic"}, "head": {"type": "served", "address": "unix:/nobody"}}
+        self.refuse('head.type = "served"', "cannot price", arguments=(self.write_job(served),))
         job = self.without_layouts()
         job["teacher"]["devices"] = ["emulated"]
         self.refuse("teacher.devices", "processors of this machine alone", arguments=(self.write_job(job),))

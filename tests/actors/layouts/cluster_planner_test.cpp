@@ -80,6 +80,26 @@ TEST_F(ClusterPlannerTest, sections_have_places_of_their_own_in_the_hosts) {  //
   }
 }
 
+TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
+  for (const char* const stages : {"plain.pipeline=2", "plain.pipeline=1"}) {
+    const std::string degree(stages);
+    std::string job = distillation_job;
+    job.insert(job.find("[plain]\n") + 8, degree.substr(6, 8) + " = " + degree.back() + "\n");
+    const ClusterChoice choice = planner(job, "", {"micro_batch"}).choose();
+    std::vector<std::string> settings;
+    for (std::string setting : choice.settings) {  // cores in the place of GPUs
+      for (auto at = setting.find("cuda:"); at != std::string::npos; at = setting.find("cuda:")) {
+        setting.replace(at, 4, "cpu");
+      }
+      settings.push_back(std::move(setting));
+    }
+    const JobPlan plan = plan_of(job, settings, "a,b,c,d");
+    std::set<ProcessId> processes;
+    for (const ReplicaPlacement& place : plan.places) processes.insert(place.process);
+    EXPECT_GT(processes.size(), 1U) << degree;
+  }
+}
+
 TEST_F(ClusterPlannerTest, the_same_cluster_gives_the_same_choice) {  // CY-2
   const ClusterChoice first = planner(distillation_job).choose();
   const ClusterChoice second = planner(distillation_job).choose();
@@ -104,6 +124,7 @@ TEST_F(ClusterPlannerTest, the_kept_section_gets_the_fewest_others_that_it_does_
   EXPECT_EQ(choice.critical, "student");
   EXPECT_EQ(choice.sections.at("student").layout.replicas, 2);
   EXPECT_LE(choice.stall, 0.01 + 1e-9);
+  EXPECT_GT(choice.sections.at("student").bound_ms, 0);
   EXPECT_LT(choice.devices, 16);
 }
 

@@ -94,7 +94,7 @@ TEST_F(JobPlannerTest, layouts_resolve_and_keep_the_keys_of_the_job) {  // JP-1,
   EXPECT_GT(found.best.front().sources.measured_share(), 0.5);
 }
 
-TEST_F(JobPlannerTest, steps_take_no_less_than_the_busiest_device_works) {  // LB-2
+TEST_F(JobPlannerTest, sections_of_pictures_have_layouts_and_shares_of_their_time) {
   const LayoutRanking found = ranking(vision_job);
   for (const RankedLayout& ranked : found.best) {
     EXPECT_GT(ranked.step_ms, 0);
@@ -118,6 +118,10 @@ TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // JP-2, PY-1
     EXPECT_EQ(first.best[at].step_ms, second.best[at].step_ms);
   }
   EXPECT_EQ(first.least_bound_ms, second.least_bound_ms);
+  for (const RankedLayout& ranked : first.best) {  // LB-2
+    EXPECT_GE(ranked.step_ms, first.least_bound_ms * (1 - 1e-9));
+    EXPECT_GE(ranked.step_ms, ranked.bound_ms * (1 - 1e-9));
+  }
 }
 
 TEST_F(JobPlannerTest, calls_with_prices_are_not_measured_again) {

@@ -78,38 +78,37 @@ positions = 40
 micro_batch = 4
 )";
 
-/// Composes the app of one of the jobs above.
-inline JobPlan plan_of(const std::string& job, const std::vector<std::string>& settings = {}) {
+/// Composes the app of one of the jobs above, on 4 devices of each host: "a,b"; empty: of this one.
+inline JobPlan plan_of(const std::string& job, const std::vector<std::string>& settings = {},
+                       const std::string& hosts = {}) {
   static std::ostringstream out;
   static Console console({out, out, false, {}});
   RunOptions options;
   options.check_only = true;
   options.quiet = true;
   options.cpu_devices = 4;
+  options.hosts = hosts;
   App app(JobDocument::parse(job, "job.toml", settings), options, console);
+  app.source("corpus");
   if (app.has("vision")) {
-    auto corpus = app.source("corpus");
-    auto vision = app.section("vision", "vision_encoder");
-    auto projector = app.section("projector", "projector");
-    auto llm = app.section("llm", "vision_language_decoder");
-    app.connect(corpus.port("pixels"), vision.port("pixels"));
-    app.connect(corpus.port("places"), vision.port("places"));
-    app.connect(vision.port("features"), projector.port("features"));
-    app.connect(projector.port("visual"), llm.port("visual"));
-    app.connect(corpus.port("tokens"), llm.port("tokens"));
-    app.connect(corpus.port("targets"), llm.port("targets"));
+    app.section("vision", "vision_encoder");
+    app.section("projector", "projector");
+    app.section("llm", "vision_language_decoder");
+    for (const char* const port : {"pixels", "places"}) app.connect({"corpus", port}, {"vision", port});
+    app.connect({"vision", "features"}, {"projector", "features"});
+    app.connect({"projector", "visual"}, {"llm", "visual"});
+    for (const char* const port : {"tokens", "targets"}) app.connect({"corpus", port}, {"llm", port});
     return app.plan();
   }
-  auto corpus = app.source("corpus");
-  auto teacher = app.section("teacher", "decoder_trunk").forward_only();
-  auto student = app.section("student", "distilled_decoder");
-  auto plain = app.section("plain", "decoder_lm");
-  app.connect(corpus.port("tokens"), teacher.port("tokens"));
-  app.connect(corpus.port("tokens"), student.port("tokens"));
-  app.connect(corpus.port("targets"), student.port("targets"));
-  app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
-  app.connect(corpus.port("tokens"), plain.port("tokens"));
-  app.connect(corpus.port("targets"), plain.port("targets"));
+  app.section("teacher", "decoder_trunk").forward_only();
+  app.section("student", "distilled_decoder");
+  app.section("plain", "decoder_lm");
+  app.connect({"corpus", "tokens"}, {"teacher", "tokens"});
+  app.connect({"teacher", "hidden"}, {"student", "teacher_hidden"});
+  for (const char* const port : {"tokens", "targets"}) {
+    app.connect({"corpus", port}, {"student", port});
+    app.connect({"corpus", port}, {"plain", port});
+  }
   return app.plan();
 }
 

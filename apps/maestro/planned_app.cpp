@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/planned_app.hpp"
+
+#include "actors/plan/job_plan.hpp"
+#include "actors/served/served_section.hpp"
+#include "apps/maestro/planned_job_text.hpp"
+#include "apps/maestro/recorded_job.hpp"
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "runtime/observe/output_file.hpp"
+#include "runtime/page/markup.hpp"
+
+namespace maestro {
+
+PlannedApp::PlannedApp(const PlanArguments& arguments, Console& console)
+    : arguments_(arguments), console_(console), text_(read_text(arguments.job).value_or_throw()) {
+  RunOptions options;
+  options.check_only = true;
+  const App composed = app({}, std::move(options), console);
+  for (const auto& [section, type] : composed.section_types()) {
+    if (read_type(composed.table(section), type) == served_type) {
+      throw JobError(section + ".type = \"" + served_type + "\": another process computes it, which plan cannot price");
+    }
+    sections_.push_back(section);
+  }
+}
+
+App PlannedApp::app(const std::vector<std::string>& settings, RunOptions options, Console& console) const {
+  std::vector<std::string> all = arguments_.overrides;
+  all.insert(all.end(), settings.begin(), settings.end());
+  return job_app(text_, arguments_.job.string(), std::move(options), all, console);
+}
+
+JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {
+  RunOptions options;
+  options.check_only = true;
+  options.quiet = true;
+  options.cpu_devices = cpu_devices;
+  App composed = app(settings, std::move(options), console_);
+  composed.reuse_corpus(corpus_);
+  JobPlan plan = composed.plan();
+  corpus_ = plan.corpus;
+  return plan;
+}
+
+void PlannedApp::write(const std::vector<std::string>& settings, const std::string& comment) const {
+  if (arguments_.out.empty()) return;
+  std::vector<std::string> all = arguments_.overrides;
+  all.insert(all.end(), settings.begin(), settings.end());
+  write_output(arguments_.out, job_text_with(text_, all, {comment})).or_throw();
+  console_.note("written   " + printable(arguments_.out.string()));
+}
+
+std::string layout_text(const SectionLayout& layout) {
+  std::string text = layout.replicas > 1 ? std::to_string(layout.replicas) + " x " : "";
+  if (layout.micro_batch <= most_samples_of_a_step) text += "m" + std::to_string(layout.micro_batch);  // else by tokens
+  if (layout.tensor > 1) text += " tensor " + std::to_string(layout.tensor);
+  if (layout.context > 1) text += " context " + std::to_string(layout.context);
+  if (layout.pipeline > 1) text += " pipeline " + std::to_string(layout.pipeline);
+  if (layout.zero) text += " zero";
+  return text;
+}
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + "%";
+}
+
+}  // namespace maestro
