@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -280,6 +281,18 @@ void Launcher::end_all(std::chrono::milliseconds patience) {
   watchers_.clear();
 }
 
+void Launcher::end_others(const std::set<ProcessId>& kept, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (const ProcessId process : running()) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (!kept.contains(process)) end(process, left);
+  }
+  const std::lock_guard lock(mutex_);
+  unclean_.clear();
+  forgiven_.clear();
+}
+
 void Launcher::kill_all() {
   const std::lock_guard lock(mutex_);
   for (const auto& [pid, child] : running_) {
@@ -290,6 +303,21 @@ void Launcher::kill_all() {
 std::vector<std::int64_t> Launcher::pids() const {
   const std::lock_guard lock(mutex_);
   return pids_;
+}
+
+std::vector<std::int64_t> Launcher::ended_pids() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> ended;
+  std::ranges::copy_if(pids_, std::back_inserter(ended),
+                       [this](std::int64_t pid) { return !running_.contains(static_cast<pid_t>(pid)); });
+  return ended;
+}
+
+std::set<ProcessId> Launcher::running() const {
+  const std::lock_guard lock(mutex_);
+  std::set<ProcessId> running;
+  for (const auto& [pid, process] : processes_) running.insert(process);
+  return running;
 }
 
 void Launcher::forgive(ProcessId process) {

@@ -83,10 +83,16 @@ class Launcher {
   void wait(std::chrono::milliseconds patience) const;
   /// Waits likewise, then kills the remaining children. Idempotent.
   void end_all(std::chrono::milliseconds patience);
+  /// Waits likewise for all children but those of `kept`, then kills the remaining ones. How they ended does not count.
+  void end_others(const std::set<ProcessId>& kept, std::chrono::milliseconds patience);
   /// Kills at once; for a second Ctrl-C. Async-signal-safe enough for a signal thread.
   void kill_all();
   /// Returns the pids of all children, running or not. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> pids() const;
+  /// Returns those of children that have ended. Thread-safe.
+  [[nodiscard]] std::vector<std::int64_t> ended_pids() const;
+  /// Returns the processes of the children whose end has not been reported. Thread-safe.
+  [[nodiscard]] std::set<ProcessId> running() const;
   /// The run goes on without a process: however it ends, all_clean() does not count it. Thread-safe.
   void forgive(ProcessId process);
   [[nodiscard]] bool is_forgiven(ProcessId process) const;

@@ -36,6 +36,7 @@ struct JoinAccepted {
   std::string root_host_name;
   std::string secret;       ///< for later connections; only admitted processes receive it
   std::string shared_file;  ///< in the output folder, tests whether hosts share the folder; may be empty
+  std::string resume;       ///< RunOptions::resume of rank 0, for processes of an earlier start of the run
 };
 
 struct RendezvousOptions {

@@ -23,6 +23,7 @@ struct JoinAccepted {
   4: required string root_host_name
   5: required string secret
   6: required string shared_file
+  7: optional string resume
 }
 
 // Without `accepted`: not all processes have joined yet; call wait_for_all() again.

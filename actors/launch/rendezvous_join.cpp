@@ -70,7 +70,8 @@ class RootConnection {
             .caf_port = static_cast<std::uint16_t>(accepted.caf_port),
             .root_host_name = accepted.root_host_name,
             .secret = accepted.secret,
-            .shared_file = accepted.shared_file};
+            .shared_file = accepted.shared_file,
+            .resume = accepted.resume};
   }
 
   void withdraw(const std::string& reason) {

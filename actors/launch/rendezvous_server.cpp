@@ -94,6 +94,7 @@ Answer RendezvousServer::State::answer(std::int64_t rank) {
   accepted.root_host_name = options.accepted.root_host_name;
   accepted.secret = options.accepted.secret;
   accepted.shared_file = options.accepted.shared_file;
+  accepted.__set_resume(options.accepted.resume);
   answer.__set_accepted(accepted);
   return answer;
 }

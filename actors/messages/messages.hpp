@@ -186,6 +186,7 @@ struct Failure {
   std::string message;
   bool may_follow_loss = false;  ///< the loss of a process may be its cause, as of a broken network (EP-5)
   bool service_lost = false;     ///< a process that serves a section is lost: the run may begin again (ServiceLost)
+  bool goes_back = false;        ///< the run begins again before a spike (PR-4)
 };
 /// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
 struct Interrupt {};
@@ -240,6 +241,9 @@ struct SeatsReady {
   Epoch epoch;
   ProcessId process;
 };
+
+/// Rank 0 to the supervisors of a start that another start follows (SV-13); the answer of a process that takes part.
+struct StartAgain {};
 
 /// Rank 0 to every supervisor: the process is lost, and no seats move.
 struct ProcessGone {

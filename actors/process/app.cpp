@@ -92,7 +92,7 @@ RunResult App::run() {
     try {
       if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
     } catch (const JobError& problem) {
-      if (memory.record->recoveries.empty()) throw;
+      if (memory.record->recoveries.empty() && !memory.again) throw;
       console_->error(problem.what());  // no wrong input: the run had begun
       return {};
     }
@@ -102,22 +102,24 @@ RunResult App::run() {
 
 std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& memory) {
   const RunOptions& run = plan ? plan->options : composed_.options;
-  std::unique_ptr<JobStart> start;  // null: this process is alone
   std::optional<ProcessRun> process;
-  const auto refuse = [&start](const JobError& problem) {
-    if (start) start->withdraw(problem.what());
-    if (JobStart::is_first_to_refuse()) throw problem;
+  const auto refuse = [&memory](const JobError& problem) {
     RunResult refused;
-    refused.status = 2;
+    refused.status = memory.again ? 1 : 2;  // rank 0 starts another process
+    if (memory.again) return refused;
+    if (memory.start) memory.start->withdraw(problem.what());
+    if (JobStart::is_first_to_refuse()) throw problem;
     return refused;
   };
   try {
-    if (!run.check_only && run.processes > 1) {
-      start = std::make_unique<JobStart>(
+    if (memory.start) {
+      memory.start->begin_again(run.command, memory.launcher->running());
+    } else if (!run.check_only && run.processes > 1) {
+      memory.start = std::make_unique<JobStart>(
           JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
     }
     if (!plan) plan = resolve_job(composed_);
-    process.emplace(*plan, *console_, start.get(), memory);
+    process.emplace(*plan, *console_, memory);
     process->prepare();
   } catch (const JobError& problem) {
     return refuse(problem);

@@ -88,12 +88,34 @@ JobStart::~JobStart() {
   tidy();
 }
 
-void JobStart::tidy() {
+void JobStart::begin_again(std::vector<std::string> command, std::set<ProcessId> running) {
+  {
+    const std::lock_guard lock(mutex_);
+    options_.command = std::move(command);
+    survivors_ = std::move(running);
+    child_printed_ = false;
+    server_.reset();
+    joined_.clear();
+    starting_.reset();
+    stopped_starting_ = false;
+    unrouted_.clear();
+    stopped_.clear();
+  }
+  watch_parent();
+}
+
+void JobStart::tidy_start() {
   const std::lock_guard lock(mutex_);
-  run_keys_.reset();
   std::error_code ignored;  // a left-over empty file is harmless
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
+}
+
+void JobStart::tidy() {
+  tidy_start();
+  const std::lock_guard lock(mutex_);
+  run_keys_.reset();
+  std::error_code ignored;
   if (options_.run.starts_others()) fs::remove(refusal_mark(getpid()), ignored);
   if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has ended
 }
@@ -211,7 +233,7 @@ std::string JobStart::server_address() const {
   const ProcessEnv& place = options_.run.place;
   if (place.launcher == "maestro" && place.root_host.starts_with("unix:")) return place.root_host;
   if (!loopback(listen_)) {
-    const std::int64_t port = place.launcher == "none" ? options_.transport.port : place.root_port;
+    const std::int64_t port = place.launcher != "none" ? place.root_port : port_ > 0 ? port_ : options_.transport.port;
     return listen_ + ":" + std::to_string(port);
   }
   const std::string name =
@@ -250,7 +272,8 @@ RendezvousOptions JobStart::rendezvous_options(const JobText& job, const Rendezv
   options.keys = keys_;
   options.own = own_request(job.job);
   options.hosts = options_.run.place.hosts;
-  options.accepted = {info.epoch.value(), info.root_address, info.root_port, host_, info.secret, info.shared_file};
+  options.accepted = {info.epoch.value(), info.root_address, info.root_port, host_,
+                      info.secret,        info.shared_file,  job.resume};
   options.silence = job.silence;
   options.note = [this](const std::string& line) { console_.note(line); };
   return options;
@@ -265,12 +288,18 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   {
     const std::lock_guard lock(mutex_);
     server_ = std::make_unique<RendezvousServer>(rendezvous_options(job, info));
+    port_ = place_of_server().root_port;
   }
   try {
-    if (options_.run.starts_others()) start_missing(launcher);
-    server_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
+    if (options_.run.starts_others()) start_missing(launcher, true);
+    server_->wait_all(patience(), [this, &job, &launcher] {
+      look_at_stopped_children(job.silence);
+      replace_survivors(launcher);
+    });
     server_->stop();
     joined_ = server_->present();
+    const std::lock_guard lock(mutex_);
+    survivors_.clear();
   } catch (const JobError&) {
     server_->stop();
     launcher.wait(std::chrono::seconds(2));  // JS-3: they print the reason, and end
@@ -301,6 +330,7 @@ RendezvousInfo JobStart::join(const JobText& job) {
   info.root_address = accepted.caf_host;
   info.root_port = accepted.caf_port;
   info.shared_file = accepted.shared_file;
+  info.resume = accepted.resume;
   return info;
 }
 

@@ -9,6 +9,8 @@
 // JS-3 (same reason): when the job cannot begin, every reached process ends with the same line.
 // JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0; on
 //       each host at most one process prints that.
+// JS-5 (another start): begin_again() opens the same address again, with the same keys. Processes of the earlier start
+//       that still run join there; rank 0 starts those that do not run, or that end before they have joined.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +45,7 @@ struct RendezvousInfo {
   std::string root_address;  ///< address of rank 0's supervisor
   std::uint16_t root_port = 0;
   std::string shared_file;  ///< in the output folder, written by rank 0
+  std::string resume;       ///< RunOptions::resume of rank 0
 };
 /// Returns the data of a run of a single process.
 [[nodiscard]] RendezvousInfo new_rendezvous_info();
@@ -61,6 +65,7 @@ struct JobText {
   std::string job;                          ///< TOML
   std::filesystem::path shared_folder;      ///< folder of the run's files on all hosts; empty: none
   std::chrono::milliseconds silence{4000};  ///< limit after which a process counts as lost (RV-5)
+  std::string resume;                       ///< of rank 0; need not be equal
 };
 
 class JobStart {
@@ -117,8 +122,12 @@ class JobStart {
   /// Throws JobError when rank 0's output folder, which must hold the files of this host, is not visible here.
   void check_shared_folder(const RendezvousInfo& info) const;
 
-  /// Called when all connections are made, or the job ends: removes the keys generated for this run, and the shared
-  /// file. Thread-safe, idempotent.
+  /// Begins another start of the run (JS-5). `running`: the processes of the earlier one that take part.
+  void begin_again(std::vector<std::string> command, std::set<ProcessId> running);
+  /// Called when all connections are made: removes the shared file. Thread-safe, idempotent.
+  void tidy_start();
+  /// Called when no other start can follow, or the job ends: also removes the keys generated for this run.
+  /// Thread-safe, idempotent.
   void tidy();
 
   /// Called when this process is built: the supervisors watch each other from now on (JS-4).
@@ -148,13 +157,15 @@ class JobStart {
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
   [[nodiscard]] RendezvousOptions rendezvous_options(const JobText& job, const RendezvousInfo& info) const;
   [[nodiscard]] ProcessEnv place_of_server() const;
-  /// Starts the processes that have not joined.
-  void start_missing(Launcher& launcher);
+  /// Starts the processes that neither run nor have joined. `counts`: the run relies on them from now on.
+  void start_missing(Launcher& launcher, bool counts);
   /// Opens a rendezvous at which all are present but `process`.
   void expect(const JobText& job, const RendezvousInfo& info, ProcessId process);
   [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
   void watch_parent();
   void look_at_stopped_children(std::chrono::milliseconds silence);
+  /// Starts the processes of an earlier start that have ended since (JS-5).
+  void replace_survivors(Launcher& launcher);
 
   JobStartOptions options_;
   Console& console_;
@@ -167,7 +178,9 @@ class JobStart {
   std::filesystem::path shared_file_;
   std::mutex mutex_;
   std::unique_ptr<RendezvousServer> server_;
-  std::vector<JoinRequest> joined_;    // of the first start
+  std::int64_t port_ = 0;              // of the server at the first start
+  std::set<ProcessId> survivors_;      // of an earlier start, until all processes have joined
+  std::vector<JoinRequest> joined_;    // of the start
   std::optional<ProcessId> starting_;  // again
   bool stopped_starting_ = false;
   ChildEndRoute route_;

@@ -55,15 +55,32 @@ ProcessEnv JobStart::place_of_server() const {
   return place;
 }
 
-void JobStart::start_missing(Launcher& launcher) {
+void JobStart::start_missing(Launcher& launcher, bool counts) {
   RemoteShell shell;
   shell.words = remote_shell_words(options_.ssh);
   if (several_hosts()) shell.secrets = pack(*keys_);
   std::vector<ProcessStart> missing = starts(place_of_server());
-  for (const JoinRequest& there : server_->present()) {
-    std::erase_if(missing, [&](const ProcessStart& start) { return start.rank == there.rank; });
+  std::set<std::int64_t> there;
+  for (const JoinRequest& present : server_->present()) there.insert(present.rank);
+  for (const ProcessId running : launcher.running()) there.insert(running.value());
+  std::erase_if(missing, [&](const ProcessStart& start) { return there.contains(start.rank); });
+  for (const ProcessStart& start : missing) {
+    const ProcessId process(static_cast<std::uint32_t>(start.rank));
+    if (counts) launcher.rely_on(process);
+    const std::lock_guard lock(mutex_);
+    if (survivors_.erase(process) > 0) std::erase_if(unrouted_, [&](const auto& end) { return end.first == process; });
   }
   launcher.start(options_.command, missing, shell);
+}
+
+void JobStart::replace_survivors(Launcher& launcher) {
+  std::set<ProcessId> there = launcher.running();
+  for (const JoinRequest& joined : server_->present()) there.insert(ProcessId(static_cast<std::uint32_t>(joined.rank)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::includes(there, survivors_)) return;
+  }
+  start_missing(launcher, true);
 }
 
 void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId process) {
@@ -86,7 +103,7 @@ void JobStart::start_again(Launcher& launcher, const JobText& job, const Rendezv
   launcher.end(process, std::chrono::seconds(5));  // of the lost one, or of its remote shell
   expect(job, info, process);
   try {
-    start_missing(launcher);
+    start_missing(launcher, false);
   } catch (const JobError&) {
     server_->stop();
     throw;
@@ -153,6 +170,10 @@ void JobStart::stop_starting() {
 
 void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::lock_guard lock(mutex_);
+  if (survivors_.contains(process)) {  // replaced, unless it has joined
+    unrouted_.emplace_back(process, how);
+    return;
+  }
   const bool again = starting_ == process;
   if (route_ && again) server_->fail("it ended before it joined: " + how, ErrorCode::peer_lost);
   if (route_) return route_(process, how, again);

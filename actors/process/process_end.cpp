@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds failed_limit(2000);
 constexpr milliseconds recovery_patience(700);  // for the other processes to end by themselves
 constexpr milliseconds departure_limit(5000);   // exit_now() bounds itself (DE-1)
+constexpr milliseconds survivor_limit(2000);    // for a process that rank 0 can start anew
 
 /// Waits for a trace file: processes of other launchers or hosts may still write theirs, or write it where it is not
 /// visible here.
@@ -181,24 +182,46 @@ void ProcessRun::State::begin_recovery(const std::string& cause, Clock::time_poi
 
 void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   begin_recovery(ended.error, ended.lost_at);
-  take_down(ended.lost);
+  take_down(ended);
 }
 
-/// Ends all other processes, and takes down what this process has built.
-void ProcessRun::State::take_down(const std::vector<ProcessIdentity>& lost_here) {
+/// Ends the processes that take no part in the next start, and takes down what this process has built.
+void ProcessRun::State::take_down(const RunOutcome& ended) {
   bound("the end of the processes before the recovery", departure_limit);
   close_seats();
   if (journal) journal->flush(milliseconds(500));
-  for (const ProcessIdentity& lost : lost_here) ProcessHandle(lost).kill();
-  launcher->end_all(recovery_patience);
+  for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
+  launcher->end_others(ended.stay, recovery_patience);
   for (std::uint32_t other = 1; other < hosts.size(); ++other) {
     if (network) network->abandon(ProcessId(other));  // stop() would await writes to them
   }
   stop();
+  memory.frozen.keep(plan.graph, replicas);
   record->recoveries.push_back(*recovery);  // the coordinator, which also records some, has ended
-  tidy_up(lost_here);
+  if (job_start) job_start->tidy_start();
+  remove_sockets(ended.lost, launcher->ended_pids());
   (void)sweep_shared_memory();  // of the processes that have ended
   bound({}, milliseconds(0));
+}
+
+/// Takes down what this process, which is not rank 0, has built.
+void ProcessRun::State::end_to_start_again() {
+  replaceable = true;
+  bound("the end of the process before the recovery", survivor_limit);
+  for (std::uint32_t other = 0; other < hosts.size(); ++other) {
+    if (network && other != process.value()) network->abandon(ProcessId(other));
+  }
+  stop();
+  memory.frozen.keep(plan.graph, replicas);
+  memory.again = true;
+  remove_sockets({}, {});
+  bound({}, milliseconds(0));
+}
+
+bool ProcessRun::State::may_stay() const {
+  const bool on_gpu = std::ranges::any_of(
+      own_places(), [](const ReplicaPlacement& at) { return std::ranges::any_of(at.devices, &DeviceId::is_cuda); });
+  return !is_root() && !joins_later() && !on_gpu;  // a device's context may keep the error of a peer's loss
 }
 
 /// Takes the record back to the step that the run goes on after.
@@ -213,7 +236,7 @@ void ProcessRun::State::continue_record() {
 void ProcessRun::State::close_failed_start(const std::string& problem) {
   bound(problem + "; the end of the process", failed_limit);
   stop();
-  launcher->end_all(milliseconds(0));
+  launcher->end_others({}, milliseconds(0));
   bound({}, milliseconds(0));
 }
 
@@ -244,8 +267,13 @@ void ProcessRun::State::leave(int status) {
 /// Removes files of this process, and sockets of the processes it has ended.
 void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
   if (job_start) job_start->tidy();
+  remove_sockets(lost, launcher->pids());
+}
+
+void ProcessRun::State::remove_sockets(const std::vector<ProcessIdentity>& lost,
+                                       const std::vector<std::int64_t>& children) const {
   for (const ProcessIdentity& gone : lost) remove_sockets_of_lost(gone);
-  for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
+  for (const std::int64_t child : children) remove_sockets_of(child);
   remove_sockets_of(own_identity().pid);
 }
 

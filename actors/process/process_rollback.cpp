@@ -101,6 +101,7 @@ bool ProcessRun::State::end_to_roll_back(RunOutcome& ended) {
   const auto since = std::chrono::steady_clock::now();
   if (const Status done = branch(way); !done) {
     ended.error = way.cause + "; the run cannot go back: " + done.error().message;
+    ended.recoverable = false;
     return false;
   }
   recovery.emplace();
@@ -112,7 +113,7 @@ bool ProcessRun::State::end_to_roll_back(RunOutcome& ended) {
                   std::to_string(plan.guard.skip_steps) + " steps from step " + std::to_string(way.left_out_from) +
                   " on (rollback " + std::to_string(rollbacks() + 1) + " of " +
                   std::to_string(plan.guard.max_rollbacks) + ")");
-  take_down(ended.lost);
+  take_down(ended);
   return true;
 }
 

@@ -53,6 +53,7 @@ void ProcessRun::State::join_job() {
   JoinRoot root;
   if (job_start && !is_root()) {
     rendezvous_info = job_start->join(job_text());
+    if (memory.again && has_state()) start = find_start_point(plan, rendezvous_info.resume);
     open_actors();
     root.root = find_root();
   } else if (job_start) {
@@ -110,6 +111,7 @@ JobText ProcessRun::State::job_text() const {
                 place_text(at) + "\"\n";
   }
   if (stores_checkpoints()) text.shared_folder = plan.train.out;
+  text.resume = plan.options.resume;
   // After a network cut that a running job survives, TCP waits as long again.
   text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;
@@ -164,16 +166,17 @@ void ProcessRun::State::print_memory() const {
   for (const std::string& line : describe_memory(plan)) console.note("  " + line);
 }
 
-ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start, RunMemory& memory)
-    : state_(std::make_unique<State>(plan, console, start, memory)) {}
+ProcessRun::ProcessRun(const JobPlan& plan, Console& console, RunMemory& memory)
+    : state_(std::make_unique<State>(plan, console, memory)) {}
 ProcessRun::~ProcessRun() {
   state_->stop();
 }
 
 void ProcessRun::prepare() {
   State& state = *state_;
-  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start.
-  if (state.has_state()) state.start = find_start_point(state.plan);
+  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start. One
+  // that was part of an earlier start receives the checkpoint from rank 0.
+  if (state.has_state() && !state.memory.again) state.start = find_start_point(state.plan, state.plan.options.resume);
   if (state.recovering()) {
     state.continue_record();
   } else {
@@ -193,7 +196,7 @@ void ProcessRun::prepare() {
   state.check_surroundings();
   if (!state.is_root()) return;
   state.make_shadows();
-  state.builder.try_stored_states(state.process);
+  state.builder.try_stored_states(state.process, state.recovering());
   state.claim = claim_run(state.plan, state.start, state.memory.run);
   state.memory.run = state.claim.origin.run;
   if (!state.plan.options.check_only) {
@@ -258,16 +261,21 @@ void ProcessRun::State::begin() {
 std::optional<RunResult> ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
-  Launcher launcher(
-      [&state](ProcessId process, const std::string& how) { state.job_start->child_ended(process, how); },
-      [&state](ProcessId process, bool stopped) { state.job_start->child_stopped(process, stopped); },
-      [&state](const std::string& host, const std::string& line) { return state.console.relay(host, line); });
+  std::unique_ptr<Launcher>& launcher = state.memory.launcher;
+  if (!launcher) {
+    launcher = std::make_unique<Launcher>(
+        [start = state.job_start](ProcessId process, const std::string& how) { start->child_ended(process, how); },
+        [start = state.job_start](ProcessId process, bool stopped) { start->child_stopped(process, stopped); },
+        [&console = state.console](const std::string& host, const std::string& line) {
+          return console.relay(host, line);
+        });
+  }
   Watchdog watchdog([&](const std::string& line) {
-    state.console.error(line);
+    if (!state.replaceable) state.console.error(line);
     state.leave(1);
   });
   state.watchdog = &watchdog;
-  state.launcher = &launcher;
+  state.launcher = launcher.get();
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
   if (std::optional<RunResult> refused = state.try_to_join()) {
     return state.recovery ? std::nullopt : refused;
@@ -275,6 +283,10 @@ std::optional<RunResult> ProcessRun::run() {
   state.begin();
   RunOutcome ended = future.get();
   watchdog.stop_watching();
+  if (ended.again) {
+    state.end_to_start_again();
+    return std::nullopt;
+  }
   if (!ended.ok && state.record->rollback && state.end_to_roll_back(ended)) return std::nullopt;
   if (ended.recoverable && state.may_recover()) {
     state.end_to_recover(ended);
@@ -289,11 +301,11 @@ std::optional<RunResult> ProcessRun::run() {
   state.close_record();
   state.bound("the end of the run", closing_limit);
   state.stop();
-  launcher.kill_forgiven();
-  launcher.end_all(milliseconds(10000));
+  launcher->kill_forgiven();
+  launcher->end_all(milliseconds(10000));
   watchdog.no_limit();
   RunResult result = state.succeed(ended);
-  if (!launcher.all_clean()) {
+  if (!launcher->all_clean()) {
     state.tidy_up({});
     state.console.error("the run is complete, but another process of it ended with an error");
     result.status = 1;

@@ -169,6 +169,7 @@ void ProcessRun::State::open_actors() {
   bound("the start of the actor system", start_limit);
   actors = std::make_unique<ActorEnvironment>(options);
 
+  const bool recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
   SupervisorOptions supervision;
   supervision.graph = &plan.graph;
   supervision.process = process;
@@ -176,13 +177,16 @@ void ProcessRun::State::open_actors() {
   supervision.joining = joining();
   if (job_start) {
     supervision.host = job_start->host();
-    supervision.connected = [this](caf::event_based_actor*) {
+    supervision.connected = [this, recovers](caf::event_based_actor*) {
       if (successors_may_come() || joining() > 0) return;  // they come by the same way
       actors->stop_listening();
+      if (recovers) return job_start->tidy_start();  // another start may follow
       job_start->tidy();
     };
   }
-  supervision.recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
+  supervision.recovers = recovers;
+  supervision.stays = may_stay();
+  if (is_root()) supervision.may_recover = [this] { return may_recover(); };
   supervision.started_again = recovering();
   supervision.rescues = may_recover() && (stores_checkpoints() || !plan.options.launch_info.several_hosts());
   supervision.start_timeout = options.start_timeout;

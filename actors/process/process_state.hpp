@@ -42,10 +42,10 @@
 namespace maestro {
 
 struct ProcessRun::State {
-  State(const JobPlan& job, Console& terminal, JobStart* start_of_job, RunMemory& kept)
+  State(const JobPlan& job, Console& terminal, RunMemory& kept)
       : plan(job),
         console(terminal),
-        job_start(start_of_job),
+        job_start(kept.start.get()),
         place(job.options.launch_info.place),
         hosts(hosts_of(job)),
         process(static_cast<std::uint32_t>(place.rank)),
@@ -112,7 +112,7 @@ struct ProcessRun::State {
   std::atomic<std::uint64_t> current_step = 0;
   std::atomic<std::uint64_t> events = 0;  // of the coordinator: CoordinatorOptions::events
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
-  cpu::CpuOperatorTable ops;
+  cpu::CpuOperatorTable& ops = memory.ops;
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   /// By section for GPUs, whose sections have separate streams; section 0 stands for all on other devices.
   std::map<std::pair<DeviceId, SectionId>, std::unique_ptr<Device>> devices;
@@ -124,8 +124,9 @@ struct ProcessRun::State {
   RunClaim claim;  // of rank 0
   RendezvousInfo rendezvous_info;
   ReplicaBuilder builder{
-      plan, ops, start, groups_end,
-      [this](const ReplicaPlacement& at, LayoutRank of_rank) -> Device& { return *device(at, of_rank); }};
+      plan,       ops,
+      start,      memory.frozen,
+      groups_end, [this](const ReplicaPlacement& at, LayoutRank of_rank) -> Device& { return *device(at, of_rank); }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // below all members that actors use: destroyed first (PR-1)
@@ -147,6 +148,7 @@ struct ProcessRun::State {
   std::atomic<std::size_t> losses = 0;      // recoveries of the run; the coordinator records those in place
   std::optional<Recovery> recovery;         // of this start, once begin_recovery() was called
   std::atomic<bool> supervised = false;     // there is a supervisor to inform
+  std::atomic<bool> replaceable = false;    // rank 0 starts another process where this one ends
   Watchdog* watchdog = nullptr;             // while the run lasts
   Launcher* launcher = nullptr;             // likewise
 
@@ -224,7 +226,10 @@ struct ProcessRun::State {
   void begin_recovery(const std::string& cause,
                       std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now());
   void end_to_recover(const RunOutcome& outcome);
-  void take_down(const std::vector<ProcessIdentity>& lost);
+  void take_down(const RunOutcome& outcome);
+  void end_to_start_again();
+  /// Whether this process, which is not rank 0, can take part in another start.
+  [[nodiscard]] bool may_stay() const;
   // Back to a checkpoint before a spike; process_rollback.cpp.
   [[nodiscard]] bool end_to_roll_back(RunOutcome& ended);
   [[nodiscard]] Status branch(const Rollback& way);
@@ -235,6 +240,7 @@ struct ProcessRun::State {
   [[noreturn]] void leave_before_the_start(const std::string& cause);
   [[noreturn]] void leave(int status);
   void tidy_up(const std::vector<ProcessIdentity>& lost) const;
+  void remove_sockets(const std::vector<ProcessIdentity>& lost, const std::vector<std::int64_t>& children) const;
   void bound(std::string phase, std::chrono::milliseconds most) const;
   void close_failed_start(const std::string& problem);
   void watch_progress();

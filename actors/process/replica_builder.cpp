@@ -109,6 +109,30 @@ std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlacement& pl
   return ranks;
 }
 
+void FrozenSections::keep(const SectionGraph& graph, const std::vector<BuiltReplica>& replicas) {
+  for (const BuiltReplica& replica : replicas) {
+    const bool whole = replica.runners.size() == 1 && graph.node(replica.place.section).frozen();
+    if (!whole || !replica.runners[0]->context().memory().host()) continue;
+    if (!replica.runners[0]->section().shareable()) continue;
+    sections_[replica.place.section] = replica.runners[0]->shared_section();
+  }
+}
+
+std::shared_ptr<Section> FrozenSections::of(SectionId section) const {
+  const auto found = sections_.find(section);
+  return found == sections_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Section> ReplicaBuilder::shared(SectionId section, const OperatorTable& ops,
+                                                const std::vector<BuiltReplica>& before) const {
+  const auto found = std::ranges::find_if(before, [&](const BuiltReplica& other) {
+    return other.place.section == section && other.runners[0]->section().shareable() &&
+           &other.runners[0]->context().memory() == &ops.memory();
+  });
+  if (found != before.end()) return found->runners[0]->shared_section();
+  return ops.memory().host() ? frozen_->of(section) : nullptr;
+}
+
 void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const {
   const ReplicaPlacement& place = replica.place;
   const PlannedSection& planned = plan_->sections[place.section.value()];
@@ -125,16 +149,8 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
       continue;
     }
     // Ranks work in groups of their own replica, so only whole replicas can share weights.
-    const auto shared = std::ranges::find_if(before, [&](const BuiltReplica& other) {
-      return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable() &&
-             &other.runners[0]->context().memory() == &ops.memory();
-    });
-    std::shared_ptr<Section> section;
-    if (shared != before.end()) {
-      section = shared->runners[0]->shared_section();
-    } else {
-      on_device(device, [&] { section = load(place, made_from); });
-    }
+    std::shared_ptr<Section> section = ranks.size() == 1 ? shared(place.section, ops, before) : nullptr;
+    if (!section) on_device(device, [&] { section = load(place, made_from); });
     replica.runners.push_back(
         std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
   }
@@ -151,11 +167,11 @@ std::vector<BuiltReplica> ReplicaBuilder::build_all(const std::vector<ReplicaPla
   return built;
 }
 
-void ReplicaBuilder::try_stored_states(ProcessId process) const {
+void ReplicaBuilder::try_stored_states(ProcessId process, bool again) const {
   for (const ReplicaPlacement& place : plan_->places) {
     const bool trained = plan_->graph.node(place.section).trained();
-    const bool stored =
-        !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
+    const bool from_checkpoint = trained && !start_->checkpoint.empty();
+    const bool stored = from_checkpoint || (!again && !plan_->sections[place.section.value()].config.weights.empty());
     const bool loaded_later = place.process == process && !plan_->options.check_only;
     if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, context(place, {}, *host_ops_));
   }

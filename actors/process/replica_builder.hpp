@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,17 +30,31 @@ struct BuiltReplica {
   }
 };
 
-/// Not thread-safe; used by the starting thread. Plan, table and start point must outlive it.
+/// The frozen sections of a process that are read once for all starts of a run: of whole replicas, in the host's
+/// memory, shareable(). Not thread-safe.
+class FrozenSections {
+ public:
+  /// Keeps those of `replicas`, whose jobs have ended. The operator table that they were made with must outlive this.
+  void keep(const SectionGraph& graph, const std::vector<BuiltReplica>& replicas);
+  /// Returns null where it has none.
+  [[nodiscard]] std::shared_ptr<Section> of(SectionId section) const;
+
+ private:
+  std::map<SectionId, std::shared_ptr<Section>> sections_;
+};
+
+/// Not thread-safe; used by the starting thread. Plan, table, start point and kept sections must outlive it.
 class ReplicaBuilder {
  public:
   /// Returns the device that a rank of a replica is built for and will run on.
   using DeviceOf = std::function<Device&(const ReplicaPlacement&, LayoutRank)>;
   /// `host_ops`: for state that is loaded only as a check. `groups_end` ends groups of devices.
   ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start,
-                 std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
+                 const FrozenSections& frozen, std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
       : plan_(&plan),
         host_ops_(&host_ops),
         start_(&start),
+        frozen_(&frozen),
         groups_end_(std::move(groups_end)),
         device_of_(std::move(device_of)) {}
 
@@ -47,8 +62,8 @@ class ReplicaBuilder {
   /// share it. Throws JobError for state that cannot be loaded.
   [[nodiscard]] std::vector<BuiltReplica> build_all(const std::vector<ReplicaPlacement>& places) const;
   /// Loads and discards every stored state that `rank` itself will not load: damage is reported once, before any
-  /// process starts. Throws JobError.
-  void try_stored_states(ProcessId process) const;
+  /// process starts. `again`: weights were loaded by an earlier start of the run. Throws JobError.
+  void try_stored_states(ProcessId process, bool again) const;
 
  private:
   [[nodiscard]] SectionContext context(const ReplicaPlacement& place, const ParallelContext& parallel,
@@ -62,11 +77,15 @@ class ReplicaBuilder {
   /// Creates the group of ranks first, first + stride, ... of a replica: threads over host memory, or devices.
   [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlacement& place, std::int64_t first,
                                                                       std::int64_t stride, std::int64_t size) const;
+  /// Returns a section that a replica of a single rank can share with another, or with an earlier start; null: none.
+  [[nodiscard]] std::shared_ptr<Section> shared(SectionId section, const OperatorTable& ops,
+                                                const std::vector<BuiltReplica>& before) const;
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;
 
   const JobPlan* plan_;
   const OperatorTable* host_ops_;
   const StartPoint* start_;
+  const FrozenSections* frozen_;
   std::shared_ptr<AbortReason> groups_end_;
   DeviceOf device_of_;
 };

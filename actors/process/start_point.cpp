@@ -84,10 +84,10 @@ void check_weights_stay(const JobPlan& plan) {
 
 }  // namespace
 
-StartPoint find_start_point(const JobPlan& plan) {
+StartPoint find_start_point(const JobPlan& plan, const fs::path& resume) {
   StartPoint start;
-  if (plan.options.resume.empty()) return start;
-  start.checkpoint = resolve_checkpoint(plan.options.resume).value_or_throw();
+  if (resume.empty()) return start;
+  start.checkpoint = resolve_checkpoint(resume).value_or_throw();
   start.stored = load_checkpoint(start.checkpoint).value_or_throw();
   const Manifest& manifest = start.stored;
   verify_checkpoint(start.checkpoint).or_throw();

@@ -147,7 +147,7 @@ void Coordinator::roll_back(const GuardFinding& finding) {
 void Coordinator::go_back() {
   if (options_.record->rollback) return;
   options_.record->rollback = rolling_back_;
-  send_to(this, supervisor(), Failure{rolling_back_->cause});
+  send_to(this, supervisor(), Failure{.message = rolling_back_->cause, .goes_back = true});
 }
 
 }  // namespace maestro

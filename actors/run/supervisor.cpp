@@ -33,7 +33,7 @@ Supervisor::Supervisor(caf::actor_config& config, SupervisorOptions options)
       membership_(options_.process, options_.hosts, options_.joining),
       peers_(options_.peer_timeout) {
   set_down_handler([this](caf::down_msg& message) { down(message); });
-  report_every_end(this, [this](const std::string& problem) { fail("supervisor: " + problem, true); });  // SV-6
+  report_every_end(this, [this](const std::string& problem) { fail({"supervisor: " + problem}, true); });  // SV-6
 }
 
 void Supervisor::on_exit() {
@@ -80,7 +80,7 @@ caf::behavior Supervisor::make_behavior() {
       },
       [this](const TransferJudgement& broken) {
         if (!held_.empty()) return delayed_send(this, options_.peer_timeout, TransferJudgement(broken));
-        if (!retired_.contains(broken.reporter)) fail(broken.message, prints(), false, may_follow_loss());
+        if (!retired_.contains(broken.reporter)) fail({broken.message}, prints(), false, may_follow_loss());
       },
       [this](const Failure& failure) {
         const auto from = watched_.find(caf::actor_cast<caf::actor_addr>(current_sender()));
@@ -89,8 +89,9 @@ caf::behavior Supervisor::make_behavior() {
         }
         if (rescuing_) return not_rescued(failure.message);
         const bool recoverable = failure.service_lost || (failure.may_follow_loss && may_follow_loss());
-        fail(failure.message, prints(), current_sender() == root_, recoverable, failure.service_lost);
+        fail(failure, prints(), current_sender() == root_, recoverable);
       },
+      [this](StartAgain) { return stay(); },
       [this](const MoveSeats& order) { move_seats(order); },
       [this](const SeatsTaken& answer) { seats_taken(answer); },
       [this](const SeatsMoved& moved) { seats_moved(moved); },
@@ -134,18 +135,18 @@ void Supervisor::joined(const ProcessJoined& peer) {
 
 void Supervisor::start_timed_out() {
   if (membership_.phase() >= RunPhase::running || membership_.complete(Milestone::joined)) return;
-  fail("only " + std::to_string(membership_.count(Milestone::joined)) + " of " +
-           std::to_string(membership_.processes()) + " processes joined within " +
-           std::to_string(options_.join_timeout.count() / 1000) + " s",
+  fail({"only " + std::to_string(membership_.count(Milestone::joined)) + " of " +
+        std::to_string(membership_.processes()) + " processes joined within " +
+        std::to_string(options_.join_timeout.count() / 1000) + " s"},
        true);
 }
 
 void Supervisor::wiring_timed_out() {
   if (membership_.phase() >= RunPhase::running) return;
-  fail("the processes have not connected to each other within " +
-           std::to_string(options_.start_timeout.count() / 1000) +
-           " s: " + std::to_string(membership_.count(Milestone::ready)) + " of " +
-           std::to_string(membership_.processes()) + " are ready",
+  fail({"the processes have not connected to each other within " +
+        std::to_string(options_.start_timeout.count() / 1000) +
+        " s: " + std::to_string(membership_.count(Milestone::ready)) + " of " +
+        std::to_string(membership_.processes()) + " are ready"},
        true);
 }
 
@@ -168,8 +169,8 @@ void Supervisor::watch(const ProcessInfo& peer) {
 
 void Supervisor::introduced(const ProcessInfo& info) {
   if (info.build != options_.build) {
-    return fail("process " + std::to_string(info.process.value()) + " runs another version or job: " + info.build +
-                    " instead of " + options_.build,
+    return fail({"process " + std::to_string(info.process.value()) + " runs another version or job: " + info.build +
+                 " instead of " + options_.build},
                 true);
   }
   const Tally tally = membership_.record(Milestone::introduced, info.process);
@@ -217,9 +218,9 @@ void Supervisor::ping(const PeerAddress& neighbour, const caf::actor& supervisor
 }
 
 void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string& problem) {
-  fail("process " + std::to_string(options_.process.value()) + " cannot connect to process " +
-           std::to_string(neighbour.process.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
-           ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s",
+  fail({"process " + std::to_string(options_.process.value()) + " cannot connect to process " +
+        std::to_string(neighbour.process.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
+        ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s"},
        prints());
 }
 
@@ -262,7 +263,7 @@ void Supervisor::connect_transport() {
     connect_memory();
     send_to(this, root_, ProcessReady{options_.process});
   } catch (const JobError& problem) {
-    fail(std::string("transport: ") + problem.what(), prints());
+    fail({std::string("transport: ") + problem.what()}, prints());
   }
 }
 
@@ -284,7 +285,7 @@ void Supervisor::child_ended(const ChildEnded& child) {
     return successor_failed({child.process, "it ended with " + child.how});
   }
   if (!membership_.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
-  fail("process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how,
+  fail({"process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how},
        !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);
 }
 
@@ -310,22 +311,20 @@ void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
   delayed_send(this, own_settle_time, Failure{label + " ended in mid-run: " + home_system().render(reason)});
 }
 
-void Supervisor::fail(const std::string& message, bool print, bool from_root, bool recoverable, bool service_lost) {
+void Supervisor::fail(const Failure& failure, bool print, bool from_root, bool recoverable) {
   if (!membership_.fail()) return;
   RunOutcome outcome;
   outcome.recoverable = recoverable;
-  if (print) outcome.error = message;
+  if (print) outcome.error = failure.message;
   if (membership_.is_root()) {
-    for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Failure{message});
-  } else if (root_ && !from_root) {
-    // The process ends when the outcome is set, and messages not sent by then are lost.
-    const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
-    request(root_, report_limit, Failure{message, recoverable, service_lost}).then(set, [set](const caf::error&) {
-      set();
-    });
-    return;
+    const bool recovers = recoverable && options_.may_recover && options_.may_recover();
+    return end_start(std::move(outcome), failure.message, failure.goes_back || recovers);
   }
-  options_.outcome->set(std::move(outcome));
+  if (!root_ || from_root) return options_.outcome->set(std::move(outcome));
+  // The process ends when the outcome is set, and messages not sent by then are lost.
+  const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
+  request(root_, report_limit, Failure{failure.message, recoverable, failure.service_lost})
+      .then(set, [set](const caf::error&) { set(); });
 }
 
 void Supervisor::interrupt() {

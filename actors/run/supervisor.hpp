@@ -26,6 +26,9 @@
 // SV-12 (rescue): before rank 0 reports a loss that it recovers from, it has the coordinator make a checkpoint of the
 //       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss, or a failure, ends the
 //       wait.
+// SV-13 (survivors): before rank 0 ends a start that another start follows, the processes of the start that can take
+//       part in the next one answer so. They take down their own part when rank 0's supervisor ends, which has their
+//       answers by then.
 #pragma once
 
 #include <atomic>
@@ -57,7 +60,9 @@ struct RunOutcome {
   bool recoverable =
       false;  ///< a process other than rank 0, or of a served section, is lost, and nothing else is wrong
   std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
-  bool left = false;  ///< this process has left the run, which goes on
+  bool left = false;           ///< this process has left the run, which goes on
+  bool again = false;          ///< not on rank 0: this process takes part in the next start
+  std::set<ProcessId> stay{};  ///< on rank 0: the other processes that do
 };
 
 /// Set once; read by the process's main thread.
@@ -111,6 +116,8 @@ struct SupervisorOptions {
   bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
   bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
   bool rescues = false;                    ///< on rank 0: this start may be followed by another
+  bool stays = false;                      ///< not on rank 0: this process can take part in the next start
+  std::function<bool()> may_recover;       ///< on rank 0: whether a lost process is followed by another start
   std::chrono::milliseconds start_timeout{60000};
   std::chrono::milliseconds join_timeout{
       60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
@@ -231,8 +238,10 @@ class Supervisor : public caf::event_based_actor {
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
-  void fail(const std::string& message, bool print, bool from_root = false, bool recoverable = false,
-            bool service_lost = false);
+  void fail(const Failure& failure, bool print, bool from_root = false, bool recoverable = false);
+  // Survivors (SV-13); supervisor_losses.cpp.
+  void end_start(RunOutcome outcome, const std::string& reason, bool again);
+  caf::result<StartAgain> stay();
   void interrupt();
   void finish();
   void summarised(const ProcessSummary& summary);
@@ -308,6 +317,7 @@ class Supervisor : public caf::event_based_actor {
   SeatsTaken taken_;                             // while own replicas move
   std::size_t answers_due_ = 0;                  // of own replicas
   std::set<caf::actor_addr> retired_;
+  bool staying_ = false;  // not on rank 0: whose supervisor's end is awaited
 };
 
 }  // namespace maestro

@@ -11,9 +11,16 @@ namespace maestro {
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
 constexpr std::chrono::seconds rescue_limit(20);
+constexpr std::chrono::milliseconds stay_limit(500);  // for a process to answer that it stays
 }  // namespace
 
 void Supervisor::lost(const ProcessInfo& peer) {
+  if (staying_) {
+    RunOutcome outcome;
+    outcome.again = true;
+    if (peer.process == ProcessId(0)) options_.outcome->set(std::move(outcome));
+    return;
+  }
   if (is_successor(peer.process) && !change_.under_way()) return successor_failed({peer.process, "it was lost"});
   if (move_seats_of(peer)) return;
   switch (membership_.lost(peer.process)) {
@@ -97,19 +104,53 @@ void Supervisor::report_loss() {
     for (const std::string& waiting : loss_.waiting) outcome.error += "; " + waiting;
   }
   if (membership_.on_this_host(lost)) outcome.lost.push_back(loss_.identity);
-  if (membership_.is_root()) {
-    for (const auto& [address, peer] : watched_) {
-      if (peer.process != lost) send_to(this, peer.supervisor, Failure{loss_text(lost)});
+  if (!membership_.is_root()) return options_.outcome->set(std::move(outcome));
+  const bool again = outcome.recoverable && options_.may_recover && options_.may_recover();
+  end_start(std::move(outcome), loss_text(lost), again);
+}
+
+/// On rank 0: ends the other processes of this start, or has them stay for the next.
+void Supervisor::end_start(RunOutcome outcome, const std::string& reason, bool again) {
+  auto ending = std::make_shared<RunOutcome>(std::move(outcome));
+  auto due = std::make_shared<std::size_t>(1);  // this function
+  const auto answered = [ending, due, promise = options_.outcome] {
+    if (--*due == 0) promise->set(std::move(*ending));
+  };
+  for (const auto& [address, peer] : watched_) {
+    if (peer.process == membership_.loss()) continue;
+    const bool of_start =
+        !joins_later(peer.process) && !membership_.has_left(peer.process) && !is_successor(peer.process);
+    if (!again || !of_start) {
+      send_to(this, peer.supervisor, Failure{reason});
+      continue;
     }
+    ++*due;
+    request(peer.supervisor, stay_limit, StartAgain{})
+        .then(
+            [ending, answered, process = peer.process](StartAgain) {
+              ending->stay.insert(process);
+              answered();
+            },
+            [answered](const caf::error&) { answered(); });
   }
-  options_.outcome->set(std::move(outcome));
+  answered();
+}
+
+caf::result<StartAgain> Supervisor::stay() {
+  membership_.end();
+  if (!options_.stays) {
+    options_.outcome->set({});
+    return caf::make_error(caf::sec::runtime_error, "this process cannot take part in another start");
+  }
+  staying_ = true;
+  return StartAgain{};
 }
 
 void Supervisor::neighbour_lost(const NeighbourLost& loss) {
   if (!watched_.contains(loss.supervisor)) return;  // its seats have moved
-  fail("process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
-           std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
-           ", which process 0 still reaches; check the network between their hosts",
+  fail({"process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
+        std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
+        ", which process 0 still reaches; check the network between their hosts"},
        prints());
 }
 

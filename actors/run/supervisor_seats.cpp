@@ -103,7 +103,7 @@ std::vector<OwnActor> Supervisor::take_seats(const MoveSeats& order) {
 }
 
 void Supervisor::cannot_move(const std::string& problem) {
-  fail("process " + std::to_string(options_.process.value()) + " cannot take the seats of a lost process: " + problem,
+  fail({"process " + std::to_string(options_.process.value()) + " cannot take the seats of a lost process: " + problem},
        prints(), false, true);
 }
 
@@ -152,7 +152,7 @@ void Supervisor::seats_ready(const SeatsReady& answer) {
 
 void Supervisor::move_timed_out(const MoveTimeout& move) {
   if (!change_.under_way() || change_.epoch() != move.epoch) return;
-  fail("seats have not moved in time: " + move_reason_, true, false, true);
+  fail({"seats have not moved in time: " + move_reason_}, true, false, true);
 }
 
 }  // namespace maestro

@@ -97,7 +97,7 @@ void Supervisor::successor_failed(const SuccessorFailed& failure) {
   const bool again = successor_->section.empty();
   const std::string problem = "process " + std::to_string(failure.process.value()) +
                               (again ? " did not start again: " : " has not joined: ") + failure.problem;
-  if (held_.contains(failure.process)) return fail(problem, true, false, true);
+  if (held_.contains(failure.process)) return fail({problem}, true, false, true);
   if (membership_.leave(failure.process)) {  // some may be connected to it
     for (const ProcessInfo& process : directory_.processes) {
       send_to(this, process.supervisor, ProcessGone{failure.process});

@@ -167,10 +167,26 @@ def recovered(scene):
         warnings.pop()
     if len(warnings) != 1 or not named.search(warnings[0]):
         problems.append(f"{len(warnings)} warnings, or without process {rank} (pid {pid}): {warnings[:2]}")
-    counted = [run.report["samples"][name] for name in ("read", "trained")]
-    if counted != [STEPS * 12] * 2:
-        problems.append(f"samples read and trained: {counted}")
-    return problems
+    return problems + samples_missed(scene)
+
+
+def recovered_often(scene):
+    """The run went on after a loss and another that followed it. Of a loss after its last step it ends with a line."""
+    warnings = [line for line in scene.run.text["err"].splitlines() if line.startswith("warning:")]
+    if scene.run.status != 0 and scene.run.has_finished_steps() and len(warnings) < 2:
+        return completed_or_refused(scene)
+    problems = survived(scene)
+    if problems:
+        return problems
+    if scene.phase == "running" and not 0 < len(warnings) <= 3:
+        problems.append(f"{len(warnings)} warnings: {warnings[:4]}")
+    return problems + samples_missed(scene)
+
+
+def samples_missed(scene):
+    """Whether each sample was read and trained once."""
+    counted = [scene.run.report["samples"][name] for name in ("read", "trained")]
+    return [] if counted == [STEPS * 12] * 2 else [f"samples read and trained: {counted}"]
 
 
 def survived_or_died(scene):

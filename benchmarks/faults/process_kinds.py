@@ -74,6 +74,26 @@ class IsStartedAgain(Ends):
         return judge.recovered(scene)
 
 
+class LosesASurvivorToo(IsStartedAgain):
+    """A worker is lost, and moments later another, wherever the recovery is by then."""
+
+    def __init__(self, name, how):
+        super().__init__(name, how)
+        self.processes = (3, 5)
+
+    def hit(self, scene, pid):
+        others = [other for rank, other in scene.run.members().items() if rank > 0 and other != pid]
+        super().hit(scene, pid)
+        time.sleep(scene.random.uniform(0, 0.9))
+        survivor = scene.random.choice(others)
+        if self.how == STOP:
+            scene.left_stopped = (survivor,)  # the run may end before it notices
+        scene.run.send(survivor, self.how)
+
+    def outcome(self, scene):
+        return judge.recovered_often(scene)
+
+
 class Joins(Kind):
     """A process joins the run and takes replicas of the teacher over; some moments later it leaves or is lost, or a
     worker of the run is."""
@@ -255,6 +275,8 @@ PROCESS_KINDS = [
     IsStartedAgain("recover-kill", KILL),
     IsStartedAgain("recover-stop", STOP),
     IsStartedAgain("recover-segv", signal.SIGSEGV),
+    LosesASurvivorToo("recover-kill-two", KILL),
+    LosesASurvivorToo("recover-stop-two", STOP),
     Joins("join-leave", None),
     Joins("join-term", signal.SIGTERM),
     Joins("join-kill", KILL),

@@ -163,10 +163,14 @@ class OfAPairOfStudents(Recovers):
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
         run = self.start(job, "--processes", 4, *FEW_DEVICES)
         victims = []
+        self.assertTrue(run.wait_for(lambda: len(run.members()) == 4), run.text)
+        first = run.members()
         for number, how in enumerate((signal.SIGKILL, signal.SIGSTOP), 1):
             victims.append((2, self.kill_one(run, 2, how, 0)))
             recovered = lambda: run.text["out"].count("recovered: ") == number  # noqa: E731, B023
             self.assertTrue(run.wait_for(recovered), run.text)
+            now = run.members()
+            self.assertEqual([rank for rank in first if now.get(rank) != first[rank]], [2], "the others stay")
         self.check(run, expected, victims)
         self.assertEqual(run.text["err"].count("starting again from /dev/shm/maestro-"), 2, run.text)
         for line in run.text["out"].splitlines():

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "runtime/core/result.hpp"
 
@@ -169,6 +170,18 @@ TEST_F(Forgiven, children_count_again_when_the_run_relies_on_their_successors) {
   EXPECT_FALSE(launcher.is_forgiven(ProcessId(1)));
   EXPECT_TRUE(launcher.all_clean()) << "how its predecessor ended is forgotten";
   launcher.end(ProcessId(1), std::chrono::milliseconds(0));
+  EXPECT_FALSE(launcher.all_clean());
+}
+
+TEST_F(Forgiven, children_of_an_earlier_start_do_not_count_in_the_next) {
+  Launcher launcher({});
+  start(launcher);
+  launcher.end_others({ProcessId(2)}, std::chrono::milliseconds(0));
+  EXPECT_EQ(launcher.running(), std::set<ProcessId>{ProcessId(2)});
+  EXPECT_EQ(launcher.ended_pids().size(), 1U);
+  EXPECT_EQ(launcher.pids().size(), 2U);
+  EXPECT_TRUE(launcher.all_clean());
+  launcher.end(ProcessId(2), std::chrono::milliseconds(0));
   EXPECT_FALSE(launcher.all_clean());
 }
 

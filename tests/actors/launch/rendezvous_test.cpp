@@ -52,7 +52,8 @@ class Rendezvous : public TemporaryFolder {
                         .caf_port = 4711,
                         .root_host_name = "host0",
                         .secret = "later",
-                        .shared_file = "/shared/out/.mark"};
+                        .shared_file = "/shared/out/.mark",
+                        .resume = "checkpoints/step-00000003"};
     options.silence = silence_;
     options.note = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
@@ -120,6 +121,7 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
     EXPECT_EQ(accepted.root_host_name, "host0");
     EXPECT_EQ(accepted.secret, "later");
     EXPECT_EQ(accepted.shared_file, "/shared/out/.mark");
+    EXPECT_EQ(accepted.resume, "checkpoints/step-00000003");
   }
   EXPECT_EQ(door_->present().at(2).host, "host2");
   EXPECT_EQ(door_->missing_text(), "");

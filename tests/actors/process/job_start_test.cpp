@@ -28,5 +28,27 @@ TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_c
   EXPECT_EQ(received.size(), 2U) << "an end is reported once";
 }
 
+TEST(JobStart, a_process_of_an_earlier_start_that_ends_before_it_has_joined_is_replaced) {  // JS-5
+  Console console(standard_streams());
+  JobStartOptions options;
+  options.run.place.processes = 2;
+  options.run.place.hosts = {0, 0};
+  JobStart start(options, console);
+  Launcher launcher([&](ProcessId child, const std::string& how) { start.child_ended(child, how); });
+  const auto publish = [&](const RendezvousInfo&, const std::string&, std::int64_t) {
+    start.child_ended(ProcessId(1), "signal 9");
+    return std::uint16_t{1};
+  };
+  // What is started in its place is this program, which lists its tests and ends.
+  start.begin_again({"--gtest_list_tests", "--gtest_filter=none"}, {ProcessId(1)});
+  try {
+    static_cast<void>(start.gather(launcher, {}, publish));
+    FAIL() << "nobody has joined";
+  } catch (const JobError& problem) {
+    EXPECT_STREQ(problem.what(), "process 1 ended before the job began: exit status 0");
+  }
+  EXPECT_EQ(launcher.pids().size(), 1U);
+}
+
 }  // namespace
 }  // namespace maestro

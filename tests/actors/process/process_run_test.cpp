@@ -10,6 +10,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "actors/process/app.hpp"
 #include "sections/parameter_init.hpp"
@@ -137,6 +138,101 @@ class ObservedSection final : public Section {
   Parameter* embedding_;  // (V, C)
   Parameter* head_;       // (V, C)
 };
+
+/// Counts the sections of a type that hold values.
+struct Count {
+  int made = 0;
+};
+
+/// A frozen table of vectors by token.
+class CountedTable final : public Section {
+ public:
+  CountedTable(const SectionContext& context, Count& count) {
+    const ParameterInit init(context.seed, context.name);
+    table_ = &parameters_.add({"table.weight", Shape{8, 4}, true, init.normal("table.weight", 0.02)});
+    if (context.meta) return;
+    parameters_.allocate(false, context.memory());
+    ++count.made;
+  }
+  [[nodiscard]] Ports ports() const override {
+    return {{{"tokens", DType::i32, 1, false, false}}, {{"vectors", DType::f32, 4, false, false}}};
+  }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    outputs.set("vectors", embedding(tape, *table_, inputs["tokens"].value(), nullptr, inputs.layout()));  // (M, C)
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {1, 0}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {{"table.weight", table_, 0, 0, false}}; }
+  [[nodiscard]] std::string config_json() const override { return R"({"model_type": "table"})"; }
+  [[nodiscard]] bool shareable() const override { return true; }
+
+ private:
+  Parameters parameters_;
+  Parameter* table_;  // (V, C)
+};
+
+/// Predicts the next token from vectors. Its server is lost in the first pass of the process.
+class LosesItsServer final : public Section {
+ public:
+  LosesItsServer(const SectionContext& context, Count& count, bool& lost) : lost_(&lost) {
+    const ParameterInit init(context.seed, context.name);
+    head_ = &parameters_.add({"head.weight", Shape{8, 4}, true, init.normal("head.weight", 0.02)});
+    if (context.meta) return;
+    parameters_.allocate(context.trained, context.memory());
+    ++count.made;
+  }
+  [[nodiscard]] Ports ports() const override {
+    return {{{"vectors", DType::f32, 4, false, false}, {"targets", DType::i32, 1, false, false}}, {}};
+  }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    if (!std::exchange(*lost_, true)) throw ServiceLost("its server ended");
+    const Tensor targets = inputs["targets"].value().reshaped(Shape{inputs["targets"].value().rows()});  // (M)
+    outputs.losses(cross_entropy_loss(tape, inputs["vectors"], *head_, {&targets, inputs.loss_scale()}), false);
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {1, 0}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {{"head.weight", head_, 0, 0, false}}; }
+  [[nodiscard]] std::string config_json() const override { return R"({"model_type": "head"})"; }
+
+ private:
+  bool* lost_;
+  Parameters parameters_;
+  Parameter* head_;  // (V, C)
+};
+
+TEST(ProcessRunTest, frozen_sections_stay_in_memory_when_the_run_starts_again) {  // PR-3
+  const fs::path out = fs::path(::testing::TempDir()) / ("process_run_again_" + std::to_string(::getpid()));
+  const std::string job =
+      "name = \"again\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" + out.string() +
+      "\"\n[table]\nweights = \"random\"\n[head]\nlr = 1e-3\n";
+  Ends ends;
+  Count tables;
+  Count heads;
+  bool lost = false;
+  std::ostringstream text;
+  Console console({text, text, false, {}});
+  RunOptions options;
+  options.quiet = true;
+  options.control = "none";
+  App app(JobDocument::parse(job, "again.toml"), options, console);
+  auto& data = app.source("corpus", std::make_shared<ObservedCorpus>(ends));
+  auto& table = app.section("table", SectionFactory([&](const SectionContext& context) {
+                              return std::make_unique<CountedTable>(context, tables);
+                            }))
+                    .forward_only();
+  auto& head = app.section("head", SectionFactory([&](const SectionContext& context) {
+                             return std::make_unique<LosesItsServer>(context, heads, lost);
+                           }));
+  app.connect(data.port("tokens"), table.port("tokens"));
+  app.connect(table.port("vectors"), head.port("vectors"));
+  app.connect(data.port("targets"), head.port("targets"));
+  const RunResult result = app.run();
+  EXPECT_EQ(result.status, 0) << text.str();
+  EXPECT_EQ(result.recoveries.size(), 1U) << text.str();
+  EXPECT_EQ(tables.made, 1);
+  EXPECT_EQ(heads.made, 2);
+  fs::remove_all(out);
+}
 
 TEST(ProcessRunTest, threads_that_send_to_actors_stop_before_the_actors_and_memory_goes_last) {  // PR-1
   const fs::path out = fs::path(::testing::TempDir()) / ("process_run_" + std::to_string(::getpid()));

@@ -99,7 +99,7 @@ TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
     plan.train.global_batch = batch;
     plan.train.seed = seed;
     try {
-      EXPECT_EQ(find_start_point(plan).first_step, 10u);
+      EXPECT_EQ(find_start_point(plan, plan.options.resume).first_step, 10u);
     } catch (const JobError& error) {
       return error.what();
     }
@@ -127,12 +127,12 @@ TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2
   plan.train.seed = 0;
   plan.train.global_batch = 4;
   plan.options.resume = change(11 * 4);
-  EXPECT_EQ(find_start_point(plan).cursor.segments(), cursor.segments());
+  EXPECT_EQ(find_start_point(plan, plan.options.resume).cursor.segments(), cursor.segments());
   plan.train.global_batch = 2;
-  EXPECT_THROW((void)find_start_point(plan), JobError);
+  EXPECT_THROW((void)find_start_point(plan, plan.options.resume), JobError);
   plan.train.global_batch = 4;
   plan.options.resume = change(9 * 4);
-  EXPECT_THROW((void)find_start_point(plan), JobError);
+  EXPECT_THROW((void)find_start_point(plan, plan.options.resume), JobError);
 }
 
 TEST(ResumedRun, of_an_older_version_has_one_note) {

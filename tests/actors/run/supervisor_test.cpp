@@ -132,6 +132,8 @@ class SupervisorsTest : public ::testing::Test {
     options.outcome = outcomes_[rank];
     options.current_step = &current_step_;
     options.recovers = recovers_;
+    options.stays = rank == 1;
+    if (starts_again_) options.may_recover = [] { return true; };
     options.connected = [this](caf::event_based_actor*) { ++connected_; };
     options.stop_run = [this] { ++interrupted_; };
     options.connect = [this, rank](caf::event_based_actor*, const std::string& host, std::uint16_t port,
@@ -176,6 +178,7 @@ class SupervisorsTest : public ::testing::Test {
   std::atomic<std::uint64_t> current_step_ = 4;
   bool reachable_ = true;
   bool recovers_ = false;
+  bool starts_again_ = false;
   int connected_ = 0;
   int begun_ = 0;
   int interrupted_ = 0;
@@ -225,6 +228,31 @@ TEST_F(SupervisorsTest, a_lost_process_that_rank_0_starts_again_is_told_by_rank_
   EXPECT_EQ(error_of(0), "lost process 2 (pid 102, host b) in step 4: it was silent for too long");
   EXPECT_TRUE(ends_[0].get().recoverable);
   EXPECT_EQ(error_of(1), "");
+}
+
+TEST_F(SupervisorsTest, a_survivor_that_can_stays_until_the_supervisor_of_rank_0_ends) {  // SV-13
+  recovers_ = starts_again_ = true;
+  start();
+  bench_.send(supervisors_[2], Failure{"section 's' replica 0, step 4: its server ended", false, true});
+  bench_.deliver_all();
+  EXPECT_EQ(ends_[0].get().stay, std::set<ProcessId>{ProcessId(1)});
+  EXPECT_EQ(error_of(1), std::nullopt);
+  EXPECT_FALSE(ends_[2].get().again) << "it cannot take part in another start";
+  caf::anon_send_exit(supervisors_[2], caf::exit_reason::user_shutdown);
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(1), std::nullopt) << "another process ends";
+  caf::anon_send_exit(supervisors_[0], caf::exit_reason::user_shutdown);
+  bench_.deliver_all();
+  ASSERT_EQ(error_of(1), "");
+  EXPECT_TRUE(ends_[1].get().again);
+}
+
+TEST_F(SupervisorsTest, a_rollback_has_survivors_stay_whether_or_not_losses_do) {  // SV-13, PR-4
+  start();
+  bench_.send(supervisors_[0], Failure{.message = "a spike lasts", .goes_back = true});
+  bench_.deliver_all();
+  EXPECT_FALSE(ends_[0].get().recoverable);
+  EXPECT_EQ(ends_[0].get().stay, std::set<ProcessId>{ProcessId(1)});
 }
 
 TEST_F(SupervisorsTest, a_failure_that_is_no_loss_is_not_recoverable) {
