@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "apps/distill/compose.hpp"
-#include "apps/graph/compose.hpp"
+#include "actors/process/graph_app.hpp"
 #include "apps/vlm/compose.hpp"
 #include "runtime/core/result.hpp"
 

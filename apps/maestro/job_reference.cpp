@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "actors/served/served_type.hpp"
-#include "apps/graph/compose.hpp"
+#include "actors/process/graph_app.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/decoder_config.hpp"

@@ -4,4 +4,5 @@
 #pragma once
 
 #include "actors/process/app.hpp"             // IWYU pragma: export
+#include "actors/process/graph_app.hpp"       // IWYU pragma: export
 #include "actors/process/signal_watcher.hpp"  // IWYU pragma: export

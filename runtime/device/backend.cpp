@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "runtime/core/library_places.hpp"
 #include "runtime/device/cuda_driver.hpp"
 
 namespace maestro {
@@ -18,11 +19,6 @@ CudaStatus missing(std::string why) {
   return {nullptr, std::move(why)};
 }
 
-fs::path program_folder() {
-  std::error_code failed;
-  return fs::read_symlink("/proc/self/exe", failed).parent_path();
-}
-
 CudaStatus find_backend() {
   const char* named = std::getenv("MAESTRO_CUDA_LIBRARY");
   if (named != nullptr && *named != 0) return load_cuda_library(named);  // the named library may need no driver
@@ -30,7 +26,7 @@ CudaStatus find_backend() {
   if (!left_out.empty()) return missing("this build has no CUDA backend (" + left_out + ")");
   if (std::string why = refusal_of(find_cuda_driver(), MAESTRO_CUDA_TOOLKIT); !why.empty()) return missing(why);
   std::string places;
-  for (const fs::path& place : cuda_library_places(program_folder())) {
+  for (const fs::path& place : library_places(cuda_library_name)) {
     std::error_code failed;
     if (fs::exists(place, failed)) return load_cuda_library(place);
     places += (places.empty() ? "" : ", ") + place.string();
@@ -39,11 +35,6 @@ CudaStatus find_backend() {
 }
 
 }  // namespace
-
-std::vector<fs::path> cuda_library_places(const fs::path& program_folder) {
-  return {program_folder / cuda_library_name,
-          (program_folder / ".." / "lib" / "maestro" / cuda_library_name).lexically_normal()};
-}
 
 CudaStatus load_cuda_library(const fs::path& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may hold code of it

@@ -100,9 +100,6 @@ inline constexpr const char* cuda_library_name = "libmaestro_cuda.so";
 /// Opens a library, driver or not.
 [[nodiscard]] CudaStatus load_cuda_library(const std::filesystem::path& library);
 
-/// Where the library of a program in `program_folder` may be, in the order of the search.
-[[nodiscard]] std::vector<std::filesystem::path> cuda_library_places(const std::filesystem::path& program_folder);
-
 /// Of this process: looks for driver and library at the first call, which may take seconds; a library that is named by
 /// MAESTRO_CUDA_LIBRARY is taken without looking for a driver. Thread-safe.
 [[nodiscard]] const CudaStatus& cuda_status();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <system_error>
 
+#include "runtime/core/library_places.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/records/parquet/interface.hpp"
 
@@ -41,8 +42,7 @@ Module find() {
   const char* named = std::getenv("MAESTRO_PARQUET_LIBRARY");
   if (named != nullptr && *named != 0) return load(named);
   std::error_code failed;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();
-  for (const fs::path& place : {program / library_name, program / ".." / "lib" / "maestro" / library_name}) {
+  for (const fs::path& place : library_places(library_name)) {
     if (fs::exists(place, failed)) return load(place);
   }
   return {nullptr, "this build has no module for it: pip install pyarrow, and build again"};

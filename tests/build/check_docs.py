@@ -33,7 +33,8 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 HEADERS = {".hpp", ".cuh"}
 SOURCES = {".cpp", ".cu", ".thrift"}
 VERSION = re.compile(r"^project\(maestro VERSION (\S+)", re.M)
-VERSION_COPIES = {"clients/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
+VERSION_COPIES = {"apps/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
+                  "clients/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
                   "share/maestro/kubernetes.yml": re.compile(r"(?<=/maestro:)\S+")}
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 

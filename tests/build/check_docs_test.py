@@ -125,6 +125,7 @@ class CheckDocs(unittest.TestCase):
 
     def test_dc7_another_version_is_found_and_mended(self):
         self.put("CMakeLists.txt", "# " + SPDX[3:] + "project(maestro VERSION 1.2.3 LANGUAGES CXX)\n")
+        self.put("apps/python/pyproject.toml", 'name = "y"\nversion = "1.2.3"\n')
         self.put("clients/python/pyproject.toml", 'name = "x"\nversion = "1.2.2"\n')
         self.put("share/maestro/kubernetes.yml", "image: r.example/maestro:1.2.3\nimage: r.example/maestro:1.2.1\n")
         self.assertEqual(self.problems(), [

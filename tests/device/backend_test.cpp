@@ -55,13 +55,6 @@ TEST(CudaDriver, devices_are_refused_when_all_are_too_old) {
   EXPECT_EQ(refusal_of(driver_of(13010, {100}), toolkit), "");
 }
 
-TEST(DeviceBackend, the_library_is_looked_for_beside_the_program_and_in_lib) {
-  const auto places = cuda_library_places("/opt/maestro/bin");
-  ASSERT_EQ(places.size(), 2u);
-  EXPECT_EQ(places[0], "/opt/maestro/bin/libmaestro_cuda.so");
-  EXPECT_EQ(places[1], "/opt/maestro/lib/maestro/libmaestro_cuda.so");
-}
-
 TEST(DeviceBackend, a_file_that_is_no_backend_is_refused_by_name) {
   const CudaStatus none = load_cuda_library("/nowhere/libmaestro_cuda.so");
   EXPECT_EQ(none.backend, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/graph/compose.hpp"
+#include "actors/process/graph_app.hpp"
 
 #include <algorithm>
 #include <array>

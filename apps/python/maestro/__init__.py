@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compound training jobs, composed and run from Python.
+
+    import maestro
+
+    app = maestro.App("job.toml", settings={"train.steps": 100})
+    data = app.source("corpus")
+    model = app.section("model", "decoder_lm")
+    app.connect(data.port("tokens"), model.port("tokens"))
+    app.connect(data.port("targets"), model.port("targets"))
+    result = app.run()
+    print(result.losses["model"], result.models)
+
+Invalid input raises JobError, a ValueError with a single line, before anything starts.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from maestro import _core
+from maestro._core import JobError, Port, RunResult, Section
+
+__all__ = ["App", "Corpus", "JobError", "Port", "RunResult", "Section", "read_steps", "train"]
+
+_OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "control", "http",
+            "check_only", "quiet", "log_format", "command")
+
+
+if threading.current_thread() is threading.main_thread():
+    # libfabric loads libpsm2, which takes these signals when it is loaded.
+    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL):
+        if signal.getsignal(_signal) is not None:
+            signal.signal(_signal, signal.getsignal(_signal))
+
+
+class Corpus:
+    """The samples of a run, by a class of yours: pass an object to App.source().
+
+    Samples have the numbers 0 to samples(split) - 1, and the same content in every call and in every process. Any
+    thread of the run calls these functions, one at a time.
+    """
+
+    #: Number of tokens: all are in [0, vocabulary).
+    vocabulary = 0
+
+    def samples(self, split):
+        """Number of samples of a split, "train" or "validation"."""
+        raise NotImplementedError
+
+    def length(self, split, sample):
+        """Positions of a sample, at least 2. Called often, so do not read the sample for it."""
+        raise NotImplementedError
+
+    def read(self, split, sample):
+        """The sample's tokens; the target of each is the next, and the last has none. Or (tokens, targets), with -1
+        for a position whose loss does not count. Lists of int, or arrays with tolist()."""
+        raise NotImplementedError
+
+    def describe(self):
+        """A line for the header of the run."""
+        return type(self).__name__
+
+    def fingerprint(self):
+        """{name: text} of what determines the samples: a run is resumed with equal fingerprints alone."""
+        return {"class": type(self).__name__}
+
+
+class App:
+    """A training app: sections, and the edges between their ports.
+
+    `job`: path of a job file, or its tables as a dictionary. `settings`: {"train.steps": 100}, in place of the job's.
+    Options, as those of `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume, fresh, new_data,
+    control, http, quiet, log_format; check_only=True checks all of the job, and starts nothing.
+
+    With processes=N the run starts this same program N - 1 times with the same arguments, so the script that composes
+    the app must do so without asking anything; `command` has the arguments of the interpreter where they are not those
+    of this process.
+    """
+
+    def __init__(self, job, *, settings=None, **options):
+        _check_options(options)
+        given = [f"{key}={_value_text(value)}" for key, value in (settings or {}).items()]
+        options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                   for name, value in options.items() if value is not None}
+        options.setdefault("command", sys.orig_argv[1:])
+        if isinstance(job, dict):
+            self._app = _core.App.of_text(_toml(job), "the job of maestro.App()", given, options)
+        else:
+            self._app = _core.App.of_file(os.fspath(job), given, options)
+
+    def source(self, name, corpus=None):
+        """The source of samples: `corpus`, or what the table [data] of the job describes."""
+        return self._app.source(name, corpus)
+
+    def section(self, name, type):
+        """A section of a type (`maestro sections` lists them), with the keys of the table [name] of the job."""
+        return self._app.section(name, type)
+
+    def connect(self, output, input):
+        """An edge from an output port to an input port."""
+        self._app.connect(output, input)
+
+    def run(self):
+        """Trains to the end of the job, or until a signal stops it in order, and returns a RunResult.
+
+        In the processes that process 0 has started this function does not return: they end with the run. A run of
+        several processes that fails ends all of them, process 0 with status 1. A run of one process that fails
+        returns a result with that status.
+        """
+        if sys.prefix != sys.base_prefix:  # the other processes begin with the interpreter outside of the environment
+            os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        sys.stdout.flush()
+        result = self._app.run()
+        if os.environ.get("MAESTRO_RANK", "0") != "0":
+            sys.exit(result.status)
+        return result
+
+
+def train(job, *, settings=None, **options):
+    """Runs a job whose sections and edges are in the job itself: app = "graph"."""
+    app = App(job, settings=settings, **options)
+    name = app._app.app_name()
+    if name != "graph":
+        raise JobError(f"app = {json.dumps(name)}: maestro.train() takes app = \"graph\", whose edges are in the job; compose "
+                       "others with maestro.App, or call `maestro train`")
+    app._app.compose_graph()
+    return app.run()
+
+
+def read_steps(record):
+    """The rows of a run's record (RunResult.record): a dictionary for each finished step, in order."""
+    with open(Path(record) / "steps.jsonl", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def _check_options(options):
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"maestro.App() has no option {name!r}; there are: {', '.join(_OPTIONS)}")
+
+
+def _value_text(value):
+    """A value as TOML. Strings of --set are taken as they are where they are no TOML, hence the quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key_text(key)} = {_value_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value_text(each) for each in value) + "]"
+    raise TypeError(f"a job has texts, numbers, booleans, lists and tables, not {type(value).__name__}")
+
+
+def _key_text(key):
+    return key if key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key) else json.dumps(key)
+
+
+def _toml(tables):
+    lines = [f"{_key_text(key)} = {_value_text(value)}" for key, value in tables.items() if not isinstance(value, dict)]
+    for key, table in tables.items():
+        if isinstance(table, dict):
+            lines.append(f"[{_key_text(key)}]")
+            lines += [f"{_key_text(name)} = {_value_text(value)}" for name, value in table.items()]
+    return "\n".join(lines) + "\n"

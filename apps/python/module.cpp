@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension module maestro._core: apps composed and run from Python. The names that users see are in
+// maestro/__init__.py.
+#include <signal.h>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <maestro/app.hpp>
+#include <map>
+
+#include "apps/python/python_corpus.hpp"
+
+namespace maestro::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+/// Gives the interpreter its signal handlers back, which prepare_signals() replaces.
+class SavedSignals {
+ public:
+  SavedSignals() {
+    for (const int signal :
+         {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU, SIGPIPE, SIGXFSZ, SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) {
+      sigaction(signal, nullptr, &saved_[signal]);
+    }
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+  }
+  ~SavedSignals() {
+    for (const auto& [signal, action] : saved_) sigaction(signal, &action, nullptr);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  SavedSignals(const SavedSignals&) = delete;
+  SavedSignals& operator=(const SavedSignals&) = delete;
+
+ private:
+  std::map<int, struct sigaction> saved_;
+  sigset_t mask_{};
+};
+
+/// Options of a run by their names in Python; a name that is none has been refused by Python.
+RunOptions options_of(const nb::dict& given) {
+  RunOptions options;
+  options.joins = true;
+  const auto take = [&given](const char* name, auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    if (!given.contains(name)) return;
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      value = nb::cast<std::string>(given[name]);
+    } else {
+      value = nb::cast<Value>(given[name]);
+    }
+  };
+  take("processes", options.processes);
+  take("cpu_devices", options.cpu_devices);
+  take("report", options.report);
+  take("trace", options.trace);
+  take("tensorboard", options.tensorboard);
+  take("resume", options.resume);
+  take("fresh", options.fresh);
+  take("new_data", options.new_data);
+  take("control", options.control);
+  take("http", options.http);
+  take("check_only", options.check_only);
+  take("quiet", options.quiet);
+  take("log_format", options.log_format);
+  take("command", options.command);
+  return options;
+}
+
+/// An app with the console that it prints to.
+class PythonApp {
+ public:
+  PythonApp(JobDocument job, const nb::dict& options)
+      : console_(standard_streams()), app_(std::move(job), options_of(options), console_) {
+    if (options.contains("log_format") && nb::cast<std::string>(options["log_format"]) == "json") console_.use_json();
+  }
+  App& app() { return app_; }
+  RunResult run() {
+    const SavedSignals saved;
+    const nb::gil_scoped_release unlocked;
+    prepare_signals();
+    RunResult result = app_.run();
+    console_.finish();
+    return result;
+  }
+
+ private:
+  Console console_;
+  App app_;
+};
+
+void bind_result(nb::module_& module) {
+  nb::class_<RunResult>(module, "RunResult")
+      .def_ro("status", &RunResult::status, "0 where the run has ended in order")
+      .def_ro("interrupted", &RunResult::interrupted, "ended by a signal or `maestro stop`; `resume` continues it")
+      .def_ro("losses", &RunResult::losses, "{section: loss of its last step}")
+      .def_ro("validation", &RunResult::validation, "{section: {figure: value}} of the last validation")
+      .def_ro("last_step", &RunResult::last_step)
+      .def_ro("samples_per_s", &RunResult::samples_per_s)
+      .def_ro("tokens_per_s", &RunResult::tokens_per_s)
+      .def_ro("wall_seconds", &RunResult::wall_seconds)
+      .def_ro("max_rss_mb", &RunResult::max_rss_mb)
+      .def_ro("recoveries", &RunResult::recoveries, "a line for each")
+      .def_ro("left_out", &RunResult::left_out, "samples that could not be read, with the reason")
+      .def_ro("weights", &RunResult::weights, "{section: folder of its trained weights}")
+      .def_ro("models", &RunResult::models, "{section: Hugging Face folder of its export}")
+      .def_ro("record", &RunResult::record, "folder of the run's record")
+      .def_ro("resume", &RunResult::resume, "what `resume` takes to continue the run; empty: no checkpoint")
+      .def_ro("checkpoint", &RunResult::checkpoint)
+      .def_ro("report", &RunResult::report)
+      .def_ro("trace", &RunResult::trace);
+}
+
+void bind_sections(nb::module_& module) {
+  nb::class_<PortRef>(module, "Port", "An input or output of a section.")
+      .def_ro("section", &PortRef::section)
+      .def_ro("name", &PortRef::port)
+      .def("__repr__", [](const PortRef& port) { return port.section + "." + port.port; });
+  nb::class_<SectionBuilder>(module, "Section", "A section of an app while it is composed.")
+      .def("forward_only", &SectionBuilder::forward_only, nb::rv_policy::reference,
+           "The section is frozen: no backward passes, no optimizer.")
+      .def("replicas", &SectionBuilder::replicas, nb::arg("count"), nb::rv_policy::reference,
+           "Default of the key `replicas` of the section's table.")
+      .def("micro_batch", &SectionBuilder::micro_batch, nb::arg("samples"), nb::rv_policy::reference,
+           "Default of the key `micro_batch` of the section's table.")
+      .def("port", &SectionBuilder::port, nb::arg("name"))
+      .def_prop_ro("name", &SectionBuilder::name);
+}
+
+void bind_app(nb::module_& module) {
+  nb::class_<PythonApp>(module, "App")
+      .def_static(
+          "of_file",
+          [](const std::string& path, const std::vector<std::string>& settings, const nb::dict& options) {
+            return new PythonApp(JobDocument::load(path, settings), options);
+          },
+          nb::rv_policy::take_ownership)
+      .def_static(
+          "of_text",
+          [](std::string text, std::string name, const std::vector<std::string>& settings, const nb::dict& options) {
+            return new PythonApp(JobDocument::parse(std::move(text), std::move(name), settings), options);
+          },
+          nb::rv_policy::take_ownership)
+      .def(
+          "source",
+          [](PythonApp& self, std::string name, nb::object corpus) -> SectionBuilder& {
+            if (corpus.is_none()) return self.app().source(std::move(name));
+            return self.app().source(std::move(name), std::make_shared<PythonCorpus>(std::move(corpus)));
+          },
+          nb::arg("name"), nb::arg("corpus").none() = nb::none(), nb::rv_policy::reference_internal)
+      .def(
+          "section",
+          [](PythonApp& self, std::string name, std::string type) -> SectionBuilder& {
+            return self.app().section(std::move(name), std::move(type));
+          },
+          nb::arg("name"), nb::arg("type"), nb::rv_policy::reference_internal)
+      .def(
+          "connect",
+          [](PythonApp& self, PortRef from, PortRef to) { self.app().connect(std::move(from), std::move(to)); },
+          nb::arg("output"), nb::arg("input"))
+      .def("compose_graph", [](PythonApp& self) { compose_graph(self.app()); })
+      .def("app_name", [](PythonApp& self) { return self.app().job().text("app", ""); })
+      .def("run", &PythonApp::run);
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  // An app holds its corpus, whose class holds the names of its script, and so the app: such a ring, of which the
+  // interpreter sees a part only, ends with the process.
+  nb::set_leak_warnings(false);
+  nb::exception<JobError>(module, "JobError", PyExc_ValueError);
+  bind_result(module);
+  bind_sections(module);
+  bind_app(module);
+}
+
+}  // namespace maestro::python

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package `maestro`: apps that scripts compose train as those of the program."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+from pathlib import Path
+
+from graph_test import distillation_graph
+from maestro_program import SystemTest, job_text
+
+PACKAGE = os.environ.get("MAESTRO_PYTHON_PACKAGE", "")
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+CORPUS = """
+    import json, maestro, sys
+
+    class Numbers(maestro.Corpus):
+        vocabulary = 32
+
+        def samples(self, split):
+            return 512 if split == "train" else 16
+
+        def length(self, split, sample):
+            return 12
+
+        def read(self, split, sample):
+            return [(sample + at) % 32 for at in range(12)]
+
+    def app_of(corpus, **options):
+        job = {"name": "numbers", "train": {"steps": 20, "global_batch": 16, "out": "out"},
+               "model": {"layers": 1, "width": 32, "heads": 2, "positions": 16, "micro_batch": 4, "lr": 1e-2}}
+        app = maestro.App(job, **options)
+        data = app.source("corpus", corpus)
+        model = app.section("model", "decoder_lm").replicas(2)
+        app.connect(data.port("tokens"), model.port("tokens"))
+        app.connect(data.port("targets"), model.port("targets"))
+        return app
+"""
+
+
+@unittest.skipUnless(PACKAGE, "the Python package is not built: nanobind or Python.h is missing")
+class PythonPackageTest(SystemTest):
+    def script(self, *parts):
+        file = self.folder / "script.py"
+        file.write_text("\n".join(textwrap.dedent(part) for part in parts))
+        return file
+
+    def begin(self, script, *arguments):
+        variables = {**os.environ, "PYTHONPATH": PACKAGE, "XDG_RUNTIME_DIR": str(self.folder)}
+        return subprocess.Popen([sys.executable, script, *arguments], cwd=self.folder, env=variables, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(self, process, status=0):
+        with process:
+            out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, status, out + err)
+        return out, err
+
+    def run_script(self, *parts, status=0):
+        return self.finish(self.begin(self.script(*parts)), status)
+
+    def answer(self, *parts):
+        """What a script prints last, as JSON."""
+        out, _ = self.run_script(*parts)
+        return json.loads(out.splitlines()[-1])
+
+
+class Composition(PythonPackageTest):
+    def test_with_a_corpus_in_python_learns_the_same_in_one_process_and_in_two(self):  # YC-1
+        results = [self.answer(CORPUS, f"""
+            result = app_of(Numbers(), processes={processes}, fresh=True).run()
+            steps = maestro.read_steps(result.record)
+            print(json.dumps([result.status, result.losses, result.validation, len(steps), list(result.models)]))
+        """) for processes in (1, 2)]
+        self.assertEqual(results[0], results[1])
+        status, losses, validation, steps, models = results[0]
+        self.assertEqual((status, steps, models), (0, 20, ["model"]))
+        self.assertLess(losses["model"], 3.0, "3.47 is that of a guess")
+        self.assertEqual(set(validation["model"]), {"loss", "ce"})
+
+    def test_of_a_graph_file_has_the_losses_of_the_program(self):
+        expected = self.train(distillation_graph(steps=3))
+        (self.folder / "graph.toml").write_text(job_text(distillation_graph(steps=3)))
+        losses = self.answer("""
+            import json, maestro
+            print(json.dumps(maestro.train("graph.toml", settings={"train.out": "python"}).losses))
+        """)
+        last = {row["section"]: row["loss"] for row in expected.report["steps"] if row["step"] == 3}
+        self.assertEqual(losses, last)
+
+    def test_of_targets_that_do_not_count_has_the_mean_over_the_others(self):
+        losses = self.answer(CORPUS, """
+            class Given(Numbers):
+                counted = 11
+
+                def read(self, split, sample):
+                    tokens = super().read(split, sample)
+                    return tokens, [(token + 1) % 32 for token in tokens[:self.counted]] + [-1] * (12 - self.counted)
+
+            class First(Given):
+                counted = 1
+
+            print(json.dumps([maestro.read_steps(app_of(corpus(), fresh=True).run().record)[0]["sections"]["model"]["loss"]
+                              for corpus in (Numbers, Given, First)]))
+        """)
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
+        self.assertAlmostEqual(losses[2], losses[0], delta=0.5)  # a mean over a twelfth as many targets
+
+    def test_is_checked_without_a_run(self):
+        out, _ = self.run_script(CORPUS, "assert app_of(Numbers(), check_only=True).run().status == 0")
+        self.assertIn("memory, by an estimate", out)
+        self.assertFalse((self.folder / "out").exists())
+
+
+class Example(PythonPackageTest):
+    def test_of_the_documents_trains_in_one_process_and_in_two(self):
+        code = (REPOSITORY / "tests/apps/python/counting.py").read_text()
+        self.assertIn(code, (REPOSITORY / "docs/python.md").read_text())
+        outputs = []
+        for processes in ("1", "2"):
+            script = self.script(code)
+            out, _ = self.finish(self.begin(script, processes))
+            outputs.append([line for line in out.splitlines() if re.fullmatch(r"\d+ [\d.]+", line)])
+            self.assertIn("model runs/counting/models/model", out)
+        self.assertEqual(len(outputs[0]), 4)
+        self.assertEqual(outputs[0], outputs[1])
+
+
+class Errors(PythonPackageTest):
+    def refusal(self, *parts):
+        """The line of the JobError that a script ends with."""
+        _, err = self.run_script(*parts, status=1)
+        last = err.splitlines()[-1]
+        self.assertTrue(last.startswith("maestro.JobError: ") or last.startswith("maestro._core.JobError: "), err)
+        return last.partition("JobError: ")[2]
+
+    def test_of_input_are_exceptions_with_a_line(self):
+        cases = (
+            ('app = maestro.App({"model": {}, "data": {"kind": "synthetic", "sequence": 16}})\napp.section("model", "decoder_ml")\napp.run()', "decoder_lm"),
+            ('maestro.train({"app": "graph", "edges": ["corpus.tokens"]})', '"corpus.tokens" is no edge'),
+            ('maestro.train({"app": "distillation"})', 'maestro.train() takes app = "graph"'),
+            ('maestro.train("absent.toml")', "absent.toml"),
+        )
+        for code, wanted in cases:
+            with self.subTest(code):
+                self.assertIn(wanted, self.refusal("import maestro\n" + code))
+
+    def test_of_options_name_those_that_there_are(self):
+        _, err = self.run_script('import maestro\nmaestro.App({}, proceses=2)', status=1)
+        self.assertIn("TypeError: maestro.App() has no option 'proceses'; there are: processes, ", err)
+
+    def test_of_a_corpus_name_the_call(self):
+        cases = (
+            ("def samples(self, split): raise OSError('the server is away')", 'samples("train"): OSError: the server is away'),
+            ("vocabulary = 'many'", "vocabulary returns a value of another type"),
+            ("vocabulary = 0", "vocabulary = 0 is no number of tokens"),
+        )
+        for body, wanted in cases:
+            with self.subTest(body):
+                self.assertIn(wanted, self.refusal(CORPUS, f"class Wrong(Numbers):\n    {body}\napp_of(Wrong())"))
+
+    def test_of_a_sample_end_the_run_with_its_call(self):  # YC-2
+        cases = (
+            ("def read(self, split, sample): return [1] * 11", '("train", ', "returns 11 tokens and 11 targets, and length() 12"),
+            ("def read(self, split, sample): return [32] * 12", "returns the token 32, and the vocabulary has 32 tokens", ""),
+            ("def read(self, split, sample): raise KeyError(sample)", "KeyError: ", ""),
+        )
+        for body, *wanted in cases:
+            with self.subTest(body):
+                _, err = self.run_script(CORPUS, f"class Wrong(Numbers):\n    {body}\n",
+                                         "sys.exit(app_of(Wrong(), fresh=True).run().status)", status=1)
+                lines = [line for line in err.splitlines() if "error: " in line]
+                self.assertEqual(len(lines), 1, err)
+                for text in ("the corpus in Python: read(", *wanted):
+                    self.assertIn(text, lines[0])
+
+
+class Signals(PythonPackageTest):
+    def test_end_the_run_in_order_and_are_the_interpreters_again_afterwards(self):
+        script = self.script(CORPUS, """
+            import os, signal
+            long = maestro.App({"name": "long", "train": {"steps": 10**6, "global_batch": 16, "out": "long"},
+                                "model": {"layers": 1, "width": 32, "heads": 2, "positions": 16, "micro_batch": 4}})
+            data = long.source("corpus", Numbers())
+            model = long.section("model", "decoder_lm")
+            long.connect(data.port("tokens"), model.port("tokens"))
+            long.connect(data.port("targets"), model.port("targets"))
+            result = long.run()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                caught = False
+            except KeyboardInterrupt:
+                caught = True
+            print(json.dumps([result.interrupted, bool(result.resume), caught]))
+        """)
+        process = self.begin(script)
+        seen = ""
+        while "step " not in seen:
+            line = process.stderr.readline()
+            self.assertTrue(line, seen)
+            seen += line
+        process.send_signal(signal.SIGINT)
+        out, _ = self.finish(process)
+        self.assertEqual(json.loads(out.splitlines()[-1]), [True, True, True])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
