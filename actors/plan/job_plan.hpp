@@ -14,6 +14,7 @@
 #include "runtime/graph/placement.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/config.hpp"
+#include "runtime/observe/run_observer.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "sections/section.hpp"
 
@@ -50,6 +51,7 @@ struct JobPlan {
   double unit_per_ms = 1;               ///< units per millisecond of an emulated device
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
   double program_bytes = 0;             ///< of a process before its sections are built: program and corpus
+  std::vector<NamedObserver> observers;
   std::vector<std::string> notes;
   std::string effective_job;                    ///< the job file with all overrides, TOML
   std::map<std::string, std::string> settings;  ///< the same by key

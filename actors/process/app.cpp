@@ -31,7 +31,7 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), program_sections(), {}, nullptr, nullptr, {}, {}, {}},
+    : composed_{std::move(job), std::move(options), program_sections(), {}, {}, nullptr, nullptr, {}, {}, {}},
       console_(&console) {
   RunOptions& run = composed_.options;
   PlaceRequest request;
@@ -43,7 +43,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
   if (run.launch_info.place.launcher == "maestro") composed_.registry = program_sections(AbsentServer::awaited);
-  add_plug_ins(composed_.document.root(), composed_.registry, composed_.corpora);
+  add_plug_ins(composed_.document.root(), {composed_.registry, composed_.corpora, composed_.observers});
 }
 
 SectionBuilder& App::source(std::string name) {

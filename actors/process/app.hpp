@@ -29,6 +29,7 @@
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/console.hpp"
+#include "runtime/observe/run_observer.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "sections/registry.hpp"
 
@@ -85,6 +86,7 @@ struct Composition {
   RunOptions options;
   SectionRegistry registry;
   CorpusRegistry corpora;                ///< of plug-ins
+  ObserverRegistry observers;            ///< likewise
   std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
   std::shared_ptr<const Corpus> opened;  ///< of [data], by an earlier plan; null: it is opened
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.

@@ -328,7 +328,8 @@ DataShape JobResolver::read_tables() {
   plan_.name = read_name(composed_.document.root());
   plan_.train = read_train(table("train"));
   plan_.transport = resolve_transport(composed_);
-  plan_.schedule = read_schedule(table("schedule"));
+  plan_.schedule = read_schedule(table("schedule"), policy_names());
+  plan_.observers = composed_.observers.read(composed_.document.root());
   plan_.guard = read_guard(table("guard"));
   plan_.emulation = read_emulation(table("emulation"));
   plan_.unit_per_ms = plan_.emulation.gflops * flops_per_ms_of_a_gflops;

@@ -25,7 +25,7 @@ constexpr const char* config_file = "config.json";
 /// Whether the tokens of the corpus are not those of the tokenizer beside the weights, if there is any.
 bool has_other_tokens(const fs::path& weights, const JobPlan& plan) {
   const auto own = find_tokenizer(weights);
-  if (!own) return true;
+  if (!own || is_added_tokenizer(plan.tokenizer)) return true;
   if (plan.tokenizer == "bytes") return !is_byte_tokenizer(*own);
   const fs::path file = find_tokenizer(plan.tokenizer).value_or(plan.tokenizer);
   return !check_same_tokens(*own, file, plan.corpus->vocabulary());
@@ -36,6 +36,7 @@ bool has_other_tokens(const fs::path& weights, const JobPlan& plan) {
 std::string with_tokenizer(std::string config, const JobPlan& plan, bool of_weights, const fs::path& folder) {
   const std::string where = (folder / config_file).string();
   const DecoderConfig decoder = parse_hf_config(config, where).value_or_throw();
+  if (is_added_tokenizer(plan.tokenizer)) return config;  // of a plug-in: it has no files
   if (!plan.tokenizer.empty()) write_tokenizer(plan.tokenizer, decoder.vocabulary, folder).or_throw();
   const SpecialTokens tokens = read_special_tokens(folder).value_or_throw();
   if (of_weights && !tokens.eos && plan.tokenizer != "bytes") return config;  // better than none: those of the weights

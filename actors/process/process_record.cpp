@@ -30,7 +30,7 @@ void ProcessRun::State::open_journal() {
   if (has_emulated(plan)) return;
   RunLog log = std::move(RunLog::open(record_path(), start.first_step - 1).value_or_throw());
   const std::uint64_t last = log.last_step();
-  journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console);
+  journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console, plan.observers);
   if (last + 1 < start.first_step) {
     console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
                  std::to_string(start.first_step - 1) + " in " + record_path().string());

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <variant>
 
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 
 namespace maestro {
@@ -230,8 +232,35 @@ ReportRows rows_in_memory(const RunRecord& record) {
   return rows;
 }
 
-RunJournal::RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console)
-    : shared_(std::make_shared<Shared>(Shared{std::move(log), std::move(board), console})), writer_(writer) {}
+RunJournal::RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console,
+                       std::vector<NamedObserver> observers)
+    : shared_(std::make_shared<Shared>(Shared{std::move(log), std::move(board), console, std::move(observers), {}})),
+      writer_(writer) {}
+
+/// Calls each observer, made at its first line: by the thread that calls it from then on.
+void RunJournal::Shared::observe(const std::function<void(RunObserver&)>& call) {
+  const auto ends = [this](const std::string& name, const std::string& problem) {
+    console.warning("observer '" + name + "' ends here, the run goes on: " + printable(problem));
+  };
+  for (NamedObserver& observer : std::exchange(named, {})) {
+    try {
+      observers.emplace_back(observer.name, observer.make());
+    } catch (const std::exception& problem) {
+      ends(observer.name, problem.what());
+    }
+  }
+  std::erase_if(observers, [&](const auto& observer) {
+    try {
+      call(*observer.second);
+      return false;
+    } catch (const std::exception& problem) {
+      ends(observer.first, problem.what());
+    } catch (...) {
+      ends(observer.first, "an exception that is no std::exception");
+    }
+    return true;
+  });
+}
 
 void RunJournal::Shared::check(const Status& written) {
   if (written || failed) return;
@@ -271,6 +300,7 @@ void RunJournal::step(const FinishedStep& step) {
   const auto now = system_clock::now();
   run([line = line_of(step, now), rows = step.sections, now](Shared& shared) {
     if (!shared.failed) shared.check(shared.log.append_step(line));
+    shared.observe([&](RunObserver& observer) { observer.step(line); });
     shared.draw(rows, "", now);
   });
 }
@@ -291,6 +321,7 @@ void RunJournal::event(const std::string& event, const EventFields& fields) {
 void RunJournal::append_event(std::string line) {
   run([line = std::move(line)](Shared& shared) {
     if (!shared.failed) shared.check(shared.log.append_event(line));
+    shared.observe([&](RunObserver& observer) { observer.event(line); });
   });
 }
 

@@ -25,6 +25,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/observe/report.hpp"
+#include "runtime/observe/run_observer.hpp"
 #include "runtime/observe/tensorboard.hpp"
 #include "runtime/schedule/data_cursor.hpp"
 #include "runtime/state/run_log.hpp"
@@ -95,7 +96,9 @@ using EventFields = std::vector<std::pair<std::string, ReportValue>>;
 /// Thread-safe. The writer and the console outlive it.
 class RunJournal {
  public:
-  RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console);
+  /// `observers` receive the lines behind the files (OV-1).
+  RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console,
+             std::vector<NamedObserver> observers = {});
   void began(const RunStart& start);
   void step(const FinishedStep& step);
   void validated(const StepRow& row);
@@ -110,7 +113,10 @@ class RunJournal {
     RunLog log;
     std::optional<TensorBoardWriter> board;
     Console& console;
+    std::vector<NamedObserver> named;  // that have not been made
+    std::vector<std::pair<std::string, std::unique_ptr<RunObserver>>> observers;
     bool failed = false;
+    void observe(const std::function<void(RunObserver&)>& call);
     void check(const Status& written);
     void draw(const std::vector<StepRow>& rows, const std::string& prefix, std::chrono::system_clock::time_point now);
   };

@@ -21,9 +21,11 @@ void add_plug_in_option(CLI::App& command, std::vector<std::string>& files) {
 }
 
 PlugInTypes types_with(const std::vector<std::string>& files) {
-  PlugInTypes types{program_sections(), {}};
+  PlugInTypes types{program_sections(), {}, {}};
   try {
-    for (const std::string& file : files) PlugInLibrary(file).add_to(types.sections, types.corpora);
+    for (const std::string& file : files) {
+      PlugInLibrary(file).add_to({types.sections, types.corpora, types.observers});
+    }
   } catch (const JobError& problem) {
     throw JobError(std::string(option) + ": " + problem.what(), problem.code());
   }

@@ -8,6 +8,7 @@
 
 #include "runtime/data/corpus_registry.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/observe/run_observer.hpp"
 #include "sections/registry.hpp"
 
 namespace maestro {
@@ -17,6 +18,7 @@ void add_plug_in_option(CLI::App& command, std::vector<std::string>& files);
 struct PlugInTypes {
   SectionRegistry sections;  ///< those of this program, too
   CorpusRegistry corpora;
+  ObserverRegistry observers;
 };
 /// Returns the types of this program and of these plug-ins. Throws JobError.
 [[nodiscard]] PlugInTypes types_with(const std::vector<std::string>& files);

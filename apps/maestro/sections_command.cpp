@@ -17,7 +17,8 @@ namespace maestro {
 namespace {
 
 std::string types_text(const std::vector<SectionRegistry::Listing>& types,
-                       const std::vector<CorpusRegistry::Listing>& corpora) {
+                       const std::vector<CorpusRegistry::Listing>& corpora,
+                       const std::vector<ObserverRegistry::Listing>& observers) {
   std::string text = "Section types. `maestro sections NAME` lists the ports and keys of a type.";
   for (const auto& [type, description, plug_in] : types) {
     text += "\n  " + padded(type, 25) + description + (plug_in.empty() ? "" : " (" + plug_in + ")");
@@ -25,6 +26,10 @@ std::string types_text(const std::vector<SectionRegistry::Listing>& types,
   if (!corpora.empty()) text += "\nCorpora of plug-ins, for `data.kind`.";
   for (const auto& [kind, description, plug_in] : corpora) {
     text += "\n  " + padded(kind, 25) + description + " (" + plug_in + ")";
+  }
+  if (!observers.empty()) text += "\nObservers of plug-ins, for tables [observers.NAME].";
+  for (const auto& [name, description, plug_in] : observers) {
+    text += "\n  " + padded(name, 25) + description + " (" + plug_in + ")";
   }
   return text;
 }
@@ -60,10 +65,10 @@ SectionsCommand::SectionsCommand(CLI::App& app)
 }
 
 int SectionsCommand::run(Console& console) const {
-  const auto [registry, corpora] = types_with(plug_ins_);
+  const auto [registry, corpora, observers] = types_with(plug_ins_);
   const std::vector<SectionRegistry::Listing> types = registry.list();
   if (type_.empty()) {
-    console.note(types_text(types, corpora.list()));
+    console.note(types_text(types, corpora.list(), observers.list()));
     return 0;
   }
   std::vector<std::string> names;

@@ -147,10 +147,10 @@ EmulationConfig read_emulation(const JobTable& emulation) {
   return out;
 }
 
-ScheduleConfig read_schedule(const JobTable& schedule) {
+ScheduleConfig read_schedule(const JobTable& schedule, const std::vector<std::string>& policies) {
   ScheduleConfig out;
   out.policy =
-      schedule.choice("policy", out.policy, {"arrival", "bulk_synchronous", "wavefront"},
+      schedule.choice("policy", out.policy, policies,
                       {"the placement and order of micro-batches: wavefront (searched), arrival (as they come, "
                        "round the replicas), bulk_synchronous (equal shares, then a barrier: the baseline)"});
   out.budget_ms = schedule.number("budget_ms", out.budget_ms, {.min = 0.0, .max = 3.6e6, .min_open = true},

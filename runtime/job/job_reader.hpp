@@ -11,6 +11,9 @@
 
 namespace maestro {
 
+/// The scheduling policies that are there without plug-ins.
+inline const std::vector<std::string> own_policies{"arrival", "bulk_synchronous", "wavefront"};
+
 /// Whether a section has an optimizer. Under the name of a forward-only section, optimizer keys are unknown keys.
 enum class Training { none, optimized };
 
@@ -24,7 +27,8 @@ enum class Training { none, optimized };
 /// Reads [emulation].
 [[nodiscard]] EmulationConfig read_emulation(const JobTable& emulation);
 /// Reads [schedule].
-[[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule);
+[[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule,
+                                           const std::vector<std::string>& policies = own_policies);
 /// Reads [guard].
 [[nodiscard]] GuardConfig read_guard(const JobTable& guard);
 /// Reads [transport].

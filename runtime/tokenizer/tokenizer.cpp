@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/core/named_table.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/tokenizer/end_of_text.hpp"
@@ -86,8 +87,24 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file
   return opened;
 }
 
+namespace {
+NamedTable<std::function<std::unique_ptr<Tokenizer>()>>& added_tokenizers() {
+  static NamedTable<std::function<std::unique_ptr<Tokenizer>()>> added("tokenizer", {"bytes"});
+  return added;
+}
+}  // namespace
+
+void add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make, std::string origin) {
+  added_tokenizers().add(std::move(name), std::move(make), std::move(origin));
+}
+
+bool is_added_tokenizer(const std::string& name) {
+  return name != "bytes" && added_tokenizers().find(name).has_value();
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
   if (name.empty() || name == "bytes") return std::make_unique<ByteTokenizer>();
+  if (const auto added = added_tokenizers().find(std::string(name))) return (*added)();
   auto opened = open_tokenizer(fs::path(name));
   if (!opened) throw JobError("[data] tokenizer: " + opened.error().message, opened.error().code);
   return std::move(*opened);

@@ -79,8 +79,13 @@ class ByteTokenizer final : public Tokenizer {
 /// of these files, with the token that ends a text; a ByteTokenizer for byte_tokenizer_json().
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
 
-/// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), a folder or a file. Throws
-/// JobError.
+/// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), an added one, a folder or a file.
+/// Throws JobError.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
+/// Adds a tokenizer that [data] may name, for the rest of the process; `origin` is the file of a plug-in. Throws
+/// JobError: another has the name. Thread-safe.
+void add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make, std::string origin);
+/// Whether a name is that of an added tokenizer, which has no files.
+[[nodiscard]] bool is_added_tokenizer(const std::string& name);
 
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "runtime/core/named_table.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/wavefront/arrival.hpp"
 #include "runtime/wavefront/bulk_synchronous.hpp"
@@ -17,20 +18,30 @@ std::vector<std::size_t> SchedulingPolicy::packing_order(const Workload&, std::s
   return order;
 }
 
+namespace {
+NamedTable<PolicyFactory>& added_policies() {
+  static NamedTable<PolicyFactory> added("scheduling policy", {"arrival", "bulk_synchronous", "wavefront"});
+  return added;
+}
+}  // namespace
+
+void add_policy(std::string name, PolicyFactory make, std::string origin) {
+  added_policies().add(std::move(name), std::move(make), std::move(origin));
+}
+
 std::unique_ptr<SchedulingPolicy> make_policy(std::string_view name, const PolicyOptions& options) {
   if (name == "arrival") return std::make_unique<ArrivalPolicy>();
   if (name == "bulk_synchronous") return std::make_unique<BulkSynchronousPolicy>();
   if (name == "wavefront") return std::make_unique<WavefrontPolicy>(options);
-  const std::vector<std::string_view> known = policy_names();
-  const std::vector<std::string> names(known.begin(), known.end());
-  const auto nearest = nearest_name(name, names);
+  if (const auto added = added_policies().find(std::string(name))) return (*added)(options);
+  const auto nearest = nearest_name(name, policy_names());
   throw JobError("unknown scheduling policy \"" + std::string(name) + "\"; " +
                  (nearest ? "did you mean \"" + *nearest + "\"?"
                           : "there are \"arrival\", \"bulk_synchronous\" and \"wavefront\""));
 }
 
-std::vector<std::string_view> policy_names() {
-  return {"arrival", "bulk_synchronous", "wavefront"};
+std::vector<std::string> policy_names() {
+  return added_policies().names();
 }
 
 }  // namespace maestro

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,9 +40,15 @@ struct PolicyOptions {
   std::uint64_t seed = 1;
 };
 
-/// Returns the policy "arrival", "bulk_synchronous" or "wavefront". Throws JobError with the nearest name for others.
+using PolicyFactory = std::function<std::unique_ptr<SchedulingPolicy>(const PolicyOptions&)>;
+
+/// Returns the policy "arrival", "bulk_synchronous" or "wavefront", or an added one. Throws JobError with the nearest
+/// name for others.
 std::unique_ptr<SchedulingPolicy> make_policy(std::string_view name, const PolicyOptions& options = {});
 /// The names above, in that order.
-std::vector<std::string_view> policy_names();
+std::vector<std::string> policy_names();
+/// Adds a policy that [schedule] may name, for the rest of the process; `origin` is the file of a plug-in. Throws
+/// JobError: another has the name. Thread-safe.
+void add_policy(std::string name, PolicyFactory make, std::string origin);
 
 }  // namespace maestro

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of a plug-in: a shared library with section types and corpora, which job files name in `plugins`.
+// The entry of a plug-in: a shared library with section types, corpora, tokenizers, scheduling policies and observers.
+// Job files name it in `plugins`.
 //
 //   MAESTRO_PLUG_IN(host) {
 //     host.add_section<mine::Bigram>("bigram", "language model that sees one token");
@@ -9,22 +10,32 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus_registry.hpp"
+#include "runtime/observe/run_observer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "runtime/wavefront/policy.hpp"
 #include "sections/registry.hpp"
 
 namespace maestro {
+
+/// Where plug-ins register what they have.
+struct PlugInRegistries {
+  SectionRegistry& sections;
+  CorpusRegistry& corpora;
+  ObserverRegistry& observers;
+};
 
 /// Registers the types of a plug-in; valid during the call of its entry.
 class PlugInHost {
  public:
   /// `file` names the plug-in in errors.
-  PlugInHost(SectionRegistry& sections, CorpusRegistry& corpora, std::string file)
-      : sections_(sections), corpora_(corpora), file_(std::move(file)) {}
+  PlugInHost(const PlugInRegistries& registries, std::string file) : registries_(registries), file_(std::move(file)) {}
 
   /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or of
   /// its JobTable alone. Throws JobError, with the names of both libraries, where another one has the type.
@@ -47,10 +58,22 @@ class PlugInHost {
   void add_section(std::string type, std::string description, SectionRegistry::Builder builder);
   /// Adds a corpus, which a job chooses by `data.kind`. Exceptions as above.
   void add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener);
+  /// Adds an observer, which a job chooses by a table [observers.NAME]: T(const T::Options&), and
+  /// T::Options::read(JobTable) of that table. Exceptions as above.
+  template <class T>
+  void add_observer(std::string name, std::string description) {
+    add_observer(std::move(name), std::move(description), [](const JobTable& table) {
+      return ObserverFactory([options = T::Options::read(table)] { return std::make_unique<T>(options); });
+    });
+  }
+  void add_observer(std::string name, std::string description, ObserverRegistry::Builder builder);
+  /// Adds a tokenizer, which a job chooses by `data.tokenizer`. It has no files: models are exported without it.
+  void add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make);
+  /// Adds a scheduling policy, which a job chooses by `schedule.policy`.
+  void add_policy(std::string name, PolicyFactory make);
 
  private:
-  SectionRegistry& sections_;
-  CorpusRegistry& corpora_;
+  PlugInRegistries registries_;
   std::string file_;
 };
 

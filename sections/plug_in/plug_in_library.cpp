@@ -111,14 +111,38 @@ void PlugInHost::add_section(std::string type, std::string description, SectionR
       });
     });
   };
-  sections_.add(std::move(type), std::move(description), std::move(checked), file_);
+  registries_.sections.add(std::move(type), std::move(description), std::move(checked), file_);
 }
 
 void PlugInHost::add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener) {
   auto checked = [opener = std::move(opener), file = file_, kind](const JobTable& data, std::uint64_t seed) {
     return guarded(file, "data kind '" + kind + "'", [&] { return opener(data, seed); });
   };
-  corpora_.add(std::move(kind), std::move(description), std::move(checked), file_);
+  registries_.corpora.add(std::move(kind), std::move(description), std::move(checked), file_);
+}
+
+void PlugInHost::add_observer(std::string name, std::string description, ObserverRegistry::Builder builder) {
+  const std::string what = "observer '" + name + "'";
+  auto checked = [builder = std::move(builder), file = file_, what](const JobTable& table) {
+    return guarded(file, what, [&] {
+      return ObserverFactory(
+          [make = builder(table), file, what] { return guarded(file, what, [&] { return make(); }); });
+    });
+  };
+  registries_.observers.add(std::move(name), std::move(description), std::move(checked), file_);
+}
+
+void PlugInHost::add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make) {
+  auto checked = [make = std::move(make), file = file_, what = "tokenizer '" + name + "'"] {
+    return guarded(file, what, [&] { return make(); });
+  };
+  maestro::add_tokenizer(std::move(name), std::move(checked), file_);
+}
+
+void PlugInHost::add_policy(std::string name, PolicyFactory make) {
+  auto checked = [make = std::move(make), file = file_, what = "scheduling policy '" + name + "'"](
+                     const PolicyOptions& options) { return guarded(file, what, [&] { return make(options); }); };
+  maestro::add_policy(std::move(name), std::move(checked), file_);
 }
 
 std::string_view plug_in_abi() {
@@ -140,22 +164,23 @@ PlugInLibrary::PlugInLibrary(const fs::path& file) : name_(printable(file.string
   add_to_build_id(entry_);
 }
 
-void PlugInLibrary::add_to(SectionRegistry& sections, CorpusRegistry& corpora) const {
+void PlugInLibrary::add_to(const PlugInRegistries& registries) const {
   guarded(name_, "the registration of its types", [&] {
-    PlugInHost host(sections, corpora, name_);
+    PlugInHost host(registries, name_);
     entry_->add(host);
     return 0;
   });
 }
 
 std::vector<std::string> read_plug_ins(const JobTable& root) {
-  return root.texts(key, {}, {"shared libraries with section types and corpora, as `maestro new plug-in` makes them"});
+  return root.texts(key, {},
+                    {"shared libraries with section types, corpora and others, as `maestro new plug-in` makes them"});
 }
 
-void add_plug_ins(const JobTable& root, SectionRegistry& sections, CorpusRegistry& corpora) {
+void add_plug_ins(const JobTable& root, const PlugInRegistries& registries) {
   for (const std::string& file : read_plug_ins(root)) {
     try {
-      PlugInLibrary(file).add_to(sections, corpora);
+      PlugInLibrary(file).add_to(registries);
     } catch (const JobError& problem) {
       root.fail(key, problem.what());
     }

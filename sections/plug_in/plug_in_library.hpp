@@ -23,7 +23,7 @@ class PlugInLibrary {
   /// Loads a library, a path of this folder or an absolute one. Throws JobError.
   explicit PlugInLibrary(const std::filesystem::path& file);
   /// Adds the types of the library. Throws JobError, where a type has been registered with both names.
-  void add_to(SectionRegistry& sections, CorpusRegistry& corpora) const;
+  void add_to(const PlugInRegistries& registries) const;
 
  private:
   std::string name_;
@@ -36,6 +36,6 @@ class PlugInLibrary {
 /// Reads `plugins` of a job's top level.
 [[nodiscard]] std::vector<std::string> read_plug_ins(const JobTable& root);
 /// Loads the plug-ins of a job in their order, and adds their types. Throws JobError at the place of `plugins`.
-void add_plug_ins(const JobTable& root, SectionRegistry& sections, CorpusRegistry& corpora);
+void add_plug_ins(const JobTable& root, const PlugInRegistries& registries);
 
 }  // namespace maestro

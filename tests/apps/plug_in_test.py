@@ -105,12 +105,62 @@ class Training(PlugInTest):
         self.assertEqual(self.bits(resumed), self.bits(whole))
 
 
+class Others(PlugInTest):
+    def test_observers_receive_the_lines_of_the_record(self):  # OV-1
+        plain = self.train(bigram(out="plain"))
+        for processes in (1, 2):
+            observed = self.train(bigram(out="seen") | {"observers": {"lines": {"file": f"seen{processes}.txt"}}},
+                                  "--processes", processes, "--fresh")
+            record = self.folder / "seen" / "record"
+            lines = (self.folder / f"seen{processes}.txt").read_text().splitlines()
+            steps = [line for line in lines if line.startswith('{"step"')]
+            self.assertEqual(steps, (record / "steps.jsonl").read_text().splitlines())
+            self.assertEqual([line for line in lines if line not in steps], (record / "events.jsonl").read_text().splitlines())
+            self.assertEqual(observed.curve(), plain.curve())
+
+    def test_an_observer_that_throws_ends_alone(self):  # OV-1
+        plain = self.train(bigram(out="plain"))
+        finished = self.train(bigram() | {"observers": {"lines": {"throws_at": 3}}})
+        self.assertEqual(finished.curve(), plain.curve())
+        warnings = [line for line in finished.err.splitlines() if "warning: " in line]
+        self.assertEqual(len(warnings), 1, finished.describe())
+        self.assertIn("observer 'lines' ends here, the run goes on: the paper is torn", warnings[0])
+        self.assertEqual((self.folder / "lines.txt").read_text().count('{"step"'), 2)
+
+    def test_settings_and_names_of_observers_are_checked(self):
+        for observers, wanted in (
+            ({"line": {}}, "job.toml:18: observers.line: there is no observer 'line'; did you mean 'lines'?"),
+            ({"lines": {"file": 7}}, "observers.lines.file: expected a string, got the integer 7"),
+            ({"lines": {"fil": "x"}}, "observers.lines.fil: unknown key; did you mean 'file'?"),
+        ):
+            self.assert_refused(wanted, "check", self.write_job(bigram() | {"observers": observers}))
+
+    def test_a_policy_plans_as_that_which_it_calls(self):
+        job = bigram() | {"schedule": {"policy": "arrival"}}
+        arrival = self.train(job | {"train": {**job["train"], "out": "arrival"}}, "--processes", 2)
+        queue = self.train(job | {"schedule": {"policy": "queue"}}, "--processes", 2)
+        self.assertEqual(queue.curve(), arrival.curve())
+        self.assert_refused("did you mean", "check", self.write_job(job | {"schedule": {"policy": "queues"}}))
+
+    def test_a_tokenizer_cuts_the_text(self):
+        job = bigram()
+        plain = self.train(job | {"train": {**job["train"], "out": "plain"}})
+        job["data"] = {**job["data"], "tokenizer": "inverted"}
+        inverted = self.train(job)
+        self.assertIn("(inverted)", inverted.out)
+        self.assertNotEqual(inverted.curve(), plain.curve())
+        samples = self.call("samples", "out", "--step", "1", "--text")
+        self.assertEqual(samples.out.splitlines()[-1],
+                         self.call("samples", "plain", "--step", "1", "--text").out.splitlines()[-1])
+
+
 class Types(PlugInTest):
     def test_are_listed_with_their_library_ports_and_keys(self):
         listed = self.call("sections", "--plugin", "faulty.so").out
         self.assertRegex(listed, r"\n  bigram +language model that sees one token \(faulty\.so\)\n")
         self.assertRegex(listed, r"\nCorpora of plug-ins, for `data.kind`\.\n  counting +tokens that count \(faulty\.so\)\n")
-        self.assertNotRegex(self.call("sections").out, "bigram|counting")
+        self.assertRegex(listed, r"\nObservers of plug-ins.*\n  lines +lines of the record in a file \(faulty\.so\)\n")
+        self.assertNotRegex(self.call("sections").out, "bigram|counting|lines of")
         lines = self.call("sections", "faulty", "--plugin", "faulty.so").out.splitlines()
         self.assertEqual(lines[0], "faulty: embedding that fails as it is asked to")
         self.assertEqual([line.split(maxsplit=2) for line in lines[2:4]],

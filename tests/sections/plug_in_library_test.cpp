@@ -18,8 +18,9 @@ TEST(PlugInLibrary, is_refused_by_a_program_with_maestro_inside) {  // PX-2
   const JobDocument job = JobDocument::parse("plugins = [\"libmine.so\"]\n", "job.toml");
   SectionRegistry registry;
   CorpusRegistry corpora;
+  ObserverRegistry observers;
   try {
-    add_plug_ins(job.root(), registry, corpora);
+    add_plug_ins(job.root(), {registry, corpora, observers});
     FAIL() << "two copies of maestro in a process";
   } catch (const JobError& problem) {
     EXPECT_STREQ(
@@ -38,7 +39,8 @@ TEST(PlugInLibrary, has_an_abi_of_version_headers_compiler_and_library) {  // PX
 TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_file_and_type) {  // PX-3
   SectionRegistry registry;
   CorpusRegistry corpora;
-  PlugInHost host(registry, corpora, "libmine.so");
+  ObserverRegistry observers;
+  PlugInHost host({registry, corpora, observers}, "libmine.so");
   host.add_section("torn", "its builder throws", [](const SectionTable&) -> SectionFactory { throw 7; });
   host.add_section("late", "its section throws", [](const SectionTable&) -> SectionFactory {
     return [](const SectionContext&) -> std::unique_ptr<Section> { throw std::runtime_error("no memory\nof it"); };
@@ -58,7 +60,7 @@ TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_
   const SectionFactory late = registry.build("late", table);
   EXPECT_EQ(error_of([&] { return late({}); }), "libmine.so: section type 'late' failed: no memory\\nof it");
   EXPECT_THAT(error_of([&] {
-                PlugInHost(registry, corpora, "libother.so").add_section("torn", "again", {});
+                PlugInHost({registry, corpora, observers}, "libother.so").add_section("torn", "again", {});
                 return 0;
               }),
               HasSubstr("section type 'torn' is registered twice, by libmine.so and by libother.so"));
@@ -69,7 +71,7 @@ TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_
   EXPECT_EQ(corpora.open(job.root(), 1), nullptr);
   const auto error_of_another = [&](const std::string& kind) {
     return error_of([&] {
-      PlugInHost(registry, corpora, "libother.so").add_corpus(kind, "again", torn);
+      PlugInHost({registry, corpora, observers}, "libother.so").add_corpus(kind, "again", torn);
       return 0;
     });
   };

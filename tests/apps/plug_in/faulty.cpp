@@ -5,6 +5,7 @@
 #include <fstream>
 #include <future>
 #include <maestro/functions.hpp>
+#include <maestro/observer.hpp>
 #include <maestro/plug_in.hpp>
 #include <maestro/section.hpp>
 #include <stdexcept>
@@ -111,11 +112,69 @@ class Counting final : public maestro::Corpus {
   std::int64_t vocabulary_;
 };
 
+/// Appends the lines of the record to a file, and throws at the step that it is asked to.
+class Lines final : public maestro::RunObserver {
+ public:
+  struct Options {
+    std::string file;
+    std::int64_t throws_at = 0;
+    static Options read(const maestro::JobTable& table) {
+      return {table.text("file", "lines.txt", {"where the lines go"}),
+              table.integer("throws_at", 0, {.min = 0}, {"the step of its end"})};
+    }
+  };
+  explicit Lines(const Options& options) : options_(options), file_(options.file, std::ios::app) {}
+  void step(std::string_view line) override {
+    if (++steps_ == options_.throws_at) throw std::runtime_error("the paper is torn");
+    file_ << line << std::endl;
+  }
+  void event(std::string_view line) override { file_ << line << std::endl; }
+
+ private:
+  Options options_;
+  std::ofstream file_;
+  std::int64_t steps_ = 0;
+};
+
+/// A token for each byte, as ByteTokenizer, with the bits of the id inverted.
+class Inverted final : public maestro::Tokenizer {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "inverted"; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return bytes_.vocabulary(); }
+  void encode(std::string_view text, const Sink& sink) const override {
+    bytes_.encode(text, [&](std::span<const std::int32_t> tokens) { sink(inverted(tokens)); });
+  }
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override {
+    return bytes_.decode(inverted(tokens), skip_special);
+  }
+  [[nodiscard]] std::string piece(std::int32_t token) const override { return bytes_.piece(255 - token); }
+
+ private:
+  static std::vector<std::int32_t> inverted(std::span<const std::int32_t> tokens) {
+    std::vector<std::int32_t> others;
+    for (const std::int32_t token : tokens) others.push_back(255 - token);
+    return others;
+  }
+  maestro::ByteTokenizer bytes_;
+};
+
+/// The program's policy arrival, under another name.
+class Queue final : public maestro::SchedulingPolicy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "queue"; }
+  [[nodiscard]] maestro::Result<maestro::Schedule> plan(const maestro::Workload& workload) const override {
+    return maestro::make_policy("arrival")->plan(workload);
+  }
+};
+
 }  // namespace
 
 MAESTRO_PLUG_IN(host) {
   if (std::getenv("FAULTY_REGISTRATION") != nullptr) throw std::runtime_error("the list is torn");
   host.add_section<Faulty>("faulty", "embedding that fails as it is asked to");
+  host.add_observer<Lines>("lines", "lines of the record in a file");
+  host.add_tokenizer("inverted", [] { return std::make_unique<Inverted>(); });
+  host.add_policy("queue", [](const maestro::PolicyOptions&) { return std::make_unique<Queue>(); });
   host.add_corpus("counting", "tokens that count", [](const maestro::JobTable& data, std::uint64_t /*seed*/) {
     return std::make_unique<Counting>(data.integer("vocabulary", 12, {.min = 2, .max = 256}));
   });
