@@ -121,8 +121,9 @@ class Bench {
     StepPlannerOptions planning;
     planning.graph = &graph_;
     planning.policy = make_policy(settings_.policy);
-    std::tie(options.planner, planner_clock_) =
-        on_its_own_thread([&] { return system.spawn<Planner, caf::detached>(planning, supervisor); });
+    std::tie(options.planner, planner_clock_) = on_its_own_thread([&] {
+      return system.spawn<Planner, caf::detached>(planning, static_cast<TraceRecorder*>(nullptr), supervisor);
+    });
     Directory directory;
     std::tie(directory.coordinator, coordinator_clock_) =
         on_its_own_thread([&] { return system.spawn<Coordinator, caf::detached>(options); });
