@@ -81,8 +81,9 @@ class Following(ClientTest):
         self.assert_recorded(rows)
 
     def test_without_waiting_returns_the_rows_so_far_behind_a_step(self):
-        self.started(distillation(steps=ENDLESS))
+        run = self.started(distillation(steps=ENDLESS))
         attached = self.attached()
+        self.assertTrue(run.wait_for(lambda: list(attached.metrics())), run.text)
         first = list(attached.metrics())
         self.assertEqual(min(row.step for row in first), 1)
         attached.pause()
