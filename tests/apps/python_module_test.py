@@ -134,6 +134,16 @@ class Example(PythonPackageTest):
         self.assertEqual(outputs[0], outputs[1])
 
 
+    def test_of_the_readme_trains(self):
+        code = (REPOSITORY / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+        (self.folder / "job.toml").write_text(job_text({
+            "name": "readme", "train": {"steps": 2, "global_batch": 4, "out": "out"},
+            "data": {"kind": "synthetic", "sequence": 16},
+            "model": {"layers": 1, "width": 32, "heads": 2, "positions": 16}}))
+        out, _ = self.run_script(code)
+        self.assertRegex(out.splitlines()[-1], r"^[\d.]+ out/models/model$")
+
+
 class Errors(PythonPackageTest):
     def refusal(self, *parts):
         """The line of the JobError that a script ends with."""
