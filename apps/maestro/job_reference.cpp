@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "actors/served/served_type.hpp"
 #include "actors/process/graph_app.hpp"
+#include "actors/served/served_type.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/decoder_config.hpp"
@@ -65,6 +65,7 @@ void JobReference::add_tables() {
   (void)read_app(root);
   (void)read_edges(root);
   (void)read_plug_ins(root);
+  (void)ObserverRegistry().read(root);
   (void)read_train(root.table("train"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
@@ -80,7 +81,8 @@ void JobReference::add_tables() {
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
   };
-  groups_.push_back({top_level, "top level", "keys `name`, `app`, `edges` and `plugins`", keys_of(document, "")});
+  groups_.push_back({top_level, "top level", "keys `name`, `app`, `edges` and `plugins`, and table `observers`",
+                     keys_of(document, "")});
   for (const auto& [table, purpose] : purposes) {
     groups_.push_back({table, "[" + std::string(table) + "]", purpose, keys_of(document, table)});
   }

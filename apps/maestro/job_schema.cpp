@@ -74,7 +74,11 @@ class SchemaMaker {
   [[nodiscard]] Json schema_of(const JobKey& key) {
     Json schema = value_schema(key, key.type);
     if (key.name == "replicas") schema = {{"anyOf", {schema, table("replicas", {"replicas"})}}};
-    if (key.type == "table") schema = table(key.name, {key.name});
+    if (key.name == "observers") {
+      schema["additionalProperties"] = {{"type", "object"}};  // of plug-ins
+    } else if (key.type == "table") {
+      schema = table(key.name, {key.name});
+    }
     schema["description"] = key.help + (key.unit.empty() ? "" : " [" + key.unit + "]");
     const Json fallback = Json::parse(key.fallback, nullptr, false);
     if (!fallback.is_discarded()) schema["default"] = fallback;

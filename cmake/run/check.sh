@@ -20,8 +20,9 @@ check_layers() { python3 "$root/tests/build/check_layers.py" "$root"; }
 check_gcc() { prepare release "build test bench" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
 check_headers() { prepare release "build test" MAESTRO_BUILD_TESTS header_self_containment; }
 check_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
-check_asan() { (run_sanitized address -L "$check_labels"); }
-check_tsan() { (run_sanitized thread -L "$check_labels"); }
+# A program of tests at a time, as in run_tests.
+check_asan() { (export MAESTRO_TESTS=programs; run_sanitized address -L "$check_labels"); }
+check_tsan() { (export MAESTRO_TESTS=programs; run_sanitized thread -L "$check_labels"); }
 
 # Sources that differ from the merge base with the main branch, or, on that branch, from the commit before.
 changed_sources() {

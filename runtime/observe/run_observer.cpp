@@ -23,8 +23,9 @@ void ObserverRegistry::add(std::string name, std::string description, Builder bu
 
 std::vector<NamedObserver> ObserverRegistry::read(const JobTable& root) const {
   std::vector<NamedObserver> observers;
+  const JobTable tables =
+      root.table(key, {"observers of the run, which plug-ins have: a table [observers.NAME] for each"});
   if (!root.has(key)) return observers;
-  const JobTable tables = root.table(key);
   for (const std::string& name : tables.keys()) {
     if (!tables.holds_table(name)) {
       tables.fail(name, "is no table; [observers.NAME] with the settings of an observer is one");
