@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -14,6 +15,9 @@ from pathlib import Path
 
 from layouts import DEVICES, EVERY, STEPS, write_inputs
 from maestro_program import PROGRAM, Run, own_environment, state_of
+
+
+LAST_WORDS = re.compile(r": signal SIG(SEGV|ABRT|BUS|FPE|ILL)$")
 
 
 class NoEffect(Exception):
@@ -103,7 +107,9 @@ class FaultyRun(Run):
                 self.report = None
 
     def error_lines(self):
-        return [line for line in self.text["err"].splitlines() if line.startswith("error:")]
+        """Without the last words of a process that a fault has ended: rank 0 reports its loss, or the run goes on."""
+        lines = [line for line in self.text["err"].splitlines() if line.startswith("error:")]
+        return [line for line in lines if not LAST_WORDS.search(line)] if len(lines) > 1 or self.status == 0 else lines
 
     def describe(self):
         return f"status {self.status}\n--- stdout\n{self.text['out']}--- stderr\n{self.text['err']}"

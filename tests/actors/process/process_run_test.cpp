@@ -205,7 +205,7 @@ TEST(ProcessRunTest, frozen_sections_stay_in_memory_when_the_run_starts_again) {
   const std::string job =
       "name = \"again\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" + out.string() +
       "\"\n[table]\nweights = \"random\"\n[head]\nlr = 1e-3\n";
-  Ends ends;
+  static Ends& ends = *new Ends;  // threads of CAF may end behind the test
   Count tables;
   Count heads;
   bool lost = false;
@@ -238,7 +238,7 @@ TEST(ProcessRunTest, threads_that_send_to_actors_stop_before_the_actors_and_memo
   const fs::path out = fs::path(::testing::TempDir()) / ("process_run_" + std::to_string(::getpid()));
   const std::string job = "name = \"ends\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" +
                           out.string() + "\"\n[transport]\nprovider = \"tcp\"\nforce_rma = true\n[model]\nlr = 1e-3\n";
-  Ends ends;
+  static Ends& ends = *new Ends;  // threads of CAF may end behind the test
   std::ostringstream text;
   Console console({text, text, false, {}});
   RunOptions options;
@@ -247,7 +247,7 @@ TEST(ProcessRunTest, threads_that_send_to_actors_stop_before_the_actors_and_memo
   {
     App app(JobDocument::parse(job, "ends.toml"), options, console);
     auto& data = app.source("corpus", std::make_shared<ObservedCorpus>(ends));
-    auto& model = app.section("model", SectionFactory([&ends](const SectionContext& context) {
+    auto& model = app.section("model", SectionFactory([](const SectionContext& context) {
                                 return std::make_unique<ObservedSection>(context, ends);
                               }));
     app.connect(data.port("tokens"), model.port("tokens"));
