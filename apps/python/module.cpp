@@ -61,6 +61,8 @@ RunOptions options_of(const nb::dict& given) {
   take("resume", options.resume);
   take("fresh", options.fresh);
   take("new_data", options.new_data);
+  take("listen", options.listen);
+  take("keys", options.keys);
   take("control", options.control);
   take("http", options.http);
   take("check_only", options.check_only);
@@ -99,6 +101,7 @@ void bind_result(nb::module_& module) {
       .def_ro("losses", &RunResult::losses, "{section: loss of its last step}")
       .def_ro("validation", &RunResult::validation, "{section: {figure: value}} of the last validation")
       .def_ro("last_step", &RunResult::last_step)
+      .def_ro("_steps", &RunResult::steps)  // of the job; 0 in a process other than rank 0
       .def_ro("samples_per_s", &RunResult::samples_per_s)
       .def_ro("tokens_per_s", &RunResult::tokens_per_s)
       .def_ro("wall_seconds", &RunResult::wall_seconds)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -133,6 +134,22 @@ class Example(PythonPackageTest):
         self.assertEqual(len(outputs[0]), 4)
         self.assertEqual(outputs[0], outputs[1])
 
+
+    def test_of_the_documents_trains_as_a_job_of_another_launcher(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        script = self.script((REPOSITORY / "tests/apps/python/counting.py").read_text())
+        ranks = []
+        for rank in (0, 1):
+            os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2",
+                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            ranks.append(self.begin(script))
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            del os.environ[name]
+        outputs = [self.finish(rank)[0] for rank in ranks]
+        self.assertIn("model runs/counting/models/model", outputs[0])
+        self.assertEqual(outputs[1], "", "nothing behind run() is done in rank 1")
 
     def test_of_the_readme_trains(self):
         code = (REPOSITORY / "README.md").read_text().partition("```python\n")[2].partition("```")[0]

@@ -26,8 +26,8 @@ from maestro._core import JobError, Port, RunResult, Section
 
 __all__ = ["App", "Corpus", "JobError", "Port", "RunResult", "Section", "read_steps", "train"]
 
-_OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "control", "http",
-            "check_only", "quiet", "log_format", "command")
+_OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "listen", "keys",
+            "control", "http", "check_only", "quiet", "log_format", "command")
 
 
 if threading.current_thread() is threading.main_thread():
@@ -73,8 +73,9 @@ class App:
     """A training app: sections, and the edges between their ports.
 
     `job`: path of a job file, or its tables as a dictionary. `settings`: {"train.steps": 100}, in place of the job's.
-    Options, as those of `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume, fresh, new_data,
-    control, http, quiet, log_format; check_only=True checks all of the job, and starts nothing.
+    Options, as those of `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume (the folder of a run
+    or of a checkpoint), fresh, new_data, listen, keys, control, http, quiet, log_format; check_only=True checks all of
+    the job, and starts nothing.
 
     With processes=N the run starts this same program N - 1 times with the same arguments, so the script that composes
     the app must do so without asking anything; `command` has the arguments of the interpreter where they are not those
@@ -87,6 +88,7 @@ class App:
         options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
                    for name, value in options.items() if value is not None}
         options.setdefault("command", sys.orig_argv[1:])
+        self._checks_only = options.get("check_only", False)
         if isinstance(job, dict):
             self._app = _core.App.of_text(_toml(job), "the job of maestro.App()", given, options)
         else:
@@ -107,15 +109,16 @@ class App:
     def run(self):
         """Trains to the end of the job, or until a signal stops it in order, and returns a RunResult.
 
-        In the processes that process 0 has started this function does not return: they end with the run. A run of
-        several processes that fails ends all of them, process 0 with status 1. A run of one process that fails
-        returns a result with that status.
+        In the processes of a run beside process 0 this function does not return: they end with the run. A run of
+        several processes that fails ends all of them, with status 1. A run of one process that fails returns a result
+        with that status.
         """
         if sys.prefix != sys.base_prefix:  # the other processes begin with the interpreter outside of the environment
             os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         sys.stdout.flush()
         result = self._app.run()
-        if os.environ.get("MAESTRO_RANK", "0") != "0":
+        of_process_0 = result._steps > 0
+        if os.environ.get("MAESTRO_RANK", "0") != "0" or (result.status == 0 and not of_process_0 and not self._checks_only):
             sys.exit(result.status)
         return result
 

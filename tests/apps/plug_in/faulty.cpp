@@ -112,7 +112,7 @@ class Counting final : public maestro::Corpus {
   std::int64_t vocabulary_;
 };
 
-/// Appends the lines of the record to a file, and throws at the step that it is asked to.
+/// Appends the lines of the record to a file. Throws at the step that `throws_at` names; 0: at none.
 class Lines final : public maestro::RunObserver {
  public:
   struct Options {
