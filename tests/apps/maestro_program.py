@@ -189,11 +189,15 @@ class Run:
 
     def members(self):
         """{rank: pid} of the processes that run now."""
-        found = {}
+        found, without_rank = {}, []  # rank 0 that starts the others, and the remote shells that it has started
         for pid, variables in self.marked().items():
             ranks = [variables[name] for name in RANKS if name in variables]
-            if ranks or 0 not in found:
-                found[int(ranks[0]) if ranks else 0] = pid
+            if ranks:
+                found[int(ranks[0])] = pid
+            else:
+                without_rank.append(pid)
+        if without_rank:
+            found.setdefault(0, self.process.pid if self.process.pid in without_rank else without_rank[0])
         self.pids_seen.update(found.values())
         for pid in found.values():
             self.ports_seen.update(listening_ports(pid))
