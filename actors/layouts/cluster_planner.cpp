@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "actors/layouts/job_probes.hpp"
+#include "actors/layouts/pooled_times.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 
@@ -16,8 +17,6 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that a kept section waits for
-constexpr std::int64_t most_stages = 16;
-constexpr std::int64_t most_samples_of_a_pass = 64;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
@@ -37,11 +36,18 @@ std::string section_in(const std::string& reason) {
 ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, ClusterPlannerOptions options)
     : resolve_(std::move(resolve)),
       cluster_(std::move(cluster)),
-      prices_(cluster_),
       options_(std::move(options)),
       base_(resolve_({})),
       keys_(base_, options_.varied),
-      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead) + 1)) {
+      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead) + 1)),
+      lanes_(cluster_, base_, keys_, options_.headroom, options_.hop_ms) {
+  check_options();
+}
+
+void ClusterPlanner::check_options() const {
+  if ((options_.cheapest || options_.most_per_hour < infinity) && !cluster_.priced()) {
+    throw JobError(printable(cluster_.name) + ": a plan by its cost needs price_per_hour of all hosts");
+  }
   if (options_.kept.empty()) return;
   const std::vector<std::string>& sections = keys_.sections();
   if (std::ranges::find(sections, options_.kept) == sections.end()) {
@@ -62,196 +68,112 @@ std::vector<std::string> ClusterPlanner::emulated(const std::string& section, co
   return settings;
 }
 
-ClusterPlanner::Lane ClusterPlanner::priced(const std::string& section, const SectionLayout& layout,
-                                            const JobPlan& plan) {
-  PricedTimes times(plan, units_.front().samples, prices_, options_.hop_ms, passes_);
-  Lane lane;
-  lane.layout = layout;
-  lane.layout.replicas = 1;
-  lane.layout.zero = false;
-  double slowest = -1;
-  for (const SectionId stage : plan.graph.stages_of(section)) {
-    const std::vector<MicroBatchPlan> batches = batches_of(plan, stage, units_.front().samples);
-    double work = 0;
-    double longest = 0;
-    double shortest = infinity;
-    for (const MicroBatchPlan& batch : batches) {
-      const PassCost cost = times.pass(batch);
-      work += cost.forward + cost.backward;
-      longest = std::max(longest, cost.forward + cost.backward);
-      shortest = std::min(shortest, cost.forward + cost.backward);
-    }
-    const bool trained = plan.graph.node(stage).trained();
-    const double end = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
-    const double optimizer = times.action(stage, StepAction::step);
-    if (work > slowest) {
-      slowest = work;
-      lane.work_ms = work;
-      lane.batches = std::ssize(batches);
-      lane.shortest_ms = batches.empty() ? 0 : shortest;
-      lane.longest_ms = longest * static_cast<double>(layout.pipeline);
-      lane.fill_ms = longest * static_cast<double>(layout.pipeline - 1);
-    }
-    PassProbe& probe = times.probe(stage);
-    if (!batches.empty()) (void)probe.pass(batches.front());
-    Parameters& parameters = probe.runner().section().parameters();
-    const auto values = static_cast<double>(parameters.elements());
-    const bool rounded = plan.sections[stage.value()].config.precision == DType::bf16;
-    const double of_element = trained ? 2.0 * static_cast<double>(size_of(parameters.moments_dtype())) : 0;
-    const auto stepped = static_cast<double>(trained ? parameters.kept_moments().count : 0);  // a shard with zero
-    const auto kept = plan.graph.node(stage).runs_backward() ? plan.graph.node(stage).max_in_flight : 1;
-    const double bytes = static_cast<double>(probe.parameter_bytes()) - of_element * stepped +
-                         (rounded ? 2 * values : 0) +
-                         static_cast<double>(probe.working_bytes()) * static_cast<double>(kept);
-    lane.end_ms = std::max(lane.end_ms, end);
-    lane.optimizer_ms = std::max(lane.optimizer_ms, stepped > 0 ? optimizer * values / stepped : 0);
-    lane.gradient_bytes = std::max(lane.gradient_bytes, trained ? sizeof(float) * values : 0);
-    lane.state_bytes = std::max(lane.state_bytes, of_element * values);
-    lane.other_bytes = std::max(lane.other_bytes, bytes);
-  }
-  return lane;
-}
-
 void ClusterPlanner::price(const std::string& section) {
-  std::vector<SectionLayout> possible;
-  for (std::int64_t tensor = 1; tensor <= cluster_.devices_of_host; tensor *= 2) {
-    for (std::int64_t context = 1; tensor * context <= cluster_.devices_of_host; context *= 2) {
-      if (cluster_.devices_of_host % (tensor * context) != 0) continue;  // so that hosts can be filled
-      for (std::int64_t stages = 1; stages <= most_stages; stages *= 2) {
-        for (std::int64_t samples = 1; samples <= std::min(most_samples_of_a_pass, base_.train.global_batch);
-             samples *= 2) {
-          if (tensor * context * stages > cluster_.devices()) continue;
-          possible.push_back({1, tensor, context, stages, false, samples});
-        }
-      }
-    }
-  }
-  const auto replicas = base_.graph.node(base_.graph.stages_of(section).front()).replicas;
-  const bool given = !keys_.of(section).contains("replicas");
-  const bool shards = given && replicas > 1 && zero_choices(section) == std::vector<bool>{true};
-  for (SectionLayout& layout : possible) {
-    layout.replicas = given ? replicas : 1;
-    layout.zero = shards;
-  }
-  for (const SectionLayout& layout : keys_.standing(section, std::move(possible))) {
+  for (const SectionLayout& layout : lanes_.possible(section)) {
     try {
-      lanes_[section].push_back(priced(section, layout, resolve_(emulated(section, layout))));
+      lanes_.add(section, layout, resolve_(emulated(section, layout)), units_.front().samples);
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
   }
-  if (!lanes_[section].empty()) return;
+  if (lanes_.has(section)) return;
   throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +
                  printable(cluster_.name) + (first_refusal_.empty() ? "" : ": " + first_refusal_));
 }
 
-std::int64_t ClusterPlanner::most_replicas(const Lane& lane) const {
-  return std::min(cluster_.devices() / lane.devices(), lane.batches);  // none is without work
+void ClusterPlanner::price_all() {
+  for (const std::string& section : keys_.sections()) {
+    if (!lanes_.has(section)) price(section);
+  }
 }
 
-std::optional<ClusterLayout> ClusterPlanner::on(const Lane& lane, std::int64_t replicas, bool zero) const {
-  const auto members = static_cast<double>(replicas);
-  const bool shards = zero && replicas > 1;
-  ClusterLayout on;
-  on.layout = lane.layout;
-  on.layout.replicas = replicas;
-  on.layout.zero = shards;
-  on.bytes = lane.other_bytes + lane.state_bytes / (shards ? members : 1);
-  if (on.bytes > options_.headroom * cluster_.memory_bytes) return std::nullopt;
-  const double exchange = 2 * prices_.exchange_ms(lane.gradient_bytes, replicas);
-  const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
-  const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
-  const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);
-  on.bound_ms = std::max(passes + lane.fill_ms, lane.longest_ms) + end;
-  return on;
+std::vector<std::int64_t> ClusterPlanner::all_devices() const {
+  std::vector<std::int64_t> devices;
+  for (const DescribedPool& pool : cluster_.pools) devices.push_back(pool.devices());
+  return devices;
 }
 
-std::vector<bool> ClusterPlanner::zero_choices(const std::string& section) const {
-  if (keys_.of(section).contains("zero")) return {false, true};
-  return {base_.sections[base_.graph.stages_of(section).front().value()].config.zero};
-}
-
-std::optional<ClusterLayout> ClusterPlanner::fewest(const std::string& section, double most_ms) const {
+std::optional<ClusterLayout> ClusterPlanner::kept_layout(const std::vector<std::int64_t>& devices) const {
   std::optional<ClusterLayout> best;
-  const bool given = !keys_.of(section).contains("replicas");
-  const std::int64_t fixed = base_.graph.node(base_.graph.stages_of(section).front()).replicas;
-  const auto better = [&](const ClusterLayout& on) {
-    if (!best) return true;
-    const auto devices = on.layout.devices() - best->layout.devices();
-    return devices != 0 ? devices < 0 : on.bound_ms < best->bound_ms;
-  };
-  for (const Lane& lane : lanes_.at(section)) {
-    for (const bool zero : zero_choices(section)) {
-      const std::int64_t most = most_replicas(lane);
-      std::int64_t low = given ? fixed : 1;
-      std::int64_t high = given ? fixed : most;
-      if (low > most) continue;
-      const auto fits = [&](std::int64_t replicas) {
-        const auto layout = on(lane, replicas, zero);
-        return layout && layout->bound_ms <= most_ms;
-      };
-      if (!fits(high)) continue;  // more replicas are faster, but for their exchange
-      while (low < high) {
-        const std::int64_t middle = (low + high) / 2;
-        fits(middle) ? high = middle : low = middle + 1;
-      }
-      const auto found = on(lane, low, zero);
-      if (found && better(*found)) best = found;
-    }
+  for (std::size_t pool = 0; pool < devices.size(); ++pool) {
+    const auto layout = lanes_.fewest(options_.kept, pool, infinity, devices[pool]);
+    if (layout && (!best || layout->bound_ms < best->bound_ms)) best = layout;
   }
   return best;
 }
 
-std::optional<ClusterPlanner::Choice> ClusterPlanner::within(double most_ms) const {
-  Choice choice;
-  std::int64_t devices = 0;
-  for (const std::string& section : keys_.sections()) {
-    const auto layout = fewest(section, section == options_.kept ? infinity : most_ms);
+std::optional<ClusterLayout> ClusterPlanner::layout_of(const std::string& section, std::size_t pool, double most_ms,
+                                                       const std::vector<std::int64_t>& devices) const {
+  if (section != options_.kept) return lanes_.fewest(section, pool, most_ms, devices[pool]);
+  const auto kept = kept_layout(devices);
+  return kept && kept->pool == pool ? kept : std::nullopt;
+}
+
+Allocator ClusterPlanner::allocator(const std::vector<std::int64_t>& devices) const {
+  std::vector<DevicePool> pools;
+  for (std::size_t pool = 0; pool < devices.size(); ++pool) {
+    pools.push_back({devices[pool], cluster_.pools[pool].devices_of_host, cluster_.pools[pool].price_per_hour});
+  }
+  const auto fewest = [this, devices](std::size_t section, std::size_t pool,
+                                      double most_ms) -> std::optional<Allotment> {
+    const auto layout = layout_of(keys_.sections()[section], pool, most_ms, devices);
     if (!layout) return std::nullopt;
-    devices += layout->layout.devices();
-    choice[section] = *layout;
-  }
-  return devices <= cluster_.devices() ? std::optional(choice) : std::nullopt;
+    return Allotment{pool, layout->layout.devices(), layout->bound_ms};
+  };
+  return {std::move(pools), keys_.sections().size(), fewest, options_.most_per_hour};
 }
 
-ClusterPlanner::Choice ClusterPlanner::by_bisection(double& least_ms) const {
-  double high = 1;
-  while (high < 1e12 && !within(high)) high *= 2;
-  if (!within(high)) {
-    throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
-                   " are too few, or their memory of " +
-                   std::to_string(std::llround(cluster_.memory_bytes / (1 << 30))) +
-                   " GiB is too small, for sections with devices of their own");
+ClusterLayouts ClusterPlanner::layouts_of(const Allocation& allocation,
+                                          const std::vector<std::int64_t>& devices) const {
+  ClusterLayouts layouts;
+  for (std::size_t at = 0; at < allocation.sections.size(); ++at) {
+    const std::string& section = keys_.sections()[at];
+    layouts[section] = layout_of(section, allocation.sections[at].pool, allocation.most_ms, devices).value();
   }
-  double low = 0;
-  for (int round = 0; round < 60; ++round) {
-    const double middle = (low + high) / 2;
-    within(middle) ? high = middle : low = middle;
-  }
-  least_ms = high;
-  return *within(high);
+  return layouts;
 }
 
-ClusterPlanner::Played ClusterPlanner::play(const Choice& choice, const std::string& alone) {
+std::vector<std::int64_t> ClusterPlanner::devices_of(const ClusterLayouts& layouts) const {
+  std::vector<std::int64_t> devices(cluster_.pools.size());
+  for (const auto& [section, on] : layouts) devices[on.pool] += on.layout.devices();
+  return devices;
+}
+
+std::vector<std::int64_t> ClusterPlanner::hosts_of(const ClusterLayouts& layouts) const {
+  std::vector<std::int64_t> hosts = devices_of(layouts);
+  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
+    const std::int64_t per_host = cluster_.pools[pool].devices_of_host;
+    hosts[pool] = (hosts[pool] + per_host - 1) / per_host;
+  }
+  return hosts;
+}
+
+double ClusterPlanner::price_of(const std::vector<std::int64_t>& hosts) const {
+  double price = 0;
+  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
+    price += static_cast<double>(hosts[pool]) * cluster_.pools[pool].price_per_hour;
+  }
+  return price;
+}
+
+ClusterPlanner::Played ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
   std::vector<std::string> settings;
-  for (const auto& [section, on] : choice) {
+  for (const auto& [section, on] : layouts) {
     const auto more = emulated(section, on.layout);
     settings.insert(settings.end(), more.begin(), more.end());
   }
   const JobPlan plan = resolve_(settings);
-  PricedTimes priced(plan, units_.front().samples, prices_, options_.hop_ms, passes_);
-  JobTimes times = priced.times();
-  times.apart = true;
+  const PooledTimes pooled(plan, layouts, cluster_, units_.front().samples, lanes_, options_.hop_ms);
   RehearsalChange change;
-  for (const auto& [section, on] : choice) {
+  for (const auto& [section, on] : layouts) {
     if (!alone.empty() && section != alone) change.faster[section] = infinity;
   }
-  const SteadyRehearsal steady = rehearse_steps(plan, units_, times, change).value_or_throw();
+  const SteadyRehearsal steady = rehearse_steps(plan, units_, pooled.times(), change).value_or_throw();
   ++rehearsed_;
   return {steady.time.period_ms(), section_shares(steady.rehearsed, plan.graph, steady.time)};
 }
 
-std::string ClusterPlanner::most_wanted(const Choice& choice, const Played& played) const {
+std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const Played& played) const {
   std::map<std::string, double> wanted;
   for (const auto& [name, shares] : played.shares) {
     const std::string section = name.substr(0, name.find(".stage"));
@@ -262,65 +184,52 @@ std::string ClusterPlanner::most_wanted(const Choice& choice, const Played& play
     }
   }
   std::string most;
-  for (const auto& [section, on] : choice) {
+  for (const auto& [section, on] : layouts) {
     if (section == options_.kept || !keys_.of(section).contains("replicas")) continue;
     if (most.empty() || wanted[section] > wanted[most]) most = section;
   }
   return most;
 }
 
-std::optional<ClusterPlanner::Choice> ClusterPlanner::grown(const Choice& choice, const std::string& section) const {
-  std::int64_t devices = 0;
-  for (const auto& [name, on] : choice) devices += on.layout.devices();
-  const SectionLayout& layout = choice.at(section).layout;
-  SectionLayout one = layout;
-  one.replicas = 1;
-  one.zero = false;
-  const auto lane = std::ranges::find(lanes_.at(section), one, &Lane::layout);
-  const std::int64_t more = std::max<std::int64_t>(1, layout.replicas / 16);
-  if (devices + more * lane->devices() > cluster_.devices()) return std::nullopt;
-  if (layout.replicas + more > most_replicas(*lane)) return std::nullopt;
-  Choice larger = choice;
-  const auto on_more = on(*lane, layout.replicas + more, layout.zero);
-  if (!on_more) return std::nullopt;
-  larger[section] = *on_more;
-  return larger;
-}
-
-void ClusterPlanner::grow_until_hidden(Choice& choice, ClusterChoice& chosen) {
-  const double alone = play(choice, options_.kept).step_ms;
+void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& chosen) {
+  const double alone = play(layouts, options_.kept).step_ms;
   for (int round = 0; round < most_rounds; ++round) {
-    const Played played = play(choice, "");
+    const Played played = play(layouts, "");
     chosen.step_ms = played.step_ms;
     chosen.shares = played.shares;
     chosen.stall = std::max(0.0, 1 - alone / played.step_ms);
     if (chosen.stall <= options_.stall || round + 1 == most_rounds) return;
-    const std::string most = most_wanted(choice, played);
-    const auto larger = most.empty() ? std::nullopt : grown(choice, most);
+    const std::string most = most_wanted(layouts, played);
+    if (most.empty()) return;
+    const std::size_t pool = layouts.at(most).pool;
+    const auto larger = lanes_.grown(most, layouts.at(most), all_devices()[pool] - devices_of(layouts)[pool]);
     if (!larger) return;
-    choice = *larger;
+    ClusterLayouts grown = layouts;
+    grown[most] = *larger;
+    if (price_of(hosts_of(grown)) > options_.most_per_hour) return;
+    layouts = std::move(grown);
   }
 }
 
-std::vector<std::string> ClusterPlanner::placed(const Choice& choice) const {
+std::vector<std::string> ClusterPlanner::placed(const ClusterLayouts& layouts) const {
   std::vector<std::string> settings;
   std::vector<std::string> sections = keys_.sections();
   const auto ranks_of = [&](const std::string& section) {
-    return choice.at(section).layout.tensor * choice.at(section).layout.context;
+    return layouts.at(section).layout.tensor * layouts.at(section).layout.context;
   };
   std::ranges::stable_sort(sections, std::greater(), ranks_of);  // then no host is left with a gap
-  std::int64_t next = 0;                                         // device of the cluster
+  std::vector<std::int64_t> first_process{0};                    // of each pool
+  for (const std::int64_t hosts : hosts_of(layouts)) first_process.push_back(first_process.back() + hosts);
+  std::vector<std::int64_t> used(cluster_.pools.size());  // devices of each pool
   for (const std::string& section : sections) {
-    const SectionLayout& layout = choice.at(section).layout;
-    const std::int64_t ranks = ranks_of(section);
+    const auto& [layout, pool, bound_ms, bytes] = layouts.at(section);
+    const std::int64_t per_host = cluster_.pools[pool].devices_of_host;
     std::vector<int> devices;
     std::string processes;
     for (std::int64_t stage = 0; stage < layout.replicas * layout.pipeline; ++stage) {
-      const std::int64_t left = cluster_.devices_of_host - next % cluster_.devices_of_host;
-      if (left < ranks) next += left;  // the ranks of a stage are on one host
-      processes += (processes.empty() ? "" : ", ") + std::to_string(next / cluster_.devices_of_host);
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        devices.push_back(static_cast<int>(next++ % cluster_.devices_of_host));
+      processes += (processes.empty() ? "" : ", ") + std::to_string(first_process[pool] + used[pool] / per_host);
+      for (std::int64_t rank = 0; rank < ranks_of(section); ++rank) {
+        devices.push_back(static_cast<int>(used[pool]++ % per_host));
       }
     }
     const auto more = keys_.settings(section, layout, devices_text("cuda", devices));
@@ -330,41 +239,102 @@ std::vector<std::string> ClusterPlanner::placed(const Choice& choice) const {
   return settings;
 }
 
+Allocation ClusterPlanner::allocate(ClusterChoice& chosen) const {
+  const Allocator allocator = this->allocator(all_devices());
+  const std::optional<Allocation> fastest = allocator.fastest();
+  if (!fastest) {
+    double memory = 0;
+    for (const DescribedPool& pool : cluster_.pools) memory = std::max(memory, pool.memory_bytes);
+    throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
+                   " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
+                   " GiB is too small" + (options_.most_per_hour < infinity ? ", or --budget is too low" : "") +
+                   ", for sections with devices of their own");
+  }
+  chosen.least_bound_ms = fastest->bound_ms;
+  if (!options_.kept.empty()) {
+    const double kept_ms = kept_layout(all_devices())->bound_ms;
+    const auto hidden = allocator.within(kept_ms / (1 - options_.stall));
+    if (hidden) chosen.least_bound_ms = kept_ms;
+    return hidden.value_or(*fastest);
+  }
+  if (cluster_.priced()) chosen.front = allocator.front();
+  return options_.cheapest ? chosen.front.back() : *fastest;
+}
+
 ClusterChoice ClusterPlanner::choose() {
   ClusterChoice chosen;
-  for (const std::string& section : keys_.sections()) price(section);
-  Choice choice;
-  if (options_.kept.empty()) {
-    choice = by_bisection(chosen.least_bound_ms);
-  } else {
-    const auto kept = fewest(options_.kept, infinity);
-    if (!kept) throw JobError(options_.kept + ": its layout needs more memory than a device of the cluster has");
-    chosen.least_bound_ms = kept->bound_ms;
-    const auto found = within(kept->bound_ms / (1 - options_.stall));
-    choice = found ? *found : by_bisection(chosen.least_bound_ms);
-  }
+  price_all();
+  ClusterLayouts layouts = layouts_of(allocate(chosen), all_devices());
   chosen.critical = options_.kept;
   if (options_.kept.empty()) {
-    const Played played = play(choice, "");
+    const Played played = play(layouts, "");
     chosen.step_ms = played.step_ms;
     chosen.shares = played.shares;
     chosen.critical =
-        std::ranges::max_element(choice, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
-    chosen.stall = std::max(0.0, 1 - play(choice, chosen.critical).step_ms / played.step_ms);
+        std::ranges::max_element(layouts, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
+    chosen.stall = std::max(0.0, 1 - play(layouts, chosen.critical).step_ms / played.step_ms);
   } else {
-    grow_until_hidden(choice, chosen);
+    grow_until_hidden(layouts, chosen);
   }
-  for (const auto& [section, on] : choice) {
+  for (const auto& [section, on] : layouts) {
     chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
     chosen.devices += on.layout.devices();
   }
-  for (const auto& [section, lanes] : lanes_) chosen.priced += lanes.size();
-  chosen.sections = choice;
-  chosen.settings = placed(choice);
+  chosen.sections = layouts;
+  chosen.hosts = hosts_of(layouts);
+  chosen.price_per_hour = price_of(chosen.hosts);
+  chosen.settings = placed(layouts);
+  chosen.priced = lanes_.count();
   chosen.refused = refused_;
   chosen.first_refusal = first_refusal_;
   chosen.rehearsed = rehearsed_;
   return chosen;
+}
+
+std::vector<ClusterCell> ClusterPlanner::cells() {
+  price_all();
+  std::vector<ClusterCell> cells;
+  std::map<std::string, std::size_t> largest;  // pool of each kind
+  for (std::size_t pool = 0; pool < cluster_.pools.size(); ++pool) {
+    const auto [found, first] = largest.try_emplace(cluster_.pools[pool].kind, pool);
+    if (!first && cluster_.pools[pool].devices() > cluster_.pools[found->second].devices()) found->second = pool;
+  }
+  for (const auto& [kind, pool] : largest) {
+    const std::int64_t all = cluster_.pools[pool].devices();
+    double fastest = infinity;  // of fewer devices
+    for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
+      std::vector<std::int64_t> devices(cluster_.pools.size());
+      devices[pool] = count;
+      const auto allocation = allocator(devices).fastest();
+      if (allocation && allocation->bound_ms < fastest) {
+        ClusterCell cell = cell_of(layouts_of(*allocation, devices));
+        cell.pool = pool;
+        cell.devices = count;
+        fastest = allocation->bound_ms;
+        cells.push_back(std::move(cell));
+      }
+      if (count == all) break;
+    }
+  }
+  return cells;
+}
+
+ClusterCell ClusterPlanner::cell_of(const ClusterLayouts& layouts) {
+  const Played played = play(layouts, "");
+  ClusterCell cell;
+  cell.sections = layouts;
+  cell.step_ms = played.step_ms;
+  double devices = 0;
+  for (const auto& [section, on] : layouts) {
+    devices += static_cast<double>(on.layout.devices());
+    cell.bytes = std::max(cell.bytes, on.bytes);
+    const SectionShares shares = mean_shares(played.shares, section);
+    cell.busy += static_cast<double>(on.layout.devices()) * (shares.passes + shares.step_ends);
+  }
+  cell.busy /= devices;
+  cell.price_per_hour = price_of(hosts_of(layouts));
+  cell.settings = placed(layouts);
+  return cell;
 }
 
 }  // namespace maestro

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the layouts of a job's sections on a described cluster: each section on devices of its own. With an objective
-// "extra" one section keeps its layout, and the others get the fewest devices with which it waits no longer than a
-// share of the time; else all get a share of the devices with which a step takes the least time.
+// Chooses the layouts of a job's sections on a described cluster: each section on devices of its own, in one of the
+// cluster's pools. With `kept` one section keeps its layout, and the others get the fewest devices with which it waits
+// no longer than a share of the time; else all get devices with which a step takes the least time, or costs least.
 //
-// A section's step on n devices is bounded by T(n) = min over its layouts of max(W / r + F, ceil(B / r) S + F, L) +
-// R(r), with r lanes of the layout on n devices: B micro-batches, S the shortest of them, W the work of a step on its
-// slowest stage, F the time until a micro-batch has come to that stage, L the longest micro-batch, R the end of a step.
-// Devices are given out by bisection over T, and the choice is rehearsed at full size.
+// Devices are given out by the bounds of ClusterLanes, and the choice is rehearsed at full size.
 //
 // CY-1 (within the cluster): a choice has at most the cluster's devices, the ranks of a stage on one host, and needs at
 //       most the stated share of a device's memory.
@@ -14,15 +11,14 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "actors/layouts/planned_keys.hpp"
-#include "actors/layouts/priced_times.hpp"
-#include "runtime/estimate/described_cluster.hpp"
+#include "actors/layouts/allocator.hpp"
+#include "actors/layouts/cluster_lanes.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
 
 namespace maestro {
@@ -33,29 +29,39 @@ struct ClusterPlannerOptions {
   double stall = 0.01;           ///< share of the time in which the kept section may wait for others
   double headroom = 0.92;        ///< share of a device's memory that layouts may need
   double hop_ms = 0.03;          ///< RehearsalTimes::hop_ms
-};
-
-/// A layout of a section on the cluster.
-struct ClusterLayout {
-  SectionLayout layout;
-  double bound_ms = 0;  ///< T(n)
-  double bytes = 0;     ///< of a device, estimated by a dry pass
+  bool cheapest = false;         ///< of a step, instead of the fastest; every pool needs a price
+  double most_per_hour = std::numeric_limits<double>::infinity();  ///< price of all hosts
 };
 
 struct ClusterChoice {
-  std::map<std::string, ClusterLayout> sections;
+  ClusterLayouts sections;
   double step_ms = 0;         ///< rehearsed
   double bound_ms = 0;        ///< of the choice: its slowest section
-  double least_bound_ms = 0;  ///< of all choices with devices of their own
+  double least_bound_ms = 0;  ///< of all choices with devices of their own, within the price
   double stall = 0;           ///< of the section that is critical
   std::string critical;       ///< the kept section, else the one with the largest bound
   std::map<std::string, SectionShares> shares;
   std::int64_t devices = 0;
-  std::size_t priced = 0;  ///< layouts of sections
+  std::vector<std::int64_t> hosts;  ///< of each pool
+  double price_per_hour = 0;        ///< of these hosts
+  std::vector<Allocation> front;    ///< time against cost, by bounds; empty: a pool has no price, or a section is kept
+  std::size_t priced = 0;           ///< layouts of sections
   std::size_t refused = 0;
   std::size_t rehearsed = 0;
   std::string first_refusal;
   std::vector<std::string> settings;  ///< as for --set: the chosen keys, with devices and processes of a real cluster
+};
+
+/// The fastest layouts on some devices of a pool, rehearsed: a cell of the curve that a cluster's scheduler reads.
+struct ClusterCell {
+  std::size_t pool = 0;
+  std::int64_t devices = 0;  ///< that are given; the layouts may have fewer
+  ClusterLayouts sections;
+  double step_ms = 0;
+  double busy = 0;   ///< share of the devices' time in passes and step ends
+  double bytes = 0;  ///< of the device that needs most
+  double price_per_hour = 0;
+  std::vector<std::string> settings;
 };
 
 /// Not thread-safe.
@@ -63,64 +69,56 @@ class ClusterPlanner {
  public:
   using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
   /// `resolve` gets settings that put every section on emulated devices. Throws the errors of ChosenKeys, and JobError
-  /// for a kept section that the job has not, or to which it gives no replicas.
+  /// for a kept section that the job has not, or to which it gives no replicas, and for a cost where a pool has no
+  /// price.
   ClusterPlanner(Resolve resolve, DescribedCluster cluster, ClusterPlannerOptions options);
+  ClusterPlanner(const ClusterPlanner&) = delete;  // parts refer to each other
+  ClusterPlanner& operator=(const ClusterPlanner&) = delete;
 
-  /// Throws JobError where the cluster is too small.
+  /// Throws JobError where the cluster is too small, or the price too low.
   [[nodiscard]] ClusterChoice choose();
+  /// Returns a cell for 1, 2, 4, ... and all devices of each kind's largest pool alone, where they are enough and no
+  /// fewer of them are as fast.
+  [[nodiscard]] std::vector<ClusterCell> cells();
   [[nodiscard]] const JobPlan& base() const { return base_; }
 
  private:
-  /// A layout with one replica, priced.
-  struct Lane {
-    SectionLayout layout;
-    double work_ms = 0;
-    double fill_ms = 0;
-    double longest_ms = 0;
-    double shortest_ms = 0;
-    std::int64_t batches = 0;
-    double end_ms = 0;  // but for the optimizer
-    double optimizer_ms = 0;
-    double gradient_bytes = 0;
-    double state_bytes = 0;  // optimizer state of a rank
-    double other_bytes = 0;
-    [[nodiscard]] std::int64_t devices() const { return layout.devices(); }
-  };
-  using Choice = std::map<std::string, ClusterLayout>;
   struct Played {
     double step_ms = 0;
     std::map<std::string, SectionShares> shares;
   };
   [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout) const;
+  void check_options() const;
   void price(const std::string& section);
-  [[nodiscard]] Lane priced(const std::string& section, const SectionLayout& layout, const JobPlan& plan);
-  /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
-  [[nodiscard]] std::optional<ClusterLayout> on(const Lane& lane, std::int64_t replicas, bool zero) const;
-  [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
-  /// Returns the fewest devices on which a section's step takes at most so long.
-  [[nodiscard]] std::optional<ClusterLayout> fewest(const std::string& section, double most_ms) const;
-  [[nodiscard]] std::optional<Choice> within(double most_ms) const;
-  [[nodiscard]] Choice by_bisection(double& least_ms) const;
-  [[nodiscard]] Played play(const Choice& choice, const std::string& alone);
-  /// Returns the most replicas that a layout can have on the cluster.
-  [[nodiscard]] std::int64_t most_replicas(const Lane& lane) const;
+  void price_all();
+  [[nodiscard]] std::vector<std::int64_t> all_devices() const;  // of each pool
+  /// Returns the layout of the kept section in the pool where it is fastest. `devices`: of each pool at most.
+  [[nodiscard]] std::optional<ClusterLayout> kept_layout(const std::vector<std::int64_t>& devices) const;
+  [[nodiscard]] std::optional<ClusterLayout> layout_of(const std::string& section, std::size_t pool, double most_ms,
+                                                       const std::vector<std::int64_t>& devices) const;
+  [[nodiscard]] Allocator allocator(const std::vector<std::int64_t>& devices) const;
+  /// Returns the layouts that an allocator for these devices has counted.
+  [[nodiscard]] ClusterLayouts layouts_of(const Allocation& allocation, const std::vector<std::int64_t>& devices) const;
+  /// Returns the allocation that the options ask for.
+  [[nodiscard]] Allocation allocate(ClusterChoice& chosen) const;
+  [[nodiscard]] std::vector<std::int64_t> devices_of(const ClusterLayouts& layouts) const;
+  [[nodiscard]] std::vector<std::int64_t> hosts_of(const ClusterLayouts& layouts) const;
+  [[nodiscard]] double price_of(const std::vector<std::int64_t>& hosts) const;
+  [[nodiscard]] Played play(const ClusterLayouts& layouts, const std::string& alone);
   /// Returns the section that the kept one waits for most; empty: none can have more replicas.
-  [[nodiscard]] std::string most_wanted(const Choice& choice, const Played& played) const;
-  /// Returns the choice with more replicas of a section; nothing where it or the cluster has no room.
-  [[nodiscard]] std::optional<Choice> grown(const Choice& choice, const std::string& section) const;
+  [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const Played& played) const;
   /// Grows the other sections until the kept one waits no longer than it may, or nothing can grow.
-  void grow_until_hidden(Choice& choice, ClusterChoice& chosen);
-  [[nodiscard]] std::vector<std::string> placed(const Choice& choice) const;
+  void grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& chosen);
+  [[nodiscard]] ClusterCell cell_of(const ClusterLayouts& layouts);
+  [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 
   Resolve resolve_;
   DescribedCluster cluster_;
-  DescribedPrices prices_;
   ClusterPlannerOptions options_;
   JobPlan base_;
   ChosenKeys keys_;
   std::vector<TracedUnit> units_;  // of every layout: the first steps
-  PricedPasses passes_;
-  std::map<std::string, std::vector<Lane>> lanes_;
+  ClusterLanes lanes_;
   std::size_t refused_ = 0;
   std::string first_refusal_;
   std::size_t rehearsed_ = 0;

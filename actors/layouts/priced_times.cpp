@@ -22,6 +22,16 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
 
 }  // namespace
 
+double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64_t rows) {
+  double bytes = 0;
+  for (const GraphEdge& edge : plan.graph.edges()) {
+    if ((edge.from == from && edge.to == to) || (edge.from == to && edge.to == from)) {
+      bytes = std::max(bytes, static_cast<double>(rows) * static_cast<double>(edge.row_bytes()));
+    }
+  }
+  return bytes;
+}
+
 PricedTimes::PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices,
                          double hop_ms, PricedPasses& known)
     : plan_(&plan), samples_(samples), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
@@ -112,13 +122,7 @@ JobTimes PricedTimes::times() {
   made.pass = [this](const MicroBatchPlan& batch) { return pass(batch); };
   made.action = [this](SectionId section, StepAction action) { return this->action(section, action); };
   made.write = [this](SectionId from, SectionId to, std::int64_t rows) {
-    double bytes = 0;
-    for (const GraphEdge& edge : plan_->graph.edges()) {
-      if ((edge.from == from && edge.to == to) || (edge.from == to && edge.to == from)) {
-        bytes = std::max(bytes, static_cast<double>(rows) * static_cast<double>(edge.row_bytes()));
-      }
-    }
-    return hop_ms_ + prices_->write_ms(bytes);
+    return hop_ms_ + prices_->write_ms(write_bytes(*plan_, from, to, rows));
   };
   made.hop_ms = hop_ms_;
   return made;

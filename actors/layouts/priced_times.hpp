@@ -23,6 +23,9 @@ struct PricedPass {
 };
 using PricedPasses = std::map<std::string, PricedPass>;
 
+/// Returns the bytes of rows that one section writes to another.
+[[nodiscard]] double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64_t rows);
+
 class PricedTimes {
  public:
   /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.

@@ -9,6 +9,7 @@
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -27,6 +28,68 @@ JobPlan resolve_emulated(PlannedApp& job, std::vector<std::string> settings) {
   return job.resolve(settings, 0);
 }
 
+constexpr double gib = 1 << 30;
+constexpr std::size_t most_points = 8;  // of the front, in print
+
+/// Returns the price of a million samples at a price per hour.
+double price_of_samples(double price_per_hour, double step_ms, const JobPlan& job) {
+  return price_per_hour * step_ms / 3.6e6 / static_cast<double>(job.train.global_batch) * 1e6;
+}
+
+std::string hosts_text(const std::vector<std::int64_t>& hosts, const DescribedCluster& cluster) {
+  std::string text;
+  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
+    if (hosts[pool] == 0) continue;
+    text += (text.empty() ? "" : " + ") + std::to_string(hosts[pool]) + " " + printable(cluster.pools[pool].name);
+  }
+  return text;
+}
+
+std::vector<std::int64_t> hosts_of(const Allocation& point, const DescribedCluster& cluster) {
+  std::vector<std::int64_t> hosts(cluster.pools.size());
+  for (const Allotment& section : point.sections) hosts[section.pool] += section.devices;
+  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
+    const std::int64_t per_host = cluster.pools[pool].devices_of_host;
+    hosts[pool] = (hosts[pool] + per_host - 1) / per_host;
+  }
+  return hosts;
+}
+
+void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
+  const std::size_t count = chosen.front.size();
+  if (count < 2) return;
+  std::cout << "front     bound ms  an hour   a million samples  hosts\n";
+  for (std::size_t row = 0; row < std::min(count, most_points); ++row) {
+    const std::size_t at = count <= most_points ? row : row * (count - 1) / (most_points - 1);
+    const Allocation& point = chosen.front[at];
+    std::cout << "          " << padded(fixed(point.bound_ms, 1), 10) << padded(fixed(point.price_per_hour, 2), 10)
+              << padded(fixed(price_of_samples(point.price_per_hour, point.bound_ms, job), 2), 19)
+              << hosts_text(hosts_of(point, cluster), cluster) << "\n";
+  }
+}
+
+void print_sections(const ClusterChoice& chosen, const DescribedCluster& cluster) {
+  std::size_t width = 9;
+  std::size_t place_width = 9;
+  const auto place_of = [&](const ClusterLayout& on) {
+    const std::string devices = std::to_string(on.layout.devices());
+    return cluster.pools.size() > 1 ? devices + " " + printable(cluster.pools[on.pool].name) : devices;
+  };
+  for (const auto& [section, on] : chosen.sections) {
+    width = std::max(width, section.size() + 2);
+    place_width = std::max(place_width, place_of(on).size() + 2);
+  }
+  std::cout << padded("section", width) << padded("devices", place_width)
+            << "bound ms  GiB   passes  step end  waits  layout\n";
+  for (const auto& [section, on] : chosen.sections) {
+    const SectionShares shares = mean_shares(chosen.shares, section);
+    std::cout << padded(section, width) << padded(place_of(on), place_width) << padded(fixed(on.bound_ms, 1), 10)
+              << padded(fixed(on.bytes / gib, 1), 6) << padded(percent(shares.passes), 8)
+              << padded(percent(shares.step_ends), 10) << padded(percent(1 - shares.passes - shares.step_ends), 7)
+              << layout_text(on.layout) << "\n";
+  }
+}
+
 void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job,
            const PlanArguments& arguments) {
   std::cout << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of " << cluster.devices()
@@ -34,27 +97,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
             << " rehearsals. All times are described, none is measured.\n"
             << "step      " << fixed(chosen.step_ms, 1) << " ms, "
             << fixed(static_cast<double>(job.train.global_batch) / chosen.step_ms * 1e3, 1) << " samples/s\n";
-  std::size_t width = 9;
-  for (const auto& [section, on] : chosen.sections) width = std::max(width, section.size() + 2);
-  std::cout << padded("section", width) << "devices  bound ms  GiB   passes  step end  waits  layout\n";
-  constexpr double gib = 1 << 30;
-  for (const auto& [section, on] : chosen.sections) {
-    double passes = 0;
-    double ends = 0;
-    std::int64_t stages = 0;
-    for (const auto& [name, shares] : chosen.shares) {
-      if (name != section && !name.starts_with(section + ".stage")) continue;
-      passes += shares.passes;
-      ends += shares.step_ends;
-      ++stages;
-    }
-    const double count = static_cast<double>(std::max<std::int64_t>(stages, 1));
-    const double waits = 1 - (passes + ends) / count;
-    std::cout << padded(section, width) << padded(std::to_string(on.layout.devices()), 9)
-              << padded(fixed(on.bound_ms, 1), 10) << padded(fixed(on.bytes / gib, 1), 6)
-              << padded(percent(passes / count), 8) << padded(percent(ends / count), 10) << padded(percent(waits), 7)
-              << layout_text(on.layout) << "\n";
-  }
+  print_sections(chosen, cluster);
   std::cout << "bound     no layout with devices of its own for each section takes less than "
             << fixed(chosen.least_bound_ms, 1) << " ms; the choice is "
             << percent(chosen.step_ms / chosen.least_bound_ms - 1) << " above\n"
@@ -64,25 +107,40 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
     std::cout << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
   }
   std::cout << "\n";
-  if (cluster.price_per_hour > 0) {
-    const auto hosts = static_cast<double>((chosen.devices + cluster.devices_of_host - 1) / cluster.devices_of_host);
-    const double hours = chosen.step_ms / 3.6e6 / static_cast<double>(job.train.global_batch) * 1e6;
-    std::cout << "price     " << fixed(hosts * cluster.price_per_hour, 2) << " an hour for " << fixed(hosts, 0)
-              << " hosts, " << fixed(hosts * cluster.price_per_hour * hours, 2) << " for a million samples\n";
+  if (chosen.price_per_hour > 0) {
+    std::cout << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for " << hosts_text(chosen.hosts, cluster)
+              << ", " << fixed(price_of_samples(chosen.price_per_hour, chosen.step_ms, job), 2)
+              << " for a million samples\n";
   }
+  print_front(chosen, cluster, job);
   if (chosen.refused > 0) {
     std::cout << "refused   " << chosen.refused << " layouts, the first: " << printable(chosen.first_refusal) << "\n";
   }
 }
 
-Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster) {
+Json json_of(const Allocation& point, const DescribedCluster& cluster, const JobPlan& job) {
+  Json hosts = Json::object();
+  const std::vector<std::int64_t> counts = hosts_of(point, cluster);
+  for (std::size_t pool = 0; pool < counts.size(); ++pool) hosts[cluster.pools[pool].name] = counts[pool];
+  return {{"bound_ms", point.bound_ms},
+          {"price_per_hour", point.price_per_hour},
+          {"price_per_million_samples", price_of_samples(point.price_per_hour, point.bound_ms, job)},
+          {"devices", point.devices},
+          {"hosts", hosts}};
+}
+
+Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
   Json sections = Json::object();
   for (const auto& [section, on] : chosen.sections) {
     const SectionLayout& layout = on.layout;
-    sections[section] = {{"devices", layout.devices()},       {"replicas", layout.replicas}, {"tensor", layout.tensor},
-                         {"context", layout.context},         {"pipeline", layout.pipeline}, {"zero", layout.zero},
-                         {"micro_batch", layout.micro_batch}, {"bound_ms", on.bound_ms},     {"bytes", on.bytes}};
+    sections[section] = {{"devices", layout.devices()}, {"pool", cluster.pools[on.pool].name},
+                         {"replicas", layout.replicas}, {"tensor", layout.tensor},
+                         {"context", layout.context},   {"pipeline", layout.pipeline},
+                         {"zero", layout.zero},         {"micro_batch", layout.micro_batch},
+                         {"bound_ms", on.bound_ms},     {"bytes", on.bytes}};
   }
+  Json front = Json::array();
+  for (const Allocation& point : chosen.front) front.push_back(json_of(point, cluster, job));
   return {{"cluster", cluster.name},
           {"devices", chosen.devices},
           {"step_ms", chosen.step_ms},
@@ -90,11 +148,50 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster) {
           {"least_bound_ms", chosen.least_bound_ms},
           {"critical", chosen.critical},
           {"stall", chosen.stall},
+          {"price_per_hour", chosen.price_per_hour},
           {"priced", chosen.priced},
           {"refused", chosen.refused},
           {"rehearsed", chosen.rehearsed},
           {"sections", sections},
+          {"front", front},
           {"settings", chosen.settings}};
+}
+
+/// The file of a job's cells: what a scheduler of several jobs needs of it.
+std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedCluster& cluster, const JobPlan& job) {
+  Json list = Json::array();
+  for (const ClusterCell& cell : cells) {
+    const DescribedPool& pool = cluster.pools[cell.pool];
+    Json layout = Json::object();
+    for (const auto& [section, on] : cell.sections) layout[section] = layout_text(on.layout);
+    Json price;  // null: unknown
+    if (pool.price_per_hour > 0) price = price_of_samples(cell.price_per_hour, cell.step_ms, job);
+    list.push_back({{"kind", pool.kind},
+                    {"devices", cell.devices},
+                    {"step_ms", cell.step_ms},
+                    {"busy", cell.busy},
+                    {"bytes", cell.bytes},
+                    {"price_per_million_samples", price},
+                    {"layout", layout},
+                    {"settings", cell.settings}});
+  }
+  const Json file{{"format", "maestro-cells-1"},
+                  {"job", job.name},
+                  {"cluster", cluster.name},
+                  {"global_batch", job.train.global_batch},
+                  {"cells", list}};
+  return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ClusterPlannerOptions options_of(const PlanArguments& arguments) {
+  ClusterPlannerOptions options;
+  options.varied.insert(arguments.varied.begin(), arguments.varied.end());
+  options.varied.insert("devices");
+  options.kept = arguments.kept;
+  options.stall = arguments.stall;
+  options.cheapest = arguments.objective == "money";
+  if (arguments.most_per_hour > 0) options.most_per_hour = arguments.most_per_hour;
+  return options;
 }
 
 }  // namespace
@@ -102,22 +199,22 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster) {
 int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
   PlannedApp job(arguments, console);
-  ClusterPlannerOptions options;
-  options.varied.insert(arguments.varied.begin(), arguments.varied.end());
-  options.varied.insert("devices");
-  options.kept = arguments.kept;
-  options.stall = arguments.stall;
   ClusterPlanner planner([&](const std::vector<std::string>& settings) { return resolve_emulated(job, settings); },
-                         cluster, std::move(options));
+                         cluster, options_of(arguments));
   const ClusterChoice chosen = planner.choose();
   if (json) {
-    std::cout << json_of(chosen, cluster).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)
+              << std::endl;
   } else {
     print(chosen, cluster, planner.base(), arguments);
   }
   job.write(chosen.settings, "Layouts chosen by `maestro plan` for " + cluster.name +
                                  ", a description: " + fixed(chosen.step_ms, 1) + " ms a step on " +
                                  std::to_string(chosen.devices) + " devices.");
+  if (!arguments.curve.empty()) {
+    write_output(arguments.curve, cells_text(planner.cells(), cluster, planner.base())).or_throw();
+    console.note("written   " + printable(arguments.curve.string()));
+  }
   return 0;
 }
 

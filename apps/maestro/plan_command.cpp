@@ -304,12 +304,28 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
   for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--measure-ms"}) {
     cluster->excludes(command_->get_option(of_machine));
   }
-  command_
-      ->add_option("--extra", arguments_.kept, "there: the section that keeps its devices; the fewest others are added")
-      ->type_name("SECTION")
-      ->needs(cluster);
+  CLI::Option* const extra = command_
+                                 ->add_option("--extra", arguments_.kept,
+                                              "there: the section that keeps its devices; the fewest others are added")
+                                 ->type_name("SECTION")
+                                 ->needs(cluster);
   command_->add_option("--stall", arguments_.stall, "share of the time that it may wait for others (default 0.01)")
       ->check(CLI::Range(0.0001, 0.9))
+      ->needs(cluster);
+  CLI::Option* const objective =
+      command_
+          ->add_option("--objective", arguments_.objective,
+                       "there: the fastest step (time, the default), or the cheapest (money)")
+          ->check(CLI::IsMember({"time", "money"}))
+          ->needs(cluster);
+  objective->excludes(extra);
+  command_->add_option("--budget", arguments_.most_per_hour, "there: price of all hosts an hour, at most")
+      ->check(CLI::Range(1e-6, 1e12))
+      ->needs(cluster);
+  command_
+      ->add_option("--curve", arguments_.curve,
+                   "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
+      ->type_name("FILE")
       ->needs(cluster);
   command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
 }

@@ -26,6 +26,9 @@ struct PlanArguments {
   std::filesystem::path cluster;       ///< description of the devices; empty: this machine's
   std::string kept;                    ///< there: section that keeps its devices
   double stall = 0.01;                 ///< share of the time that it may wait
+  std::string objective = "time";      ///< there: "time" or "money"
+  double most_per_hour = 0;            ///< there: price of all hosts; 0: no limit
+  std::filesystem::path curve;         ///< there: cells for schedulers; empty: not written
 };
 
 class PlanCommand {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster that is not here: equal devices in equal hosts, by the figures of their data sheets. Pure; thread-safe.
+// A cluster that is not here: pools of equal hosts with equal devices, by the figures of their data sheets. Pure;
+// thread-safe.
 //
 // A call of an operator takes launch + max(F / (P e(F)), B / W): F its FLOPs, P the peak of its dtype, e the efficiency
 // at so many FLOPs, B its bytes, W the memory bandwidth. A collective of k ranks takes (k - 1) latency + n B (k - 1) /
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +27,10 @@ struct DescribedLink {
   double latency_ms = 0;
 };
 
-struct DescribedCluster {
+/// Equal hosts with equal devices.
+struct DescribedPool {
   std::string name;
+  std::string kind;              ///< of its devices
   double memory_bytes = 0;       ///< of a device
   double bf16_flops_per_ms = 0;  ///< peak of matrix products
   double fp32_flops_per_ms = 0;
@@ -41,6 +45,15 @@ struct DescribedCluster {
   [[nodiscard]] std::int64_t devices() const { return hosts * devices_of_host; }
 };
 
+struct DescribedCluster {
+  std::string name;
+  std::vector<DescribedPool> pools;      ///< in the order of the file
+  std::optional<DescribedLink> between;  ///< hosts of two pools; none: the slower of their networks
+  [[nodiscard]] std::int64_t devices() const;
+  /// Whether every pool has a price.
+  [[nodiscard]] bool priced() const;
+};
+
 /// Parses the text of a TOML file, which messages call `name`. Throws as read_cluster().
 [[nodiscard]] DescribedCluster parse_cluster(std::string text, const std::string& name);
 /// Reads a TOML file. Throws JobError, with file and line, for a key that is unknown, missing or out of range.
@@ -48,7 +61,7 @@ struct DescribedCluster {
 
 class DescribedPrices final : public CallPricing {
  public:
-  explicit DescribedPrices(DescribedCluster cluster) : cluster_(std::move(cluster)) {}
+  explicit DescribedPrices(DescribedPool pool) : pool_(std::move(pool)) {}
   /// All milliseconds count as estimated.
   [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
   [[nodiscard]] double glue_ms() const override { return 0; }
@@ -59,9 +72,9 @@ class DescribedPrices final : public CallPricing {
  private:
   [[nodiscard]] double efficiency_at(double flops) const;
   [[nodiscard]] double network_bytes_per_ms() const {
-    return cluster_.network.bytes_per_ms / static_cast<double>(cluster_.devices_of_host);
+    return pool_.network.bytes_per_ms / static_cast<double>(pool_.devices_of_host);
   }
-  DescribedCluster cluster_;
+  DescribedPool pool_;
 };
 
 }  // namespace maestro

@@ -37,4 +37,19 @@ std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, 
   return sections;
 }
 
+SectionShares mean_shares(const std::map<std::string, SectionShares>& by_stage, const std::string& section) {
+  SectionShares mean;
+  double stages = 0;
+  for (const auto& [name, shares] : by_stage) {
+    if (name == section || name.starts_with(section + ".stage")) ++stages;
+  }
+  for (const auto& [name, shares] : by_stage) {
+    if (name != section && !name.starts_with(section + ".stage")) continue;
+    mean.passes += shares.passes / stages;
+    mean.step_ends += shares.step_ends / stages;
+    for (const auto& [reason, share] : shares.waits) mean.waits[reason] += share / stages;
+  }
+  return mean;
+}
+
 }  // namespace maestro

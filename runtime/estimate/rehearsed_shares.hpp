@@ -36,4 +36,8 @@ struct SectionShares {
 [[nodiscard]] std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, const SectionGraph& graph,
                                                                   const SteadySteps& time);
 
+/// Returns the means over the stages of a section.
+[[nodiscard]] SectionShares mean_shares(const std::map<std::string, SectionShares>& by_stage,
+                                        const std::string& section);
+
 }  // namespace maestro

@@ -18,10 +18,12 @@ void read_prices(std::string_view text) {
 }
 
 void check(const DescribedCluster& cluster) {
-  require(cluster.devices() > 0 && cluster.memory_bytes > 0, "a cluster has devices");
-  PriceSources sources;
-  const double ms = DescribedPrices(cluster).ms({"linear", DType::bf16, {8, 8, 8}, 1024, 256}, sources);
-  require(std::isfinite(ms) && ms >= 0, "a call has a price");
+  require(cluster.devices() > 0 && !cluster.pools.empty(), "a cluster has devices");
+  for (const DescribedPool& pool : cluster.pools) {
+    PriceSources sources;
+    const double ms = DescribedPrices(pool).ms({"linear", DType::bf16, {8, 8, 8}, 1024, 256}, sources);
+    require(pool.memory_bytes > 0 && std::isfinite(ms) && ms >= 0, "a call has a price");
+  }
 }
 
 }  // namespace

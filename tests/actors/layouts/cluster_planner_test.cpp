@@ -14,17 +14,19 @@ class ClusterPlannerTest : public ::testing::Test {
  protected:
   ClusterPlannerTest() {
     cluster_.name = "a cluster";
-    cluster_.memory_bytes = 1e9;
-    cluster_.bf16_flops_per_ms = 1e8;
-    cluster_.fp32_flops_per_ms = 1e8;
-    cluster_.memory_bytes_per_ms = 1e9;
-    cluster_.hosts = 4;
-    cluster_.devices_of_host = 4;
-    cluster_.inside = {1e9, 0.0001};
-    cluster_.network = {4e9, 0.0001};
+    pool().kind = "fast";
+    pool().memory_bytes = 1e9;
+    pool().bf16_flops_per_ms = 1e8;
+    pool().fp32_flops_per_ms = 1e8;
+    pool().memory_bytes_per_ms = 1e9;
+    pool().hosts = 4;
+    pool().devices_of_host = 4;
+    pool().inside = {1e9, 0.0001};
+    pool().network = {4e9, 0.0001};
   }
+  DescribedPool& pool() { return cluster_.pools.front(); }
   ClusterPlanner planner(const std::string& job, const std::string& kept = {}, std::set<std::string> varied = {}) {
-    ClusterPlannerOptions options;
+    ClusterPlannerOptions options = options_;
     options.kept = kept;
     options.hop_ms = 0;
     options.varied = std::move(varied);
@@ -56,28 +58,34 @@ class ClusterPlannerTest : public ::testing::Test {
     }
     return found;
   }
-  DescribedCluster cluster_;
+  /// No two sections have a device in common, and those of a pool are in processes behind those of the pools before.
+  void expect_own_places(const ClusterChoice& choice) const {
+    std::set<std::pair<int, int>> used;
+    for (const auto& [section, on] : choice.sections) {
+      EXPECT_LE(on.bytes, 0.92e9);
+      const std::vector<int> devices = numbers(choice, section + ".devices");
+      const std::vector<int> processes = numbers(choice, section + ".processes");
+      const auto ranks = static_cast<std::size_t>(on.layout.tensor * on.layout.context);
+      ASSERT_EQ(devices.size(), static_cast<std::size_t>(on.layout.devices())) << section;
+      ASSERT_EQ(processes.size() * ranks, devices.size()) << section;
+      const auto first = on.pool == 0 ? 0 : choice.hosts[0];
+      for (std::size_t at = 0; at < devices.size(); ++at) {
+        EXPECT_GE(processes[at / ranks], first) << section;
+        EXPECT_LT(processes[at / ranks], first + choice.hosts[on.pool]) << section;
+        EXPECT_LT(devices[at], cluster_.pools[on.pool].devices_of_host);
+        EXPECT_TRUE(used.emplace(processes[at / ranks], devices[at]).second) << section << " " << at;
+      }
+    }
+  }
+  DescribedCluster cluster_{{}, {{}}, {}};
+  ClusterPlannerOptions options_;
 };
 
 TEST_F(ClusterPlannerTest, sections_have_places_of_their_own_in_the_hosts) {  // CY-1
   const ClusterChoice choice = planner(distillation_job, "", {"micro_batch"}).choose();
   EXPECT_LE(choice.devices, 16);
   EXPECT_GE(choice.step_ms, choice.least_bound_ms * 0.999);
-  std::set<std::pair<int, int>> used;
-  for (const auto& [section, on] : choice.sections) {
-    const SectionLayout& layout = on.layout;
-    EXPECT_LE(on.bytes, 0.92e9);
-    const std::vector<int> devices = numbers(choice, section + ".devices");
-    const std::vector<int> processes = numbers(choice, section + ".processes");
-    const auto ranks = static_cast<std::size_t>(layout.tensor * layout.context);
-    ASSERT_EQ(devices.size(), static_cast<std::size_t>(layout.devices())) << section;
-    ASSERT_EQ(processes.size() * ranks, devices.size()) << section;
-    for (std::size_t at = 0; at < devices.size(); ++at) {
-      EXPECT_LT(processes[at / ranks], 4);
-      EXPECT_LT(devices[at], 4);
-      EXPECT_TRUE(used.emplace(processes[at / ranks], devices[at]).second) << section << " " << at;
-    }
-  }
+  expect_own_places(choice);
 }
 
 TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
@@ -110,7 +118,7 @@ TEST_F(ClusterPlannerTest, the_same_cluster_gives_the_same_choice) {  // CY-2
 TEST_F(ClusterPlannerTest, a_larger_cluster_is_never_slower_by_its_bound) {
   double before = std::numeric_limits<double>::infinity();
   for (const std::int64_t hosts : {1, 2, 4, 16, 250}) {
-    cluster_.hosts = hosts;
+    pool().hosts = hosts;
     const ClusterChoice choice = planner(distillation_job).choose();
     EXPECT_LE(choice.least_bound_ms, before * (1 + 1e-9)) << hosts;
     before = choice.least_bound_ms;
@@ -128,6 +136,85 @@ TEST_F(ClusterPlannerTest, the_kept_section_gets_the_fewest_others_that_it_does_
   EXPECT_LT(choice.devices, 16);
 }
 
+/// A second pool of four hosts whose devices have a fraction of the speed, for a fraction of the price.
+class PlansOfTwoPools : public ClusterPlannerTest {
+ protected:
+  PlansOfTwoPools() {
+    pool().name = "a";
+    pool().price_per_hour = 8;
+    DescribedPool slower = pool();
+    slower.name = "b";
+    slower.kind = "slow";
+    for (double* const figure : {&slower.bf16_flops_per_ms, &slower.fp32_flops_per_ms, &slower.memory_bytes_per_ms}) {
+      *figure /= 2;
+    }
+    slower.price_per_hour = 3;
+    cluster_.pools.push_back(slower);
+  }
+};
+
+TEST_F(PlansOfTwoPools, no_point_of_the_front_is_slower_and_dearer_than_a_plan_of_one_pool) {  // AL-3
+  const ClusterChoice both = planner(distillation_job).choose();
+  ASSERT_GE(both.front.size(), 2U);
+  EXPECT_NEAR(both.front.front().bound_ms, both.least_bound_ms, 1e-9);
+  DescribedCluster all = cluster_;
+  for (const DescribedPool& alone : all.pools) {
+    cluster_.pools = {alone};
+    const ClusterChoice single = planner(distillation_job).choose();
+    EXPECT_GE(single.least_bound_ms, both.least_bound_ms * (1 - 1e-9)) << alone.name;
+    for (const Allocation& point : single.front) {
+      const bool matched = std::ranges::any_of(both.front, [&](const Allocation& other) {
+        return other.bound_ms <= point.bound_ms * 1.05 && other.price_of_step() <= point.price_of_step() * 1.05;
+      });
+      EXPECT_TRUE(matched) << alone.name << " " << point.bound_ms;  // the front's times go in steps of a twentieth
+    }
+  }
+}
+
+TEST_F(PlansOfTwoPools, the_cheapest_costs_less_a_step_and_a_budget_is_kept) {
+  const ClusterChoice fastest = planner(distillation_job).choose();
+  options_.cheapest = true;
+  const ClusterChoice cheapest = planner(distillation_job).choose();
+  EXPECT_LT(cheapest.price_per_hour * cheapest.bound_ms, fastest.price_per_hour * fastest.bound_ms);
+  options_.cheapest = false;
+  options_.most_per_hour = fastest.price_per_hour / 2;
+  const ClusterChoice bounded = planner(distillation_job).choose();
+  EXPECT_LE(bounded.price_per_hour, fastest.price_per_hour / 2);
+  EXPECT_GT(bounded.least_bound_ms, fastest.least_bound_ms);
+}
+
+TEST_F(PlansOfTwoPools, hosts_of_a_pool_are_processes_behind_those_of_the_pools_before) {  // CY-1
+  pool().hosts = 1;
+  const ClusterChoice choice = planner(distillation_job).choose();
+  expect_own_places(choice);
+  EXPECT_GT(choice.hosts[0], 0);
+  EXPECT_GT(choice.hosts[1], 0) << "both pools are in use";
+}
+
+TEST_F(PlansOfTwoPools, cells_have_the_best_of_each_kind_and_are_faster_with_more_devices) {
+  const std::vector<ClusterCell> cells = planner(distillation_job).cells();
+  std::map<std::size_t, std::vector<ClusterCell>> by_pool;
+  for (const ClusterCell& cell : cells) by_pool[cell.pool].push_back(cell);
+  ASSERT_EQ(by_pool.size(), 2U);
+  for (const auto& [pool, of_pool] : by_pool) {
+    for (std::size_t at = 0; at < of_pool.size(); ++at) {
+      std::int64_t devices = 0;
+      for (const auto& [section, on] : of_pool[at].sections) {
+        EXPECT_EQ(on.pool, pool);
+        devices += on.layout.devices();
+      }
+      EXPECT_LE(devices, of_pool[at].devices);
+      EXPECT_GT(of_pool[at].busy, 0);
+      EXPECT_LE(of_pool[at].busy, 1);
+      EXPECT_GT(of_pool[at].bytes, 0);
+      if (at > 0) {
+        EXPECT_GT(of_pool[at].devices, of_pool[at - 1].devices);
+      }
+    }
+  }
+  EXPECT_LT(by_pool[0].front().step_ms, by_pool[1].front().step_ms);
+}
+
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
   const auto error_of = [](const std::function<void()>& call) -> std::string {
     try {
@@ -139,11 +226,14 @@ TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
   };
   EXPECT_THAT(error_of([&] { (void)planner(distillation_job, "studnt"); }), HasSubstr("did you mean student?"));
   EXPECT_THAT(error_of([&] { (void)planner(distillation_job, "student"); }), HasSubstr("gives no student.replicas"));
-  cluster_.hosts = 1;
-  cluster_.devices_of_host = 2;
+  options_.cheapest = true;
+  EXPECT_THAT(error_of([&] { (void)planner(distillation_job); }), HasSubstr("needs price_per_hour of all hosts"));
+  options_.cheapest = false;
+  pool().hosts = 1;
+  pool().devices_of_host = 2;
   EXPECT_THAT(error_of([&] { (void)planner(distillation_job).choose(); }), HasSubstr("the 2 devices of a cluster"));
-  cluster_.devices_of_host = 4;
-  cluster_.memory_bytes = 1e4;
+  pool().devices_of_host = 4;
+  pool().memory_bytes = 1e4;
   EXPECT_THAT(error_of([&] { (void)planner(distillation_job).choose(); }), HasSubstr("too small"));
 }
 

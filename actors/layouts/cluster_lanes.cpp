@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/cluster_lanes.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "actors/layouts/job_probes.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t most_ranks = 64;  // of a stage
+constexpr std::int64_t most_stages = 16;
+constexpr std::int64_t most_samples_of_a_pass = 64;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+ClusterLanes::ClusterLanes(const DescribedCluster& cluster, const JobPlan& base, const ChosenKeys& keys,
+                           double headroom, double hop_ms)
+    : cluster_(&cluster), base_(&base), keys_(&keys), headroom_(headroom), hop_ms_(hop_ms) {
+  for (const DescribedPool& pool : cluster.pools) prices_.emplace_back(pool);
+  passes_.resize(cluster.pools.size());
+}
+
+std::int64_t ClusterLanes::given_replicas(const std::string& section) const {
+  return base_->graph.node(base_->graph.stages_of(section).front()).replicas;
+}
+
+std::vector<bool> ClusterLanes::zero_choices(const std::string& section) const {
+  if (keys_->of(section).contains("zero")) return {false, true};
+  return {base_->sections[base_->graph.stages_of(section).front().value()].config.zero};
+}
+
+std::vector<SectionLayout> ClusterLanes::possible(const std::string& section) const {
+  const std::int64_t replicas = given_replicas(section);
+  const bool given = !keys_->of(section).contains("replicas");
+  const bool shards = given && replicas > 1 && zero_choices(section) == std::vector<bool>{true};
+  const auto fits_a_pool = [&](const SectionLayout& layout) {
+    return std::ranges::any_of(cluster_->pools, [&](const DescribedPool& pool) { return fits(layout, pool); });
+  };
+  const std::int64_t most_samples = std::min(most_samples_of_a_pass, base_->train.global_batch);
+  std::vector<SectionLayout> possible;
+  for (std::int64_t tensor = 1; tensor <= most_ranks; tensor *= 2) {
+    for (std::int64_t context = 1; tensor * context <= most_ranks; context *= 2) {
+      for (std::int64_t stages = 1; stages <= most_stages; stages *= 2) {
+        for (std::int64_t samples = 1; samples <= most_samples; samples *= 2) {
+          const SectionLayout layout{given ? replicas : 1, tensor, context, stages, shards, samples};
+          if (fits_a_pool(layout)) possible.push_back(layout);
+        }
+      }
+    }
+  }
+  return keys_->standing(section, std::move(possible));
+}
+
+bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) {
+  const std::int64_t ranks = layout.tensor * layout.context;
+  return pool.devices_of_host % ranks == 0 && ranks * layout.pipeline <= pool.devices();
+}
+
+void ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+                       std::span<const SampleRef> samples) {
+  for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {
+    if (fits(layout, cluster_->pools[pool])) lanes_[section].push_back(priced(section, layout, pool, plan, samples));
+  }
+}
+
+std::size_t ClusterLanes::count() const {
+  std::size_t sum = 0;
+  for (const auto& [section, lanes] : lanes_) sum += lanes.size();
+  return sum;
+}
+
+void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
+                             const std::vector<MicroBatchPlan>& batches) {
+  double work = 0;
+  double longest = 0;
+  double shortest = infinity;
+  for (const MicroBatchPlan& batch : batches) {
+    const PassCost cost = times.pass(batch);
+    work += cost.forward + cost.backward;
+    longest = std::max(longest, cost.forward + cost.backward);
+    shortest = std::min(shortest, cost.forward + cost.backward);
+  }
+  const double end = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
+  const double optimizer = times.action(stage, StepAction::step);
+  if (lane.batches == 0 || work > lane.work_ms) {
+    lane.work_ms = work;
+    lane.batches = std::ssize(batches);
+    lane.shortest_ms = batches.empty() ? 0 : shortest;
+    lane.longest_ms = longest * static_cast<double>(lane.layout.pipeline);
+    lane.fill_ms = longest * static_cast<double>(lane.layout.pipeline - 1);
+  }
+  PassProbe& probe = times.probe(stage);
+  if (!batches.empty()) (void)probe.pass(batches.front());
+  Parameters& parameters = probe.runner().section().parameters();
+  const GraphNode& node = plan.graph.node(stage);
+  const auto values = static_cast<double>(parameters.elements());
+  const bool rounded = plan.sections[stage.value()].config.precision == DType::bf16;
+  const double of_element = node.trained() ? 2.0 * static_cast<double>(size_of(parameters.moments_dtype())) : 0;
+  const auto stepped = static_cast<double>(node.trained() ? parameters.kept_moments().count : 0);  // a shard with zero
+  const auto kept = node.runs_backward() ? node.max_in_flight : 1;
+  const double bytes = static_cast<double>(probe.parameter_bytes()) - of_element * stepped +
+                       (rounded ? 2 * values : 0) +
+                       static_cast<double>(probe.working_bytes()) * static_cast<double>(kept);
+  lane.end_ms = std::max(lane.end_ms, end);
+  lane.optimizer_ms = std::max(lane.optimizer_ms, stepped > 0 ? optimizer * values / stepped : 0);
+  lane.gradient_bytes = std::max(lane.gradient_bytes, node.trained() ? sizeof(float) * values : 0);
+  lane.state_bytes = std::max(lane.state_bytes, of_element * values);
+  lane.other_bytes = std::max(lane.other_bytes, bytes);
+}
+
+ClusterLanes::Lane ClusterLanes::priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
+                                        const JobPlan& plan, std::span<const SampleRef> samples) {
+  PricedTimes times(plan, samples, prices_[pool], hop_ms_, passes_[pool]);
+  Lane lane;
+  lane.layout = layout;
+  lane.layout.replicas = 1;
+  lane.layout.zero = false;
+  lane.pool = pool;
+  for (const SectionId stage : plan.graph.stages_of(section)) {
+    add_stage(lane, plan, stage, times, batches_of(plan, stage, samples));
+  }
+  return lane;
+}
+
+std::optional<ClusterLayout> ClusterLanes::on(const Lane& lane, std::int64_t replicas, bool zero) const {
+  const auto members = static_cast<double>(replicas);
+  const bool shards = zero && replicas > 1;
+  ClusterLayout on;
+  on.layout = lane.layout;
+  on.layout.replicas = replicas;
+  on.layout.zero = shards;
+  on.pool = lane.pool;
+  on.bytes = lane.other_bytes + lane.state_bytes / (shards ? members : 1);
+  if (on.bytes > headroom_ * cluster_->pools[lane.pool].memory_bytes) return std::nullopt;
+  const double exchange = 2 * prices_[lane.pool].exchange_ms(lane.gradient_bytes, replicas);
+  const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
+  const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
+  const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);
+  on.bound_ms = std::max(passes + lane.fill_ms, lane.longest_ms) + end;
+  return on;
+}
+
+std::optional<ClusterLayout> ClusterLanes::fewest(const std::string& section, std::size_t pool, double most_ms,
+                                                  std::int64_t most_devices) const {
+  std::optional<ClusterLayout> best;
+  const bool given = !keys_->of(section).contains("replicas");
+  const auto better = [&](const ClusterLayout& on) {
+    if (!best) return true;
+    const auto devices = on.layout.devices() - best->layout.devices();
+    return devices != 0 ? devices < 0 : on.bound_ms < best->bound_ms;
+  };
+  for (const Lane& lane : lanes_.at(section)) {
+    if (lane.pool != pool) continue;
+    const std::int64_t most = std::min(most_devices / lane.devices(), lane.batches);  // no replica is without work
+    for (const bool zero : zero_choices(section)) {
+      std::int64_t low = given ? given_replicas(section) : 1;
+      std::int64_t high = given ? low : most;
+      if (low > most) continue;
+      const auto fits = [&](std::int64_t replicas) {
+        const auto layout = on(lane, replicas, zero);
+        return layout && layout->bound_ms <= most_ms;
+      };
+      if (!fits(high)) continue;  // more replicas are faster, but for their exchange
+      while (low < high) {
+        const std::int64_t middle = (low + high) / 2;
+        fits(middle) ? high = middle : low = middle + 1;
+      }
+      const auto found = on(lane, low, zero);
+      if (found && better(*found)) best = found;
+    }
+  }
+  return best;
+}
+
+std::optional<ClusterLayout> ClusterLanes::grown(const std::string& section, const ClusterLayout& on,
+                                                 std::int64_t more_devices) const {
+  SectionLayout one = on.layout;
+  one.replicas = 1;
+  one.zero = false;
+  const auto lane = std::ranges::find_if(lanes_.at(section),
+                                         [&](const Lane& each) { return each.pool == on.pool && each.layout == one; });
+  const std::int64_t more = std::max<std::int64_t>(1, on.layout.replicas / 16);
+  if (more * lane->devices() > more_devices || on.layout.replicas + more > lane->batches) return std::nullopt;
+  return this->on(*lane, on.layout.replicas + more, on.layout.zero);
+}
+
+}  // namespace maestro

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layouts of a job's sections on the pools of a described cluster, by dry passes and prices: bound and memory of a
+// section on so many devices. Not thread-safe.
+//
+// A section's step on n devices of a pool is bounded by T(n) = min over its layouts of
+// max(W / r + F, ceil(B / r) S + F, L) + R(r), with r lanes of the layout on n devices: B micro-batches, S the shortest
+// of them, W the work of a step on its slowest stage, F the time until a micro-batch has come to that stage, L the
+// longest micro-batch, R the end of a step.
+//
+// LX-1 (memory): no layout that on() returns needs more than the stated share of a device's memory.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/layouts/planned_keys.hpp"
+#include "actors/layouts/priced_times.hpp"
+#include "runtime/estimate/described_cluster.hpp"
+
+namespace maestro {
+
+/// A layout of a section on the cluster.
+struct ClusterLayout {
+  SectionLayout layout;
+  std::size_t pool = 0;  ///< number in DescribedCluster::pools
+  double bound_ms = 0;   ///< T(n)
+  double bytes = 0;      ///< of a device, estimated by a dry pass
+};
+
+using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
+
+class ClusterLanes {
+ public:
+  /// `base`: the job without a chosen key; `headroom`: share of a device's memory that layouts may need. All outlive
+  /// the lanes.
+  ClusterLanes(const DescribedCluster& cluster, const JobPlan& base, const ChosenKeys& keys, double headroom,
+               double hop_ms);
+
+  /// Returns the layouts that a section may have on the cluster; `replicas` and `zero` are chosen later.
+  [[nodiscard]] std::vector<SectionLayout> possible(const std::string& section) const;
+  /// Prices a layout on every pool whose hosts it fills without a gap. `plan`: the job with it; `samples`: of a step.
+  void add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+           std::span<const SampleRef> samples);
+  [[nodiscard]] std::size_t count() const;
+  [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
+
+  /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.
+  [[nodiscard]] std::optional<ClusterLayout> fewest(const std::string& section, std::size_t pool, double most_ms,
+                                                    std::int64_t most_devices) const;
+  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most.
+  [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
+                                                   std::int64_t more_devices) const;
+
+  [[nodiscard]] const DescribedPrices& prices(std::size_t pool) const { return prices_[pool]; }
+  [[nodiscard]] PricedPasses& passes(std::size_t pool) { return passes_[pool]; }
+
+ private:
+  struct Lane {
+    SectionLayout layout;  // with one replica
+    std::size_t pool = 0;
+    double work_ms = 0;
+    double fill_ms = 0;
+    double longest_ms = 0;
+    double shortest_ms = 0;
+    std::int64_t batches = 0;
+    double end_ms = 0;  // but for the optimizer
+    double optimizer_ms = 0;
+    double gradient_bytes = 0;
+    double state_bytes = 0;  // optimizer state of a rank
+    double other_bytes = 0;
+    [[nodiscard]] std::int64_t devices() const { return layout.devices(); }
+  };
+  /// Whether a stage's ranks fit a host of the pool without a gap.
+  [[nodiscard]] static bool fits(const SectionLayout& layout, const DescribedPool& pool);
+  [[nodiscard]] Lane priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
+                            const JobPlan& plan, std::span<const SampleRef> samples);
+  static void add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
+                        const std::vector<MicroBatchPlan>& batches);
+  /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
+  [[nodiscard]] std::optional<ClusterLayout> on(const Lane& lane, std::int64_t replicas, bool zero) const;
+  [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
+  [[nodiscard]] std::int64_t given_replicas(const std::string& section) const;
+
+  const DescribedCluster* cluster_;
+  const JobPlan* base_;
+  const ChosenKeys* keys_;
+  double headroom_;
+  double hop_ms_;
+  std::vector<DescribedPrices> prices_;  // by pool
+  std::vector<PricedPasses> passes_;     // likewise
+  std::map<std::string, std::vector<Lane>> lanes_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/pooled_times.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+PooledTimes::PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
+                         std::span<const SampleRef> samples, ClusterLanes& lanes, double hop_ms)
+    : plan_(&plan), cluster_(&cluster) {
+  for (std::size_t pool = 0; pool < cluster.pools.size(); ++pool) {
+    priced_.push_back(std::make_unique<PricedTimes>(plan, samples, lanes.prices(pool), hop_ms, lanes.passes(pool)));
+    times_.push_back(priced_.back()->times());
+  }
+  for (const auto& [section, on] : layouts) {
+    for (const SectionId stage : plan.graph.stages_of(section)) pools_[stage] = on.pool;
+  }
+}
+
+JobTimes PooledTimes::times() const {
+  JobTimes made;
+  made.pass = [this](const MicroBatchPlan& batch) { return times_[pool_of(batch.section)].pass(batch); };
+  made.action = [this](SectionId section, StepAction action) {
+    return times_[pool_of(section)].action(section, action);
+  };
+  made.write = [this](SectionId from, SectionId to, std::int64_t rows) { return write_ms(from, to, rows); };
+  made.hop_ms = times_.front().hop_ms;
+  made.apart = true;
+  return made;
+}
+
+std::size_t PooledTimes::pool_of(SectionId section) const {
+  const auto found = pools_.find(section);
+  return found == pools_.end() ? 0 : found->second;  // a source has no device
+}
+
+double PooledTimes::write_ms(SectionId from, SectionId to, std::int64_t rows) const {
+  const std::size_t sender = pool_of(from);
+  const std::size_t receiver = pool_of(to);
+  const double slower = std::max(times_[sender].write(from, to, rows), times_[receiver].write(from, to, rows));
+  if (sender == receiver || !cluster_->between) return slower;
+  const double share = 1.0 / static_cast<double>(cluster_->pools[sender].devices_of_host);
+  const double bytes = write_bytes(*plan_, from, to, rows);
+  return std::max(slower, times_[sender].hop_ms + cluster_->between->latency_ms +
+                              bytes / (cluster_->between->bytes_per_ms * share));
+}
+
+}  // namespace maestro
