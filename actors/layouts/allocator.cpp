@@ -17,11 +17,14 @@ constexpr double step_of_front = 1.05;
 Allocator::Allocator(std::vector<DevicePool> pools, std::size_t sections, Fewest fewest, double most_per_hour)
     : pools_(std::move(pools)), sections_(sections), fewest_(std::move(fewest)), most_per_hour_(most_per_hour) {}
 
+std::int64_t Allocator::hosts_of(std::size_t pool, std::int64_t devices) const {
+  return (devices + pools_[pool].devices_of_host - 1) / pools_[pool].devices_of_host;
+}
+
 double Allocator::price_of(const std::vector<std::int64_t>& used) const {
   double price = 0;
   for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
-    const std::int64_t per_host = pools_[pool].devices_of_host;
-    price += static_cast<double>((used[pool] + per_host - 1) / per_host) * pools_[pool].price_per_hour;
+    price += static_cast<double>(hosts_of(pool, used[pool])) * pools_[pool].price_per_hour;
   }
   return price;
 }
@@ -35,6 +38,7 @@ void Allocator::extend(const Options& options, Allocation& made, std::vector<std
   if (section == sections_) {
     best = made;
     best->price_per_hour = price;
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) best->hosts.push_back(hosts_of(pool, used[pool]));
     return;
   }
   for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
@@ -84,12 +88,21 @@ std::vector<Allocation> Allocator::front() const {
   std::optional<Allocation> next = fastest();
   const std::optional<Allocation> last = within(longest_ms);
   for (double most = next ? next->bound_ms : 0; next; next = within(most)) {
-    const bool cheaper = points.empty() || next->price_of_step() < points.back().price_of_step();
-    if (cheaper && (points.empty() || next->bound_ms > points.back().bound_ms)) points.push_back(*next);
+    points.push_back(*next);
     if (next->price_per_hour <= last->price_per_hour) break;  // a longer step only costs more
     most *= step_of_front;
   }
-  return points;
+  return common_front(std::move(points));
+}
+
+std::vector<Allocation> common_front(std::vector<Allocation> points) {
+  std::ranges::stable_sort(points, {},
+                           [](const Allocation& each) { return std::pair(each.bound_ms, each.price_of_step()); });
+  std::vector<Allocation> front;
+  for (Allocation& point : points) {
+    if (front.empty() || point.price_of_step() < front.back().price_of_step()) front.push_back(std::move(point));
+  }
+  return front;
 }
 
 }  // namespace maestro

@@ -38,6 +38,7 @@ struct Allocation {
   double bound_ms = 0;  ///< of its slowest section
   double price_per_hour = 0;
   std::int64_t devices = 0;
+  std::vector<std::int64_t> hosts;  ///< of each pool
   /// In units of the price, for a step of the bound.
   [[nodiscard]] double price_of_step() const { return price_per_hour * bound_ms / 3.6e6; }
 };
@@ -61,6 +62,7 @@ class Allocator {
   /// Tries every pool for the sections from `made.sections.size()` on.
   void extend(const Options& options, Allocation& made, std::vector<std::int64_t>& used,
               std::optional<Allocation>& best) const;
+  [[nodiscard]] std::int64_t hosts_of(std::size_t pool, std::int64_t devices) const;
   [[nodiscard]] double price_of(const std::vector<std::int64_t>& used) const;
 
   std::vector<DevicePool> pools_;
@@ -68,5 +70,8 @@ class Allocator {
   Fewest fewest_;
   double most_per_hour_;
 };
+
+/// Returns those of several fronts that none is both as fast and as cheap as, in order (AL-3).
+[[nodiscard]] std::vector<Allocation> common_front(std::vector<Allocation> points);
 
 }  // namespace maestro

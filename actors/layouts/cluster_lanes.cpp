@@ -2,8 +2,10 @@
 #include "actors/layouts/cluster_lanes.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
+#include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
 
 namespace maestro {
@@ -140,6 +142,7 @@ std::optional<ClusterLayout> ClusterLanes::on(const Lane& lane, std::int64_t rep
   const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
   const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
   const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);
+  on.work_ms = lane.work_ms / members + lane.end_ms + lane.optimizer_ms / (shards ? members : 1);
   on.bound_ms = std::max(passes + lane.fill_ms, lane.longest_ms) + end;
   return on;
 }
@@ -171,6 +174,83 @@ std::optional<ClusterLayout> ClusterLanes::fewest(const std::string& section, st
       }
       const auto found = on(lane, low, zero);
       if (found && better(*found)) best = found;
+    }
+  }
+  return best;
+}
+
+std::vector<ClusterLayout> ClusterLanes::worthwhile(const std::string& section, std::size_t pool,
+                                                    std::int64_t devices) const {
+  const bool given = !keys_->of(section).contains("replicas");
+  std::vector<ClusterLayout> layouts;
+  for (const Lane& lane : lanes_.at(section)) {
+    if (lane.pool != pool || lane.devices() > devices) continue;
+    const std::int64_t most = std::min(devices / lane.devices(), lane.batches);
+    const std::int64_t replicas = given ? given_replicas(section) : most;
+    if (replicas > most) continue;
+    for (const bool zero : zero_choices(section)) {
+      if (const auto layout = on(lane, replicas, zero)) layouts.push_back(*layout);
+    }
+  }
+  std::ranges::stable_sort(layouts, {}, [](const ClusterLayout& on) { return std::pair(on.bound_ms, on.bytes); });
+  std::vector<ClusterLayout> kept;
+  for (ClusterLayout& layout : layouts) {
+    if (kept.empty() || layout.bytes < kept.back().bytes) kept.push_back(std::move(layout));
+  }
+  return kept;
+}
+
+std::optional<SharedDevices> ClusterLanes::together(const std::vector<std::string>& sections, std::size_t pool,
+                                                    std::int64_t devices) const {
+  const double most_bytes = headroom_ * cluster_->pools[pool].memory_bytes;
+  std::vector<std::vector<ClusterLayout>> choices;
+  for (const std::string& section : sections) choices.push_back(worthwhile(section, pool, devices));
+  std::optional<SharedDevices> best;
+  SharedDevices made;
+  const std::function<void(double, double, double)> extend = [&](double bytes, double work_ms, double longest_ms) {
+    const double bound_ms = std::max(work_ms, longest_ms);
+    if (best && bound_ms >= best->bound_ms) return;
+    if (made.layouts.size() == sections.size()) {
+      best = made;
+      best->bound_ms = bound_ms;
+      return;
+    }
+    for (const ClusterLayout& layout : choices[made.layouts.size()]) {
+      if (bytes + layout.bytes > most_bytes) continue;
+      made.layouts.push_back(layout);
+      extend(bytes + layout.bytes, work_ms + layout.work_ms, std::max(longest_ms, layout.bound_ms));
+      made.layouts.pop_back();
+    }
+  };
+  extend(0, 0, 0);
+  if (!best) return std::nullopt;
+  std::vector<const SectionLayout*> layouts;
+  for (const ClusterLayout& on : best->layouts) layouts.push_back(&on.layout);
+  best->devices = devices_together(layouts);
+  return best->devices <= devices ? best : std::nullopt;
+}
+
+std::optional<SharedDevices> ClusterLanes::fewest(const std::vector<std::string>& sections, std::size_t pool,
+                                                  double most_ms, std::int64_t most_devices) const {
+  if (sections.size() == 1) {
+    const auto alone = fewest(sections.front(), pool, most_ms, most_devices);
+    if (!alone) return std::nullopt;
+    return SharedDevices{{*alone}, alone->layout.devices(), alone->bound_ms};
+  }
+  std::int64_t low = 1;
+  std::int64_t high = most_devices;
+  const auto on = [&](std::int64_t devices) {
+    auto shared = together(sections, pool, devices);
+    return shared && shared->bound_ms <= most_ms ? shared : std::nullopt;
+  };
+  std::optional<SharedDevices> best = on(high);
+  while (best && low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (auto fewer = on(middle)) {
+      best = std::move(fewer);
+      high = middle;
+    } else {
+      low = middle + 1;
     }
   }
   return best;

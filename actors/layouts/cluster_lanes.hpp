@@ -7,7 +7,8 @@
 // of them, W the work of a step on its slowest stage, F the time until a micro-batch has come to that stage, L the
 // longest micro-batch, R the end of a step.
 //
-// LX-1 (memory): no layout that on() returns needs more than the stated share of a device's memory.
+// LX-1 (memory): no layouts are returned that need more than the stated share of a device's memory, those of sections
+//       that share devices together.
 #pragma once
 
 #include <map>
@@ -25,12 +26,21 @@ namespace maestro {
 /// A layout of a section on the cluster.
 struct ClusterLayout {
   SectionLayout layout;
-  std::size_t pool = 0;  ///< number in DescribedCluster::pools
-  double bound_ms = 0;   ///< T(n)
-  double bytes = 0;      ///< of a device, estimated by a dry pass
+  std::size_t pool = 0;   ///< number in DescribedCluster::pools
+  std::size_t group = 0;  ///< sections of a group share their devices
+  double bound_ms = 0;    ///< T(n)
+  double work_ms = 0;     ///< of a step on each device: all but exchanges and waits
+  double bytes = 0;       ///< of a device, estimated by a dry pass
 };
 
 using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
+
+/// Sections on the same devices.
+struct SharedDevices {
+  std::vector<ClusterLayout> layouts;  ///< in the order of the sections
+  std::int64_t devices = 0;
+  double bound_ms = 0;  ///< the longest step of a section, or the work of all on a device
+};
 
 class ClusterLanes {
  public:
@@ -50,6 +60,9 @@ class ClusterLanes {
   /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.
   [[nodiscard]] std::optional<ClusterLayout> fewest(const std::string& section, std::size_t pool, double most_ms,
                                                     std::int64_t most_devices) const;
+  /// Returns the layouts of sections that share the fewest devices of a pool on which a step takes at most so long.
+  [[nodiscard]] std::optional<SharedDevices> fewest(const std::vector<std::string>& sections, std::size_t pool,
+                                                    double most_ms, std::int64_t most_devices) const;
   /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
@@ -81,6 +94,12 @@ class ClusterLanes {
                         const std::vector<MicroBatchPlan>& batches);
   /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
   [[nodiscard]] std::optional<ClusterLayout> on(const Lane& lane, std::int64_t replicas, bool zero) const;
+  /// Returns the layouts of a section on up to so many devices of which none is slower and larger than another.
+  [[nodiscard]] std::vector<ClusterLayout> worthwhile(const std::string& section, std::size_t pool,
+                                                      std::int64_t devices) const;
+  /// Returns the layouts with the least bound that sections have together on up to so many devices.
+  [[nodiscard]] std::optional<SharedDevices> together(const std::vector<std::string>& sections, std::size_t pool,
+                                                      std::int64_t devices) const;
   [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
   [[nodiscard]] std::int64_t given_replicas(const std::string& section) const;
 

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
+#include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/pooled_times.hpp"
 #include "runtime/core/nearest_name.hpp"
@@ -17,6 +19,11 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that a kept section waits for
+constexpr std::size_t most_candidates = 4;  // with shared devices, that are rehearsed
+constexpr double near_the_best = 1.25;      // by bounds
+constexpr double alike = 1.01;              // rehearsed times
+constexpr std::size_t most_divided = 5;     // sections of which every division is tried
+const std::string own_devices = R"(["emulated"])";
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
@@ -61,17 +68,18 @@ void ClusterPlanner::check_options() const {
   }
 }
 
-std::vector<std::string> ClusterPlanner::emulated(const std::string& section, const SectionLayout& layout) const {
+std::vector<std::string> ClusterPlanner::emulated(const std::string& section, const SectionLayout& layout,
+                                                  const std::string& devices) const {
   std::vector<std::string> settings = keys_.settings(section, layout, "");
   std::erase_if(settings, [&](const std::string& each) { return each.starts_with(section + ".devices="); });
-  settings.push_back(section + ".devices=[\"emulated\"]");
+  settings.push_back(section + ".devices=" + devices);
   return settings;
 }
 
 void ClusterPlanner::price(const std::string& section) {
   for (const SectionLayout& layout : lanes_.possible(section)) {
     try {
-      lanes_.add(section, layout, resolve_(emulated(section, layout)), units_.front().samples);
+      lanes_.add(section, layout, resolve_(emulated(section, layout, own_devices)), units_.front().samples);
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -102,64 +110,97 @@ std::optional<ClusterLayout> ClusterPlanner::kept_layout(const std::vector<std::
   return best;
 }
 
-std::optional<ClusterLayout> ClusterPlanner::layout_of(const std::string& section, std::size_t pool, double most_ms,
-                                                       const std::vector<std::int64_t>& devices) const {
-  if (section != options_.kept) return lanes_.fewest(section, pool, most_ms, devices[pool]);
-  const auto kept = kept_layout(devices);
-  return kept && kept->pool == pool ? kept : std::nullopt;
+std::vector<ClusterPlanner::Division> ClusterPlanner::divisions() const {
+  const std::vector<std::string>& sections = keys_.sections();
+  Division apart;
+  for (const std::string& section : sections) apart.push_back({section});
+  if (!options_.kept.empty() || sections.size() < 2) return {apart};
+  if (sections.size() > most_divided) return {apart, {sections}};
+  std::vector<Division> divisions;
+  Division made;
+  const std::function<void(std::size_t)> extend = [&](std::size_t at) {
+    if (at == sections.size()) {
+      divisions.push_back(made);
+      return;
+    }
+    made.push_back({sections[at]});
+    extend(at + 1);
+    made.pop_back();
+    for (std::size_t group = 0; group < made.size(); ++group) {
+      made[group].push_back(sections[at]);
+      extend(at + 1);
+      made[group].pop_back();
+    }
+  };
+  extend(0);
+  return divisions;
 }
 
-Allocator ClusterPlanner::allocator(const std::vector<std::int64_t>& devices) const {
+std::optional<SharedDevices> ClusterPlanner::shared_by(const std::vector<std::string>& group, std::size_t pool,
+                                                       double most_ms, const std::vector<std::int64_t>& devices) const {
+  if (group.front() != options_.kept) return lanes_.fewest(group, pool, most_ms, devices[pool]);
+  const auto kept = kept_layout(devices);
+  if (!kept || kept->pool != pool) return std::nullopt;
+  return SharedDevices{{*kept}, kept->layout.devices(), kept->bound_ms};
+}
+
+Allocator ClusterPlanner::allocator(const Division& division, const std::vector<std::int64_t>& devices) const {
   std::vector<DevicePool> pools;
   for (std::size_t pool = 0; pool < devices.size(); ++pool) {
     pools.push_back({devices[pool], cluster_.pools[pool].devices_of_host, cluster_.pools[pool].price_per_hour});
   }
-  const auto fewest = [this, devices](std::size_t section, std::size_t pool,
-                                      double most_ms) -> std::optional<Allotment> {
-    const auto layout = layout_of(keys_.sections()[section], pool, most_ms, devices);
-    if (!layout) return std::nullopt;
-    return Allotment{pool, layout->layout.devices(), layout->bound_ms};
+  const auto fewest = [this, division, devices](std::size_t group, std::size_t pool,
+                                                double most_ms) -> std::optional<Allotment> {
+    const auto shared = shared_by(division[group], pool, most_ms, devices);
+    if (!shared) return std::nullopt;
+    return Allotment{pool, shared->devices, shared->bound_ms};
   };
-  return {std::move(pools), keys_.sections().size(), fewest, options_.most_per_hour};
+  return {std::move(pools), division.size(), fewest, options_.most_per_hour};
 }
 
-ClusterLayouts ClusterPlanner::layouts_of(const Allocation& allocation,
+ClusterLayouts ClusterPlanner::layouts_of(const Division& division, const Allocation& allocation,
                                           const std::vector<std::int64_t>& devices) const {
   ClusterLayouts layouts;
-  for (std::size_t at = 0; at < allocation.sections.size(); ++at) {
-    const std::string& section = keys_.sections()[at];
-    layouts[section] = layout_of(section, allocation.sections[at].pool, allocation.most_ms, devices).value();
+  for (std::size_t group = 0; group < division.size(); ++group) {
+    const SharedDevices shared =
+        shared_by(division[group], allocation.sections[group].pool, allocation.most_ms, devices).value();
+    for (std::size_t at = 0; at < division[group].size(); ++at) {
+      layouts[division[group][at]] = shared.layouts[at];
+      layouts[division[group][at]].group = group;
+    }
   }
   return layouts;
 }
 
-std::vector<std::int64_t> ClusterPlanner::devices_of(const ClusterLayouts& layouts) const {
-  std::vector<std::int64_t> devices(cluster_.pools.size());
-  for (const auto& [section, on] : layouts) devices[on.pool] += on.layout.devices();
-  return devices;
+std::vector<ClusterPlanner::Candidate> ClusterPlanner::candidates(const std::vector<std::int64_t>& devices) const {
+  std::vector<Candidate> found;
+  for (const Division& division : divisions()) {
+    const Allocator allocator = this->allocator(division, devices);
+    const std::optional<Allocation> fastest = allocator.fastest();
+    if (!fastest) continue;
+    Candidate candidate{division, *fastest, fastest->bound_ms, {}};
+    if (cluster_.priced() && options_.kept.empty()) candidate.front = allocator.front();
+    if (options_.cheapest) candidate.allocation = candidate.front.back();
+    found.push_back(std::move(candidate));
+  }
+  return found;
 }
 
-std::vector<std::int64_t> ClusterPlanner::hosts_of(const ClusterLayouts& layouts) const {
-  std::vector<std::int64_t> hosts = devices_of(layouts);
-  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
-    const std::int64_t per_host = cluster_.pools[pool].devices_of_host;
-    hosts[pool] = (hosts[pool] + per_host - 1) / per_host;
-  }
-  return hosts;
-}
-
-double ClusterPlanner::price_of(const std::vector<std::int64_t>& hosts) const {
-  double price = 0;
-  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
-    price += static_cast<double>(hosts[pool]) * cluster_.pools[pool].price_per_hour;
-  }
-  return price;
+std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const {
+  const Division apart = divisions().front();
+  const auto kept = kept_layout(all_devices());
+  if (!kept) return std::nullopt;
+  const auto hidden = allocator(apart, all_devices()).within(kept->bound_ms / (1 - options_.stall));
+  if (!hidden) return std::nullopt;
+  return Candidate{apart, *hidden, kept->bound_ms, {}};
 }
 
 ClusterPlanner::Played ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
+  const ClusterPlaces places(cluster_, layouts);
   std::vector<std::string> settings;
   for (const auto& [section, on] : layouts) {
-    const auto more = emulated(section, on.layout);
+    const auto more =
+        emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
     settings.insert(settings.end(), more.begin(), more.end());
   }
   const JobPlan plan = resolve_(settings);
@@ -202,87 +243,100 @@ void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& c
     const std::string most = most_wanted(layouts, played);
     if (most.empty()) return;
     const std::size_t pool = layouts.at(most).pool;
-    const auto larger = lanes_.grown(most, layouts.at(most), all_devices()[pool] - devices_of(layouts)[pool]);
+    const std::int64_t left = all_devices()[pool] - ClusterPlaces(cluster_, layouts).devices()[pool];
+    const auto larger = lanes_.grown(most, layouts.at(most), left);
     if (!larger) return;
     ClusterLayouts grown = layouts;
     grown[most] = *larger;
-    if (price_of(hosts_of(grown)) > options_.most_per_hour) return;
+    grown[most].group = layouts.at(most).group;
+    if (ClusterPlaces(cluster_, grown).price_per_hour() > options_.most_per_hour) return;
     layouts = std::move(grown);
   }
 }
 
 std::vector<std::string> ClusterPlanner::placed(const ClusterLayouts& layouts) const {
+  const ClusterPlaces places(cluster_, layouts);
   std::vector<std::string> settings;
-  std::vector<std::string> sections = keys_.sections();
-  const auto ranks_of = [&](const std::string& section) {
-    return layouts.at(section).layout.tensor * layouts.at(section).layout.context;
-  };
-  std::ranges::stable_sort(sections, std::greater(), ranks_of);  // then no host is left with a gap
-  std::vector<std::int64_t> first_process{0};                    // of each pool
-  for (const std::int64_t hosts : hosts_of(layouts)) first_process.push_back(first_process.back() + hosts);
-  std::vector<std::int64_t> used(cluster_.pools.size());  // devices of each pool
-  for (const std::string& section : sections) {
-    const auto& [layout, pool, bound_ms, bytes] = layouts.at(section);
-    const std::int64_t per_host = cluster_.pools[pool].devices_of_host;
-    std::vector<int> devices;
-    std::string processes;
-    for (std::int64_t stage = 0; stage < layout.replicas * layout.pipeline; ++stage) {
-      processes += (processes.empty() ? "" : ", ") + std::to_string(first_process[pool] + used[pool] / per_host);
-      for (std::int64_t rank = 0; rank < ranks_of(section); ++rank) {
-        devices.push_back(static_cast<int>(used[pool]++ % per_host));
-      }
-    }
-    const auto more = keys_.settings(section, layout, devices_text("cuda", devices));
+  for (const std::string& section : keys_.sections()) {
+    const auto more = keys_.settings(section, layouts.at(section).layout, places.cuda_devices(section));
     settings.insert(settings.end(), more.begin(), more.end());
-    if (keys_.of(section).contains("devices")) settings.push_back(section + ".processes=[" + processes + "]");
+    if (keys_.of(section).contains("devices")) settings.push_back(section + ".processes=" + places.processes(section));
   }
   return settings;
 }
 
-Allocation ClusterPlanner::allocate(ClusterChoice& chosen) const {
-  const Allocator allocator = this->allocator(all_devices());
-  const std::optional<Allocation> fastest = allocator.fastest();
-  if (!fastest) {
-    double memory = 0;
-    for (const DescribedPool& pool : cluster_.pools) memory = std::max(memory, pool.memory_bytes);
-    throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
-                   " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
-                   " GiB is too small" + (options_.most_per_hour < infinity ? ", or --budget is too low" : "") +
-                   ", for sections with devices of their own");
+void ClusterPlanner::fail_as_too_small() const {
+  double memory = 0;
+  for (const DescribedPool& pool : cluster_.pools) memory = std::max(memory, pool.memory_bytes);
+  throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
+                 " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
+                 " GiB is too small" + (options_.most_per_hour < infinity ? ", or the budget is too low" : "") +
+                 ", for the sections of the job");
+}
+
+ClusterPlanner::Rehearsed ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
+                                                  const std::vector<std::int64_t>& devices) {
+  const auto estimate = [&](const Candidate& each) {
+    return options_.cheapest ? each.allocation.price_of_step() : each.allocation.bound_ms;
+  };
+  std::vector<const Candidate*> order;
+  for (const Candidate& candidate : candidates) order.push_back(&candidate);
+  std::ranges::stable_sort(order, {}, [&](const Candidate* each) { return estimate(*each); });
+  const double most = estimate(*order.front()) * near_the_best;
+  std::size_t kept = 0;
+  std::erase_if(order,
+                [&](const Candidate* each) {  // bounds favour shared devices, so those apart always have a chance
+                  return each != &candidates.front() && (estimate(*each) > most || kept++ == most_candidates);
+                });
+  std::optional<Rehearsed> best;
+  const auto cost = [&](const Rehearsed& each) {
+    return options_.cheapest ? each.price_per_hour * each.played.step_ms : each.played.step_ms;
+  };
+  for (const Candidate* const candidate : order) {
+    Rehearsed made;
+    made.layouts = layouts_of(candidate->division, candidate->allocation, devices);
+    made.played = play(made.layouts, "");
+    const ClusterPlaces places(cluster_, made.layouts);
+    made.price_per_hour = places.price_per_hour();
+    made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
+    const bool better =
+        !best || cost(made) * alike < cost(*best) || (cost(made) < cost(*best) * alike && made.devices < best->devices);
+    if (better) best = std::move(made);
   }
-  chosen.least_bound_ms = fastest->bound_ms;
-  if (!options_.kept.empty()) {
-    const double kept_ms = kept_layout(all_devices())->bound_ms;
-    const auto hidden = allocator.within(kept_ms / (1 - options_.stall));
-    if (hidden) chosen.least_bound_ms = kept_ms;
-    return hidden.value_or(*fastest);
-  }
-  if (cluster_.priced()) chosen.front = allocator.front();
-  return options_.cheapest ? chosen.front.back() : *fastest;
+  return *std::move(best);
 }
 
 ClusterChoice ClusterPlanner::choose() {
   ClusterChoice chosen;
   price_all();
-  ClusterLayouts layouts = layouts_of(allocate(chosen), all_devices());
+  ClusterLayouts layouts;
   chosen.critical = options_.kept;
-  if (options_.kept.empty()) {
-    const Played played = play(layouts, "");
-    chosen.step_ms = played.step_ms;
-    chosen.shares = played.shares;
-    chosen.critical =
-        std::ranges::max_element(layouts, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
-    chosen.stall = std::max(0.0, 1 - play(layouts, chosen.critical).step_ms / played.step_ms);
-  } else {
+  if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
+    chosen.least_bound_ms = hidden->least_bound_ms;
+    layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
     grow_until_hidden(layouts, chosen);
+  } else {
+    const std::vector<Candidate> found = candidates(all_devices());
+    if (found.empty()) fail_as_too_small();
+    chosen.least_bound_ms = std::ranges::min(found, {}, &Candidate::least_bound_ms).least_bound_ms;
+    for (const Candidate& each : found) chosen.front.insert(chosen.front.end(), each.front.begin(), each.front.end());
+    chosen.front = common_front(std::move(chosen.front));
+    Rehearsed best = best_of(found, all_devices());
+    layouts = std::move(best.layouts);
+    chosen.step_ms = best.played.step_ms;
+    chosen.shares = std::move(best.played.shares);
+    if (chosen.critical.empty()) {
+      chosen.critical =
+          std::ranges::max_element(layouts, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
+    }
+    chosen.stall = std::max(0.0, 1 - play(layouts, chosen.critical).step_ms / chosen.step_ms);
   }
-  for (const auto& [section, on] : layouts) {
-    chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
-    chosen.devices += on.layout.devices();
-  }
+  const ClusterPlaces places(cluster_, layouts);
+  for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
+  for (const std::int64_t devices : places.devices()) chosen.devices += devices;
   chosen.sections = layouts;
-  chosen.hosts = hosts_of(layouts);
-  chosen.price_per_hour = price_of(chosen.hosts);
+  chosen.hosts = places.hosts();
+  chosen.price_per_hour = places.price_per_hour();
   chosen.settings = placed(layouts);
   chosen.priced = lanes_.count();
   chosen.refused = refused_;
@@ -293,25 +347,25 @@ ClusterChoice ClusterPlanner::choose() {
 
 std::vector<ClusterCell> ClusterPlanner::cells() {
   price_all();
-  std::vector<ClusterCell> cells;
   std::map<std::string, std::size_t> largest;  // pool of each kind
   for (std::size_t pool = 0; pool < cluster_.pools.size(); ++pool) {
     const auto [found, first] = largest.try_emplace(cluster_.pools[pool].kind, pool);
     if (!first && cluster_.pools[pool].devices() > cluster_.pools[found->second].devices()) found->second = pool;
   }
+  std::vector<ClusterCell> cells;
   for (const auto& [kind, pool] : largest) {
     const std::int64_t all = cluster_.pools[pool].devices();
     double fastest = infinity;  // of fewer devices
     for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
       std::vector<std::int64_t> devices(cluster_.pools.size());
       devices[pool] = count;
-      const auto allocation = allocator(devices).fastest();
-      if (allocation && allocation->bound_ms < fastest) {
-        ClusterCell cell = cell_of(layouts_of(*allocation, devices));
+      const std::vector<Candidate> found = candidates(devices);
+      if (!found.empty()) {
+        ClusterCell cell = cell_of(best_of(found, devices));
         cell.pool = pool;
         cell.devices = count;
-        fastest = allocation->bound_ms;
-        cells.push_back(std::move(cell));
+        if (cell.step_ms < fastest) cells.push_back(cell);
+        fastest = std::min(fastest, cell.step_ms);
       }
       if (count == all) break;
     }
@@ -319,21 +373,19 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
   return cells;
 }
 
-ClusterCell ClusterPlanner::cell_of(const ClusterLayouts& layouts) {
-  const Played played = play(layouts, "");
+ClusterCell ClusterPlanner::cell_of(const Rehearsed& rehearsed) const {
   ClusterCell cell;
-  cell.sections = layouts;
-  cell.step_ms = played.step_ms;
-  double devices = 0;
-  for (const auto& [section, on] : layouts) {
-    devices += static_cast<double>(on.layout.devices());
-    cell.bytes = std::max(cell.bytes, on.bytes);
-    const SectionShares shares = mean_shares(played.shares, section);
+  cell.sections = rehearsed.layouts;
+  cell.step_ms = rehearsed.played.step_ms;
+  std::map<std::size_t, double> bytes;  // of a device of each group
+  for (const auto& [section, on] : rehearsed.layouts) {
+    const SectionShares shares = mean_shares(rehearsed.played.shares, section);
     cell.busy += static_cast<double>(on.layout.devices()) * (shares.passes + shares.step_ends);
+    cell.bytes = std::max(cell.bytes, bytes[on.group] += on.bytes);
   }
-  cell.busy /= devices;
-  cell.price_per_hour = price_of(hosts_of(layouts));
-  cell.settings = placed(layouts);
+  cell.busy = std::min(1.0, cell.busy / static_cast<double>(rehearsed.devices));
+  cell.price_per_hour = rehearsed.price_per_hour;
+  cell.settings = placed(rehearsed.layouts);
   return cell;
 }
 

@@ -37,7 +37,7 @@ struct ClusterChoice {
   ClusterLayouts sections;
   double step_ms = 0;         ///< rehearsed
   double bound_ms = 0;        ///< of the choice: its slowest section
-  double least_bound_ms = 0;  ///< of all choices with devices of their own, within the price
+  double least_bound_ms = 0;  ///< of all choices, within the price
   double stall = 0;           ///< of the section that is critical
   std::string critical;       ///< the kept section, else the one with the largest bound
   std::map<std::string, SectionShares> shares;
@@ -87,29 +87,49 @@ class ClusterPlanner {
     double step_ms = 0;
     std::map<std::string, SectionShares> shares;
   };
-  [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout) const;
+  using Division = std::vector<std::vector<std::string>>;  // sections that share devices
+  struct Candidate {
+    Division division;
+    Allocation allocation;          // as the options ask for
+    double least_bound_ms = 0;      // of the fastest
+    std::vector<Allocation> front;  // where all pools have prices
+  };
+  struct Rehearsed {
+    ClusterLayouts layouts;
+    Played played;
+    double price_per_hour = 0;
+    std::int64_t devices = 0;
+  };
+  [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout,
+                                                  const std::string& devices) const;
   void check_options() const;
   void price(const std::string& section);
   void price_all();
   [[nodiscard]] std::vector<std::int64_t> all_devices() const;  // of each pool
+  /// Returns every way to divide up to five sections, the one in which none share devices first; of more sections that
+  /// and all together.
+  [[nodiscard]] std::vector<Division> divisions() const;
   /// Returns the layout of the kept section in the pool where it is fastest. `devices`: of each pool at most.
   [[nodiscard]] std::optional<ClusterLayout> kept_layout(const std::vector<std::int64_t>& devices) const;
-  [[nodiscard]] std::optional<ClusterLayout> layout_of(const std::string& section, std::size_t pool, double most_ms,
-                                                       const std::vector<std::int64_t>& devices) const;
-  [[nodiscard]] Allocator allocator(const std::vector<std::int64_t>& devices) const;
+  [[nodiscard]] std::optional<SharedDevices> shared_by(const std::vector<std::string>& group, std::size_t pool,
+                                                       double most_ms, const std::vector<std::int64_t>& devices) const;
+  [[nodiscard]] Allocator allocator(const Division& division, const std::vector<std::int64_t>& devices) const;
   /// Returns the layouts that an allocator for these devices has counted.
-  [[nodiscard]] ClusterLayouts layouts_of(const Allocation& allocation, const std::vector<std::int64_t>& devices) const;
-  /// Returns the allocation that the options ask for.
-  [[nodiscard]] Allocation allocate(ClusterChoice& chosen) const;
-  [[nodiscard]] std::vector<std::int64_t> devices_of(const ClusterLayouts& layouts) const;
-  [[nodiscard]] std::vector<std::int64_t> hosts_of(const ClusterLayouts& layouts) const;
-  [[nodiscard]] double price_of(const std::vector<std::int64_t>& hosts) const;
+  [[nodiscard]] ClusterLayouts layouts_of(const Division& division, const Allocation& allocation,
+                                          const std::vector<std::int64_t>& devices) const;
+  /// Returns the allocations that come near the best by their bounds, in order.
+  [[nodiscard]] std::vector<Candidate> candidates(const std::vector<std::int64_t>& devices) const;
+  /// Returns the layouts with which the kept section waits for none, by bounds.
+  [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;
+  [[noreturn]] void fail_as_too_small() const;
   [[nodiscard]] Played play(const ClusterLayouts& layouts, const std::string& alone);
+  /// Rehearses candidates and returns the best of them.
+  [[nodiscard]] Rehearsed best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
   /// Returns the section that the kept one waits for most; empty: none can have more replicas.
   [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const Played& played) const;
   /// Grows the other sections until the kept one waits no longer than it may, or nothing can grow.
   void grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& chosen);
-  [[nodiscard]] ClusterCell cell_of(const ClusterLayouts& layouts);
+  [[nodiscard]] ClusterCell cell_of(const Rehearsed& rehearsed) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 
   Resolve resolve_;

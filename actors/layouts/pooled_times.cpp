@@ -13,7 +13,7 @@ PooledTimes::PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, con
     times_.push_back(priced_.back()->times());
   }
   for (const auto& [section, on] : layouts) {
-    for (const SectionId stage : plan.graph.stages_of(section)) pools_[stage] = on.pool;
+    for (const SectionId stage : plan.graph.stages_of(section)) places_[stage] = {on.pool, on.group};
   }
 }
 
@@ -30,19 +30,25 @@ JobTimes PooledTimes::times() const {
 }
 
 std::size_t PooledTimes::pool_of(SectionId section) const {
-  const auto found = pools_.find(section);
-  return found == pools_.end() ? 0 : found->second;  // a source has no device
+  const auto found = places_.find(section);
+  return found == places_.end() ? 0 : found->second.pool;  // a source has no device
 }
 
 double PooledTimes::write_ms(SectionId from, SectionId to, std::int64_t rows) const {
-  const std::size_t sender = pool_of(from);
-  const std::size_t receiver = pool_of(to);
-  const double slower = std::max(times_[sender].write(from, to, rows), times_[receiver].write(from, to, rows));
-  if (sender == receiver || !cluster_->between) return slower;
-  const double share = 1.0 / static_cast<double>(cluster_->pools[sender].devices_of_host);
+  const auto sender = places_.find(from);
+  const auto receiver = places_.find(to);
   const double bytes = write_bytes(*plan_, from, to, rows);
-  return std::max(slower, times_[sender].hop_ms + cluster_->between->latency_ms +
-                              bytes / (cluster_->between->bytes_per_ms * share));
+  const double hop_ms = times_.front().hop_ms;
+  if (sender == places_.end() || receiver == places_.end()) return times_[pool_of(to)].write(from, to, rows);
+  const DescribedPool& pool = cluster_->pools[sender->second.pool];
+  if (sender->second.group == receiver->second.group) {  // on the same hosts
+    return hop_ms + pool.inside.latency_ms + bytes / pool.inside.bytes_per_ms;
+  }
+  const double slower =
+      std::max(times_[sender->second.pool].write(from, to, rows), times_[receiver->second.pool].write(from, to, rows));
+  if (sender->second.pool == receiver->second.pool || !cluster_->between) return slower;
+  const double share = 1.0 / static_cast<double>(pool.devices_of_host);
+  return std::max(slower, hop_ms + cluster_->between->latency_ms + bytes / (cluster_->between->bytes_per_ms * share));
 }
 
 }  // namespace maestro

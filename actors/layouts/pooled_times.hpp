@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a job whose sections are on devices of unlike pools: passes and step ends by the prices of a section's
-// pool, writes by the slower of two networks. Not thread-safe.
+// pool, writes by the slower of two networks, or inside a host between sections that share devices. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class PooledTimes {
   PooledTimes(const PooledTimes&) = delete;  // times() refers to it
   PooledTimes& operator=(const PooledTimes&) = delete;
 
-  /// Sections have devices and processes of their own. This object outlives the result.
+  /// Every tensor is written. This object outlives the result.
   [[nodiscard]] JobTimes times() const;
 
  private:
@@ -31,7 +31,11 @@ class PooledTimes {
   const DescribedCluster* cluster_;
   std::vector<std::unique_ptr<PricedTimes>> priced_;  // by pool
   std::vector<JobTimes> times_;                       // likewise
-  std::map<SectionId, std::size_t> pools_;
+  struct Place {
+    std::size_t pool = 0;
+    std::size_t group = 0;
+  };
+  std::map<SectionId, Place> places_;  // of stages
 };
 
 }  // namespace maestro

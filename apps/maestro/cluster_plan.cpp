@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "actors/layouts/cluster_planner.hpp"
@@ -45,16 +46,6 @@ std::string hosts_text(const std::vector<std::int64_t>& hosts, const DescribedCl
   return text;
 }
 
-std::vector<std::int64_t> hosts_of(const Allocation& point, const DescribedCluster& cluster) {
-  std::vector<std::int64_t> hosts(cluster.pools.size());
-  for (const Allotment& section : point.sections) hosts[section.pool] += section.devices;
-  for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
-    const std::int64_t per_host = cluster.pools[pool].devices_of_host;
-    hosts[pool] = (hosts[pool] + per_host - 1) / per_host;
-  }
-  return hosts;
-}
-
 void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
   const std::size_t count = chosen.front.size();
   if (count < 2) return;
@@ -64,7 +55,7 @@ void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, c
     const Allocation& point = chosen.front[at];
     std::cout << "          " << padded(fixed(point.bound_ms, 1), 10) << padded(fixed(point.price_per_hour, 2), 10)
               << padded(fixed(price_of_samples(point.price_per_hour, point.bound_ms, job), 2), 19)
-              << hosts_text(hosts_of(point, cluster), cluster) << "\n";
+              << hosts_text(point.hosts, cluster) << "\n";
   }
 }
 
@@ -90,6 +81,19 @@ void print_sections(const ClusterChoice& chosen, const DescribedCluster& cluster
   }
 }
 
+void print_groups(const ClusterChoice& chosen) {
+  std::map<std::size_t, std::vector<std::string>> groups;
+  for (const auto& [section, on] : chosen.sections) groups[on.group].push_back(section);
+  for (const auto& [group, sections] : groups) {
+    if (sections.size() < 2) continue;
+    std::cout << "shared    ";
+    for (std::size_t at = 0; at < sections.size(); ++at) {
+      std::cout << (at == 0 ? "" : at + 1 == sections.size() ? " and " : ", ") << sections[at];
+    }
+    std::cout << " take turns on their devices\n";
+  }
+}
+
 void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job,
            const PlanArguments& arguments) {
   std::cout << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of " << cluster.devices()
@@ -98,7 +102,8 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
             << "step      " << fixed(chosen.step_ms, 1) << " ms, "
             << fixed(static_cast<double>(job.train.global_batch) / chosen.step_ms * 1e3, 1) << " samples/s\n";
   print_sections(chosen, cluster);
-  std::cout << "bound     no layout with devices of its own for each section takes less than "
+  print_groups(chosen);
+  std::cout << "bound     no division of the devices that was compared takes less than "
             << fixed(chosen.least_bound_ms, 1) << " ms; the choice is "
             << percent(chosen.step_ms / chosen.least_bound_ms - 1) << " above\n"
             << "critical  " << chosen.critical << ", which waits for others " << percent(chosen.stall)
@@ -120,12 +125,10 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
 
 Json json_of(const Allocation& point, const DescribedCluster& cluster, const JobPlan& job) {
   Json hosts = Json::object();
-  const std::vector<std::int64_t> counts = hosts_of(point, cluster);
-  for (std::size_t pool = 0; pool < counts.size(); ++pool) hosts[cluster.pools[pool].name] = counts[pool];
+  for (std::size_t pool = 0; pool < point.hosts.size(); ++pool) hosts[cluster.pools[pool].name] = point.hosts[pool];
   return {{"bound_ms", point.bound_ms},
           {"price_per_hour", point.price_per_hour},
           {"price_per_million_samples", price_of_samples(point.price_per_hour, point.bound_ms, job)},
-          {"devices", point.devices},
           {"hosts", hosts}};
 }
 
@@ -133,11 +136,17 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
   Json sections = Json::object();
   for (const auto& [section, on] : chosen.sections) {
     const SectionLayout& layout = on.layout;
-    sections[section] = {{"devices", layout.devices()}, {"pool", cluster.pools[on.pool].name},
-                         {"replicas", layout.replicas}, {"tensor", layout.tensor},
-                         {"context", layout.context},   {"pipeline", layout.pipeline},
-                         {"zero", layout.zero},         {"micro_batch", layout.micro_batch},
-                         {"bound_ms", on.bound_ms},     {"bytes", on.bytes}};
+    sections[section] = {{"devices", layout.devices()},
+                         {"pool", cluster.pools[on.pool].name},
+                         {"replicas", layout.replicas},
+                         {"tensor", layout.tensor},
+                         {"context", layout.context},
+                         {"pipeline", layout.pipeline},
+                         {"zero", layout.zero},
+                         {"micro_batch", layout.micro_batch},
+                         {"bound_ms", on.bound_ms},
+                         {"bytes", on.bytes},
+                         {"group", on.group}};
   }
   Json front = Json::array();
   for (const Allocation& point : chosen.front) front.push_back(json_of(point, cluster, job));

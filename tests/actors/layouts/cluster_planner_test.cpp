@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "actors/layouts/cluster_places.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
 
 namespace maestro::testing {
@@ -58,11 +59,13 @@ class ClusterPlannerTest : public ::testing::Test {
     }
     return found;
   }
-  /// No two sections have a device in common, and those of a pool are in processes behind those of the pools before.
-  void expect_own_places(const ClusterChoice& choice) const {
-    std::set<std::pair<int, int>> used;
+  /// Sections of two groups have no device in common, and those of a pool are in processes behind those of the pools
+  /// before.
+  void expect_places(const ClusterChoice& choice) const {
+    std::map<std::pair<int, int>, std::size_t> groups;  // by process and device
+    std::map<std::size_t, double> bytes;                // of a device of each group
     for (const auto& [section, on] : choice.sections) {
-      EXPECT_LE(on.bytes, 0.92e9);
+      EXPECT_LE(bytes[on.group] += on.bytes, 0.92e9);
       const std::vector<int> devices = numbers(choice, section + ".devices");
       const std::vector<int> processes = numbers(choice, section + ".processes");
       const auto ranks = static_cast<std::size_t>(on.layout.tensor * on.layout.context);
@@ -73,19 +76,21 @@ class ClusterPlannerTest : public ::testing::Test {
         EXPECT_GE(processes[at / ranks], first) << section;
         EXPECT_LT(processes[at / ranks], first + choice.hosts[on.pool]) << section;
         EXPECT_LT(devices[at], cluster_.pools[on.pool].devices_of_host);
-        EXPECT_TRUE(used.emplace(processes[at / ranks], devices[at]).second) << section << " " << at;
+        const auto [user, fresh] = groups.try_emplace({processes[at / ranks], devices[at]}, on.group);
+        EXPECT_TRUE(fresh || user->second == on.group) << section << " " << at;
       }
     }
+    EXPECT_LE(static_cast<std::int64_t>(groups.size()), choice.devices);
   }
   DescribedCluster cluster_{{}, {{}}, {}};
   ClusterPlannerOptions options_;
 };
 
-TEST_F(ClusterPlannerTest, sections_have_places_of_their_own_in_the_hosts) {  // CY-1
+TEST_F(ClusterPlannerTest, groups_of_sections_have_places_of_their_own_in_the_hosts) {  // CY-1
   const ClusterChoice choice = planner(distillation_job, "", {"micro_batch"}).choose();
   EXPECT_LE(choice.devices, 16);
   EXPECT_GE(choice.step_ms, choice.least_bound_ms * 0.999);
-  expect_own_places(choice);
+  expect_places(choice);
 }
 
 TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
@@ -134,6 +139,51 @@ TEST_F(ClusterPlannerTest, the_kept_section_gets_the_fewest_others_that_it_does_
   EXPECT_LE(choice.stall, 0.01 + 1e-9);
   EXPECT_GT(choice.sections.at("student").bound_ms, 0);
   EXPECT_LT(choice.devices, 16);
+}
+
+TEST_F(ClusterPlannerTest, sections_share_devices_that_are_too_few_for_one_each) {
+  pool().hosts = 1;
+  pool().devices_of_host = 2;
+  const ClusterChoice choice = planner(distillation_job, "", {"micro_batch"}).choose();
+  expect_places(choice);
+  EXPECT_LE(choice.devices, 2);
+  EXPECT_GE(choice.step_ms, choice.least_bound_ms * 0.999);
+  double work_ms = 0;  // of all sections on one of the two devices at least
+  for (const auto& [section, on] : choice.sections) work_ms += on.work_ms * static_cast<double>(on.layout.devices());
+  EXPECT_GE(choice.step_ms, work_ms / 2 * 0.999);
+}
+
+TEST(ClusterPlaces, groups_share_from_their_first_device_on_and_stages_stay_on_a_host) {  // CB-1, CB-2
+  DescribedCluster cluster;
+  cluster.pools.resize(2);
+  cluster.pools[0].hosts = 4;
+  cluster.pools[0].devices_of_host = 4;
+  cluster.pools[1].hosts = 2;
+  cluster.pools[1].devices_of_host = 2;
+  cluster.pools[1].price_per_hour = 3;
+  const auto on = [](std::int64_t replicas, std::int64_t tensor, std::size_t pool, std::size_t group) {
+    ClusterLayout made;
+    made.layout.replicas = replicas;
+    made.layout.tensor = tensor;
+    made.pool = pool;
+    made.group = group;
+    return made;
+  };
+  const ClusterLayouts layouts{
+      {"a", on(3, 1, 0, 0)}, {"b", on(1, 2, 0, 0)}, {"c", on(1, 4, 0, 1)}, {"d", on(3, 1, 1, 2)}};
+  const ClusterPlaces places(cluster, layouts);
+  EXPECT_EQ(places.devices(), (std::vector<std::int64_t>{8, 3})) << "c, then a and b on four, of whole pairs";
+  EXPECT_EQ(places.hosts(), (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(places.price_per_hour(), 6);
+  EXPECT_TRUE(places.shared("a"));
+  EXPECT_FALSE(places.shared("c"));
+  EXPECT_EQ(places.cuda_devices("c"), R"(["cuda:0", "cuda:1", "cuda:2", "cuda:3"])");
+  EXPECT_EQ(places.processes("c"), "[0]");
+  EXPECT_EQ(places.cuda_devices("a"), R"(["cuda:0", "cuda:1", "cuda:2"])");
+  EXPECT_EQ(places.emulated_devices("b"), R"(["emulated:4", "emulated:5"])");
+  EXPECT_EQ(places.processes("b"), "[1]");
+  EXPECT_EQ(places.cuda_devices("d"), R"(["cuda:0", "cuda:1", "cuda:0"])");
+  EXPECT_EQ(places.processes("d"), "[2, 2, 3]");
 }
 
 /// A second pool of four hosts whose devices have a fraction of the speed, for a fraction of the price.
@@ -186,7 +236,7 @@ TEST_F(PlansOfTwoPools, the_cheapest_costs_less_a_step_and_a_budget_is_kept) {
 TEST_F(PlansOfTwoPools, hosts_of_a_pool_are_processes_behind_those_of_the_pools_before) {  // CY-1
   pool().hosts = 1;
   const ClusterChoice choice = planner(distillation_job).choose();
-  expect_own_places(choice);
+  expect_places(choice);
   EXPECT_GT(choice.hosts[0], 0);
   EXPECT_GT(choice.hosts[1], 0) << "both pools are in use";
 }
@@ -198,12 +248,8 @@ TEST_F(PlansOfTwoPools, cells_have_the_best_of_each_kind_and_are_faster_with_mor
   ASSERT_EQ(by_pool.size(), 2U);
   for (const auto& [pool, of_pool] : by_pool) {
     for (std::size_t at = 0; at < of_pool.size(); ++at) {
-      std::int64_t devices = 0;
-      for (const auto& [section, on] : of_pool[at].sections) {
-        EXPECT_EQ(on.pool, pool);
-        devices += on.layout.devices();
-      }
-      EXPECT_LE(devices, of_pool[at].devices);
+      for (const auto& [section, on] : of_pool[at].sections) EXPECT_EQ(on.pool, pool);
+      EXPECT_LE(ClusterPlaces(cluster_, of_pool[at].sections).devices()[pool], of_pool[at].devices);
       EXPECT_GT(of_pool[at].busy, 0);
       EXPECT_LE(of_pool[at].busy, 1);
       EXPECT_GT(of_pool[at].bytes, 0);
@@ -229,12 +275,10 @@ TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
   options_.cheapest = true;
   EXPECT_THAT(error_of([&] { (void)planner(distillation_job); }), HasSubstr("needs price_per_hour of all hosts"));
   options_.cheapest = false;
-  pool().hosts = 1;
-  pool().devices_of_host = 2;
-  EXPECT_THAT(error_of([&] { (void)planner(distillation_job).choose(); }), HasSubstr("the 2 devices of a cluster"));
   pool().devices_of_host = 4;
   pool().memory_bytes = 1e4;
-  EXPECT_THAT(error_of([&] { (void)planner(distillation_job).choose(); }), HasSubstr("too small"));
+  EXPECT_THAT(error_of([&] { (void)planner(distillation_job).choose(); }),
+              HasSubstr("are too few, or their memory of 0 GiB is too small"));
 }
 
 }  // namespace

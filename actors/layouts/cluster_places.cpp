@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/cluster_places.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "actors/layouts/planned_keys.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::int64_t ranks_of(const SectionLayout& layout) {
+  return layout.tensor * layout.context;
+}
+
+}  // namespace
+
+std::int64_t devices_together(const std::vector<const SectionLayout*>& layouts) {
+  std::int64_t most = 0;
+  std::int64_t ranks = 1;
+  for (const SectionLayout* const layout : layouts) {
+    most = std::max(most, layout->devices());
+    ranks = std::max(ranks, ranks_of(*layout));
+  }
+  return (most + ranks - 1) / ranks * ranks;
+}
+
+ClusterPlaces::ClusterPlaces(const DescribedCluster& cluster, const ClusterLayouts& layouts)
+    : cluster_(&cluster), layouts_(&layouts), devices_(cluster.pools.size()), hosts_(cluster.pools.size()) {
+  struct Group {
+    std::size_t pool = 0;
+    std::int64_t ranks = 1;
+    std::vector<const SectionLayout*> layouts;
+    std::vector<std::string> sections;
+  };
+  std::map<std::size_t, Group> by_number;
+  for (const auto& [section, on] : layouts) {
+    Group& group = by_number[on.group];
+    group.pool = on.pool;
+    group.ranks = std::max(group.ranks, ranks_of(on.layout));
+    group.layouts.push_back(&on.layout);
+    group.sections.push_back(section);
+  }
+  std::vector<const Group*> order;
+  for (const auto& [number, group] : by_number) order.push_back(&group);
+  std::ranges::stable_sort(order, std::greater(), &Group::ranks);  // then no host is left with a gap
+  for (const Group* const group : order) {
+    for (const std::string& section : group->sections) {
+      first_[section] = devices_[group->pool];
+      shared_[section] = group->sections.size() > 1;
+    }
+    devices_[group->pool] += devices_together(group->layouts);
+  }
+  for (std::size_t pool = 0; pool < hosts_.size(); ++pool) {
+    const std::int64_t per_host = cluster.pools[pool].devices_of_host;
+    hosts_[pool] = (devices_[pool] + per_host - 1) / per_host;
+    price_per_hour_ += static_cast<double>(hosts_[pool]) * cluster.pools[pool].price_per_hour;
+  }
+}
+
+template <class Seen>
+void ClusterPlaces::every(const std::string& section, const Seen& seen) const {
+  const ClusterLayout& on = layouts_->at(section);
+  const auto pool = static_cast<std::ptrdiff_t>(on.pool);
+  const std::int64_t host = std::accumulate(hosts_.begin(), hosts_.begin() + pool, std::int64_t{0});
+  const std::int64_t before = std::accumulate(devices_.begin(), devices_.begin() + pool, std::int64_t{0});
+  const std::int64_t per_host = cluster_->pools[on.pool].devices_of_host;
+  for (std::int64_t at = 0; at < on.layout.devices(); ++at) {
+    const std::int64_t device = first_.at(section) + at;
+    seen(Place{host + device / per_host, device % per_host, before + device}, at % ranks_of(on.layout) == 0);
+  }
+}
+
+std::string ClusterPlaces::emulated_devices(const std::string& section) const {
+  std::vector<int> devices;
+  every(section, [&](const Place& place, bool) { devices.push_back(static_cast<int>(place.number)); });
+  return devices_text("emulated", devices);
+}
+
+std::string ClusterPlaces::cuda_devices(const std::string& section) const {
+  std::vector<int> devices;
+  every(section, [&](const Place& place, bool) { devices.push_back(static_cast<int>(place.device)); });
+  return devices_text("cuda", devices);
+}
+
+std::string ClusterPlaces::processes(const std::string& section) const {
+  std::string text;
+  every(section, [&](const Place& place, bool first_of_stage) {
+    if (first_of_stage) text += (text.empty() ? "[" : ", ") + std::to_string(place.host);
+  });
+  return text + "]";
+}
+
+}  // namespace maestro

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of layouts on a described cluster: sections of a group share devices, groups have devices of their own.
+// Pure.
+//
+// CB-1 (whole stages): the ranks of a stage are on one host.
+// CB-2 (no gaps): the devices of a pool are taken from the first host on without a gap.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/layouts/cluster_lanes.hpp"
+
+namespace maestro {
+
+class ClusterPlaces {
+ public:
+  /// Sections with equal `group` numbers share devices from the group's first on.
+  ClusterPlaces(const DescribedCluster& cluster, const ClusterLayouts& layouts);
+
+  /// Returns how many devices of each pool are taken, and how many hosts they are on.
+  [[nodiscard]] const std::vector<std::int64_t>& devices() const { return devices_; }
+  [[nodiscard]] const std::vector<std::int64_t>& hosts() const { return hosts_; }
+  [[nodiscard]] double price_per_hour() const { return price_per_hour_; }
+  [[nodiscard]] bool shared(const std::string& section) const { return shared_.at(section); }
+  /// Returns the TOML of a section's key `devices`: its devices by replica, stage and rank, of the cluster as
+  /// "emulated:K", or of their hosts as "cuda:K".
+  [[nodiscard]] std::string emulated_devices(const std::string& section) const;
+  [[nodiscard]] std::string cuda_devices(const std::string& section) const;
+  /// Returns the TOML of a section's key `processes`: the host of each replica's stages, counted over all pools.
+  [[nodiscard]] std::string processes(const std::string& section) const;
+
+ private:
+  struct Place {
+    std::int64_t host = 0;    // of all pools
+    std::int64_t device = 0;  // of the host
+    std::int64_t number = 0;  // of the cluster
+  };
+  /// Calls `seen(place, is_first_of_stage)` for every rank.
+  template <class Seen>
+  void every(const std::string& section, const Seen& seen) const;
+
+  const DescribedCluster* cluster_;
+  const ClusterLayouts* layouts_;
+  std::map<std::string, std::int64_t> first_;  // device of the pool, by section
+  std::map<std::string, bool> shared_;
+  std::vector<std::int64_t> devices_;
+  std::vector<std::int64_t> hosts_;
+  double price_per_hour_ = 0;
+};
+
+/// Returns the devices that sections take together: those of the largest, in whole stages.
+[[nodiscard]] std::int64_t devices_together(const std::vector<const SectionLayout*>& layouts);
+
+}  // namespace maestro
