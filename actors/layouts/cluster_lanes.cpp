@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t most_ranks = 64;  // of a stage
 constexpr std::int64_t most_stages = 16;
 constexpr std::int64_t most_samples_of_a_pass = 64;
+constexpr double nearly = 1.001;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -263,7 +264,11 @@ std::optional<ClusterLayout> ClusterLanes::grown(const std::string& section, con
   one.zero = false;
   const auto lane = std::ranges::find_if(lanes_.at(section),
                                          [&](const Lane& each) { return each.pool == on.pool && each.layout == one; });
-  const std::int64_t more = std::max<std::int64_t>(1, on.layout.replicas / 16);
+  const std::int64_t replicas = on.layout.replicas;
+  std::int64_t more = std::max<std::int64_t>(1, replicas / 16);
+  const std::int64_t rounds = (lane->batches + replicas - 1) / replicas;
+  const bool alike = lane->longest_ms <= lane->shortest_ms * static_cast<double>(on.layout.pipeline) * nearly;
+  if (alike && rounds > 1) more = std::max(more, (lane->batches + rounds - 2) / (rounds - 1) - replicas);
   if (more * lane->devices() > more_devices || on.layout.replicas + more > lane->batches) return std::nullopt;
   return this->on(*lane, on.layout.replicas + more, on.layout.zero);
 }

@@ -63,7 +63,8 @@ class ClusterLanes {
   /// Returns the layouts of sections that share the fewest devices of a pool on which a step takes at most so long.
   [[nodiscard]] std::optional<SharedDevices> fewest(const std::vector<std::string>& sections, std::size_t pool,
                                                     double most_ms, std::int64_t most_devices) const;
-  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most.
+  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most. Where all
+  /// micro-batches take equally long, so many more that each replica has one less to do.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
 

@@ -18,10 +18,11 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
-constexpr int most_rounds = 24;             // of more replicas for the sections that a kept section waits for
+constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
 constexpr std::size_t most_candidates = 4;  // with shared devices, that are rehearsed
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
+constexpr double least_gain = 0.005;        // of more devices
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
 const std::string own_devices = R"(["emulated"])";
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -195,7 +196,7 @@ std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const 
   return Candidate{apart, *hidden, kept->bound_ms, {}};
 }
 
-ClusterPlanner::Played ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
+PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
   const ClusterPlaces places(cluster_, layouts);
   std::vector<std::string> settings;
   for (const auto& [section, on] : layouts) {
@@ -209,48 +210,57 @@ ClusterPlanner::Played ClusterPlanner::play(const ClusterLayouts& layouts, const
   for (const auto& [section, on] : layouts) {
     if (!alone.empty() && section != alone) change.faster[section] = infinity;
   }
-  const SteadyRehearsal steady = rehearse_steps(plan, units_, pooled.times(), change).value_or_throw();
+  SteadyRehearsal steady = rehearse_steps(plan, units_, pooled.times(), change).value_or_throw();
   ++rehearsed_;
-  return {steady.time.period_ms(), section_shares(steady.rehearsed, plan.graph, steady.time)};
+  auto shares = section_shares(steady.rehearsed, plan.graph, steady.time);
+  return {steady.time.period_ms(), std::move(shares), std::move(steady.rehearsed), plan.graph};
 }
 
-std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const Played& played) const {
+std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
+                                        const std::string& critical) const {
   std::map<std::string, double> wanted;
   for (const auto& [name, shares] : played.shares) {
     const std::string section = name.substr(0, name.find(".stage"));
-    if (section == options_.kept) {
+    if (section == critical) {
       for (const auto& [reason, share] : shares.waits) wanted[section_in(reason)] += share;
     } else {
       wanted[section] += 1e-3 * (1 - waits_of(shares));  // where the waits name none, the busiest
     }
   }
+  const ClusterPlaces places(cluster_, layouts);
   std::string most;
   for (const auto& [section, on] : layouts) {
-    if (section == options_.kept || !keys_.of(section).contains("replicas")) continue;
+    if (section == critical || places.shared(section) || !keys_.of(section).contains("replicas")) continue;
     if (most.empty() || wanted[section] > wanted[most]) most = section;
   }
   return most;
 }
 
-void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& chosen) {
-  const double alone = play(layouts, options_.kept).step_ms;
-  for (int round = 0; round < most_rounds; ++round) {
-    const Played played = play(layouts, "");
-    chosen.step_ms = played.step_ms;
-    chosen.shares = played.shares;
-    chosen.stall = std::max(0.0, 1 - alone / played.step_ms);
-    if (chosen.stall <= options_.stall || round + 1 == most_rounds) return;
-    const std::string most = most_wanted(layouts, played);
-    if (most.empty()) return;
-    const std::size_t pool = layouts.at(most).pool;
-    const std::int64_t left = all_devices()[pool] - ClusterPlaces(cluster_, layouts).devices()[pool];
-    const auto larger = lanes_.grown(most, layouts.at(most), left);
-    if (!larger) return;
-    ClusterLayouts grown = layouts;
-    grown[most] = *larger;
-    grown[most].group = layouts.at(most).group;
-    if (ClusterPlaces(cluster_, grown).price_per_hour() > options_.most_per_hour) return;
-    layouts = std::move(grown);
+std::optional<ClusterLayouts> ClusterPlanner::grown(const ClusterLayouts& layouts, const std::string& section) const {
+  if (section.empty()) return std::nullopt;
+  const std::size_t pool = layouts.at(section).pool;
+  const std::int64_t left = all_devices()[pool] - ClusterPlaces(cluster_, layouts).devices()[pool];
+  auto larger = lanes_.grown(section, layouts.at(section), left);
+  if (!larger) return std::nullopt;
+  larger->group = layouts.at(section).group;
+  ClusterLayouts grown = layouts;
+  grown[section] = *larger;
+  if (ClusterPlaces(cluster_, grown).price_per_hour() > options_.most_per_hour) return std::nullopt;
+  return grown;
+}
+
+void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen) {
+  const bool kept = !options_.kept.empty();
+  const double alone = play(layouts, chosen.critical).step_ms;
+  std::optional<ClusterLayouts> next = layouts;
+  for (int round = 0; next && round < most_rounds; ++round) {
+    if (round > 0) played = play(*next, "");
+    if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_gain)) return;
+    layouts = *std::move(next);
+    chosen.played = std::move(played);
+    chosen.stall = std::max(0.0, 1 - alone / chosen.played.step_ms);
+    if (chosen.stall <= options_.stall || options_.cheapest) return;
+    next = grown(layouts, most_wanted(layouts, chosen.played, chosen.critical));
   }
 }
 
@@ -274,8 +284,8 @@ void ClusterPlanner::fail_as_too_small() const {
                  ", for the sections of the job");
 }
 
-ClusterPlanner::Rehearsed ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
-                                                  const std::vector<std::int64_t>& devices) {
+ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
+                                              const std::vector<std::int64_t>& devices) {
   const auto estimate = [&](const Candidate& each) {
     return options_.cheapest ? each.allocation.price_of_step() : each.allocation.bound_ms;
   };
@@ -288,12 +298,12 @@ ClusterPlanner::Rehearsed ClusterPlanner::best_of(const std::vector<Candidate>& 
                 [&](const Candidate* each) {  // bounds favour shared devices, so those apart always have a chance
                   return each != &candidates.front() && (estimate(*each) > most || kept++ == most_candidates);
                 });
-  std::optional<Rehearsed> best;
-  const auto cost = [&](const Rehearsed& each) {
+  std::optional<Tried> best;
+  const auto cost = [&](const Tried& each) {
     return options_.cheapest ? each.price_per_hour * each.played.step_ms : each.played.step_ms;
   };
   for (const Candidate* const candidate : order) {
-    Rehearsed made;
+    Tried made;
     made.layouts = layouts_of(candidate->division, candidate->allocation, devices);
     made.played = play(made.layouts, "");
     const ClusterPlaces places(cluster_, made.layouts);
@@ -314,22 +324,23 @@ ClusterChoice ClusterPlanner::choose() {
   if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
     chosen.least_bound_ms = hidden->least_bound_ms;
     layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
-    grow_until_hidden(layouts, chosen);
+    grow_until_hidden(layouts, play(layouts, ""), chosen);
   } else {
     const std::vector<Candidate> found = candidates(all_devices());
     if (found.empty()) fail_as_too_small();
     chosen.least_bound_ms = std::ranges::min(found, {}, &Candidate::least_bound_ms).least_bound_ms;
     for (const Candidate& each : found) chosen.front.insert(chosen.front.end(), each.front.begin(), each.front.end());
+    if (found.front().division.size() == keys_.sections().size()) {
+      chosen.apart_bound_ms = found.front().least_bound_ms;
+    }
     chosen.front = common_front(std::move(chosen.front));
-    Rehearsed best = best_of(found, all_devices());
+    Tried best = best_of(found, all_devices());
     layouts = std::move(best.layouts);
-    chosen.step_ms = best.played.step_ms;
-    chosen.shares = std::move(best.played.shares);
     if (chosen.critical.empty()) {
       chosen.critical =
           std::ranges::max_element(layouts, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
     }
-    chosen.stall = std::max(0.0, 1 - play(layouts, chosen.critical).step_ms / chosen.step_ms);
+    grow_until_hidden(layouts, std::move(best.played), chosen);
   }
   const ClusterPlaces places(cluster_, layouts);
   for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
@@ -373,19 +384,19 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
   return cells;
 }
 
-ClusterCell ClusterPlanner::cell_of(const Rehearsed& rehearsed) const {
+ClusterCell ClusterPlanner::cell_of(const Tried& tried) const {
   ClusterCell cell;
-  cell.sections = rehearsed.layouts;
-  cell.step_ms = rehearsed.played.step_ms;
+  cell.sections = tried.layouts;
+  cell.step_ms = tried.played.step_ms;
   std::map<std::size_t, double> bytes;  // of a device of each group
-  for (const auto& [section, on] : rehearsed.layouts) {
-    const SectionShares shares = mean_shares(rehearsed.played.shares, section);
+  for (const auto& [section, on] : tried.layouts) {
+    const SectionShares shares = mean_shares(tried.played.shares, section);
     cell.busy += static_cast<double>(on.layout.devices()) * (shares.passes + shares.step_ends);
     cell.bytes = std::max(cell.bytes, bytes[on.group] += on.bytes);
   }
-  cell.busy = std::min(1.0, cell.busy / static_cast<double>(rehearsed.devices));
-  cell.price_per_hour = rehearsed.price_per_hour;
-  cell.settings = placed(rehearsed.layouts);
+  cell.busy = std::min(1.0, cell.busy / static_cast<double>(tried.devices));
+  cell.price_per_hour = tried.price_per_hour;
+  cell.settings = placed(tried.layouts);
   return cell;
 }
 

@@ -33,14 +33,22 @@ struct ClusterPlannerOptions {
   double most_per_hour = std::numeric_limits<double>::infinity();  ///< price of all hosts
 };
 
+/// Layouts, rehearsed at full size.
+struct PlayedLayouts {
+  double step_ms = 0;
+  std::map<std::string, SectionShares> shares;
+  Rehearsed lanes;
+  SectionGraph graph;  ///< of `lanes`
+};
+
 struct ClusterChoice {
   ClusterLayouts sections;
-  double step_ms = 0;         ///< rehearsed
+  PlayedLayouts played;
   double bound_ms = 0;        ///< of the choice: its slowest section
   double least_bound_ms = 0;  ///< of all choices, within the price
+  double apart_bound_ms = 0;  ///< of those in which no two sections share devices; 0: none fits
   double stall = 0;           ///< of the section that is critical
   std::string critical;       ///< the kept section, else the one with the largest bound
-  std::map<std::string, SectionShares> shares;
   std::int64_t devices = 0;
   std::vector<std::int64_t> hosts;  ///< of each pool
   double price_per_hour = 0;        ///< of these hosts
@@ -83,10 +91,6 @@ class ClusterPlanner {
   [[nodiscard]] const JobPlan& base() const { return base_; }
 
  private:
-  struct Played {
-    double step_ms = 0;
-    std::map<std::string, SectionShares> shares;
-  };
   using Division = std::vector<std::vector<std::string>>;  // sections that share devices
   struct Candidate {
     Division division;
@@ -94,9 +98,9 @@ class ClusterPlanner {
     double least_bound_ms = 0;      // of the fastest
     std::vector<Allocation> front;  // where all pools have prices
   };
-  struct Rehearsed {
+  struct Tried {
     ClusterLayouts layouts;
-    Played played;
+    PlayedLayouts played;
     double price_per_hour = 0;
     std::int64_t devices = 0;
   };
@@ -122,14 +126,18 @@ class ClusterPlanner {
   /// Returns the layouts with which the kept section waits for none, by bounds.
   [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;
   [[noreturn]] void fail_as_too_small() const;
-  [[nodiscard]] Played play(const ClusterLayouts& layouts, const std::string& alone);
+  [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts, const std::string& alone);
   /// Rehearses candidates and returns the best of them.
-  [[nodiscard]] Rehearsed best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
-  /// Returns the section that the kept one waits for most; empty: none can have more replicas.
-  [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const Played& played) const;
-  /// Grows the other sections until the kept one waits no longer than it may, or nothing can grow.
-  void grow_until_hidden(ClusterLayouts& layouts, ClusterChoice& chosen);
-  [[nodiscard]] ClusterCell cell_of(const Rehearsed& rehearsed) const;
+  [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
+  /// Returns the section that the critical one waits for most; empty: none can have more replicas.
+  [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
+                                        const std::string& critical) const;
+  /// Returns the layouts with more replicas of a section; nothing where there is no room or money for them.
+  [[nodiscard]] std::optional<ClusterLayouts> grown(const ClusterLayouts& layouts, const std::string& section) const;
+  /// Grows the other sections until the critical one waits no longer than it may, or nothing can grow; without a kept
+  /// section also until more devices gain nothing. `played`: of the layouts.
+  void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
+  [[nodiscard]] ClusterCell cell_of(const Tried& tried) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 
   Resolve resolve_;

@@ -167,6 +167,18 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
   return layout;
 }
 
+PricedTimes JobPlanner::times_of(const JobPlan& plan) {
+  const bool several = uses_several(plan);
+  return {plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
+          several ? busy_ : alone_};
+}
+
+LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {
+  const JobPlan plan = resolve_(layout.settings);
+  PricedTimes times = times_of(plan);
+  return {rehearse_steps(plan, units_, times.times()).value_or_throw().rehearsed, plan.graph};
+}
+
 const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout) {
   RankedLayout ranked;
   for (std::size_t section = 0; section < choices.size(); ++section) {
@@ -180,9 +192,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
     const JobPlan plan = resolve_(ranked.settings);
-    const bool several = uses_several(plan);
-    PricedTimes times(plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
-                      several ? busy_ : alone_);
+    PricedTimes times = times_of(plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));

@@ -66,6 +66,12 @@ struct LayoutRanking {
   std::string first_refusal;  ///< why
 };
 
+/// The lanes of a layout in virtual time.
+struct LaneRehearsal {
+  Rehearsed rehearsed;
+  SectionGraph graph;
+};
+
 /// Not thread-safe.
 class JobPlanner {
  public:
@@ -78,6 +84,8 @@ class JobPlanner {
   void measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress);
   /// Throws JobError where no layout resolves.
   [[nodiscard]] LayoutRanking rank();
+  /// Rehearses a ranked layout again.
+  [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const JobPlan& base() const { return base_; }
@@ -95,6 +103,7 @@ class JobPlanner {
   void find_choices(const std::string& section);
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
   [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
+  [[nodiscard]] PricedTimes times_of(const JobPlan& plan);
   /// Rehearses a layout once; null where it does not resolve.
   const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
   /// Rehearses the layouts that differ from one in a single key of a section.

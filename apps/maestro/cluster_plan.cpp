@@ -8,8 +8,10 @@
 
 #include "actors/layouts/cluster_planner.hpp"
 #include "apps/maestro/padded.hpp"
+#include "apps/maestro/plan_page.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/estimate/rehearsed_trace.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
@@ -19,8 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Resolves a job with every section on emulated devices.
-JobPlan resolve_emulated(PlannedApp& job, std::vector<std::string> settings) {
+/// Resolves a job with every section on emulated devices, and with the slots that it has on the hosts of a cluster.
+JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, std::vector<std::string> settings) {
+  const bool hosts = cluster.pools.size() > 1 || cluster.pools.front().hosts > 1;
+  if (hosts && !job.sets("transport.slots")) {
+    settings.push_back("transport.slots=" + std::to_string(slots_between_hosts));
+  }
   for (const std::string& section : job.sections()) {
     const std::string key = section + ".devices=";
     const bool set = std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
@@ -73,7 +79,7 @@ void print_sections(const ClusterChoice& chosen, const DescribedCluster& cluster
   std::cout << padded("section", width) << padded("devices", place_width)
             << "bound ms  GiB   passes  step end  waits  layout\n";
   for (const auto& [section, on] : chosen.sections) {
-    const SectionShares shares = mean_shares(chosen.shares, section);
+    const SectionShares shares = mean_shares(chosen.played.shares, section);
     std::cout << padded(section, width) << padded(place_of(on), place_width) << padded(fixed(on.bound_ms, 1), 10)
               << padded(fixed(on.bytes / gib, 1), 6) << padded(percent(shares.passes), 8)
               << padded(percent(shares.step_ends), 10) << padded(percent(1 - shares.passes - shares.step_ends), 7)
@@ -99,22 +105,28 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
   std::cout << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of " << cluster.devices()
             << " devices. " << chosen.priced << " layouts of sections priced, " << chosen.rehearsed
             << " rehearsals. All times are described, none is measured.\n"
-            << "step      " << fixed(chosen.step_ms, 1) << " ms, "
-            << fixed(static_cast<double>(job.train.global_batch) / chosen.step_ms * 1e3, 1) << " samples/s\n";
+            << "step      " << fixed(chosen.played.step_ms, 1) << " ms, "
+            << fixed(static_cast<double>(job.train.global_batch) / chosen.played.step_ms * 1e3, 1) << " samples/s\n";
   print_sections(chosen, cluster);
   print_groups(chosen);
   std::cout << "bound     no division of the devices that was compared takes less than "
-            << fixed(chosen.least_bound_ms, 1) << " ms; the choice is "
-            << percent(chosen.step_ms / chosen.least_bound_ms - 1) << " above\n"
+            << fixed(chosen.least_bound_ms, 1) << " ms"
+            << (chosen.apart_bound_ms > chosen.least_bound_ms
+                    ? " (" + fixed(chosen.apart_bound_ms, 1) + " where no two sections share them)"
+                    : "")
+            << "; the choice is " << percent(chosen.played.step_ms / chosen.least_bound_ms - 1) << " above\n"
             << "critical  " << chosen.critical << ", which waits for others " << percent(chosen.stall)
             << " of the time";
+  for (const auto& [reason, share] : mean_shares(chosen.played.shares, chosen.critical).waits) {
+    if (share >= 0.005) std::cout << "; " << reason << " " << percent(share);
+  }
   if (!arguments.kept.empty() && chosen.stall > arguments.stall) {
     std::cout << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
   }
   std::cout << "\n";
   if (chosen.price_per_hour > 0) {
     std::cout << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for " << hosts_text(chosen.hosts, cluster)
-              << ", " << fixed(price_of_samples(chosen.price_per_hour, chosen.step_ms, job), 2)
+              << ", " << fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2)
               << " for a million samples\n";
   }
   print_front(chosen, cluster, job);
@@ -152,9 +164,10 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
   for (const Allocation& point : chosen.front) front.push_back(json_of(point, cluster, job));
   return {{"cluster", cluster.name},
           {"devices", chosen.devices},
-          {"step_ms", chosen.step_ms},
+          {"step_ms", chosen.played.step_ms},
           {"bound_ms", chosen.bound_ms},
           {"least_bound_ms", chosen.least_bound_ms},
+          {"apart_bound_ms", chosen.apart_bound_ms},
           {"critical", chosen.critical},
           {"stall", chosen.stall},
           {"price_per_hour", chosen.price_per_hour},
@@ -192,6 +205,64 @@ std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedClu
   return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+PageTable sections_table(const ClusterChoice& chosen, const DescribedCluster& cluster) {
+  PageTable table{"Layouts", "", {"section", "devices", "of", "layout", "bound ms", "GiB a device", "shares with"}, {}};
+  for (const auto& [section, on] : chosen.sections) {
+    std::string others;
+    for (const auto& [other, its] : chosen.sections) {
+      if (other != section && its.group == on.group) others += (others.empty() ? "" : ", ") + other;
+    }
+    table.rows.push_back({{section},
+                          {std::to_string(on.layout.devices())},
+                          {cluster.pools[on.pool].name},
+                          {layout_text(on.layout)},
+                          {fixed(on.bound_ms, 1)},
+                          {fixed(on.bytes / gib, 1)},
+                          {others}});
+  }
+  return table;
+}
+
+PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
+  PlanPage page;
+  page.title = job.name + " on " + cluster.name;
+  page.timeline = timeline_of(chosen.played.lanes, chosen.played.graph);
+  page.remark = "A plan for described devices: no time in it is measured.";
+  page.figures = {
+      {"step", fixed(chosen.played.step_ms, 1) + " ms", "rehearsed"},
+      {"samples a second", fixed(static_cast<double>(job.train.global_batch) / chosen.played.step_ms * 1e3, 1), ""},
+      {"bound", fixed(chosen.least_bound_ms, 1) + " ms",
+       "the step is " + percent(chosen.played.step_ms / chosen.least_bound_ms - 1) + " above"},
+      {"devices", std::to_string(chosen.devices), "of " + std::to_string(cluster.devices())}};
+  if (chosen.price_per_hour > 0) {
+    page.figures.push_back({"an hour", fixed(chosen.price_per_hour, 2), hosts_text(chosen.hosts, cluster)});
+    page.figures.push_back(
+        {"a million samples", fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2), ""});
+  }
+  std::map<std::size_t, std::pair<std::string, double>> groups;  // sections and bytes of a device
+  std::map<std::size_t, std::size_t> pools;
+  for (const auto& [section, on] : chosen.sections) {
+    page.times.push_back(time_row(section, mean_shares(chosen.played.shares, section), page.timeline));
+    auto& [names, bytes] = groups[on.group];
+    names += (names.empty() ? "" : ", ") + section;
+    bytes += on.bytes;
+    pools[on.group] = on.pool;
+  }
+  for (const auto& [group, needed] : groups) {
+    const double all = cluster.pools[pools[group]].memory_bytes;
+    const std::string remark = fixed(needed.second / gib, 1) + " of " + fixed(all / gib, 0) + " GiB";
+    page.memory.push_back({needed.first, {{needed.second / all, "s0 p-both", remark}}, remark});
+  }
+  for (const Allocation& point : chosen.front) {
+    const double price = price_of_samples(point.price_per_hour, point.bound_ms, job);
+    page.front.push_back(
+        {point.bound_ms, price,
+         fixed(point.bound_ms, 1) + " ms, " + fixed(price, 2) + ": " + hosts_text(point.hosts, cluster)});
+  }
+  page.tables.push_back(sections_table(chosen, cluster));
+  return page;
+}
+
 ClusterPlannerOptions options_of(const PlanArguments& arguments) {
   ClusterPlannerOptions options;
   options.varied.insert(arguments.varied.begin(), arguments.varied.end());
@@ -208,8 +279,9 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments) {
 int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
   PlannedApp job(arguments, console);
-  ClusterPlanner planner([&](const std::vector<std::string>& settings) { return resolve_emulated(job, settings); },
-                         cluster, options_of(arguments));
+  ClusterPlanner planner(
+      [&](const std::vector<std::string>& settings) { return resolve_emulated(job, cluster, settings); }, cluster,
+      options_of(arguments));
   const ClusterChoice chosen = planner.choose();
   if (json) {
     std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)
@@ -218,8 +290,16 @@ int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console)
     print(chosen, cluster, planner.base(), arguments);
   }
   job.write(chosen.settings, "Layouts chosen by `maestro plan` for " + cluster.name +
-                                 ", a description: " + fixed(chosen.step_ms, 1) + " ms a step on " +
+                                 ", a description: " + fixed(chosen.played.step_ms, 1) + " ms a step on " +
                                  std::to_string(chosen.devices) + " devices.");
+  if (!arguments.page.empty()) {
+    write_output(arguments.page, page_of(page_of(chosen, cluster, planner.base()))).or_throw();
+    console.note("written   " + printable(arguments.page.string()));
+  }
+  if (!arguments.timeline.empty()) {
+    write_rehearsed_trace(chosen.played.lanes, chosen.played.graph, arguments.timeline).or_throw();
+    console.note("written   " + printable(arguments.timeline.string()));
+  }
   if (!arguments.curve.empty()) {
     write_output(arguments.curve, cells_text(planner.cells(), cluster, planner.base())).or_throw();
     console.note("written   " + printable(arguments.curve.string()));

@@ -17,10 +17,12 @@
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
+#include "apps/maestro/ranking_page.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
 #include "runtime/device/cpu_device.hpp"
+#include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -85,6 +87,7 @@ class PlannedJob {
   }
 
   [[nodiscard]] LayoutRanking rank() { return planner_->rank(); }
+  [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout) { return planner_->rehearsal(layout); }
   [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
   [[nodiscard]] std::int64_t devices() const { return devices_; }
   [[nodiscard]] const MachinePrices& prices() const { return prices_; }
@@ -135,12 +138,6 @@ class PlannedJob {
   PlannedApp app_;
   std::optional<JobPlanner> planner_;
 };
-
-std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices) {
-  std::string text = layout_text(layout);
-  for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? " cpu:" : ",") + std::to_string(devices[at]);
-  return text;
-}
 
 /// The layouts that were also run.
 struct Tried {
@@ -236,8 +233,6 @@ class Printed {
   }
 
  private:
-  static std::string signed_percent(double share) { return (share >= 0 ? "+" : "") + percent(share); }
-
   void table(std::size_t top) const {
     std::vector<std::string> names;
     for (const auto& [name, layout] : ranking_.best.front().sections) names.push_back(name);
@@ -247,9 +242,8 @@ class Printed {
     for (std::size_t at = 0; at < std::min(top, ranking_.best.size()); ++at) {
       const RankedLayout& ranked = ranking_.best[at];
       const double rate = static_cast<double>(job_.base().train.global_batch) / ranked.step_ms * 1e3;
-      constexpr double mib = 1 << 20;
       std::vector<std::string> row{(at < 9 ? " " : "") + std::to_string(at + 1), fixed(ranked.step_ms, 1),
-                                   fixed(rate, 1), fixed(ranked.bytes / mib, 0)};
+                                   fixed(rate, 1), fixed(ranked.bytes / (1 << 20), 0)};
       if (tried_) row.push_back(at < tried_->step_ms.size() ? fixed(tried_->step_ms[at], 1) : "");
       for (const std::string& name : names) {
         row.push_back(placed_text(ranked.sections.at(name), ranked.devices.at(name)));
@@ -297,6 +291,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
                        "prices of calls: read if it exists, and written with those measured now");
   command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(CLI::Range(1, 1000));
   command_->add_option("--out", arguments_.out, "write the job with the best layout here");
+  command_->add_option("--page", arguments_.page, "write a page with the plan here");
   command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
       ->check(CLI::Range(1, 100));
   CLI::Option* const cluster =
@@ -327,6 +322,8 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
                    "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
       ->type_name("FILE")
       ->needs(cluster);
+  command_->add_option("--timeline", arguments_.timeline, "there: write the rehearsed lanes here, for Perfetto")
+      ->needs(cluster);
   command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
 }
 
@@ -356,6 +353,15 @@ int PlanCommand::run(Console& shown) const {
                                       std::to_string(job.devices()) +
                                       " processors; no layout that was compared takes less than " +
                                       fixed(ranking.least_bound_ms, 1) + " ms.");
+  if (!arguments_.page.empty()) {
+    const std::string title =
+        job.base().name + " on " + std::to_string(job.devices()) + (job.devices() == 1 ? " processor" : " processors");
+    const LaneRehearsal lanes = job.rehearsal(*best);
+    const PlanPage page =
+        ranking_page(title, ranking, *best, job.base().train.global_batch, timeline_of(lanes.rehearsed, lanes.graph));
+    write_output(arguments_.page, page_of(page)).or_throw();
+    console.note("written   " + printable(arguments_.page.string()));
+  }
   return 0;
 }
 

@@ -21,6 +21,7 @@ struct PlanArguments {
   std::int64_t measure_ms = 60;        ///< for each layout of a section at least
   std::int64_t top = 5;                ///< layouts that are printed
   std::filesystem::path out;           ///< the job with the chosen keys; empty: not written
+  std::filesystem::path page;          ///< HTML; empty: not written
   std::int64_t tries = 0;              ///< layouts that are also run
   std::int64_t steps = 20;             ///< of each such run
   std::filesystem::path cluster;       ///< description of the devices; empty: this machine's
@@ -28,6 +29,7 @@ struct PlanArguments {
   double stall = 0.01;                 ///< share of the time that it may wait
   std::string objective = "time";      ///< there: "time" or "money"
   double most_per_hour = 0;            ///< there: price of all hosts; 0: no limit
+  std::filesystem::path timeline;      ///< there: the rehearsed lanes as a trace; empty: not written
   std::filesystem::path curve;         ///< there: cells for schedulers; empty: not written
 };
 

@@ -7,6 +7,7 @@
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
@@ -30,6 +31,10 @@ App PlannedApp::app(const std::vector<std::string>& settings, RunOptions options
   std::vector<std::string> all = arguments_.overrides;
   all.insert(all.end(), settings.begin(), settings.end());
   return job_app(text_, arguments_.job.string(), std::move(options), all, console);
+}
+
+bool PlannedApp::sets(const std::string& key) const {
+  return JobDocument::parse(text_, arguments_.job.string(), arguments_.overrides).settings().contains(key);
 }
 
 JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {
@@ -64,6 +69,16 @@ std::string layout_text(const SectionLayout& layout) {
 
 std::string percent(double share) {
   return fixed(100 * share, 1) + "%";
+}
+
+std::string signed_percent(double share) {
+  return (share >= 0 ? "+" : "") + percent(share);
+}
+
+std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices) {
+  std::string text = layout_text(layout);
+  for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? " cpu:" : ",") + std::to_string(devices[at]);
+  return text;
 }
 
 }  // namespace maestro

@@ -23,6 +23,8 @@ class PlannedApp {
   /// Returns its plan, which nothing starts, on so many processor devices (0: any number). Throws JobError.
   [[nodiscard]] JobPlan resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
   /// Returns the names of the sections that are composed.
+  /// Whether the job or an override sets a key: "transport.slots".
+  [[nodiscard]] bool sets(const std::string& key) const;
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Writes the job with the chosen keys to PlanArguments::out, where that is given, below a line of comment.
   void write(const std::vector<std::string>& settings, const std::string& comment) const;
@@ -37,6 +39,10 @@ class PlannedApp {
 
 /// Returns "2 x m4 tensor 2 zero".
 [[nodiscard]] std::string layout_text(const SectionLayout& layout);
+/// Returns "2 x m4 cpu:0,1".
+[[nodiscard]] std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices);
+/// Returns "+12.3%" or "-1.2%".
+[[nodiscard]] std::string signed_percent(double share);
 /// Returns "12.3%".
 [[nodiscard]] std::string percent(double share);
 

@@ -36,7 +36,10 @@ class Plan(SystemTest):
     def test_the_written_job_runs_as_it_is_and_learns_the_same(self):  # JP-3
         job = self.without_layouts()
         before = (self.folder / self.write_job(job)).read_text()
-        text = self.plan("job.toml", "--out", "plan.toml", "--top", 3)
+        text = self.plan("job.toml", "--out", "plan.toml", "--top", 3, "--page", "plan.html")
+        page = (self.folder / "plan.html").read_text()
+        for part in ("Time of the sections", "What ran when", "Best layouts", "Why not"):
+            self.assertIn(f"<h2>{part}</h2>", page)
         self.assertRegex(text, r"bound +no layout of these can do a step in less than [\d.]+ ms")
         self.assertRegex(text, r"critical +(student|plain|teacher) is in passes [\d.]+%")
         self.assertEqual(len(re.findall(r"^ +\d  [\d.]+ ", text, re.M)), 3, text)

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`maestro plan JOB --cluster C`: golden plans of three jobs on three described clusters, objectives, cells, errors.
+
+`python3 cluster_plan_test.py --write` writes golden/cluster_plans.json anew, for changes that are meant."""
+
+import json
+import sys
+import tomllib
+import unittest
+from pathlib import Path
+
+from maestro_program import SystemTest, job_text
+
+GOLDEN = Path(__file__).with_name("golden") / "cluster_plans.json"
+
+H100 = {"memory_gib": 80, "tflops_bf16": 989, "tflops_fp32": 67, "memory_gb_s": 3350,
+        "efficiency": [[1e9, 0.35], [1e11, 0.72]], "launch_us": 4}
+A100 = {"memory_gib": 40, "tflops_bf16": 312, "tflops_fp32": 19.5, "memory_gb_s": 1555,
+        "efficiency": [[1e9, 0.35], [1e11, 0.72]], "launch_us": 4}
+
+
+def hosts(kind, count, devices, price, inside_gb_s=450, network_gb_s=400):
+    return {"kind": kind, "count": count, "devices": devices, "inside_gb_s": inside_gb_s, "inside_us": 10,
+            "network_gb_s": network_gb_s, "network_us": 20, "price_per_hour": price}
+
+
+CLUSTERS = {
+    "two": {"name": "two devices", "kinds": {"h100": H100}, "hosts": {"a": hosts("h100", 1, 2, 10)}},
+    "four hosts": {"name": "four hosts", "kinds": {"h100": H100}, "hosts": {"a": hosts("h100", 4, 4, 20)}},
+    "two kinds": {"name": "two kinds", "kinds": {"h100": H100, "a100": A100},
+                  "hosts": {"a": hosts("h100", 2, 4, 20), "b": hosts("a100", 3, 4, 6, 300, 50)},
+                  "between": {"gb_s": 25, "us": 50}},
+}
+
+
+def llama(layers, width, **keys):
+    return {"family": "llama", "layers": layers, "width": width, "heads": 8, "kv_heads": 4, "vocabulary": 4096,
+            "positions": 1024, "precision": "bf16", **keys}
+
+
+TRAIN = {"steps": 20, "global_batch": 32}
+JOBS = {
+    "distillation": {"name": "distil", "app": "distillation", "train": TRAIN,
+                     "data": {"kind": "synthetic", "vocabulary": 4096, "sequence": 1024},
+                     "teacher": llama(8, 2048, weights="random"), "student": llama(4, 1024), "plain": llama(4, 512)},
+    "language model": {"name": "lm", "app": "language_model", "train": TRAIN,
+                       "data": {"kind": "synthetic", "vocabulary": 4096, "sequence": 1024}, "teacher": llama(8, 2048)},
+    "vision language": {"name": "vlm", "app": "vision_language", "train": TRAIN,
+                        "data": {"kind": "synthetic_images", "vocabulary": 4096, "sequence": 512, "image_size": 224,
+                                 "patch": 14},
+                        "vision": {"layers": 6, "width": 1024, "heads": 16, "patch": 14, "positions": "2d",
+                                   "max_grid": 16, "micro_batch": 4},
+                        "projector": {"decoder": "llm", "micro_batch": 4},
+                        "llm": llama(8, 1024)},
+}
+
+
+class ClusterPlan(SystemTest):
+    def plan(self, job, cluster, *options):
+        finished = self.call("plan", *self.written(job, cluster), *options)
+        self.assertEqual(finished.status, 0, finished.describe())
+        return finished.out
+
+    def written(self, job, cluster):
+        (self.folder / "cluster.toml").write_text(job_text(cluster))
+        return self.write_job(job), "--cluster", "cluster.toml"
+
+    def refuse(self, pattern, job, cluster, *options):
+        finished = self.call("plan", *self.written(job, cluster), *options)
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertRegex(finished.error_lines()[0], pattern)
+
+    def all_plans(self):
+        plans = {}
+        for job_name, job in JOBS.items():
+            for cluster_name, cluster in CLUSTERS.items():
+                answer = json.loads(self.plan(job, cluster, "--json"))
+                plans[f"{job_name} on {cluster_name}"] = {
+                    "step_ms": round(answer["step_ms"], 3), "least_bound_ms": round(answer["least_bound_ms"], 3),
+                    "settings": answer["settings"]}
+        return plans
+
+    def write_golden(self):
+        GOLDEN.write_text(json.dumps(self.all_plans(), indent=1) + "\n")
+
+    def test_plans_are_those_on_record(self):  # CY-2
+        expected = json.loads(GOLDEN.read_text())
+        plans = self.all_plans()
+        self.assertEqual(list(plans), list(expected))
+        for name, plan in plans.items():
+            self.assertEqual(plan["settings"], expected[name]["settings"], name)
+            for figure in ("step_ms", "least_bound_ms"):
+                self.assertAlmostEqual(plan[figure], expected[name][figure], delta=0.002, msg=name)
+            self.assertGreaterEqual(plan["step_ms"], plan["least_bound_ms"] * 0.999, name)
+
+    def test_the_written_job_has_the_devices_and_hosts_of_the_plan(self):
+        self.plan(JOBS["distillation"], CLUSTERS["four hosts"], "--out", "plan.toml", "--page", "plan.html",
+                  "--timeline", "lanes.json")
+        page = (self.folder / "plan.html").read_text()
+        for part in ("Time of the sections", "What ran when", "Memory of a device", "Time and cost", "Layouts"):
+            self.assertIn(f"<h2>{part}</h2>", page)
+        self.assertNotIn("<script", page)
+        lanes = json.loads((self.folder / "lanes.json").read_text())["traceEvents"]
+        self.assertTrue(any(event.get("name") == "forward" for event in lanes))
+        job = tomllib.loads((self.folder / "plan.toml").read_text())
+        for name in ("teacher", "student", "plain"):
+            section = job[name]
+            ranks = section["tensor"] * section["context"]
+            stages = section["replicas"] * section["pipeline"]
+            self.assertEqual(len(section["devices"]), ranks * stages)
+            self.assertEqual(len(section["processes"]), stages)
+            self.assertLess(max(section["processes"]), 4)
+            self.assertTrue(all(device in ("cuda:0", "cuda:1", "cuda:2", "cuda:3") for device in section["devices"]))
+
+    def test_money_buys_time_along_the_front(self):  # AL-3
+        job, cluster = JOBS["distillation"], CLUSTERS["two kinds"]
+        fastest = json.loads(self.plan(job, cluster, "--json"))
+        front = fastest["front"]
+        self.assertGreater(len(front), 1)
+        for before, point in zip(front, front[1:]):
+            self.assertGreater(point["bound_ms"], before["bound_ms"])
+            self.assertLess(point["price_per_million_samples"], before["price_per_million_samples"])
+        cheapest = json.loads(self.plan(job, cluster, "--json", "--objective", "money"))
+        self.assertLess(cheapest["price_per_hour"] * cheapest["step_ms"],
+                        fastest["price_per_hour"] * fastest["step_ms"])
+        budget = fastest["price_per_hour"] - 1
+        bounded = json.loads(self.plan(job, cluster, "--json", "--budget", budget))
+        self.assertLessEqual(bounded["price_per_hour"], budget)
+        self.assertGreaterEqual(bounded["least_bound_ms"], fastest["least_bound_ms"])
+        text = self.plan(job, cluster)
+        self.assertRegex(text, r"price +[\d.]+ an hour for \d+ a")
+        self.assertRegex(text, r"front +bound ms +an hour +a million samples +hosts")
+
+    def test_cells_are_the_curve_of_each_kind(self):
+        self.plan(JOBS["language model"], CLUSTERS["two kinds"], "--curve", "cells.json")
+        cells = json.loads((self.folder / "cells.json").read_text())
+        self.assertEqual((cells["format"], cells["job"], cells["global_batch"]), ("maestro-cells-1", "lm", 32))
+        for kind in ("h100", "a100"):
+            curve = [cell for cell in cells["cells"] if cell["kind"] == kind]
+            self.assertGreater(len(curve), 1)
+            for before, cell in zip(curve, curve[1:]):
+                self.assertGreater(cell["devices"], before["devices"])
+                self.assertLess(cell["step_ms"], before["step_ms"])
+            for cell in curve:
+                self.assertTrue(0 < cell["busy"] <= 1)
+                self.assertIn("teacher", cell["layout"])
+
+    def test_wrong_input_is_told_in_one_line(self):
+        job, cluster = JOBS["language model"], CLUSTERS["two kinds"]
+        free = {**cluster, "hosts": {"a": {key: value for key, value in cluster["hosts"]["a"].items()
+                                           if key != "price_per_hour"}, "b": cluster["hosts"]["b"]}}
+        self.refuse("needs price_per_hour of all hosts", job, free, "--objective", "money")
+        self.refuse("or the budget is too low", job, cluster, "--budget", 1)
+        self.refuse("objective", job, cluster, "--objective", "money", "--extra", "teacher")
+        self.refuse("cluster.toml:.*kinds.v100: no hosts", job,
+                    {**cluster, "kinds": {**cluster["kinds"], "v100": A100}})
+        self.refuse("cluster.toml:.*hosts.a.kind", job,
+                    {**cluster, "hosts": {**cluster["hosts"], "a": hosts("h200", 1, 4, 1)}})
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        unittest.TextTestRunner().run(ClusterPlan("write_golden"))
+    else:
+        unittest.main()
