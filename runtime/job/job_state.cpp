@@ -2,6 +2,8 @@
 #include "runtime/job/job_state.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <tuple>
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
@@ -13,6 +15,8 @@ bool is_prefix(const JobPath& prefix, const JobPath& path) {
   return prefix.size() <= path.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
 }
 
+constexpr char element_mark = '\0';
+
 constexpr std::size_t longest_label = 240;  // bytes, in a message
 
 bool is_bare(std::string_view key) {
@@ -21,13 +25,29 @@ bool is_bare(std::string_view key) {
   });
 }
 
+bool stands_before(const JobPlace& a, const JobPlace& b) {
+  return std::tie(a.overridden, a.line, a.column) < std::tie(b.overridden, b.line, b.column);
+}
+
 }  // namespace
+
+std::string element_key(std::size_t index) {
+  return std::string(1, element_mark) + std::to_string(index);
+}
+
+const toml::node* child_of(const toml::node& node, const std::string& key) {
+  if (const auto* table = node.as_table()) return table->get(key);
+  const auto* list = node.as_array();
+  if (list == nullptr || key.empty() || key.front() != element_mark) return nullptr;
+  std::size_t index = 0;
+  std::from_chars(key.data() + 1, key.data() + key.size(), index);
+  return list->get(index);
+}
 
 const toml::node* JobState::find(const JobPath& path) const {
   const toml::node* node = &root;
   for (const auto& key : path) {
-    const auto* table = node->as_table();
-    node = table == nullptr ? nullptr : table->get(key);
+    node = child_of(*node, key);
     if (node == nullptr) return nullptr;
   }
   return node;
@@ -38,15 +58,16 @@ JobPlace JobState::place_of(const JobPath& path) const {
     if (is_prefix(overrides[i].path, path)) return {overrides[i].place, true, i, 0};
   }
   JobPlace place{name};
-  const toml::table* table = &root;
+  const toml::node* node = &root;
   JobPath reached;
   for (const auto& key : path) {
-    const auto entry = table == nullptr ? root.end() : table->find(key);
-    if (table == nullptr || entry == table->end()) break;
+    const toml::node* child = child_of(*node, key);
+    if (child == nullptr) break;
     reached.push_back(key);
-    const auto begin = entry->first.source().begin;
+    const auto* table = node->as_table();
+    const auto begin = (table == nullptr ? child->source() : table->find(key)->first.source()).begin;
     place = {name + ":" + std::to_string(begin.line), false, begin.line, begin.column};
-    table = entry->second.as_table();
+    node = child;
   }
   if (reached.empty() || place.line != 0) return place;
   // A table without a line came into being around an overridden key.
@@ -73,10 +94,26 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
 std::string label_of(const JobPath& path) {
   std::string label;
   for (const auto& key : path) {
+    if (!key.empty() && key.front() == element_mark) {
+      label += '[' + key.substr(1) + ']';
+      continue;
+    }
     if (!label.empty()) label += '.';
     label += is_bare(key) ? key : '"' + printable(key) + '"';
   }
   return label;
+}
+
+void sort_by_place(const JobState& state, std::vector<JobPath>& paths) {
+  std::stable_sort(paths.begin(), paths.end(), [&](const JobPath& a, const JobPath& b) {
+    return stands_before(state.place_of(a), state.place_of(b));
+  });
+}
+
+std::string listed(std::span<const std::string> names) {
+  std::string out;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 std::string describe(const toml::node& node) {

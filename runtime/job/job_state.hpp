@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,13 @@
 
 namespace maestro {
 
+/// The keys from the root to a value; an element of a list of tables is element_key() behind the list's key.
 using JobPath = std::vector<std::string>;
+
+/// Begins with a character that no key of a file begins with unquoted: a list has no other elements in a path.
+[[nodiscard]] std::string element_key(std::size_t index);
+/// Returns the child of a table or of a list; null when absent.
+[[nodiscard]] const toml::node* child_of(const toml::node& node, const std::string& key);
 
 struct JobOverride {
   std::string place;  ///< as shown to the user: "--set a.b=c"
@@ -48,8 +55,12 @@ struct JobState {
 /// Puts an override "a.b=c" into the document.
 void apply_override(JobState& state, const std::string& text);
 
-/// "student.lr"; keys that are not bare are quoted.
+/// "student.lr", "hosts[2].count"; keys that are not bare are quoted.
 [[nodiscard]] std::string label_of(const JobPath& path);
+/// Sorts paths into the order of reading.
+void sort_by_place(const JobState& state, std::vector<JobPath>& paths);
+/// Returns the names with commas between them.
+[[nodiscard]] std::string listed(std::span<const std::string> names);
 /// 'a string "eight"', 'the integer 3', 'a list', ...
 [[nodiscard]] std::string describe(const toml::node& node);
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <tuple>
 #include <utility>
 
 #include "runtime/core/nearest_name.hpp"
@@ -65,26 +63,9 @@ double number_of(const toml::node& number) {
   return number.is_integer() ? static_cast<double>(number.as_integer()->get()) : number.as_floating_point()->get();
 }
 
-std::string listed(std::span<const std::string> names) {
-  std::string out;
-  for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 /// The text in quotes, as TOML has it.
 std::string quoted(const std::string& text) {
   return '"' + text + '"';
-}
-
-/// Returns the full name of `key` in another table that has it: a key written under the wrong heading.
-std::optional<std::string> found_elsewhere(const JobState& state, const std::string& key) {
-  for (const auto& [table, keys] : state.read) {
-    if (!keys.contains(key)) continue;
-    JobPath path = table;
-    path.push_back(key);
-    return label_of(path);
-  }
-  return std::nullopt;
 }
 
 /// Visits the elements of the list at `path` if it is there. `take` returns false for an element of another type.
@@ -109,44 +90,6 @@ std::vector<std::string> read_texts(JobState& state, const JobPath& path, std::v
     return element.is_string();
   });
   return fallback;
-}
-
-std::string unknown_text(const JobState& state, const JobPath& path) {
-  const JobPath table(path.begin(), path.end() - 1);
-  std::vector<std::string> known;
-  if (const auto keys = state.read.find(table); keys != state.read.end()) {
-    known.assign(keys->second.begin(), keys->second.end());
-  }
-  const std::string message = state.find(path)->is_table() ? "unknown table; " : "unknown key; ";
-  if (const auto near = nearest_name(path.back(), known)) return message + "did you mean '" + *near + "'?";
-  if (const auto other = found_elsewhere(state, path.back())) return message + "did you mean '" + *other + "'?";
-  if (known.empty()) return message + "nothing may stand here";
-  return message + "known here: " + listed(known);
-}
-
-/// Collects all keys that no reader has read, as paths. An unknown table counts once, without its keys.
-void collect_unknown(const JobState& state, const toml::table& table, JobPath& path, std::vector<JobPath>& unknown) {
-  const auto read_keys = state.read.find(path);
-  for (const auto& [key, node] : table) {
-    const bool known = read_keys != state.read.end() && read_keys->second.contains(std::string(key.str()));
-    path.emplace_back(key.str());
-    if (!known) {
-      unknown.push_back(path);
-    } else if (node.is_table()) {
-      collect_unknown(state, *node.as_table(), path, unknown);
-    }
-    path.pop_back();
-  }
-}
-
-bool stands_before(const JobPlace& a, const JobPlace& b) {
-  return std::tie(a.overridden, a.line, a.column) < std::tie(b.overridden, b.line, b.column);
-}
-
-void sort_by_place(const JobState& state, std::vector<JobPath>& paths) {
-  std::stable_sort(paths.begin(), paths.end(), [&](const JobPath& a, const JobPath& b) {
-    return stands_before(state.place_of(a), state.place_of(b));
-  });
 }
 
 }  // namespace
@@ -352,6 +295,19 @@ JobTable JobTable::table(std::string_view key, KeyHelp help) const {
   return JobTable(state_, std::move(path));
 }
 
+std::vector<JobTable> JobTable::tables(std::string_view key) const {
+  std::vector<JobTable> found;
+  auto path = path_to(key);
+  visit_list(*state_, path, "tables", [&](const toml::node& element) {
+    path.push_back(element_key(found.size()));
+    state_->read[path];  // a key that no reader reads is unknown there
+    found.push_back(JobTable(state_, path));
+    path.pop_back();
+    return element.is_table();
+  });
+  return found;
+}
+
 std::vector<std::string> JobTable::keys() const {
   const auto* node = state_->find(path_);
   if (node == nullptr) return {};
@@ -373,17 +329,6 @@ std::vector<std::string> JobTable::tables_with(std::string_view key) const {
 
 std::string JobTable::name() const {
   return label_of(path_);
-}
-
-void JobTable::finish() const {
-  const auto* node = state_->find(path_);
-  if (node == nullptr) return;
-  std::vector<JobPath> unknown;
-  JobPath path = path_;
-  collect_unknown(*state_, *node->as_table(), path, unknown);
-  if (unknown.empty()) return;
-  sort_by_place(*state_, unknown);
-  state_->fail(unknown.front(), unknown_text(*state_, unknown.front()));
 }
 
 void JobTable::fail(std::string_view key, const std::string& message) const {

@@ -78,6 +78,8 @@ class JobTable {
   [[nodiscard]] bool has(std::string_view key) const;
   /// Returns the table at `key`, of which the reference has a line where there is help.
   [[nodiscard]] JobTable table(std::string_view key, KeyHelp help = {}) const;
+  /// Returns the tables of the list at `key`, [[key]] in the file; empty when the key is absent.
+  [[nodiscard]] std::vector<JobTable> tables(std::string_view key) const;
   /// Whether `key` is present and a table. Counts as a reading of the key.
   [[nodiscard]] bool holds_table(std::string_view key) const;
   /// Whether `key` is present and a text. Counts as a reading of the key.

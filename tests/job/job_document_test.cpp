@@ -226,6 +226,31 @@ TEST(JobDocument, refuses_a_line_so_long_that_its_nesting_could_exhaust_the_stac
             "job.toml:2: line longer than 8192 bytes; break it up");
 }
 
+TEST(JobTable, a_list_of_tables_is_read_as_strictly_as_a_table) {
+  const auto names_in = [](const std::string& text) {
+    const JobDocument read = document(text);
+    std::vector<std::string> names;
+    for (const JobTable& host : read.root().tables("host")) {
+      names.push_back(host.text("name", "none") + "/" + std::to_string(host.integer("count", 1, {1, 8})));
+    }
+    read.finish();
+    return names;
+  };
+  const auto error_in = [&](const std::string& text) { return job_error_of([&] { (void)names_in(text); }); };
+  EXPECT_THAT(names_in("[[host]]\nname = \"a\"\n[[host]]\ncount = 2\n"), ElementsAre("a/1", "none/2"));
+  EXPECT_THAT(names_in("host = [{name = \"b\"}]"), ElementsAre("b/1"));
+  EXPECT_THAT(names_in(""), IsEmpty());
+  const std::string first = "[[host]]\nname = \"a\"\n";
+  EXPECT_EQ(error_in(first + "[[host]]\nnaem = 1\n"), "job.toml:4: host[1].naem: unknown key; did you mean 'name'?");
+  EXPECT_EQ(error_in(first + "[[host]]\ncount = 9\n"), "job.toml:4: host[1].count: must be from 1 to 8, got 9");
+  EXPECT_EQ(error_in(first + "[host.inside]\n"), "job.toml:3: host[0].inside: unknown table; known here: count, name");
+  EXPECT_EQ(error_in("[host]\nname = \"a\"\n"), "job.toml:1: host: expected a list of tables, got a table");
+  EXPECT_THAT(error_in("host = [{name = \"a\"}, 3]"), HasSubstr("element 2 is the integer 3"));
+  const JobDocument read = document(first);
+  EXPECT_THAT(job_error_of([&] { read.root().tables("host")[0].fail("count", "missing"); }),
+              StartsWith("job.toml:1: host[0].count: missing"));
+}
+
 TEST(JobDocument, refuses_a_file_too_large_for_a_job) {
   std::string text;
   while (text.size() <= (1u << 20)) text += "# padding\n";
