@@ -71,6 +71,10 @@ bool JsonPath::is_list() const {
   return value_->is_array();
 }
 
+bool JsonPath::is_null() const {
+  return value_->is_null();
+}
+
 std::vector<JsonPath> JsonPath::items() const {
   if (!value_->is_array()) expected("a list");
   std::vector<JsonPath> all;
@@ -92,6 +96,14 @@ std::int64_t JsonPath::whole_number(std::int64_t low, std::int64_t high) const {
       value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
   const std::int64_t number = beyond ? 0 : value_->get<std::int64_t>();
   if (beyond || number < low || number > high) expected(range);
+  return number;
+}
+
+double JsonPath::number(double low, double high) const {
+  const std::string range = "a number from " + number_text(low) + " to " + number_text(high);
+  if (!value_->is_number()) expected(range);
+  const double number = value_->get<double>();
+  if (!(number >= low && number <= high)) expected(range);
   return number;
 }
 

@@ -30,10 +30,12 @@ class JsonPath {
   [[nodiscard]] std::optional<JsonPath> optional(std::string_view key) const;
   [[nodiscard]] std::vector<std::pair<std::string, JsonPath>> members() const;
   [[nodiscard]] bool is_list() const;
+  [[nodiscard]] bool is_null() const;
   [[nodiscard]] std::vector<JsonPath> items() const;  ///< of a list
 
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::int64_t whole_number(std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] double number(double low, double high) const;
   [[nodiscard]] double milliseconds() const;  ///< 0 or more, at most 10^9
 
  private:

@@ -43,6 +43,7 @@ ROOMS = {
         ("wavefront", "planning of one step, bounds", None),
         ("schedule", "micro-batches, resharding, credits, lanes", None),
         ("estimate", "runs in virtual time", None),
+        ("fleet", "several jobs on a described cluster, in virtual time", None),
     ],
     "actors": [
         ("messages", "messages and addresses; CAF's type ids", []),
