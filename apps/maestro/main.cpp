@@ -13,6 +13,7 @@
 #include "apps/maestro/distill_command.hpp"
 #include "apps/maestro/emulate_command.hpp"
 #include "apps/maestro/export_command.hpp"
+#include "apps/maestro/fleet_command.hpp"
 #include "apps/maestro/generate_command.hpp"
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/join_command.hpp"
@@ -71,6 +72,7 @@ int run(int argc, char** argv, Console& console) {
   VisionLanguageCommand vlm(app);
   SimulateCommand simulate(app);
   WhatIfCommand what_if(app);
+  FleetCommand fleet(app);
   EmulateCommand emulate(app);
   TeachCommand teach(app);
   ExportCommand exporting(app);
@@ -99,9 +101,9 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, what_if, emulate, teach, exporting, keys, tokenize,
-                   prepare, data, samples, replay, card, generate, plan, profile, control, watch, join, help, sections,
-                   fresh, schema, completion);
+  return run_given(console, train, check, distill, vlm, simulate, what_if, fleet, emulate, teach, exporting, keys,
+                   tokenize, prepare, data, samples, replay, card, generate, plan, profile, control, watch, join, help,
+                   sections, fresh, schema, completion);
 }
 
 }  // namespace

@@ -51,23 +51,23 @@ class Reallocation {
     }
     for (const std::size_t job : state.waiting()) {
       jobs_.push_back(job);
-      asked_.push_back({.curve = &state.curve(job)});
+      claims_.push_back({.curve = &state.curve(job)});
       current_.emplace_back();
     }
   }
 
   void run() {
-    CellAllocation chosen = allocate_cells(asked_, free_);
+    CellAllocation chosen = allocate_cells(claims_, free_);
     for (bool again = true; again;) {  // every round pins a job, or is the last
       again = false;
       for (std::size_t at = 0; at < jobs_.size(); ++at) {
         if (!moves(at, chosen)) continue;
-        const AllocatedJob before = asked_[at];
-        asked_[at].least = current_[at];
-        asked_[at].pinned = true;
-        CellAllocation without = allocate_cells(asked_, free_);
+        const AllocatedJob before = claims_[at];
+        claims_[at].least = current_[at];
+        claims_[at].pinned = true;
+        CellAllocation without = allocate_cells(claims_, free_);
         if (pays(at, chosen, without)) {
-          asked_[at] = before;
+          claims_[at] = before;
         } else {
           chosen = std::move(without);
           again = true;
@@ -89,18 +89,18 @@ class Reallocation {
       if (&options[at] == &option) current = at;
     }
     jobs_.push_back(job);
-    asked_.push_back({.curve = &state_.curve(job), .least = least});
+    claims_.push_back({.curve = &state_.curve(job), .least = least});
     current_.push_back(current);
     free_[option.pool] += option.devices;
   }
 
   [[nodiscard]] bool moves(std::size_t at, const CellAllocation& chosen) const {
-    return current_[at] && !asked_[at].pinned && chosen.options[at] != current_[at];
+    return current_[at] && !claims_[at].pinned && chosen.options[at] != current_[at];
   }
 
   /// Whether all jobs gain more by the move of a job, over the time that it has left, than it loses meanwhile.
   [[nodiscard]] bool pays(std::size_t at, const CellAllocation& with, const CellAllocation& without) const {
-    const FleetCurve& curve = *asked_[at].curve;
+    const FleetCurve& curve = *claims_[at].curve;
     const double left_s = state_.state(jobs_[at]).left_alone_s(state_.now_s());
     const double lost = state_.options().move_s * curve.rate(curve.options[*with.options[at]]);
     return (with.rates - without.rates) * left_s > lost;
@@ -109,18 +109,18 @@ class Reallocation {
   void carry_out(const CellAllocation& chosen) {
     std::vector<std::pair<std::size_t, const FleetOption*>> moved;
     for (std::size_t at = 0; at < jobs_.size(); ++at) {
-      if (moves(at, chosen)) moved.emplace_back(jobs_[at], &asked_[at].curve->options[*chosen.options[at]]);
+      if (moves(at, chosen)) moved.emplace_back(jobs_[at], &claims_[at].curve->options[*chosen.options[at]]);
     }
     state_.move(moved);
     for (std::size_t at = 0; at < jobs_.size(); ++at) {
-      if (!current_[at] && chosen.options[at]) state_.start(jobs_[at], asked_[at].curve->options[*chosen.options[at]]);
+      if (!current_[at] && chosen.options[at]) state_.start(jobs_[at], claims_[at].curve->options[*chosen.options[at]]);
     }
   }
 
   FleetState& state_;
   std::vector<std::int64_t> free_;  // by pool, with the devices of the running jobs here
   std::vector<std::size_t> jobs_;
-  std::vector<AllocatedJob> asked_;
+  std::vector<AllocatedJob> claims_;
   std::vector<std::optional<std::size_t>> current_;  // options of running jobs
 };
 
@@ -138,9 +138,18 @@ const FleetOption* layout_beside(const FleetState& state, std::size_t job, const
   return most;
 }
 
-double gain_of(const FleetState& state, std::size_t waiting, const FleetState::Running& running) {
+/// Returns the devices of its fixed layout that would do the work of a job.
+double work_of(const FleetCurve& curve, const FleetOption& option) {
+  return static_cast<double>(curve.fixed.devices) * curve.rate(option);
+}
+
+double gain_of(const FleetState& state, std::size_t waiting, std::size_t owner) {
+  const FleetState::Running& running = state.state(owner);
   const FleetOption* option = layout_beside(state, waiting, *running.option);
   if (option == nullptr) return 0;
+  const double alone = work_of(state.curve(owner), *running.option);
+  const double together = alone + work_of(state.curve(waiting), *option);
+  if (together <= alone * slow_down(option->busy, running.option->busy)) return 0;
   const double memory = state.options().headroom * state.cluster().pools[option->pool].memory_bytes;
   if (memory > 0 && option->bytes + running.option->bytes > memory) return 0;
   return gain_s({.busy_waiting = option->busy,
@@ -158,7 +167,7 @@ void pack(FleetState& state) {
   const std::vector<std::size_t> waiting = state.waiting();
   std::vector<std::vector<double>> gains(waiting.size());
   for (std::size_t row = 0; row < waiting.size(); ++row) {
-    for (const std::size_t job : alone) gains[row].push_back(gain_of(state, waiting[row], state.state(job)));
+    for (const std::size_t job : alone) gains[row].push_back(gain_of(state, waiting[row], job));
   }
   const auto pairs = best_pairs(gains);
   for (std::size_t row = 0; row < waiting.size(); ++row) {

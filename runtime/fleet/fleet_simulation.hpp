@@ -5,8 +5,10 @@
 // where the job at the head of its pool loses nothing by it (EASY backfilling, Lifka 1995, with exact times). `cells`:
 // whenever a job arrives or ends, allocate_cells() chooses anew for waiting and running jobs. A running job changes its
 // devices only where the rates of all jobs gain more over its remaining time than it loses by the move; it never stops
-// for others. With `pack`, waiting jobs may then share the devices of running jobs (best_pairs()); a pair stays until
-// one of it ends.
+// for others.
+//
+// With `pack`, waiting jobs may then share the devices of running jobs (best_pairs()), where the two do more work than
+// the running job alone, counted in devices of fixed layouts. A pair stays until one of it ends.
 //
 // Assumed: the first start takes no time, a part of a step counts, devices of a pool are equal wherever they are, and
 // memory is the only limit of sharing.

@@ -181,6 +181,16 @@ TEST(FleetSimulation, jobs_share_devices_where_that_ends_them_earlier) {
   EXPECT_DOUBLE_EQ(large.jobs[1].start_s, 100);
 }
 
+TEST(FleetSimulation, a_small_job_slows_no_large_job_down_for_less_work_in_all) {
+  const auto packed = [](double busy) {
+    const FleetJobs jobs = jobs_of({job_of("large", {{8, 1 * s}}, 8, 0.6), job_of("small", {{1, 1 * s}}, 1, busy)});
+    const Fleet fleet{one_pool(1, 8), jobs, {{.kind = 0, .steps = 100}, {.kind = 1, .steps = 60}}};
+    return fleet.run({.policy = FleetPolicy::fixed, .pack = true}).jobs[1].packed;
+  };
+  EXPECT_TRUE(packed(0.5)) << "nine devices' work at 1.1 times the time";
+  EXPECT_FALSE(packed(0.55)) << "nine devices' work at 1.15 times the time is less than eight devices' work";
+}
+
 TEST(FleetSimulation, a_guest_keeps_its_devices_when_the_owner_ends) {
   const FleetJobs jobs = jobs_of({job_of("owner", {{8, 1 * s}}, 8, 0.5), job_of("guest", {{4, 1 * s}}, 4, 0.5)});
   const Fleet fleet{one_pool(1, 8),

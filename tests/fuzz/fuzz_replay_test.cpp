@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
   TARGET(tokenizer)                  \
   TARGET(chat_template)              \
   TARGET(workload)                   \
-  TARGET(checkpoint) TARGET(picture) TARGET(conversation) TARGET(rows) TARGET(teacher) TARGET(rpc) TARGET(plan_files)
+  TARGET(checkpoint)                 \
+  TARGET(picture) TARGET(conversation) TARGET(rows) TARGET(teacher) TARGET(rpc) TARGET(plan_files) TARGET(fleet)
 #define DECLARED(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);
 MAESTRO_FUZZ_TARGETS(DECLARED)
 
