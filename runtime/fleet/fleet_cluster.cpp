@@ -4,13 +4,11 @@
 namespace maestro {
 
 FleetCluster fleet_cluster_of(const DescribedCluster& described) {
-  return {.name = described.name,
-          .pools = {{.kind = described.name,
-                     .hosts = described.hosts,
-                     .devices_of_host = described.devices_of_host,
-                     .price_per_hour = described.price_per_hour,
-                     .memory_bytes = described.memory_bytes,
-                     .any_kind = true}}};
+  FleetCluster cluster{described.name, {}};
+  for (const DescribedPool& pool : described.pools) {
+    cluster.pools.push_back({pool.kind, pool.hosts, pool.devices_of_host, pool.price_per_hour, pool.memory_bytes});
+  }
+  return cluster;
 }
 
 }  // namespace maestro

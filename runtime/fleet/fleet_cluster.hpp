@@ -17,7 +17,6 @@ struct FleetPool {
   std::int64_t devices_of_host = 1;
   double price_per_hour = 0;  ///< of a host; 0: unknown
   double memory_bytes = 0;    ///< of a device; 0: unknown
-  bool any_kind = false;      ///< the description has no name for its devices: cells of any one kind are of these
   [[nodiscard]] std::int64_t devices() const { return hosts * devices_of_host; }
 };
 
@@ -31,7 +30,7 @@ struct FleetCluster {
   }
 };
 
-/// Returns the pools of a description: the only place that reads it.
+/// Returns the pools of a description.
 [[nodiscard]] FleetCluster fleet_cluster_of(const DescribedCluster& described);
 
 }  // namespace maestro

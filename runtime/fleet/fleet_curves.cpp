@@ -17,25 +17,12 @@ constexpr double s_per_ms = 1e-3;
   throw JobError("job " + printable(job.name) + ": " + problem);
 }
 
-bool runs_on(const FleetPool& pool, const Cell& cell) {
-  return pool.any_kind || pool.kind == cell.kind;
-}
-
-void check_one_kind(const FleetJobKind& job, const FleetCluster& cluster) {
-  const bool any = std::ranges::any_of(cluster.pools, &FleetPool::any_kind);
-  const std::string& first = job.cells.cells.front().kind;
-  const auto other = std::ranges::find_if(job.cells.cells, [&](const Cell& cell) { return cell.kind != first; });
-  if (!any || other == job.cells.cells.end()) return;
-  refuse(job, "its cells are of " + printable(first) + " and " + printable(other->kind) + ", but " +
-                  printable(cluster.name) + " has no name for its devices");
-}
-
 [[noreturn]] void refuse_fixed(const FleetJobKind& job, const FleetCluster& cluster) {
   std::vector<std::string> kinds;
   std::int64_t most = 0;
   for (const FleetPool& pool : cluster.pools) {
     kinds.push_back(pool.kind);
-    if (pool.any_kind || pool.kind == job.kind) most = std::max(most, pool.devices());
+    if (pool.kind == job.kind) most = std::max(most, pool.devices());
   }
   const std::string wanted = std::to_string(job.devices) + " devices of " + printable(job.kind);
   if (most > 0) refuse(job, wanted + ", but " + printable(cluster.name) + " has " + std::to_string(most));
@@ -43,12 +30,11 @@ void check_one_kind(const FleetJobKind& job, const FleetCluster& cluster) {
 }
 
 FleetCurve curve_of(const FleetJobKind& job, const FleetCluster& cluster) {
-  check_one_kind(job, cluster);
   FleetCurve curve;
   for (std::size_t pool = 0; pool < cluster.pools.size(); ++pool) {
     double least_s = 0;
     for (const Cell& cell : job.cells.cells) {
-      if (!runs_on(cluster.pools[pool], cell) || cell.devices > cluster.pools[pool].devices()) continue;
+      if (cluster.pools[pool].kind != cell.kind || cell.devices > cluster.pools[pool].devices()) continue;
       const FleetOption option{.pool = pool,
                                .devices = cell.devices,
                                .step_s = cell.step_ms * s_per_ms,

@@ -8,12 +8,12 @@ import unittest
 from maestro_program import SystemTest
 
 CLUSTER = """name = "sixteen"
-[device]
+[kinds.h100]
 memory_gib = 80
 tflops_bf16 = 989
 tflops_fp32 = 67
 memory_gb_s = 3350
-[hosts]
+[hosts.a]
 count = 2
 devices = 8
 inside_gb_s = 450
