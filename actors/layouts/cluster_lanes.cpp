@@ -79,11 +79,16 @@ std::size_t ClusterLanes::count() const {
 void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
                              const std::vector<MicroBatchPlan>& batches) {
   double work = 0;
+  double units = 0;
   double longest = 0;
   double shortest = infinity;
   for (const MicroBatchPlan& batch : batches) {
     const PassCost cost = times.pass(batch);
     work += cost.forward + cost.backward;
+    for (const SampleRef& sample : batch.samples) {
+      const PassCost counted = plan.cost(stage, sample);
+      units += counted.forward + counted.backward;
+    }
     longest = std::max(longest, cost.forward + cost.backward);
     shortest = std::min(shortest, cost.forward + cost.backward);
   }
@@ -91,6 +96,7 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
   const double optimizer = times.action(stage, StepAction::step);
   if (lane.batches == 0 || work > lane.work_ms) {
     lane.work_ms = work;
+    lane.units = units;
     lane.batches = std::ssize(batches);
     lane.shortest_ms = batches.empty() ? 0 : shortest;
     lane.longest_ms = longest * static_cast<double>(lane.layout.pipeline);
@@ -143,6 +149,7 @@ std::optional<ClusterLayout> ClusterLanes::on(const Lane& lane, std::int64_t rep
   const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
   const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
   const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);
+  on.rate = lane.work_ms > 0 ? lane.units / lane.work_ms : 0;
   on.work_ms = lane.work_ms / members + lane.end_ms + lane.optimizer_ms / (shards ? members : 1);
   on.bound_ms = std::max(passes + lane.fill_ms, lane.longest_ms) + end;
   return on;

@@ -31,6 +31,7 @@ struct ClusterLayout {
   double bound_ms = 0;    ///< T(n)
   double work_ms = 0;     ///< of a step on each device: all but exchanges and waits
   double bytes = 0;       ///< of a device, estimated by a dry pass
+  double rate = 0;        ///< units of the job's cost model in a millisecond of a pass
 };
 
 using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
@@ -76,6 +77,7 @@ class ClusterLanes {
     SectionLayout layout;  // with one replica
     std::size_t pool = 0;
     double work_ms = 0;
+    double units = 0;  // of that work, by the job's cost model
     double fill_ms = 0;
     double longest_ms = 0;
     double shortest_ms = 0;

@@ -22,6 +22,7 @@ constexpr int most_rounds = 24;             // of more replicas for the sections
 constexpr std::size_t most_candidates = 4;  // with shared devices, that are rehearsed
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
+constexpr double least_speed = 0.001;       // that a job can have
 constexpr double least_gain = 0.005;        // of more devices
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
 const std::string own_devices = R"(["emulated"])";
@@ -198,7 +199,7 @@ std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const 
 
 PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
   const ClusterPlaces places(cluster_, layouts);
-  std::vector<std::string> settings;
+  std::vector<std::string> settings = speeds(layouts);
   for (const auto& [section, on] : layouts) {
     const auto more =
         emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
@@ -271,6 +272,20 @@ std::vector<std::string> ClusterPlanner::placed(const ClusterLayouts& layouts) c
     const auto more = keys_.settings(section, layouts.at(section).layout, places.cuda_devices(section));
     settings.insert(settings.end(), more.begin(), more.end());
     if (keys_.of(section).contains("devices")) settings.push_back(section + ".processes=" + places.processes(section));
+  }
+  const auto relative = speeds(layouts);
+  settings.insert(settings.end(), relative.begin(), relative.end());
+  return settings;
+}
+
+std::vector<std::string> ClusterPlanner::speeds(const ClusterLayouts& layouts) const {
+  double most = 0;
+  for (const auto& [section, on] : layouts) most = std::max(most, on.rate);
+  std::vector<std::string> settings;
+  for (const auto& [section, on] : layouts) {
+    const double speed = std::max(least_speed, std::round(on.rate / most * 1000) / 1000);
+    if (base_.settings.contains(section + ".speed") || !(speed < 1)) continue;
+    settings.push_back(section + ".speed=" + std::to_string(speed).substr(0, 5));
   }
   return settings;
 }
@@ -354,50 +369,6 @@ ClusterChoice ClusterPlanner::choose() {
   chosen.first_refusal = first_refusal_;
   chosen.rehearsed = rehearsed_;
   return chosen;
-}
-
-std::vector<ClusterCell> ClusterPlanner::cells() {
-  price_all();
-  std::map<std::string, std::size_t> largest;  // pool of each kind
-  for (std::size_t pool = 0; pool < cluster_.pools.size(); ++pool) {
-    const auto [found, first] = largest.try_emplace(cluster_.pools[pool].kind, pool);
-    if (!first && cluster_.pools[pool].devices() > cluster_.pools[found->second].devices()) found->second = pool;
-  }
-  std::vector<ClusterCell> cells;
-  for (const auto& [kind, pool] : largest) {
-    const std::int64_t all = cluster_.pools[pool].devices();
-    double fastest = infinity;  // of fewer devices
-    for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
-      std::vector<std::int64_t> devices(cluster_.pools.size());
-      devices[pool] = count;
-      const std::vector<Candidate> found = candidates(devices);
-      if (!found.empty()) {
-        ClusterCell cell = cell_of(best_of(found, devices));
-        cell.pool = pool;
-        cell.devices = count;
-        if (cell.step_ms < fastest) cells.push_back(cell);
-        fastest = std::min(fastest, cell.step_ms);
-      }
-      if (count == all) break;
-    }
-  }
-  return cells;
-}
-
-ClusterCell ClusterPlanner::cell_of(const Tried& tried) const {
-  ClusterCell cell;
-  cell.sections = tried.layouts;
-  cell.step_ms = tried.played.step_ms;
-  std::map<std::size_t, double> bytes;  // of a device of each group
-  for (const auto& [section, on] : tried.layouts) {
-    const SectionShares shares = mean_shares(tried.played.shares, section);
-    cell.busy += static_cast<double>(on.layout.devices()) * (shares.passes + shares.step_ends);
-    cell.bytes = std::max(cell.bytes, bytes[on.group] += on.bytes);
-  }
-  cell.busy = std::min(1.0, cell.busy / static_cast<double>(tried.devices));
-  cell.price_per_hour = tried.price_per_hour;
-  cell.settings = placed(tried.layouts);
-  return cell;
 }
 
 }  // namespace maestro

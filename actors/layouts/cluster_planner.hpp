@@ -137,6 +137,8 @@ class ClusterPlanner {
   /// Grows the other sections until the critical one waits no longer than it may, or nothing can grow; without a kept
   /// section also until more devices gain nothing. `played`: of the layouts.
   void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
+  /// Returns the settings of the speeds that the job does not give, relative to the fastest section.
+  [[nodiscard]] std::vector<std::string> speeds(const ClusterLayouts& layouts) const;
   [[nodiscard]] ClusterCell cell_of(const Tried& tried) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 

@@ -28,12 +28,24 @@ std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan) {
   return make_policy(plan.schedule.policy, policy_options(plan));
 }
 
+CostModel planned_costs(const JobPlan& plan) {
+  std::vector<double> speeds;
+  for (const auto& section : plan.sections) speeds.push_back(section.config.speed);
+  auto cost = [cost = plan.cost, speeds = std::move(speeds)](SectionId section, const SampleRef& sample) {
+    PassCost units = cost(section, sample);
+    units.forward /= speeds[section.value()];
+    units.backward /= speeds[section.value()];
+    return units;
+  };
+  // Emulated devices take the times of their model; other devices are distinguished by measured passes only.
+  return has_emulated(plan) ? CostModel(std::move(cost), plan.unit_per_ms) : CostModel(std::move(cost));
+}
+
 StepPlannerOptions planner_options(const JobPlan& plan) {
   StepPlannerOptions options;
   options.graph = &plan.graph;
   options.policy = scheduling_policy(plan);
-  // Emulated devices take the times of their model; other devices are distinguished by measured passes only.
-  options.costs = has_emulated(plan) ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
+  options.costs = planned_costs(plan);
   options.limits = flow_limits(plan);
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device

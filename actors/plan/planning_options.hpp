@@ -15,6 +15,8 @@ namespace maestro {
 [[nodiscard]] FlowLimits flow_limits(const JobPlan& plan);
 [[nodiscard]] PolicyOptions policy_options(const JobPlan& plan);
 [[nodiscard]] std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan);
+/// Returns the costs of passes before any is measured: their FLOPs at the speed of their section.
+[[nodiscard]] CostModel planned_costs(const JobPlan& plan);
 /// `plan` must outlive the planner.
 [[nodiscard]] StepPlannerOptions planner_options(const JobPlan& plan);
 

@@ -266,8 +266,9 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.largest = plan.largest;
   spec.limits = flow_limits(plan);
   if (plan.sections[at.section.value()].config.emulated()) {
-    spec.emulated.passes = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
-                               std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    spec.emulated.passes = [costs = planned_costs(plan), section = at.section](std::span<const SampleRef> samples) {
+      return costs.of(section, samples);
+    };
     const auto time_of = [](double ms) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
     };

@@ -228,6 +228,7 @@ struct SectionConfig {
   std::int64_t recompute = 0;           ///< layers of a group whose values the backward pass computes again; 0: none
   std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
   double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
+  double speed = 1;                     ///< FLOPs in a time, relative to the other sections, for plans without measured times
   OptimizerConfig optimizer;
   LoraConfig lora;                      ///< adapters that are trained instead of the weights
   /// Returns the replicas with devices of their own at the start.

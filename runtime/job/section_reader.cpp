@@ -240,6 +240,10 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
       section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true},
                      {"the part of a CUDA device's multiprocessors, where sections share a device and the driver "
                       "can cut it; 1: streams share all, trained sections first"});
+  out.speed =
+      section.number("speed", out.speed, {.min = 1e-3, .max = 1e3},
+                     {"FLOPs in a time, relative to the other sections: 0.5 for devices of half the speed; for plans "
+                      "that do not follow measured times (train.deterministic), and for emulated devices"});
   out.memory_mib =
       section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted},
                       {"memory of a device, for all sections on it: what cannot fit, by an estimate, is refused with "

@@ -45,5 +45,20 @@ TEST(PlanningOptions, a_replica_that_shares_a_place_counts_with_a_device_of_its_
   EXPECT_EQ(planner_options(plan).devices, (std::vector<Sets>{{{0}, {1}}, {{2, 0}, {3, 4}}}));
 }
 
+TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
+  JobPlan plan = job_with({});
+  plan.sections.resize(2);
+  plan.cost = [](SectionId, const SampleRef& sample) {
+    return PassCost{1e9 * static_cast<double>(sample.tokens), 2e9 * static_cast<double>(sample.tokens)};
+  };
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const PassCost before = planned_costs(plan).of(SectionId(1), samples);
+  plan.sections[1].config.speed = 0.5;
+  const PassCost after = planned_costs(plan).of(SectionId(1), samples);
+  EXPECT_DOUBLE_EQ(after.forward, 2 * before.forward);
+  EXPECT_DOUBLE_EQ(after.backward, 2 * before.backward);
+  EXPECT_DOUBLE_EQ(planned_costs(plan).of(SectionId(0), samples).forward, before.forward);
+}
+
 }  // namespace
 }  // namespace maestro
