@@ -198,6 +198,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
     ranked.bound_ms = bound_of(choices, layout);
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
+    ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
     for (const RankMemory& rank : estimate_memory(plan).ranks) ranked.bytes += rank.use.sum();
   } catch (const JobError& refusal) {

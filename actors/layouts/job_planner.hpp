@@ -33,7 +33,7 @@ struct JobPlannerOptions {
   std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
   std::size_t least = 5;         ///< layouts that are rehearsed however high their bounds are
   std::size_t most = 200;        ///< and before the neighbours of the best
-  double hop_ms = 0.03;          ///< RehearsalTimes::hop_ms; usual in traces of runs on processors
+  double hop_ms = usual_hop_ms;
 };
 
 /// A layout of the job, rehearsed.
@@ -45,6 +45,7 @@ struct RankedLayout {
   double bound_ms = 0;
   double bytes = 0;  ///< of all ranks, estimated
   std::map<std::string, SectionShares> shares;
+  std::map<std::string, double> passes_ms;  ///< of a step, by section: the mean of its replicas and stages
   PriceSources sources;
 };
 

@@ -14,6 +14,7 @@
 #include "runtime/graph/placement.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/config.hpp"
+#include "runtime/job/plan_reader.hpp"
 #include "runtime/observe/run_observer.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "sections/section.hpp"
@@ -33,6 +34,7 @@ struct JobPlan {
   TransportConfig transport;
   ScheduleConfig schedule;
   GuardConfig guard;
+  PlanConfig planned;  ///< [plan]
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
   std::string tokenizer;                 ///< of the tokens: "bytes", a folder or a file; empty: they mean nothing

@@ -15,6 +15,9 @@
 
 namespace maestro {
 
+/// RehearsalTimes::hop_ms, as traces of runs on processors have it.
+inline constexpr double usual_hop_ms = 0.03;
+
 /// The times of a job's work, in milliseconds.
 struct JobTimes {
   std::function<PassCost(const MicroBatchPlan& batch)> pass;

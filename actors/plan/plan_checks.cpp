@@ -8,6 +8,7 @@
 #include "actors/plan/memory_table.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/seats.hpp"
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
@@ -218,6 +219,22 @@ void check_guard(const JobPlan& plan) {
   if (train.recover == RecoverChoice::off) {
     throw JobError(key + "the processes of a run are started again with train.recover = \"restart\" only");
   }
+}
+
+void check_predictions(const JobPlan& plan, const JobTable& root) {
+  std::vector<std::string> sections;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    const bool listed = !sections.empty() && sections.back() == node.section_name();
+    if (node.role != Role::source && !listed) sections.push_back(node.section_name());
+  }
+  const auto check = [&](const std::string& key, const std::string& name) {
+    if (std::ranges::find(sections, name) != sections.end()) return;
+    const auto nearest = nearest_name(name, sections);
+    root.table("plan").fail(
+        key, "there is no section '" + printable(name) + "'" + (nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  };
+  for (const std::string& name : plan.planned.keep) check("keep", name);
+  for (const auto& [name, ms] : plan.planned.predicted_passes_ms) check("predicted_passes_ms", name);
 }
 
 void check_seats(const JobPlan& plan) {

@@ -33,6 +33,8 @@ void check_lora(const SectionConfig& config, const GraphNode& node, const Sectio
 void check_shadows(JobPlan& plan);
 /// Whether a run can do what guard.action wants.
 void check_guard(const JobPlan& plan);
+/// Refuses names in [plan] that are no sections.
+void check_predictions(const JobPlan& plan, const JobTable& root);
 /// Of sections with `least`: their replicas can move.
 void check_seats(const JobPlan& plan);
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* edges_key = "edges";
 constexpr const char* source_name = "corpus";
-constexpr std::array<std::string_view, 7> tables_of_runs{"train",     "data",      "schedule", "guard",
-                                                         "transport", "emulation", "observers"};
+constexpr std::array<std::string_view, 8> tables_of_runs{"train",     "data",      "schedule",  "guard",
+                                                         "transport", "emulation", "observers", "plan"};
 constexpr std::string_view arrow = "->";
 constexpr std::string_view example = "\"corpus.tokens -> model.tokens\"";
 

@@ -293,6 +293,7 @@ JobPlan JobResolver::resolve() && {
   composed_.document.finish();
   at_key(composed_.edges.empty() ? "" : composed_.edges.front().key, [&] { plan_.graph.validate(); });
   check_trained(plan_);
+  check_predictions(plan_, composed_.document.root());
   check_frozen(plan_, composed_.document.root());
   check_batches(plan_);
   check_in_flight(plan_);
@@ -331,6 +332,7 @@ DataShape JobResolver::read_tables() {
   plan_.schedule = read_schedule(table("schedule"), policy_names());
   plan_.observers = composed_.observers.read(composed_.document.root());
   plan_.guard = read_guard(table("guard"));
+  plan_.planned = read_plan(table("plan"));
   plan_.emulation = read_emulation(table("emulation"));
   plan_.unit_per_ms = plan_.emulation.gflops * flops_per_ms_of_a_gflops;
   if (!composed_.corpus) {

@@ -33,9 +33,10 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
   return text;
 }
 
-/// Data are compared by content; folders and names of files may change.
+/// Data are compared by content; folders and names of files may change, and predictions change nothing.
 bool is_compared(const std::string& setting) {
-  return !setting.starts_with("data.") && !setting.ends_with(".weights") && setting != "train.out";
+  const bool shown = setting != "train.out" && !setting.starts_with("plan.");
+  return shown && !setting.starts_with("data.") && !setting.ends_with(".weights");
 }
 
 std::vector<std::string> changed_settings(const Manifest& stored, const Manifest& now) {

@@ -289,9 +289,17 @@ int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console)
   } else {
     print(chosen, cluster, planner.base(), arguments);
   }
-  job.write(chosen.settings, "Layouts chosen by `maestro plan` for " + cluster.name +
-                                 ", a description: " + fixed(chosen.played.step_ms, 1) + " ms a step on " +
-                                 std::to_string(chosen.devices) + " devices.");
+  PlanConfig predicted;
+  predicted.predicted_step_ms = chosen.played.step_ms;
+  predicted.predicted_passes_ms = passes_ms(chosen.played.shares, chosen.played.step_ms);
+  predicted.objective = !arguments.kept.empty() ? PlanObjective::extra
+                        : arguments.objective == "money" ? PlanObjective::money : PlanObjective::time;
+  if (!arguments.kept.empty()) predicted.keep = {arguments.kept};
+  predicted.stall = arguments.stall;
+  predicted.headroom = ClusterPlannerOptions().headroom;
+  job.write(chosen.settings, predicted,
+            "Layouts chosen by `maestro plan` for " + cluster.name + ", a description: " + fixed(chosen.played.step_ms, 1) +
+                " ms a step on " + std::to_string(chosen.devices) + " devices.");
   if (!arguments.page.empty()) {
     write_output(arguments.page, page_of(page_of(chosen, cluster, planner.base()))).or_throw();
     console.note("written   " + printable(arguments.page.string()));

@@ -10,6 +10,7 @@
 #include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/job/plan_reader.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
 
@@ -72,6 +73,7 @@ void JobReference::add_tables() {
   (void)read_guard(root.table("guard"));
   (void)read_transport(root.table("transport"));
   (void)read_emulation(root.table("emulation"));
+  (void)read_plan(root.table("plan"));
   const std::pair<const char*, const char*> purposes[] = {
       {"train", "steps, checkpoints, validation, time limits"},
       {"data", "the corpus"},
@@ -80,6 +82,7 @@ void JobReference::add_tables() {
       {"guard", "spikes of the loss"},
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
+      {"plan", "the choice of layouts by `maestro plan`, which writes this table, and its predictions"},
   };
   groups_.push_back({top_level, "top level", "keys `name`, `app`, `edges` and `plugins`, and table `observers`",
                      keys_of(document, "")});

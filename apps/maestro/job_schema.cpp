@@ -76,6 +76,8 @@ class SchemaMaker {
     if (key.name == "replicas") schema = {{"anyOf", {schema, table("replicas", {"replicas"})}}};
     if (key.name == "observers") {
       schema["additionalProperties"] = {{"type", "object"}};  // of plug-ins
+    } else if (key.name == "predicted_passes_ms") {
+      schema["additionalProperties"] = {{"type", "number"}, {"minimum", 0}};  // of sections
     } else if (key.type == "table") {
       schema = table(key.name, {key.name});
     }

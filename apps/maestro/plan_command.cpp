@@ -349,10 +349,13 @@ int PlanCommand::run(Console& shown) const {
   } else {
     printed.text(arguments_.top);
   }
-  job.app().write(best->settings, "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
-                                      std::to_string(job.devices()) +
-                                      " processors; no layout that was compared takes less than " +
-                                      fixed(ranking.least_bound_ms, 1) + " ms.");
+  PlanConfig predicted;
+  predicted.predicted_step_ms = best->step_ms;
+  predicted.predicted_passes_ms = best->passes_ms;
+  job.app().write(best->settings, predicted,
+                  "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
+                      std::to_string(job.devices()) + " processors; no layout that was compared takes less than " +
+                      fixed(ranking.least_bound_ms, 1) + " ms.");
   if (!arguments_.page.empty()) {
     const std::string title =
         job.base().name + " on " + std::to_string(job.devices()) + (job.devices() == 1 ? " processor" : " processors");

@@ -49,11 +49,15 @@ JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64
   return plan;
 }
 
-void PlannedApp::write(const std::vector<std::string>& settings, const std::string& comment) const {
+void PlannedApp::write(const std::vector<std::string>& settings, const PlanConfig& predicted,
+                       const std::string& comment) const {
   if (arguments_.out.empty()) return;
   std::vector<std::string> all = arguments_.overrides;
+  std::erase_if(all, [](const std::string& each) { return each.starts_with("plan."); });
   all.insert(all.end(), settings.begin(), settings.end());
-  write_output(arguments_.out, job_text_with(text_, all, {comment})).or_throw();
+  const std::vector<std::string> table = settings_of(predicted);
+  all.insert(all.end(), table.begin(), table.end());
+  write_output(arguments_.out, job_text_with(job_text_without_plan(text_), all, {comment})).or_throw();
   console_.note("written   " + printable(arguments_.out.string()));
 }
 

@@ -27,7 +27,7 @@ class PlannedApp {
   [[nodiscard]] bool sets(const std::string& key) const;
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Writes the job with the chosen keys to PlanArguments::out, where that is given, below a line of comment.
-  void write(const std::vector<std::string>& settings, const std::string& comment) const;
+  void write(const std::vector<std::string>& settings, const PlanConfig& predicted, const std::string& comment) const;
 
  private:
   const PlanArguments& arguments_;

@@ -2,6 +2,7 @@
 #include "apps/maestro/planned_job_text.hpp"
 
 #include <algorithm>
+#include <iomanip>
 #include <map>
 #include <sstream>
 
@@ -53,6 +54,16 @@ class JobLines {
     }
   }
 
+  /// Removes a table with those in it, and the keys of the top level that write it in other ways.
+  void remove(const std::string& table) {
+    std::string at;  // the table of the line
+    std::erase_if(lines_, [&](const std::string& line) {
+      if (line.starts_with("[")) at = line.substr(1, line.find(']') - 1);
+      const std::string key = at.empty() ? key_of_line(line) : at;
+      return key == table || key.starts_with(table + ".");
+    });
+  }
+
   [[nodiscard]] std::string text() const {
     std::string all;
     for (const std::string& line : lines_) all += line + "\n";
@@ -63,7 +74,50 @@ class JobLines {
   std::vector<std::string> lines_;
 };
 
+bool is_of_plan(const std::pair<const std::string, std::string>& setting) {
+  return setting.first == "plan" || setting.first.starts_with("plan.");
+}
+
 }  // namespace
+
+std::string job_text_without_plan(const std::string& text) {
+  const JobDocument job = JobDocument::parse(text, "the job");
+  std::map<std::string, std::string> wanted = job.settings();
+  if (std::erase_if(wanted, is_of_plan) == 0) return text;
+  for (const std::string& written : {text, job.to_toml()}) {
+    JobLines lines(written);
+    lines.remove("plan");
+    try {
+      if (JobDocument::parse(lines.text(), "the job").settings() == wanted) return lines.text();
+    } catch (const JobError&) {
+      // A value over several lines.
+    }
+  }
+  throw JobError("[plan] of the job cannot be replaced as it is written; remove it");
+}
+
+std::vector<std::string> settings_of(const PlanConfig& plan) {
+  const auto number = [](double value) {
+    std::ostringstream text;
+    text << std::setprecision(6) << value;
+    return text.str();
+  };
+  std::vector<std::string> settings{"plan.predicted_step_ms=" + number(plan.predicted_step_ms)};
+  if (plan.objective == PlanObjective::extra) {
+    std::string names;
+    for (const std::string& name : plan.keep) names += (names.empty() ? "\"" : ", \"") + name + '"';
+    settings.emplace_back("plan.objective=\"extra\"");
+    settings.push_back("plan.keep=[" + names + "]");
+    settings.push_back("plan.stall=" + number(plan.stall));
+  } else {
+    settings.emplace_back("plan.objective=\"time\"");
+  }
+  if (plan.headroom > 0) settings.push_back("plan.headroom=" + number(plan.headroom));
+  for (const auto& [section, ms] : plan.predicted_passes_ms) {
+    settings.push_back("plan.predicted_passes_ms." + section + "=" + number(ms));
+  }
+  return settings;
+}
 
 std::string job_text_with(const std::string& text, const std::vector<std::string>& settings,
                           const std::vector<std::string>& header) {

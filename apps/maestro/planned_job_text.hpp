@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/job/plan_reader.hpp"
+
 namespace maestro {
 
 /// Returns the text of a job file with settings, as for --set, written into it: comments and order stay where the keys
@@ -11,5 +13,11 @@ namespace maestro {
 /// it, without "# ". Throws JobError for text that is no job.
 [[nodiscard]] std::string job_text_with(const std::string& text, const std::vector<std::string>& settings,
                                         const std::vector<std::string>& header);
+
+/// Returns the text without its table [plan]. Throws JobError for text that is no job.
+[[nodiscard]] std::string job_text_without_plan(const std::string& text);
+
+/// Returns [plan] as for --set.
+[[nodiscard]] std::vector<std::string> settings_of(const PlanConfig& plan);
 
 }  // namespace maestro

@@ -52,4 +52,16 @@ SectionShares mean_shares(const std::map<std::string, SectionShares>& by_stage, 
   return mean;
 }
 
+std::map<std::string, double> passes_ms(const std::map<std::string, SectionShares>& shares, double step_ms) {
+  std::map<std::string, double> passes;
+  std::map<std::string, int> stages;
+  for (const auto& [name, share] : shares) {
+    const std::string section = name.substr(0, name.find(".stage"));
+    passes[section] += share.passes * step_ms;
+    ++stages[section];
+  }
+  for (auto& [section, ms] : passes) ms /= stages.at(section);
+  return passes;
+}
+
 }  // namespace maestro

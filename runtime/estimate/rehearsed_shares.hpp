@@ -40,4 +40,8 @@ struct SectionShares {
 [[nodiscard]] SectionShares mean_shares(const std::map<std::string, SectionShares>& by_stage,
                                         const std::string& section);
 
+/// Returns the milliseconds of a step that each section is in passes, the mean of its replicas and stages.
+[[nodiscard]] std::map<std::string, double> passes_ms(const std::map<std::string, SectionShares>& shares,
+                                                      double step_ms);
+
 }  // namespace maestro

@@ -75,11 +75,11 @@ class Help(SystemTest):
         (self.folder / "corpus.txt").write_text("a text with letters of all kinds\n" * 200)
         for job in (language_model(), split_model(), distillation(), vision_language()):
             tables = [name for name, value in job.items() if isinstance(value, dict)]
-            for table in [*tables, "schedule", "guard", "transport", "emulation"]:
+            for table in [*tables, "schedule", "guard", "transport", "emulation", "plan"]:
                 with self.subTest(app=job["app"], table=table):
                     tables_of_names = {"mix"} if table == "data" and self.keys_of("data.mix.NAME") else set()
                     self.assertLessEqual(self.keys_read(job, table) - tables_of_names, self.keys_of(table))
-            for key in self.keys_read(job, "") - {"schedule", "guard", "transport", "emulation", "plain", *tables}:
+            for key in self.keys_read(job, "") - {"schedule", "guard", "transport", "emulation", "plan", "plain", *tables}:
                 self.assertTrue(self.lines(key)[0].startswith(f"{key}: "))
 
     def test_every_key_has_a_line_of_help(self):
@@ -103,7 +103,7 @@ class Help(SystemTest):
         self.assertLessEqual({"lr", "layers", "replicas", "alpha"}, self.keys_of("student"))
         self.assertEqual(self.keys_of("student"), self.keys_of("distilled_decoder"))
         tables = {line.split()[0] for line in self.lines() if line.startswith("  ")}
-        self.assertLessEqual({"train", "data", "schedule", "guard", "transport", "emulation", "teacher", "student", "plain",
+        self.assertLessEqual({"train", "data", "schedule", "guard", "transport", "emulation", "plan", "teacher", "student", "plain",
                               "vision", "projector", "llm", "trunk", "head"}, tables)
 
     def test_an_unknown_key_is_answered_with_the_nearest_in_one_line(self):

@@ -75,6 +75,28 @@ class Plan(SystemTest):
             self.assertGreater(layout["measured_share"], 0.5)
             self.assertIn("student.replicas=", " ".join(layout["settings"]))
 
+    def test_the_written_job_has_one_table_of_its_prediction(self):
+        job = self.without_layouts()
+        job["plan"] = {"objective": "extra", "keep": ["teacher"], "predicted_step_ms": 1, "stall": 0.5,
+                       "predicted_passes_ms": {"plain": 3}}
+        answer = json.loads(self.plan(self.write_job(job), "--out", "plan.toml", "--json"))
+        text = (self.folder / "plan.toml").read_text()
+        self.assertEqual(text.count("[plan]"), 1, text)
+        self.assertIn("path = \"corpus.txt\"", text)
+        table = tomllib.loads(text)["plan"]
+        self.assertEqual(set(table), {"predicted_step_ms", "objective", "predicted_passes_ms"})
+        self.assertAlmostEqual(table["predicted_step_ms"] / answer["layouts"][0]["step_ms"], 1, delta=1e-4)
+        self.assertEqual(table["objective"], "time")
+        self.assertEqual(set(table["predicted_passes_ms"]), {"teacher", "student", "plain"})
+        for ms in table["predicted_passes_ms"].values():
+            self.assertTrue(0 < ms <= 1.001 * table["predicted_step_ms"], table)
+        again = self.plan("plan.toml", "--out", "again.toml", "--vary", "all", "--json")
+        self.assertEqual((self.folder / "again.toml").read_text().count("predicted_step_ms"), 1)
+        self.assertEqual(json.loads(again)["layouts"][0]["settings"], answer["layouts"][0]["settings"])
+        (self.folder / "dotted.toml").write_text("plan.predicted_step_ms = 7\n" + text.split("[plan]")[0])
+        self.plan("dotted.toml", "--out", "again.toml", "--vary", "all")
+        self.assertEqual((self.folder / "again.toml").read_text().count("predicted_step_ms"), 1)
+
     def test_the_best_are_run_in_turn(self):
         job = self.write_job(self.without_layouts())
         answer = json.loads(self.plan(job, "--try", 2, "--steps", 8, "--json", "--out", "plan.toml"))

@@ -58,7 +58,7 @@ class Schema(SystemTest):
             app = self.app(name)["properties"]
             tables = {table: schema for table, schema in app.items() if table not in ("name", "app", "plugins", "observers")}
             self.assertEqual(app["observers"]["additionalProperties"], {"type": "object"})
-            self.assertLessEqual({"train", "data", "schedule", "guard", "transport", "emulation"}, set(tables))
+            self.assertLessEqual({"train", "data", "schedule", "guard", "transport", "emulation", "plan"}, set(tables))
             for table, schema in tables.items():
                 with self.subTest(app=name, table=table):
                     name_of = self.definition(schema)
@@ -131,7 +131,8 @@ class Schema(SystemTest):
         validator = self.validator()
         for table, key, value in (("train", "stepz", 4), ("train", "steps", "four"), ("train", "steps", 0),
                                   ("train", "steps", 1.5), ("train", "clip", "globally"), ("train", "deterministic", 1),
-                                  ("guard", "norm", 1), ("guard", "action", "stop"), ("student", "lr", -1),
+                                  ("guard", "norm", 1), ("plan", "objective", "fast"), ("plan", "predicted_passes_ms", {"student": -1}),
+                                  ("plan", "predicted_step", 3), ("guard", "action", "stop"), ("student", "lr", -1),
                                   ("student", "devices", "cpu:0"), ("student", "devices", [0]),
                                   ("student", "processes", ["0"]), ("student", "replicas", {"lest": 1}),
                                   ("student", "recompute", "all"), ("student", "lora", {"rnk": 1}),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/schedule/step_planner.hpp"
 #include "tests/schedule/planner_options.hpp"
 #include "tests/schedule/small_graph.hpp"
@@ -249,6 +250,13 @@ TEST(Rehearsal, plans_that_wait_for_each_other_are_an_error_that_names_the_lanes
   const auto played = Rehearsal(std::move(options)).play({std::move(unit)});
   ASSERT_FALSE(played);
   EXPECT_THAT(played.error().message, ::testing::HasSubstr("student/0 waits for input from teacher"));
+}
+
+TEST(PassesOfAStep, are_the_mean_of_a_section_over_its_stages) {
+  const std::map<std::string, SectionShares> shares{
+      {"student.stage0", {0.5, 0, {}}}, {"student.stage1", {0.25, 0, {}}}, {"teacher", {1, 0, {}}}};
+  EXPECT_THAT(passes_ms(shares, 80),
+              ::testing::ElementsAre(::testing::Pair("student", 30), ::testing::Pair("teacher", 80)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/job/plan_reader.hpp"
 
 namespace maestro::fuzz {
 namespace {
@@ -31,6 +32,7 @@ void read_tables(const JobTable& root) {
   accepts([&] { static_cast<void>(read_schedule(root.table("schedule"))); });
   accepts([&] { static_cast<void>(read_guard(root.table("guard"))); });
   accepts([&] { static_cast<void>(read_transport(root.table("transport"))); });
+  accepts([&] { static_cast<void>(read_plan(root.table("plan"))); });
   for (const char* name : {"teacher", "student"}) {
     const JobTable section = root.table(name);
     accepts([&] { static_cast<void>(read_type(section, "decoder")); });

@@ -7,6 +7,7 @@
 #include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/job/plan_reader.hpp"
 
 namespace maestro {
 namespace {
@@ -70,6 +71,7 @@ TEST(JobKey, every_key_of_the_readers_has_a_help_text) {
   (void)read_guard(root.table("guard"));
   (void)read_transport(root.table("transport"));
   (void)read_emulation(root.table("emulation"));
+  (void)read_plan(root.table("plan"));
   (void)read_section(root.table("section"), "section");
   (void)read_decoder(root.table("decoder"));
   EXPECT_THAT(job.keys(), Each(Field(&JobKey::help, Not(IsEmpty()))));

@@ -6,6 +6,7 @@
 #include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/job/plan_reader.hpp"
 #include "tests/job/job_error.hpp"
 
 namespace maestro {
@@ -41,6 +42,7 @@ std::string error_of(const Limit& limit, const std::string& value) {
     if (table == "guard") (void)read_guard(read);
     if (table == "transport") (void)read_transport(read);
     if (table == "emulation") (void)read_emulation(read);
+    if (table == "plan") (void)read_plan(read);
     if (table == "section") (void)read_section(read, "section");
     if (table == "decoder") (void)read_decoder(read);
   });
@@ -111,6 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Limit{"transport", "timeout_s", "1e-3", "0.0009999999999999998", "1e6", "1000000.0000000001"},
                     Limit{"transport", "start_timeout_s", "1e-3", "0.0009999999999999998", "1e6", "1000000.0000000001"},
                     Limit{"transport", "port", "0", "-1", "65535", "65536"},
+                    Limit{"plan", "predicted_step_ms", smallest, "0", "1e12", "1000000000000.0001"},
+                    Limit{"plan", "headroom", smallest, "0", "1", "1.0000000000000002"},
                     Limit{"emulation", "gflops", smallest, "0", largest, "inf"},
                     Limit{"emulation", "step_ms", "0", "-5e-324", "3.6e6", "3600000.0000000005"},
                     Limit{"emulation", "reduce_gb_s", "0", "-5e-324", "1e9", "1000000000.0000001"}));

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "actors/plan/emulated_step_end.hpp"
+#include "runtime/job/job_document.hpp"
 
 namespace maestro {
 namespace {
@@ -55,6 +56,18 @@ TEST_F(PlanChecks, every_replica_of_a_trained_section_has_a_micro_batch_in_a_ste
   plan_.train.global_batch = 8;
   EXPECT_THAT(refusal_of([&] { check_batches(plan_); }),
               HasSubstr("makes 2 micro-batches of 4, too few for 3 replicas; use student.micro_batch = 2"));
+}
+
+TEST_F(PlanChecks, predictions_name_sections_of_the_job) {
+  add("student", 4);
+  const JobDocument job = JobDocument::parse("[plan]\nkeep = [\"studnet\"]\n", "job.toml");
+  EXPECT_EQ(refusal_of([&] { check_predictions(plan_, job.root()); }), "accepted");
+  plan_.planned.keep = {"studnet"};
+  EXPECT_THAT(refusal_of([&] { check_predictions(plan_, job.root()); }),
+              HasSubstr("job.toml:2: plan.keep: there is no section 'studnet'; did you mean 'student'?"));
+  plan_.planned.keep = {};
+  plan_.planned.predicted_passes_ms = {{"teacher", 3}};
+  EXPECT_THAT(refusal_of([&] { check_predictions(plan_, job.root()); }), HasSubstr("there is no section 'teacher'"));
 }
 
 TEST_F(PlanChecks, as_many_micro_batches_may_be_in_flight_as_a_section_behind_takes_at_once) {
