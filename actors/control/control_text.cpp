@@ -114,7 +114,7 @@ std::string plain_text(const control::Plan& plan) {
   std::string text = "job " + plan.job + ": batches of " + std::to_string(plan.global_batch) + " samples, policy " +
                      plan.policy + ", " + std::to_string(plan.slots) + " slots per edge and consumer";
   if (plan.__isset.planned_ms) {
-    text += "\nstep " + std::to_string(plan.step) + " is planned to take " + number(plan.planned_ms) + " ms";
+    text += "\nthe plan of step " + std::to_string(plan.step) + " has a makespan of " + number(plan.planned_ms) + " ms";
     if (plan.__isset.lower_bound_ms) text += "; no schedule is shorter than " + number(plan.lower_bound_ms) + " ms";
   }
   std::vector<std::vector<std::string>> sections{{"section", "mode", "layout", "micro-batch", "places"}};

@@ -99,10 +99,13 @@ void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended
   result.losses = record->losses;
   for (const Recovery& recovered : record->recoveries) result.recoveries.push_back(line_of(recovered));
   result.left_out = record->left_out;
+  if (rehearsal && *rehearsal) result.rehearsal = **rehearsal;
   if (journal) result.record = (fs::path(plan.train.out) / record_folder).string();
   result.estimated_mb = host_bytes(estimate_memory(plan)) / bytes_per_mb;
   if (!plan.options.report.empty()) {
-    make_report(plan, *record, totals, report_rows()).write(plan.options.report).or_throw();
+    Report report = make_report(plan, *record, totals, report_rows());
+    if (rehearsal) add_rehearsal(*rehearsal, report);
+    report.write(plan.options.report).or_throw();
     result.report = plan.options.report.string();
   }
   if (!plan.options.trace.empty()) {

@@ -51,6 +51,15 @@ void ProcessRun::State::open_journal() {
   record->keep_recent_rows();
 }
 
+void ProcessRun::State::rehearse() {
+  if (!is_root() || (!journal && plan.options.report.empty())) return;
+  rehearsal = rehearse_run(plan, memory.figures->measured().kept());
+  if (!journal || !*rehearsal) return;
+  EventFields fields = fields_of(*rehearsal);
+  fields.emplace(fields.begin(), "step", record->last_step);
+  journal->event("rehearsed", fields);
+}
+
 void ProcessRun::State::close_record() {
   constexpr std::chrono::seconds patience(30);  // a disk may be slow
   if (!journal) return;

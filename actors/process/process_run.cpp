@@ -298,6 +298,7 @@ std::optional<RunResult> ProcessRun::run() {
     return failed;
   }
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
+  state.rehearse();
   state.close_record();
   state.bound("the end of the run", closing_limit);
   state.stop();

@@ -123,6 +123,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.epoch_samples = plan.corpus->samples(Split::train);
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
+  options.predicted = plan.planned;
   options.moves_seats = seats_may_move();
   options.global_clip = train.clip == ClipScope::global;
   options.joined_norms = joins_norms(plan);
@@ -168,7 +169,6 @@ void ProcessRun::State::open_actors() {
   options.application = rendezvous_info.secret;
   bound("the start of the actor system", start_limit);
   actors = std::make_unique<ActorEnvironment>(options);
-
   const bool recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
   SupervisorOptions supervision;
   supervision.graph = &plan.graph;

@@ -27,6 +27,7 @@
 #include "actors/process/signal_watcher.hpp"
 #include "actors/replica/replica_spec.hpp"
 #include "actors/run/coordinator.hpp"
+#include "actors/run/run_rehearsal.hpp"
 #include "actors/run/run_report.hpp"
 #include "actors/run/supervisor.hpp"
 #include "actors/run/watchdog.hpp"
@@ -105,8 +106,9 @@ struct ProcessRun::State {
   ProcessId process;
   TraceRecorder trace;
   SnapshotWriter snapshots;
-  std::shared_ptr<RunJournal> journal;  // of rank 0; null: the run keeps nothing
-  bool record_whole = false;            // at the end: the files have all lines
+  std::shared_ptr<RunJournal> journal;            // of rank 0; null: the run keeps nothing
+  bool record_whole = false;                      // at the end: the files have all lines
+  std::optional<Result<RunRehearsal>> rehearsal;  // of rank 0, at the end
   RunMemory& memory;
   std::shared_ptr<RunRecord> record;  // of memory
   std::atomic<std::uint64_t> current_step = 0;
@@ -248,6 +250,8 @@ struct ProcessRun::State {
   void describe_trace();
   void write_trace(const RunOutcome& ended);
   void write_outputs(RunResult& result, const RunOutcome& ended);
+  /// Rehearses the last steps, for record and report.
+  void rehearse();
   /// Waits for the last lines of the record, before stop() ends their writer.
   void close_record();
   /// Returns the rows of the record's files, or of memory where the files do not have all.

@@ -15,6 +15,7 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
   options_.figures->begin_again();
+  options_.figures->keep_measured(measured_steps_kept(options_.ahead));
   if (options_.moves_seats) replay_.emplace(*options_.graph);
 }
 
@@ -341,17 +342,8 @@ void Coordinator::norm_reported(const NormReport& report) {
   }
 }
 
-std::map<std::string, LaneTimes> Coordinator::lanes_of(const Open& open) const {
-  std::map<std::string, LaneTimes> lanes;
-  for (const auto& [lane, report] : open.lanes) {
-    const GraphNode& node = options_.graph->node(lane.first);
-    if (node.role != Role::source) lanes[node.name + "/" + std::to_string(lane.second.value())] = report.times;
-  }
-  return lanes;
-}
-
 void Coordinator::close(Key key) {
-  const Open& open = open_.at(key);
+  Open& open = open_.at(key);
   RunRecord& record = *options_.record;
   const auto now = Clock::now();
   options_.figures->lanes_ended(open.lanes, key.second == RunUnit::Kind::train);
@@ -372,6 +364,7 @@ void Coordinator::close(Key key) {
     record.train_seconds += seconds;
     options_.figures->step_ended(open.unit.step, seconds, record.counts[key.first], now,
                                  std::chrono::system_clock::now());
+    keep_measured(open, seconds);
   }
   print_validation(open);
   unit_started_ = now;

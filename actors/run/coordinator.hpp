@@ -51,6 +51,7 @@ struct CoordinatorOptions {
   std::uint64_t epoch_samples = 1;            ///< of the training split
   bool synchronous = false;                   ///< a unit is announced when its predecessor has ended
   bool measure = false;                       ///< plans follow measured times
+  PlanConfig predicted = {};                  ///< [plan]
   bool moves_seats = false;                   ///< replicas of repeatable sections may begin anew
   std::map<SectionId, StepId> trained_until;  ///< sections whose state was further than the first step at the start
   bool global_clip = false;                   ///< by the norm over all sections instead of each section's own
@@ -59,9 +60,10 @@ struct CoordinatorOptions {
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
   std::optional<RunGuard> guard;              ///< none: losses are not judged
-  std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();  ///< used by the coordinator alone
-  std::uint64_t rollbacks = 0;                                             ///< of the run so far
-  DataCursor cursor;                                                       ///< of the data
+  /// Used by the coordinator alone, until the run is over.
+  std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
+  std::uint64_t rollbacks = 0;      ///< of the run so far
+  DataCursor cursor;                ///< of the data
   std::uint64_t archive_every = 0;  ///< checkpoints of such steps are also kept in `archive`
   ArchiveForm archive_form = ArchiveForm::full;
   std::optional<CheckpointArchive> archive;  ///< where archive_every or the guard needs it
@@ -149,6 +151,9 @@ class Coordinator : public RunActor {
   /// nothing.
   [[nodiscard]] std::map<std::string, LaneTimes> lanes_of(const Open& open) const;
   void close(Key key);
+  void keep_measured(Open& open, double seconds);
+  /// Compares the run with the prediction of its job, once.
+  void compare_with_plan();
   void finish_if_done();
   void report_progress(StepId step);
   void print_validation(const Open& open) const;

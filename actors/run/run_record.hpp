@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/run/plan_drift.hpp"
 #include "actors/run/recent_rows.hpp"
 #include "actors/run/rollback.hpp"
 #include "actors/run/run_schedule.hpp"
@@ -38,10 +39,10 @@ struct SchedulingRow {
   double begin_ms = 0;        ///< of the step's first pass, since the run began
   double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last pass
   double lower_bound_ms = 0;  ///< of any schedule, with the measured times
-  double planned_ms = 0;      ///< predicted by the plan, with its estimated times
+  double planned_ms = 0;      ///< makespan of the plan, with its estimated times: no time between steps
   double planning_ms = 0;
   std::map<std::string, double> utilization;  ///< by section: share of the makespan in which its lanes were busy
-  std::map<std::string, double> planned_utilization;
+  std::map<std::string, double> planned_utilization;  ///< likewise of that makespan
 };
 
 /// Number of distinct samples read: a bit for each, as their ids are dense.
@@ -81,6 +82,7 @@ struct RunRecord {
   RecentRows<StepRow> steps;                                 ///< of finished steps
   std::map<std::uint64_t, std::vector<StepRow>> unfinished;  ///< rows of steps that other sections have not ended
   RecentRows<SchedulingRow> scheduling;                      ///< of finished steps
+  std::optional<PlanDrift> drift;                            ///< from [plan]; none: not compared yet
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
   RecentRows<StepRow> validations;                                  ///< all validations
   SampleCounts counts;                                              ///< by step

@@ -148,7 +148,34 @@ Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTo
   for (const Recovery& recovery : record.recoveries) recoveries.push_back(line_of(recovery));
   if (!recoveries.empty()) report.set("recoveries", recoveries);
   report.set("checkpoint", record.checkpoint);
+  if (record.drift) {
+    report.set("prediction.step_ms", record.drift->predicted_ms);
+    report.set("prediction.measured_step_ms", record.drift->measured_ms);
+    if (record.drift->is_off()) report.set("prediction.text", text_of(*record.drift));
+  }
   return report;
+}
+
+EventFields fields_of(const Result<RunRehearsal>& rehearsal) {
+  if (!rehearsal) return {{"reason", rehearsal.error().message}};
+  std::map<std::string, double> passes, measured_passes, step_ends, measured_step_ends;
+  for (const auto& [name, use] : rehearsal->sections) {
+    passes[name] = use.passes;
+    measured_passes[name] = use.measured_passes;
+    step_ends[name] = use.step_ends;
+    measured_step_ends[name] = use.measured_step_ends;
+  }
+  return {{"steps", rehearsal->steps},
+          {"step_ms", rehearsal->step_ms},
+          {"measured_step_ms", rehearsal->measured_step_ms},
+          {"passes", passes},
+          {"measured_passes", measured_passes},
+          {"step_ends", step_ends},
+          {"measured_step_ends", measured_step_ends}};
+}
+
+void add_rehearsal(const Result<RunRehearsal>& rehearsal, Report& report) {
+  for (const auto& [name, value] : fields_of(rehearsal)) report.set("rehearsal." + name, value);
 }
 
 RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {

@@ -11,6 +11,7 @@
 #include "actors/plan/job_plan.hpp"
 #include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
+#include "actors/run/run_rehearsal.hpp"
 #include "actors/run/run_result.hpp"
 
 namespace maestro {
@@ -28,6 +29,11 @@ struct ProcessTotals {
 
 [[nodiscard]] Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals,
                                  ReportRows rows);
+/// Sets the member "rehearsal": {"steps", "step_ms", "measured_step_ms", "passes", "measured_passes", "step_ends",
+/// "measured_step_ends": {section or stage: share}}, or {"reason"}.
+void add_rehearsal(const Result<RunRehearsal>& rehearsal, Report& report);
+/// Returns its members.
+[[nodiscard]] EventFields fields_of(const Result<RunRehearsal>& rehearsal);
 [[nodiscard]] RunResult make_result(const RunRecord& record, const ProcessTotals& totals);
 
 }  // namespace maestro

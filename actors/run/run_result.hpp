@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/run/run_record.hpp"
+#include "actors/run/run_rehearsal.hpp"
 
 namespace maestro {
 
@@ -33,6 +35,7 @@ struct RunResult {
   std::map<std::string, std::string> weights;  ///< section -> folder of the trained weights, Hugging Face layout
   std::map<std::string, std::string> models;   ///< section -> folder of its export, for other programs
   std::vector<SchedulingRow> scheduling;       ///< of the last steps; on emulated devices of all
+  std::optional<RunRehearsal> rehearsal;       ///< of the last steps; none: they cannot be rehearsed, or need not be
   std::string record;                          ///< folder
   std::string resume;  ///< what --resume takes to continue the run; empty: there is no checkpoint
   std::string checkpoint;

@@ -53,6 +53,11 @@ void StepFigures::lanes_ended(const LaneReports& lanes, bool trained) {
   if (trained) totals_.last_lanes = lanes;
 }
 
+void StepFigures::step_measured(MeasuredStep step) {
+  measured_.erase_if([&](const MeasuredStep& earlier) { return earlier.step >= step.step; });
+  measured_.push_back(std::move(step));
+}
+
 void StepFigures::step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
                              std::chrono::system_clock::time_point time) {
   totals_.seconds.observe(seconds);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of the training steps that have ended, for those who watch a run: how long they took, what they trained, and
-// the passes of the last few. Pure; filled by the coordinator, kept from one start of the processes to the next.
+// the passes of the last few; and the last steps as they were measured, for a rehearsal. Pure; filled by the
+// coordinator, kept from one start of the processes to the next.
 //
 // FG-1 (each end once): every end of a step adds to each figure once, also of a step that is done again after a loss,
 //       so no figure falls.
-// FG-2 (bounded): the passes of at most `kept_steps` ended steps are kept, and at most `kept_passes` of each.
+// FG-2 (bounded): the passes of at most `kept_steps` ended steps are kept, and at most `kept_passes` of each; of
+//       measured steps as many as keep_measured() allows.
+// FG-3 (each measured step once): a step that is done again replaces those from it on.
 #pragma once
 
 #include <chrono>
@@ -15,19 +18,13 @@
 #include <vector>
 
 #include "actors/messages/messages.hpp"
+#include "actors/run/measured_steps.hpp"
+#include "actors/run/recent_rows.hpp"
 #include "actors/run/run_record.hpp"
 #include "runtime/observe/metrics.hpp"
 
 namespace maestro {
 
-using Lane = std::pair<SectionId, ReplicaIndex>;
-/// What a replica reported at the end of a step or a validation.
-struct LaneReport {
-  LaneTimes times;
-  SentBytes sent;
-  ChannelTimes transfers = {};
-};
-using LaneReports = std::map<Lane, LaneReport>;
 /// Returns the mean time of a piece on each channel, for the cost model.
 [[nodiscard]] std::vector<MeasuredTransfer> measured_transfers(const LaneReports& lanes);
 
@@ -75,10 +72,15 @@ class StepFigures {
   void step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
                   std::chrono::system_clock::time_point time);
   [[nodiscard]] const StepTotals& totals() const { return totals_; }
+  /// At most this many measured steps are kept from now on.
+  void keep_measured(std::size_t most) { measured_.keep(most); }
+  void step_measured(MeasuredStep step);
+  [[nodiscard]] const RecentRows<MeasuredStep>& measured() const { return measured_; }
 
  private:
   StepTotals totals_;
   std::map<StepId, StepPasses> open_;
+  RecentRows<MeasuredStep> measured_;
 };
 
 }  // namespace maestro

@@ -89,4 +89,13 @@ std::vector<MeasuredPass> StepWatch::measured() const {
   return passes;
 }
 
+PassTimes StepWatch::times() const {
+  PassTimes times(task_of_.size());
+  for (std::size_t section = 0; section < task_of_.size(); ++section) {
+    if (!task_of_[section].empty() && !active_[section]) return {};
+    for (const std::size_t task : task_of_[section]) times[section].push_back(times_[task]);
+  }
+  return times;
+}
+
 }  // namespace maestro

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/messages/messages.hpp"
+#include "actors/run/measured_steps.hpp"
 #include "actors/run/run_record.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/schedule/phase_counts.hpp"
@@ -31,6 +32,8 @@ class StepWatch {
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
   /// Returns the measured passes, for the cost model. Needs the samples of the plan.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
+  /// Returns their times by section and MicroBatchPlan::index; nothing where a section was trained on the step already.
+  [[nodiscard]] PassTimes times() const;
   /// Whether the passes of all micro-batches are done.
   [[nodiscard]] bool complete() const { return planned_ && left_ == 0; }
   /// Whether the section has a micro-batch in the step.

@@ -157,7 +157,7 @@ int EmulateCommand::run(Console& console) const {
   nlohmann::ordered_json answer = {{"policy", settings.policy},
                                    {"steps", result.scheduling.size()},
                                    {"run_ms", shares.run_ms},
-                                   {"planned_ms", shares.planned_ms},
+                                   {"planned_makespans_ms", shares.planned_ms},
                                    {"utilization", shares.measured},
                                    {"planned_utilization", shares.planned},
                                    {"critical_section", critical->first},

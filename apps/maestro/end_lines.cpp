@@ -63,6 +63,12 @@ void add_figures(const RunResult& result, Entries& entries) {
     entries.fields.emplace_back("loss", result.losses);
   }
   if (!validation.empty()) entries.add("validation", validation);
+  if (result.rehearsal) {
+    entries.add("step time",
+                formatted("%.1f ms, planned %.1f ms", result.rehearsal->measured_step_ms, result.rehearsal->step_ms));
+    entries.fields.emplace_back("step_ms", result.rehearsal->measured_step_ms);
+    entries.fields.emplace_back("planned_step_ms", result.rehearsal->step_ms);
+  }
   entries.add("peak memory", formatted("%.0f MB, estimated %.0f MB", result.max_rss_mb, result.estimated_mb));
   entries.fields.emplace_back("max_rss_mb", result.max_rss_mb);
   entries.fields.emplace_back("estimated_mb", result.estimated_mb);

@@ -4,7 +4,8 @@
 // {"plan": {...}, "steps": [{"section", "step", "loss", "ce", "kl", "grad_norm", "lr", "step_ms"}],
 //  "validation": {"teacher_ce", "distilled_ce", "plain_ce"}, "samples": {"read", "trained", "distinct"},
 //  "transfers": {"provider", "bytes", "writes"}, "throughput": {"samples_per_s", "tokens_per_s"}, "max_rss_mb",
-//  "memory": {"estimated_mb", "used_mb", "ranks": [...], "processes": [...], "devices": [...]}}
+//  "memory": {"estimated_mb", "used_mb", "ranks": [...], "processes": [...], "devices": [...]},
+//  "rehearsal": {"steps", "step_ms", "measured_step_ms", ...}}
 // and whatever else is `set`. "plan" and "steps" are always there; the rest if available.
 #pragma once
 

@@ -193,6 +193,10 @@ Status RunReader::take_event(std::string_view text) {
       kind == "spike" ? take_spike(line) : take_validation(line);
       return {};
     }
+    if (kind == "rehearsed") {  // a figure
+      events_.step_ms = {figure_of(line.at("measured_step_ms")), figure_of(line.at("step_ms"))};
+      return {};
+    }
     if (kind == "began") take_start(line);
     if (kind == "failed") events_.error = line.value("error", "");
     if (kind == "failed") events_.state = RecordedState::failed;
@@ -229,6 +233,7 @@ void RunReader::take_spike(const Json& line) {
 void RunReader::take_start(const Json& line) {
   events_.state = RecordedState::under_way;
   events_.error.clear();
+  events_.step_ms.reset();
   events_.first_steps.push_back(line.at("first_step"));
   events_.lanes = line.at("lanes").get<std::vector<std::string>>();
   events_.data = line.at("data").get<std::map<std::string, std::string>>();
@@ -260,6 +265,12 @@ std::vector<PageFigure> RunReader::figures() const {
     const double ratio = steps_.makespan_ms / steps_.lower_bound_ms;
     out.push_back({"Makespan / bound", fixed(ratio, 3), "all steps, against the shortest possible schedules; 1 at best",
                    number_text(ratio)});
+  }
+  if (events_.step_ms) {
+    const auto& [measured, planned] = *events_.step_ms;
+    out.push_back({"Step", fixed(measured, 1) + " ms",
+                   "median of the last steps; planned " + fixed(planned, 1) + " ms, by a rehearsal",
+                   number_text(measured)});
   }
   for (const Curve& curve : steps_.curves) {
     if (curve.found.metric != "loss" || curve.points.points().empty()) continue;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/result.hpp"
@@ -49,6 +50,7 @@ class RunReader {
     std::vector<std::uint64_t> first_steps;
     RecordedState state = RecordedState::under_way;
     std::string error, title;
+    std::optional<std::pair<double, double>> step_ms;  // measured, and as rehearsed
     std::vector<RunValidation> validations;
     std::vector<RunSpike> spikes;
     std::uint64_t earlier_spikes = 0;

@@ -150,7 +150,10 @@ class TheCard(CardTest):
         for row, event in zip(card.tables["Validations"], validations):
             self.assertEqual({float(value) for _, value in row[2:] if value}, set(event["metrics"].values()))
         self.assertEqual([(row[0][0], row[1][0]) for row in card.tables["Events"]],
-                         [(event["time"], event["event"]) for event in events if event["event"] != "validation"])
+                         [(event["time"], event["event"]) for event in events
+                          if event["event"] not in ("validation", "rehearsed")])
+        rehearsed, = [event for event in events if event["event"] == "rehearsed"]
+        self.assertEqual(card.figures["Step"], rehearsed["measured_step_ms"])
         self.assertEqual([row[0][0] for row in card.tables["Layout"]], events[0]["lanes"])
         data = {name: value for (name, _), (value, _) in card.tables["Data"]}
         self.assertEqual({name: data[name] for name in events[0]["data"]}, events[0]["data"])

@@ -74,7 +74,10 @@ TEST_F(RunReaderTest, a_record_is_the_page) {
   log_->append_event(R"({"event":"validation","time":"t","step":3,"section":"student","metrics":{"loss":4.125}})")
       .or_throw();
   log_->append_event(R"({"event":"finished","time":"t","step":3,"interrupted":false})").or_throw();
+  log_->append_event(R"({"event":"rehearsed","time":"t","step":3,"steps":9,"step_ms":90.5,"measured_step_ms":100.25})")
+      .or_throw();
   const RunPage page = read();
+  EXPECT_EQ(figure(page, "Step"), "100.25");
   EXPECT_EQ(page.title, "curve");
   EXPECT_EQ(page.state, RecordedState::finished);
   EXPECT_EQ(page.last_step, 3u);

@@ -60,6 +60,8 @@ class CoordinatorTest : public ::testing::Test {
     planning.graph = &graph_;
     planning.policy = make_policy("arrival");
     options.measure = measure_;
+    options.predicted = predicted_;
+    options.figures = figures_;
     options.planner = measure_ ? watched_planner(std::move(planning))
                                : bench_.spawn<Planner>(std::move(planning), nullptr, options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
@@ -143,6 +145,8 @@ class CoordinatorTest : public ::testing::Test {
   std::optional<RunGuard> guard_;
   bool begins_ = true;
   bool measure_ = false;
+  PlanConfig predicted_;
+  std::shared_ptr<StepFigures> figures_ = std::make_shared<StepFigures>();
   std::optional<StepPlanner> planner_;                    // with measure_
   std::vector<std::vector<MeasuredTransfer>> transfers_;  // likewise
   bool with_shadows_ = false;

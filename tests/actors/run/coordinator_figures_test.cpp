@@ -51,6 +51,29 @@ TEST_F(CoordinatorFigures, a_plan_follows_the_transfers_of_the_last_step_that_ha
   EXPECT_DOUBLE_EQ(transfers_[2][0].ms, 4);  // 16 ms for four pieces
 }
 
+TEST_F(CoordinatorFigures, a_run_unlike_its_prediction_has_one_line_after_twenty_steps) {
+  predicted_.predicted_step_ms = 3.6e6;
+  start(1, plain(45));
+  for (std::uint64_t step = 1; step <= 19; ++step) finish_step(step);
+  EXPECT_FALSE(record_->drift);
+  for (std::uint64_t step = 20; step <= 45; ++step) finish_step(step);
+  ASSERT_TRUE(record_->drift);
+  EXPECT_TRUE(record_->drift->is_off());
+  const std::string text = terminal_.str();
+  const std::size_t line = text.find("% below the 3600000.0 ms of [plan]");
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_EQ(text.find("of [plan]", line + 40), std::string::npos) << text;
+  EXPECT_EQ(figures_->measured().kept().size(), measured_steps_kept(1));
+  EXPECT_EQ(figures_->measured().kept().back().samples.size(), 2u);
+}
+
+TEST_F(CoordinatorFigures, a_run_as_predicted_or_without_a_prediction_has_none) {
+  start(1, plain(21));
+  for (std::uint64_t step = 1; step <= 21; ++step) finish_step(step);
+  EXPECT_FALSE(record_->drift);
+  EXPECT_EQ(terminal_.str().find("[plan]"), std::string::npos);
+}
+
 TEST_F(CoordinatorFigures, the_training_time_is_that_of_each_step_once) {
   const Clock::time_point begin = Clock::now();
   constexpr std::uint64_t steps = 40;

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/input_file.hpp"
+#include "tests/data/temp_folder.hpp"
+
 namespace maestro {
 namespace {
 
@@ -26,6 +31,23 @@ TEST(RunResult, has_the_rates_of_the_training_time_alone) {
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.samples_per_s, 3);
   EXPECT_EQ(result.tokens_per_s, 75);
+}
+
+TEST(RunReport, a_rehearsal_is_a_member_with_its_figures_or_with_the_reason_why_there_are_none) {
+  RunRehearsal rehearsal{9, 90.5, 100.25, {}};
+  rehearsal.sections["student"] = {0.75, 0.5, 0.125, 0.25};
+  const TempFolder folder;
+  const auto written = [&](const Result<RunRehearsal>& result) {
+    Report report;
+    add_rehearsal(result, report);
+    report.write(folder.path() / "report.json").or_throw();
+    return nlohmann::json::parse(read_text(folder.path() / "report.json").value_or_throw()).at("rehearsal");
+  };
+  EXPECT_EQ(written(rehearsal), nlohmann::json::parse(R"({"steps": 9, "step_ms": 90.5, "measured_step_ms": 100.25,
+      "passes": {"student": 0.75}, "measured_passes": {"student": 0.5},
+      "step_ends": {"student": 0.125}, "measured_step_ends": {"student": 0.25}})"));
+  EXPECT_EQ(written(Error{ErrorCode::invalid_argument, "too few steps"}),
+            nlohmann::json::parse(R"({"reason": "too few steps"})"));
 }
 
 }  // namespace

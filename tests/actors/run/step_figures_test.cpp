@@ -53,6 +53,24 @@ TEST_F(StepFiguresTest, place_passes_by_the_time_of_their_report) {
   EXPECT_EQ(step.passes[1].end, now_);
 }
 
+TEST_F(StepFiguresTest, have_each_measured_step_once_and_the_last_alone) {  // FG-2, FG-3
+  figures_.keep_measured(4);
+  const auto measure = [this](std::uint64_t step, double ms) {
+    MeasuredStep measured;
+    measured.step = StepId(step);
+    measured.ms = ms;
+    figures_.step_measured(std::move(measured));
+  };
+  for (const std::uint64_t step : {1, 2, 3, 4, 5}) measure(step, 1);
+  for (const std::uint64_t step : {4, 5}) measure(step, 2);
+  const auto& kept = figures_.measured().kept();
+  ASSERT_EQ(kept.size(), 4u);
+  EXPECT_EQ(kept.front().step, StepId(2));
+  EXPECT_EQ(kept[1].ms, 1);
+  EXPECT_EQ(kept[2].step, StepId(4));
+  EXPECT_EQ(kept[2].ms, 2);
+}
+
 TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // FG-2
   for (std::uint32_t micro_batch = 0; micro_batch < 5000; ++micro_batch) pass(1, micro_batch);
   end(1);

@@ -74,6 +74,18 @@ TEST_F(StepWatchTest, a_row_spans_the_passes_as_they_were_and_bounds_them_from_b
   EXPECT_DOUBLE_EQ(row.planning_ms, 0.25);
 }
 
+TEST_F(StepWatchTest, times_are_by_section_and_micro_batch) {
+  StepWatch watch(graph_, planned("arrival", 2));
+  watch.done(done(1, 1, 20, 30, 50), start_);
+  watch.done(done(0, 0, 10, 15, 145), start_);
+  const PassTimes times = watch.times();
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[1].at(1).forward, 20);
+  EXPECT_EQ(times[1].at(1).backward, 30);
+  EXPECT_EQ(times[0].at(0).backward, 15);
+  EXPECT_EQ(times[0].at(1).forward, 0) << "it has not been done";
+}
+
 TEST_F(StepWatchTest, reports_that_were_handled_late_make_no_section_busier_than_it_can_be) {
   StepWatch watch(graph_, planned("wavefront", 1));
   watch.done(done(1, 0, 20, 30, 50), start_ + milliseconds(200));
