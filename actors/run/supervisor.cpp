@@ -289,9 +289,9 @@ void Supervisor::child_ended(const ChildEnded& child) {
        !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);
 }
 
-/// Sends heartbeats to the watched processes, and judges theirs.
+/// Sends heartbeats to the watched processes, and judges theirs; also while this process is alone, as others may come.
 void Supervisor::beat() {
-  if (membership_.phase() == RunPhase::ended || membership_.processes() == 1) return;
+  if (membership_.phase() == RunPhase::ended || membership_.most_processes() == 1) return;
   delayed_send(this, PeerWatch::interval_of(options_.peer_timeout), BeatDue{});
   for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Heartbeat{options_.process});
   for (const ProcessId silent : peers_.silent(clock().now())) {

@@ -181,7 +181,7 @@ class OfAPairOfStudents(Recovers):
 class InPlace(Recovers):
     """Of four processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
 
-    REPLICAS = 3
+    REPLICAS, PROCESSES = 3, 4
 
     def job(self):
         job = job_of(steps=2 * STEPS)
@@ -193,7 +193,7 @@ class InPlace(Recovers):
         job = self.job()
         settings = {"transport.provider": "tcp", **settings}
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
-        run = self.start(job, "--processes", 4, *FEW_DEVICES, *options, settings=settings)
+        run = self.start(job, "--processes", self.PROCESSES, *FEW_DEVICES, *options, settings=settings)
         victims = []
         for rank, how, step in moments:
             victims.append((rank, self.kill_one(run, rank, how, step)))
@@ -218,7 +218,7 @@ class InPlace(Recovers):
         warnings = [line for line in finished.err.splitlines() if line.startswith("warning:")]
         self.assertEqual(len(warnings), len(victims), finished.describe())
         for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
-            self.assertRegex(line, rf"lost process {rank} \(pid {pid}(, host \S+)?, section 'teacher' replica \d\) in step \d+: "
+            self.assertRegex(line, rf"lost process {rank} \(pid {pid}(, host \S+)?(, section 'teacher' replica \d)+\) in step \d+: "
                                    rf".*; {self.FOLLOWS} \(recovery {number} of 10\)")
         self.assert_nothing_left(run)
         return finished
@@ -257,6 +257,22 @@ class ALostTeacher(InPlace):
         self.assertEqual(finished.curve(), expected.curve())
         self.assertIn("(recovery 2 of 10)", finished.err)
         self.assert_nothing_left(run)
+
+
+class TheOnlyOtherProcess(InPlace):
+    """Process 1 has two replicas of the teacher and nothing else, 0 everything else."""
+
+    REPLICAS, PROCESSES = 4, 2
+    FOLLOWS = r"process 0 takes section 'teacher' replica 1 and 3"
+
+    def job(self):
+        job = super().job()
+        del job["plain"]
+        return job
+
+    def test_comes_again_and_hears_rank_0_from_then_on(self):
+        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": 0.5})
+        self.check_in_place(run, expected, victims)
 
 
 class TheOnlyTeacher(InPlace):

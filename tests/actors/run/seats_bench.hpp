@@ -29,17 +29,17 @@ inline Seat seat(SectionId section, std::uint32_t index, std::uint32_t process) 
 class MovesOfSeats : public ::testing::Test {
  protected:
   void start() {
-    for (std::uint32_t rank = 0; rank < 4; ++rank) supervisors_.push_back(spawn(rank));
+    for (std::uint32_t rank = 0; rank < processes_; ++rank) supervisors_.push_back(spawn(rank));
     for (const caf::actor& supervisor : supervisors_) bench_.send(supervisor, JoinRoot{supervisors_[0]});
     bench_.deliver_all();
-    for (std::uint32_t rank = 0; rank < 4; ++rank) bench_.send(supervisors_[rank], local(rank));
+    for (std::uint32_t rank = 0; rank < processes_; ++rank) bench_.send(supervisors_[rank], local(rank));
     bench_.deliver_all();
   }
   caf::actor spawn(std::uint32_t rank) {
     SupervisorOptions options;
     options.graph = &graph_;
     options.process = ProcessId(rank);
-    options.hosts.assign(4 + joining_, 0);
+    options.hosts.assign(processes_ + joining_, 0);
     options.joining = joining_;
     options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());  // of a successor: after the others
     options.current_step = &current_step_;
@@ -168,6 +168,7 @@ class MovesOfSeats : public ::testing::Test {
 
   SectionGraph graph_ = distillation_graph(2);
   std::size_t most_ = 10;
+  std::uint32_t processes_ = 4;  // the first of the four
   std::size_t joining_ = 0;
   std::vector<std::string> elastic_;
   std::map<SectionId, WaitingFor> states_;  // of all replicas of a section

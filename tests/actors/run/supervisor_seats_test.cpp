@@ -187,6 +187,18 @@ TEST_F(OnlyTeacher, that_does_not_come_takes_the_run_back) {  // SV-9
   EXPECT_EQ(ends_[0].get().error, "process 1 did not start again: no memory");
 }
 
+TEST_F(OnlyTeacher, of_two_processes_hears_rank_0_when_it_comes_again) {  // SV-2, SV-9
+  processes_ = 2;
+  start();
+  const auto beat = PeerWatch::interval_of(SupervisorOptions().peer_timeout);
+  kill(1);
+  for (int beats = 0; beats < 20; ++beats) bench_.advance(beat);
+  come(1);
+  for (int beats = 0; beats < 20; ++beats) bench_.advance(beat);
+  EXPECT_FALSE(ended(0));
+  EXPECT_FALSE(ended(2)) << "the successor";
+}
+
 TEST_F(OnlyTeacher, and_a_further_loss_take_the_run_back) {  // SV-9
   start();
   kill(1);
