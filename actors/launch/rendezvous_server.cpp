@@ -11,6 +11,7 @@
 #include "actors/launch/rendezvous.hpp"
 #include "actors/rpc/rpc_server.hpp"
 #include "actors/rpc/rpc_socket.hpp"
+#include "actors/rpc/socket_address.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -181,6 +182,14 @@ RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make
   acceptor.refused = [&state](const std::string& peer, const std::string& reason) {
     state.note_refusal("refused " + peer_text(peer) + " at the rendezvous: " + peer_text(reason));
   };
+  if (parse_socket_address(state.options.address).local()) {  // the process is no stranger (RV-6)
+    acceptor.starved = [&state](const std::string& peer, const std::string& reason) {
+      const std::lock_guard lock(state.mutex);
+      state.fail("rank 0 has no thread or no memory for " + peer_text(peer) + " at the rendezvous (" +
+                     peer_text(reason) + "): raise `ulimit -u` or `ulimit -v`",
+                 ErrorCode::unavailable);
+    };
+  }
   const auto serve = [&state](Visitor& visitor) {
     return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));
   };

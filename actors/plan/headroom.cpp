@@ -6,7 +6,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <latch>
+#include <optional>
+#include <semaphore>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -29,11 +32,22 @@ std::size_t openable(std::size_t most) {
   return opened.size();
 }
 
-std::size_t startable(std::size_t most) {
+/// `allocating`: each thread has its first block before the next is started, as in a process that starts.
+std::size_t startable(std::size_t most, bool allocating) {
   std::latch all(1);
+  std::binary_semaphore allocated(0);
   std::vector<std::thread> started;
+  const auto wait = [&] {
+    void* volatile block = allocating ? std::malloc(1) : nullptr;  // volatile: for the compiler it has an effect
+    allocated.release();
+    all.wait();
+    std::free(block);
+  };
   try {
-    while (started.size() < most) started.emplace_back([&all] { all.wait(); });
+    while (started.size() < most) {
+      started.emplace_back(wait);
+      allocated.acquire();
+    }
   } catch (const std::system_error&) {  // the limit
   }
   all.count_down();
@@ -41,24 +55,35 @@ std::size_t startable(std::size_t most) {
   return started.size();
 }
 
-std::string limit_of(int resource) {
+std::optional<rlim_t> limit_of(__rlimit_resource resource) {
   rlimit limit{};
-  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
-  return " (limit " + std::to_string(limit.rlim_cur) + ")";
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+std::string text_of(std::optional<rlim_t> limit) {
+  return limit ? " (limit " + std::to_string(*limit) + ")" : std::string();
+}
+
+/// Returns what refused a thread, and the remedy.
+std::string limits_of_threads() {
+  if (const auto space = limit_of(RLIMIT_AS)) {
+    return " in an address space of " + std::to_string(*space >> 20) + " MiB: raise `ulimit -v` or `ulimit -u`";
+  }
+  return text_of(limit_of(RLIMIT_NPROC)) + ": raise `ulimit -u`, the memory limit or the control group's pids.max";
 }
 
 }  // namespace
 
 void require_headroom(const Headroom& wanted) {
   if (const std::size_t files = openable(wanted.descriptors); files < wanted.descriptors) {
-    throw JobError("only " + std::to_string(files) + " more files can be opened" + limit_of(RLIMIT_NOFILE) +
+    throw JobError("only " + std::to_string(files) + " more files can be opened" + text_of(limit_of(RLIMIT_NOFILE)) +
                        ", and a run needs " + std::to_string(wanted.descriptors) + ": raise `ulimit -n`",
                    ErrorCode::unavailable);
   }
-  if (const std::size_t threads = startable(wanted.threads); threads < wanted.threads) {
-    throw JobError("only " + std::to_string(threads) + " more threads can be started" + limit_of(RLIMIT_NPROC) +
-                       ", and a run needs " + std::to_string(wanted.threads) +
-                       ": raise `ulimit -u`, the memory limit or the control group's pids.max",
+  if (const std::size_t threads = startable(wanted.threads, wanted.allocating); threads < wanted.threads) {
+    throw JobError("only " + std::to_string(threads) + " of " + std::to_string(wanted.threads) +
+                       " further threads can be started" + limits_of_threads(),
                    ErrorCode::unavailable);
   }
 }

@@ -10,6 +10,7 @@ namespace maestro {
 struct Headroom {
   std::size_t threads = 0;
   std::size_t descriptors = 0;
+  bool allocating = false;  ///< the threads also allocate: the first block of each reserves 64 MiB of address space
 };
 
 /// Starts and ends that many threads, and opens and closes that many descriptors, all at once. Throws JobError,

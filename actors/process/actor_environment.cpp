@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "actors/launch/peer_acceptor.hpp"
+#include "actors/plan/headroom.hpp"
 #include "actors/run/peer_connection.hpp"
 #include "runtime/core/result.hpp"
 
@@ -40,6 +41,7 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
   }
   state_->keys = {options.keys, options.application};
   state_->start_timeout = options.start_timeout;
+  require_headroom({.threads = threads, .allocating = true});  // CAF aborts where its constructor throws
   state_->system = std::make_unique<caf::actor_system>(config);
   if (options.networked) {
     state_->connector = spawn_connector(*state_->system, state_->keys, options.start_timeout);

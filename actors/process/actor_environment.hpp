@@ -30,6 +30,10 @@ struct ActorSystemOptions {
 
 class ActorEnvironment {
  public:
+  /// That the constructor starts: workers, clock, printer, multiplexer, middleman, connector, and one to spare.
+  static constexpr std::size_t threads = 8;
+
+  /// Throws JobError if there is no room for its threads.
   explicit ActorEnvironment(const ActorSystemOptions& options);
   ~ActorEnvironment();
   ActorEnvironment(const ActorEnvironment&) = delete;

@@ -36,6 +36,8 @@ void ProcessRun::State::check_surroundings() const {
   // Rank 0 requires more: where all processes have the same limits, a single process reports it.
   const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
   require_headroom({.threads = 16 + devices_here.size(), .descriptors = files});
+  // Before the processes meet, so that one of them prints the reason; and some threads start before CAF's.
+  require_headroom({.threads = ActorEnvironment::threads + 4, .allocating = true});
   if (!is_root()) return;  // rank 0 has checked, and listens by now
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");

@@ -158,7 +158,7 @@ void ConnectionAcceptor::State::admit(FileDescriptor socket) {
     begin(std::move(socket), peer);
   } catch (const std::exception& failure) {  // no memory, no thread: the next client may succeed
     lock.unlock();
-    refuse(peer, failure.what());
+    options.starved ? options.starved(peer, failure.what()) : refuse(peer, failure.what());
   }
 }
 

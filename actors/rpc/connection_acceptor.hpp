@@ -34,6 +34,8 @@ struct AcceptorOptions {
   /// Receives the peer, "10.0.0.3:4711" or "process 4711", and the reason, "its certificate was refused: certificate
   /// has expired"; called by any of the acceptor's threads; may be empty.
   std::function<void(const std::string& peer, const std::string& reason)> refused;
+  /// Receives the same where this process has no memory or no thread for the client; empty: `refused` does.
+  std::function<void(const std::string& peer, const std::string& reason)> starved;
 };
 
 /// A client, for the thread that serves it.

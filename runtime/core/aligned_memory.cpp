@@ -16,7 +16,7 @@ AlignedMemory::AlignedMemory(std::size_t bytes) {
   size_ = (bytes + page - 1) / page * page;
   void* block = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
-    throw JobError("out of memory: the system refused " + std::to_string(size_ >> 20) + " MiB", ErrorCode::unavailable);
+    throw JobError("out of memory: the system refused " + std::to_string(size_ >> 10) + " KiB", ErrorCode::unavailable);
   }
   // Fewer page faults and TLB misses on large parameter and activation blocks; a hint, so a refusal is harmless.
   if (size_ >= 4 * huge_page) (void)madvise(block, size_, MADV_HUGEPAGE);

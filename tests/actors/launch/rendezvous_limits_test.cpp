@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <pthread.h>
+
+#include "actors/launch/rendezvous.hpp"
+#include "actors/rpc/socket_address.hpp"
+#include "tests/job/job_error.hpp"
+#include "tests/observe/temporary_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// While it lives, no thread can be started: none has room for its stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&before_);
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 50);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+using RendezvousLimits = TemporaryFolder;
+
+TEST_F(RendezvousLimits, of_threads_end_the_start_with_the_process_and_the_remedy) {  // RV-6
+  RendezvousOptions options;
+  options.address = "unix:" + (folder_ / "meet").string();
+  options.own.processes = 2;
+  options.hosts = {0, 0};
+  RendezvousServer server(std::move(options));
+  const NoThreads none;
+  const FileDescriptor process = connect_to(parse_socket_address(server.address()), "rendezvous", 5s);
+  EXPECT_THAT(job_error_of([&] { server.wait_all(30s); }),
+              AllOf(StartsWith("rank 0 has no thread or no memory for process "), HasSubstr("raise `ulimit -u`")));
+}
+
+}  // namespace
+}  // namespace maestro
