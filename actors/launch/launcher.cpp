@@ -201,6 +201,8 @@ void Launcher::started(Child child) {
   } catch (const std::system_error& problem) {
     kill(child.pid, SIGKILL);
     (void)reap(child);
+    const std::lock_guard lock(mutex_);
+    processes_.erase(child.pid);
     throw JobError("cannot watch process " + std::to_string(child.process.value()) + ": no thread: " + problem.what(),
                    ErrorCode::unavailable);
   }

@@ -231,8 +231,9 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
       lost.status = 1;
       return lost;
     }
-    const bool reported_to_all = job_start != nullptr && problem.code() == ErrorCode::cancelled;
-    if (!reported_to_all || job_start->prints_refusals()) throw;
+    // Rank 0 has awaited the ends of its children: one of them may have printed a reason of its own (JS-3).
+    const bool reported = job_start != nullptr && (is_root() || problem.code() == ErrorCode::cancelled);
+    if (!reported || job_start->prints_refusals()) throw;
     RunResult refused;
     refused.status = 2;
     return refused;

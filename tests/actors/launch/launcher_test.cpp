@@ -14,6 +14,7 @@
 #include <set>
 
 #include "runtime/core/result.hpp"
+#include "tests/actors/launch/no_threads.hpp"
 
 namespace maestro {
 namespace {
@@ -191,6 +192,13 @@ TEST_F(Forgiven, children_have_ended_for_the_caller_when_their_end_was_reported)
   start(launcher);
   launcher.end(ProcessId(1), std::chrono::milliseconds(0));
   EXPECT_EQ(reported, 1);
+}
+
+TEST(Launcher, has_no_process_that_no_thread_watches) {
+  Launcher launcher({});
+  const NoThreads none;
+  EXPECT_THROW(launcher.start({"--help"}, {{1, "", {}}}, {}), JobError);
+  EXPECT_TRUE(launcher.running().empty()) << "its end would be awaited for ever";
 }
 
 }  // namespace

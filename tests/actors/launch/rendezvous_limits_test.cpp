@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
-#include <pthread.h>
 
 #include "actors/launch/rendezvous.hpp"
 #include "actors/rpc/socket_address.hpp"
+#include "tests/actors/launch/no_threads.hpp"
 #include "tests/job/job_error.hpp"
 #include "tests/observe/temporary_folder.hpp"
 
@@ -14,28 +14,6 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-/// While it lives, no thread can be started: none has room for its stack.
-class NoThreads {
- public:
-  NoThreads() {
-    pthread_attr_t huge;
-    pthread_getattr_default_np(&before_);
-    pthread_getattr_default_np(&huge);
-    pthread_attr_setstacksize(&huge, std::size_t{1} << 50);
-    pthread_setattr_default_np(&huge);
-    pthread_attr_destroy(&huge);
-  }
-  ~NoThreads() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-
- private:
-  pthread_attr_t before_{};
-};
 
 using RendezvousLimits = TemporaryFolder;
 
