@@ -12,7 +12,7 @@
 // RV-5 (silence): a joined process that is silent for `silence`, for example stopped, ends the start; so does a silent
 //       rank 0.
 // RV-6 (no room): where rank 0 has no thread or no memory for a process of its own host, the start ends with that
-// reason.
+//       reason.
 #pragma once
 
 #include <chrono>

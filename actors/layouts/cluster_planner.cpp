@@ -22,8 +22,6 @@ constexpr int most_rounds = 24;             // of more replicas for the sections
 constexpr std::size_t most_candidates = 4;  // with shared devices, that are rehearsed
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
-constexpr double least_speed = 0.001;       // that a job can have
-constexpr double least_gain = 0.005;        // of more devices
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
 const std::string own_devices = R"(["emulated"])";
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -199,7 +197,7 @@ std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const 
 
 PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
   const ClusterPlaces places(cluster_, layouts);
-  std::vector<std::string> settings = speeds(layouts);
+  std::vector<std::string> settings = run_settings(layouts);
   for (const auto& [section, on] : layouts) {
     const auto more =
         emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
@@ -255,8 +253,12 @@ void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts pl
   const double alone = play(layouts, chosen.critical).step_ms;
   std::optional<ClusterLayouts> next = layouts;
   for (int round = 0; next && round < most_rounds; ++round) {
-    if (round > 0) played = play(*next, "");
-    if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_gain)) return;
+    const RunKeys before = keys_of_run_;
+    played = tuned(*next, round > 0 ? play(*next, "") : std::move(played));
+    if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_plan_gain)) {
+      keys_of_run_ = before;
+      return;
+    }
     layouts = *std::move(next);
     chosen.played = std::move(played);
     chosen.stall = std::max(0.0, 1 - alone / chosen.played.step_ms);
@@ -273,20 +275,8 @@ std::vector<std::string> ClusterPlanner::placed(const ClusterLayouts& layouts) c
     settings.insert(settings.end(), more.begin(), more.end());
     if (keys_.of(section).contains("devices")) settings.push_back(section + ".processes=" + places.processes(section));
   }
-  const auto relative = speeds(layouts);
-  settings.insert(settings.end(), relative.begin(), relative.end());
-  return settings;
-}
-
-std::vector<std::string> ClusterPlanner::speeds(const ClusterLayouts& layouts) const {
-  double most = 0;
-  for (const auto& [section, on] : layouts) most = std::max(most, on.rate);
-  std::vector<std::string> settings;
-  for (const auto& [section, on] : layouts) {
-    const double speed = std::max(least_speed, std::round(on.rate / most * 1000) / 1000);
-    if (base_.settings.contains(section + ".speed") || !(speed < 1)) continue;
-    settings.push_back(section + ".speed=" + std::to_string(speed).substr(0, 5));
-  }
+  const auto of_run = run_settings(layouts);
+  settings.insert(settings.end(), of_run.begin(), of_run.end());
   return settings;
 }
 

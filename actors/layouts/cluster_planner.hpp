@@ -23,12 +23,16 @@
 
 namespace maestro {
 
+/// The share of a step that more devices or other keys have to gain.
+inline constexpr double least_plan_gain = 0.005;
+
 struct ClusterPlannerOptions {
   std::set<std::string> varied;  ///< ChosenKeys
   std::string kept;              ///< section that keeps its layout ("extra"); empty: none
   double stall = 0.01;           ///< share of the time in which the kept section may wait for others
   double headroom = 0.92;        ///< share of a device's memory that layouts may need
   double hop_ms = 0.03;          ///< RehearsalTimes::hop_ms
+  bool slots = true;             ///< transport.slots is chosen
   bool cheapest = false;         ///< of a step, instead of the fastest; every pool needs a price
   double most_per_hour = std::numeric_limits<double>::infinity();  ///< price of all hosts
 };
@@ -98,6 +102,11 @@ class ClusterPlanner {
     double least_bound_ms = 0;      // of the fastest
     std::vector<Allocation> front;  // where all pools have prices
   };
+  struct RunKeys {  // beside the layouts
+    bool speeds = false;
+    std::int64_t slots = 0;  // 0: as the job has
+    friend bool operator==(const RunKeys&, const RunKeys&) = default;
+  };
   struct Tried {
     ClusterLayouts layouts;
     PlayedLayouts played;
@@ -137,8 +146,11 @@ class ClusterPlanner {
   /// Grows the other sections until the critical one waits no longer than it may, or nothing can grow; without a kept
   /// section also until more devices gain nothing. `played`: of the layouts.
   void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
-  /// Returns the settings of the speeds that the job does not give, relative to the fastest section.
-  [[nodiscard]] std::vector<std::string> speeds(const ClusterLayouts& layouts) const;
+  /// Returns the settings of the run's keys: speeds that the job does not give, relative to the fastest section, and
+  /// slots.
+  [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
+  /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
+  [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);
   [[nodiscard]] ClusterCell cell_of(const Tried& tried) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 
@@ -149,6 +161,7 @@ class ClusterPlanner {
   ChosenKeys keys_;
   std::vector<TracedUnit> units_;  // of every layout: the first steps
   ClusterLanes lanes_;
+  RunKeys keys_of_run_;
   std::size_t refused_ = 0;
   std::string first_refusal_;
   std::size_t rehearsed_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <list>
 #include <tuple>
 
 #include "actors/layouts/job_probes.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 11;  // beside those of rehearse_steps() that are ahead
 constexpr double close_ms = 0.01;            // share of a step within which layouts count as equal
+constexpr std::size_t most_rivals = 8;       // of the best layout, for certainties()
 constexpr int most_rounds = 8;               // of neighbours of neighbours
 
 bool uses_several(const JobPlan& plan) {
@@ -171,6 +173,41 @@ PricedTimes JobPlanner::times_of(const JobPlan& plan) {
   const bool several = uses_several(plan);
   return {plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
           several ? busy_ : alone_};
+}
+
+std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
+  struct Rival {
+    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner.times_of(plan)) {}
+    JobPlan plan;
+    PricedTimes times;  // refer to the plan
+  };
+  std::list<Rival> rivals;
+  for (std::size_t at = 0; at < std::min(ranking.best.size(), most_rivals); ++at) {
+    rivals.emplace_back(*this, resolve_(ranking.best[at].settings));
+  }
+  const auto stays = [&](const std::string& section, double longer) {
+    RehearsalChange change;
+    change.faster[section] = 1 / longer;
+    std::vector<double> steps;
+    for (Rival& rival : rivals) {
+      steps.push_back(
+          rehearse_steps(rival.plan, units_, rival.times.times(), change).value_or_throw().time.period_ms());
+    }
+    return steps.front() <= std::ranges::min(steps) * (1 + close_ms);
+  };
+  std::vector<Certainty> certain;
+  for (const std::string& section : keys_.sections()) {
+    Certainty& of = certain.emplace_back(Certainty{section});
+    for (const double longer : {0.9, 0.8, 0.7}) {
+      if (!stays(section, longer)) break;
+      of.least = longer;
+    }
+    for (const double longer : {1.1, 1.25, 1.4}) {
+      if (!stays(section, longer)) break;
+      of.most = longer;
+    }
+  }
+  return certain;
 }
 
 LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {

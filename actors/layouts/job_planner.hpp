@@ -55,6 +55,13 @@ struct Alternative {
   double step_ms = 0;
 };
 
+/// How far the passes of a section may be off before another of the best layouts is faster by over a hundredth.
+struct Certainty {
+  std::string section;
+  double least = 1;  ///< times as long as priced; 0.7 at least
+  double most = 1;   ///< 1.4 at most
+};
+
 struct LayoutRanking {
   /// By step_ms. Those within a hundredth of the best come first, by devices, then by degrees, then by memory.
   std::vector<RankedLayout> best;
@@ -85,6 +92,8 @@ class JobPlanner {
   void measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress);
   /// Throws JobError where no layout resolves.
   [[nodiscard]] LayoutRanking rank();
+  /// Rehearses the best layouts with longer and shorter passes of each section.
+  [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking);
   /// Rehearses a ranked layout again.
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "actors/control/control_place.hpp"
 #include "actors/plan/emulated_step_end.hpp"
@@ -266,9 +267,7 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.largest = plan.largest;
   spec.limits = flow_limits(plan);
   if (plan.sections[at.section.value()].config.emulated()) {
-    spec.emulated.passes = [costs = planned_costs(plan), section = at.section](std::span<const SampleRef> samples) {
-      return costs.of(section, samples);
-    };
+    spec.emulated.passes = std::bind_front(&CostModel::of, planned_costs(plan), at.section);
     const auto time_of = [](double ms) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
     };

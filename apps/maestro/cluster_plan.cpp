@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/layouts/cluster_planner.hpp"
+#include "apps/maestro/kept_places.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/plan_page.hpp"
 #include "apps/maestro/planned_app.hpp"
@@ -21,10 +22,30 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double gib = 1 << 30;
+
+/// Returns the settings of a plan with the places of an earlier one, as far as they can be kept.
+std::vector<std::string> settings_from(const PlanArguments& arguments, const PlannedApp& job,
+                                       const ClusterChoice& chosen, const DescribedCluster& cluster, Console& console) {
+  if (arguments.from.empty()) return chosen.settings;
+  if (cluster.pools.size() > 1) throw JobError("--from: the hosts of several pools keep their numbers");
+  std::map<std::string, double> bytes;
+  for (const auto& [section, on] : chosen.sections) bytes[section] = on.bytes;
+  const KeptPlaces kept = kept_places(JobDocument::load(arguments.from), job.document(chosen.settings), chosen.settings,
+                                      bytes, cluster.pools.front().devices_of_host);
+  std::string hosts;
+  for (const std::int64_t host : kept.hosts) hosts += (hosts.empty() ? "" : ",") + std::to_string(host);
+  console.note("moved     " + fixed(kept.moved_bytes / gib, 1) + " of " + fixed(kept.bytes / gib, 1) + " GiB since " +
+               printable(arguments.from.string()) + "; the processes are its hosts " + hosts);
+  return kept.settings;
+}
+
 /// Resolves a job with every section on emulated devices, and with the slots that it has on the hosts of a cluster.
 JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, std::vector<std::string> settings) {
   const bool hosts = cluster.pools.size() > 1 || cluster.pools.front().hosts > 1;
-  if (hosts && !job.sets("transport.slots")) {
+  const bool chosen =
+      std::ranges::any_of(settings, [](const std::string& each) { return each.starts_with("transport.slots="); });
+  if (hosts && !chosen && !job.document().settings().contains("transport.slots")) {
     settings.push_back("transport.slots=" + std::to_string(slots_between_hosts));
   }
   for (const std::string& section : job.sections()) {
@@ -35,7 +56,6 @@ JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, std::
   return job.resolve(settings, 0);
 }
 
-constexpr double gib = 1 << 30;
 constexpr std::size_t most_points = 8;  // of the front, in print
 
 /// Returns the price of a million samples at a price per hour.
@@ -263,12 +283,13 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
   return page;
 }
 
-ClusterPlannerOptions options_of(const PlanArguments& arguments) {
+ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedApp& job) {
   ClusterPlannerOptions options;
   options.varied.insert(arguments.varied.begin(), arguments.varied.end());
   options.varied.insert("devices");
   options.kept = arguments.kept;
   options.stall = arguments.stall;
+  options.slots = !job.document().settings().contains("transport.slots");
   options.cheapest = arguments.objective == "money";
   if (arguments.most_per_hour > 0) options.most_per_hour = arguments.most_per_hour;
   return options;
@@ -281,7 +302,7 @@ int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console)
   PlannedApp job(arguments, console);
   ClusterPlanner planner(
       [&](const std::vector<std::string>& settings) { return resolve_emulated(job, cluster, settings); }, cluster,
-      options_of(arguments));
+      options_of(arguments, job));
   const ClusterChoice chosen = planner.choose();
   if (json) {
     std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)
@@ -292,14 +313,15 @@ int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console)
   PlanConfig predicted;
   predicted.predicted_step_ms = chosen.played.step_ms;
   predicted.predicted_passes_ms = passes_ms(chosen.played.shares, chosen.played.step_ms);
-  predicted.objective = !arguments.kept.empty() ? PlanObjective::extra
-                        : arguments.objective == "money" ? PlanObjective::money : PlanObjective::time;
+  predicted.objective = !arguments.kept.empty()          ? PlanObjective::extra
+                        : arguments.objective == "money" ? PlanObjective::money
+                                                         : PlanObjective::time;
   if (!arguments.kept.empty()) predicted.keep = {arguments.kept};
   predicted.stall = arguments.stall;
   predicted.headroom = ClusterPlannerOptions().headroom;
-  job.write(chosen.settings, predicted,
-            "Layouts chosen by `maestro plan` for " + cluster.name + ", a description: " + fixed(chosen.played.step_ms, 1) +
-                " ms a step on " + std::to_string(chosen.devices) + " devices.");
+  job.write(settings_from(arguments, job, chosen, cluster, console), predicted,
+            "Layouts chosen by `maestro plan` for " + cluster.name + ", a description: " +
+                fixed(chosen.played.step_ms, 1) + " ms a step on " + std::to_string(chosen.devices) + " devices.");
   if (!arguments.page.empty()) {
     write_output(arguments.page, page_of(page_of(chosen, cluster, planner.base()))).or_throw();
     console.note("written   " + printable(arguments.page.string()));

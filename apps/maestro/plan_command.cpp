@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/plan_command.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -18,6 +16,7 @@
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "apps/maestro/ranking_page.hpp"
+#include "apps/maestro/scratch_folder.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
@@ -87,9 +86,15 @@ class PlannedJob {
   }
 
   [[nodiscard]] LayoutRanking rank() { return planner_->rank(); }
+  [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking) {
+    return planner_->certainties(ranking);
+  }
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout) { return planner_->rehearsal(layout); }
   [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
   [[nodiscard]] std::int64_t devices() const { return devices_; }
+  [[nodiscard]] std::string title() const {
+    return base().name + " on " + std::to_string(devices_) + (devices_ == 1 ? " processor" : " processors");
+  }
   [[nodiscard]] const MachinePrices& prices() const { return prices_; }
   [[nodiscard]] const PlannedApp& app() const { return app_; }
 
@@ -145,25 +150,9 @@ struct Tried {
   double spread = 0;            ///< of the first layout's rounds: the larger median over the smaller, less 1
 };
 
-/// A folder of this process for tried runs; removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() : path_(fs::temp_directory_path() / ("maestro-plan-" + std::to_string(::getpid()))) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 Tried try_layouts(PlannedJob& job, std::vector<RankedLayout>& best, const PlanArguments& arguments, Console& console) {
   const auto count = std::min(best.size(), static_cast<std::size_t>(arguments.tries));
-  const ScratchFolder scratch;
+  const ScratchFolder scratch(fs::temp_directory_path(), "maestro-plan", "set TMPDIR");
   std::vector<std::vector<double>> times(count);
   std::vector<double> first;
   for (int round = 0; round < rounds_of_tries; ++round) {
@@ -182,15 +171,15 @@ Tried try_layouts(PlannedJob& job, std::vector<RankedLayout>& best, const PlanAr
 
 class Printed {
  public:
-  Printed(const PlannedJob& job, const LayoutRanking& ranking, const std::optional<Tried>& tried)
-      : job_(job), ranking_(ranking), tried_(tried) {}
+  Printed(const PlannedJob& job, const LayoutRanking& ranking, const std::optional<Tried>& tried,
+          std::vector<Certainty> certain)
+      : job_(job), ranking_(ranking), tried_(tried), certain_(std::move(certain)) {}
 
   void text(std::int64_t top) const {
     const RankedLayout& best = ranking_.best.front();
-    std::cout << job_.base().name << " on " << job_.devices() << (job_.devices() == 1 ? " processor" : " processors")
-              << ": " << ranking_.priced << " layouts of sections, " << ranking_.compared << " of the job, "
-              << ranking_.rehearsed << " rehearsed. Times: " << percent(best.sources.measured_share())
-              << " measured, the rest estimated.\n";
+    std::cout << job_.title() << ": " << ranking_.priced << " layouts of sections, " << ranking_.compared
+              << " of the job, " << ranking_.rehearsed
+              << " rehearsed. Times: " << percent(best.sources.measured_share()) << " measured, the rest estimated.\n";
     table(static_cast<std::size_t>(top));
     std::cout << "bound     no layout of these can do a step in less than " << fixed(ranking_.least_bound_ms, 1)
               << " ms; the choice is " << percent(best.step_ms / ranking_.least_bound_ms - 1) << " above\n";
@@ -202,6 +191,7 @@ class Printed {
       reasons += (reasons.empty() ? "" : "; ") + other.change + ": " + signed_percent(other.step_ms / best.step_ms - 1);
     }
     if (!reasons.empty()) std::cout << "why not   " << reasons << "\n";
+    sure();
     if (ranking_.refused > 0) {
       std::cout << "refused   " << ranking_.refused << " layouts, the first: " << printable(ranking_.first_refusal)
                 << "\n";
@@ -228,6 +218,7 @@ class Printed {
     Json answer{{"devices", job_.devices()},   {"compared", ranking_.compared},       {"rehearsed", ranking_.rehearsed},
                 {"refused", ranking_.refused}, {"bound_ms", ranking_.least_bound_ms}, {"layouts", layouts},
                 {"alternatives", changes}};
+    for (const Certainty& of : certain_) answer["sure"][of.section] = {of.least, of.most};
     if (tried_) answer["tried_spread"] = tried_->spread;
     return answer;
   }
@@ -261,6 +252,14 @@ class Printed {
     }
   }
 
+  void sure() const {
+    std::string ranges;
+    for (const Certainty& of : certain_) {
+      ranges += (ranges.empty() ? "" : ", ") + of.section + " " + fixed(of.least, 2) + " to " + fixed(of.most, 2);
+    }
+    std::cout << "sure      the choice stays where passes take so many times as long: " << ranges << "\n";
+  }
+
   static void critical(const RankedLayout& best) {
     const auto busiest = std::ranges::max_element(
         best.shares, {}, [](const auto& entry) { return entry.second.passes + entry.second.step_ends; });
@@ -276,6 +275,7 @@ class Printed {
   const PlannedJob& job_;
   const LayoutRanking& ranking_;
   const std::optional<Tried>& tried_;
+  std::vector<Certainty> certain_;
 };
 
 }  // namespace
@@ -322,6 +322,11 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
                    "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
       ->type_name("FILE")
       ->needs(cluster);
+  command_
+      ->add_option("--from", arguments_.from,
+                   "there: name hosts and devices so that most stays where this job, which plan has written, has it")
+      ->type_name("JOB")
+      ->needs(cluster);
   command_->add_option("--timeline", arguments_.timeline, "there: write the rehearsed lanes here, for Perfetto")
       ->needs(cluster);
   command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
@@ -343,7 +348,7 @@ int PlanCommand::run(Console& shown) const {
     const auto least = std::ranges::min_element(tried->step_ms) - tried->step_ms.begin();
     best = &ranking.best[static_cast<std::size_t>(least)];
   }
-  const Printed printed(job, ranking, tried);
+  const Printed printed(job, ranking, tried, job.certainties(ranking));
   if (json) {
     std::cout << printed.json(arguments_.top).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   } else {
@@ -357,11 +362,9 @@ int PlanCommand::run(Console& shown) const {
                       std::to_string(job.devices()) + " processors; no layout that was compared takes less than " +
                       fixed(ranking.least_bound_ms, 1) + " ms.");
   if (!arguments_.page.empty()) {
-    const std::string title =
-        job.base().name + " on " + std::to_string(job.devices()) + (job.devices() == 1 ? " processor" : " processors");
     const LaneRehearsal lanes = job.rehearsal(*best);
-    const PlanPage page =
-        ranking_page(title, ranking, *best, job.base().train.global_batch, timeline_of(lanes.rehearsed, lanes.graph));
+    const PlanPage page = ranking_page(job.title(), ranking, *best, job.base().train.global_batch,
+                                       timeline_of(lanes.rehearsed, lanes.graph));
     write_output(arguments_.page, page_of(page)).or_throw();
     console.note("written   " + printable(arguments_.page.string()));
   }

@@ -29,6 +29,7 @@ struct PlanArguments {
   double stall = 0.01;                 ///< share of the time that it may wait
   std::string objective = "time";      ///< there: "time" or "money"
   double most_per_hour = 0;            ///< there: price of all hosts; 0: no limit
+  std::filesystem::path from;          ///< there: a job that plan has written, whose places are kept; empty: none
   std::filesystem::path timeline;      ///< there: the rehearsed lanes as a trace; empty: not written
   std::filesystem::path curve;         ///< there: cells for schedulers; empty: not written
 };

@@ -33,8 +33,10 @@ App PlannedApp::app(const std::vector<std::string>& settings, RunOptions options
   return job_app(text_, arguments_.job.string(), std::move(options), all, console);
 }
 
-bool PlannedApp::sets(const std::string& key) const {
-  return JobDocument::parse(text_, arguments_.job.string(), arguments_.overrides).settings().contains(key);
+JobDocument PlannedApp::document(const std::vector<std::string>& settings) const {
+  std::vector<std::string> all = arguments_.overrides;
+  all.insert(all.end(), settings.begin(), settings.end());
+  return JobDocument::parse(text_, arguments_.job.string(), all);
 }
 
 JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {

@@ -23,8 +23,8 @@ class PlannedApp {
   /// Returns its plan, which nothing starts, on so many processor devices (0: any number). Throws JobError.
   [[nodiscard]] JobPlan resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
   /// Returns the names of the sections that are composed.
-  /// Whether the job or an override sets a key: "transport.slots".
-  [[nodiscard]] bool sets(const std::string& key) const;
+  /// Returns the job with the overrides and these settings.
+  [[nodiscard]] JobDocument document(const std::vector<std::string>& settings = {}) const;
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Writes the job with the chosen keys to PlanArguments::out, where that is given, below a line of comment.
   void write(const std::vector<std::string>& settings, const PlanConfig& predicted, const std::string& comment) const;

@@ -110,7 +110,8 @@ std::vector<std::string> settings_of(const PlanConfig& plan) {
     settings.push_back("plan.keep=[" + names + "]");
     settings.push_back("plan.stall=" + number(plan.stall));
   } else {
-    settings.emplace_back("plan.objective=\"time\"");
+    settings.emplace_back(plan.objective == PlanObjective::money ? "plan.objective=\"money\""
+                                                                 : "plan.objective=\"time\"");
   }
   if (plan.headroom > 0) settings.push_back("plan.headroom=" + number(plan.headroom));
   for (const auto& [section, ms] : plan.predicted_passes_ms) {

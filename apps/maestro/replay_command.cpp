@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/replay_command.hpp"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -16,6 +14,7 @@
 #include "actors/run/step_difference.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/recorded_job.hpp"
+#include "apps/maestro/scratch_folder.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -116,29 +115,6 @@ void warn_of_differences(const RunStart& start, const JobPlan& plan, Console& co
   }
 }
 
-/// A folder beside the run's record, which is removed at the end unless a user has named it.
-class ReplayFolder {
- public:
-  ReplayFolder(const fs::path& run, const fs::path& chosen) : path_(chosen), temporary_(chosen.empty()) {
-    if (!temporary_) return;
-    std::string name = (run / "replay-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw JobError("cannot create a folder in " + run.string() + "; name one with --out");
-    path_ = name;
-  }
-  ~ReplayFolder() {
-    std::error_code ignored;
-    if (temporary_) fs::remove_all(path_, ignored);
-  }
-  ReplayFolder(const ReplayFolder&) = delete;
-  ReplayFolder& operator=(const ReplayFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  bool temporary_;
-};
-
 /// Returns what the replay does otherwise than the run: nothing that changes a step. Skipped steps are skipped again
 /// (NG-1).
 std::vector<std::string> overrides_of(const JobDocument& job, const fs::path& out, bool checkpoint_at_end) {
@@ -181,7 +157,9 @@ int ReplayCommand::run(Console& console) const {
   const std::optional<CheckpointFolder> from = checkpoint_to_start_from(run_, start, steps);
   check_same_job(record, start, {from ? from->step + 1 : 1, steps.last});
 
-  const ReplayFolder folder(run_, out_);
+  std::optional<ScratchFolder> scratch;  // beside the record, where the user has named no folder
+  if (out_.empty()) scratch.emplace(run_, "replay", "name one with --out");
+  const fs::path folder = scratch ? scratch->path() : out_;
   RunOptions options;
   options.processes = start.processes;
   options.cpu_devices = start.cpu_devices;
@@ -194,8 +172,8 @@ int ReplayCommand::run(Console& console) const {
   Console progress({nowhere, streams.err, streams.live, streams.columns});
   options.replayed = record;
   const JobDocument job = JobDocument::parse(start.job_file, (record / events_file).string());
-  const std::vector<std::string> overrides = overrides_of(job, folder.path(), digests.contains(steps.last));
-  options.command = write_job(folder.path(), record, start, overrides);
+  const std::vector<std::string> overrides = overrides_of(job, folder, digests.contains(steps.last));
+  options.command = write_job(folder, record, start, overrides);
   if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
   App app = recorded_app(record, start, std::move(options), overrides, progress);
   const JobPlan plan = app.plan();
@@ -213,7 +191,7 @@ int ReplayCommand::run(Console& console) const {
     return 1;
   }
 
-  const fs::path again = folder.path() / record_folder;
+  const fs::path again = folder / record_folder;
   const std::vector<std::string> lines = recorded_lines(again, steps);
   std::optional<std::string> first;
   for (std::size_t at = 0; at < recorded.size(); ++at) {

@@ -17,9 +17,10 @@ PlanConfig read_plan(const JobTable& plan) {
   for (const std::string& section : passes.keys()) {
     out.predicted_passes_ms[section] = passes.number(section, 0, {.min = 0, .max = milliseconds.max});
   }
-  out.objective = plan.choice("objective", out.objective, plan_objective_names,
-                              {"the aim of the choice: time: the fastest steps; extra: the fewest devices beside those "
-                               "of the sections in `keep`"});
+  out.objective = plan.choice(
+      "objective", out.objective, plan_objective_names,
+      {"the aim of the choice: time: the fastest steps; money: the cheapest; extra: the fewest devices beside those "
+       "of the sections in `keep`"});
   out.keep = plan.texts("keep", {}, {"sections that kept their devices, with objective = \"extra\""});
   out.stall = plan.number("stall", out.stall, {.min = 0, .max = 1, .min_open = true, .max_open = true},
                           {"the share of the time in which those may wait for others"});

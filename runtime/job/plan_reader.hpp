@@ -13,9 +13,10 @@
 
 namespace maestro {
 
-/// The aim of a choice of layouts: the fastest steps, or the fewest devices beside those that sections keep.
-enum class PlanObjective : std::uint8_t { time, extra };
-inline constexpr std::array<std::string_view, 2> plan_objective_names{"time", "extra"};
+/// The aim of a choice of layouts: the fastest steps, the cheapest, or the fewest devices beside those that sections
+/// keep.
+enum class PlanObjective : std::uint8_t { time, money, extra };
+inline constexpr std::array<std::string_view, 3> plan_objective_names{"time", "money", "extra"};
 
 /// [plan]
 struct PlanConfig {

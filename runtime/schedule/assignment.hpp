@@ -7,9 +7,8 @@
 // AX-1 (matching): every row has a column of its own.
 // AX-2 (least cost): up to `most_exact_rows` rows no matching costs less, to rounding. With more rows each takes the
 //       cheapest column that is left, in order: O(rows columns).
-// AX-3 (ties): equal costs give equal matchings. Between columns as good as each other, a column that is free goes
-// before
-//       one that is taken, then the lowest.
+// AX-3 (ties): equal costs give equal matchings. Between columns as good as each other, a free column goes before a
+//       taken column, then the lowest.
 #pragma once
 
 #include <cstddef>

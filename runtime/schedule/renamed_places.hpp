@@ -3,8 +3,7 @@
 // where an earlier plan had it. Pure; thread-safe.
 //
 // RZ-1 (same plan): a renaming is a permutation of the hosts and, on each, of its devices: parts that shared a host or
-// a
-//       device still do.
+//       a device still do.
 // RZ-2 (fewest bytes): hosts are matched first and devices inside each pair of hosts, both by Assignment, so that up to
 //       its exact size no renaming keeps more bytes.
 #pragma once

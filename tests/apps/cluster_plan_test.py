@@ -114,6 +114,24 @@ class ClusterPlan(SystemTest):
             self.assertLess(max(section["processes"]), 4)
             self.assertTrue(all(device in ("cuda:0", "cuda:1", "cuda:2", "cuda:3") for device in section["devices"]))
 
+    def test_a_new_plan_stays_where_the_earlier_one_has_it(self):  # RZ-2
+        job, cluster = JOBS["distillation"], CLUSTERS["four hosts"]
+        self.plan(job, cluster, "--out", "old.toml")
+        again = self.plan(job, cluster, "--out", "same.toml", "--from", "old.toml")
+        self.assertRegex(again, r"moved +0\.0 of [\d.]+ GiB since old\.toml")
+        old, same = (tomllib.loads((self.folder / name).read_text()) for name in ("old.toml", "same.toml"))
+        for section in ("teacher", "student", "plain"):
+            self.assertEqual(sorted(zip(old[section]["processes"], old[section]["devices"])),
+                             sorted(zip(same[section]["processes"], same[section]["devices"])))
+        fewer = {**cluster, "hosts": {"a": {**cluster["hosts"]["a"], "count": 2}}}
+        text = self.plan(job, fewer, "--out", "fewer.toml", "--from", "old.toml")
+        self.assertRegex(text, r"the processes are its hosts \d(,\d)?\n")
+        new = tomllib.loads((self.folder / "fewer.toml").read_text())
+        for section in ("teacher", "student", "plain"):
+            self.assertLess(max(new[section]["processes"]), 2)
+        self.refuse(r"job.toml:\d+: \w+.devices: missing", job, cluster, "--from", "job.toml", "--out", "x.toml")
+        self.refuse("several pools", job, CLUSTERS["two kinds"], "--from", "old.toml", "--out", "x.toml")
+
     def test_money_buys_time_along_the_front(self):  # AL-3
         job, cluster = JOBS["distillation"], CLUSTERS["two kinds"]
         fastest = json.loads(self.plan(job, cluster, "--json"))
