@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
-constexpr std::size_t most_candidates = 4;  // with shared devices, that are rehearsed
+constexpr std::size_t most_candidates = 2;  // with shared devices, that are rehearsed
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
@@ -209,10 +209,13 @@ PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts, const std::str
   for (const auto& [section, on] : layouts) {
     if (!alone.empty() && section != alone) change.faster[section] = infinity;
   }
-  SteadyRehearsal steady = rehearse_steps(plan, units_, pooled.times(), change).value_or_throw();
+  const JobTimes times = pooled.times();
+  SteadyRehearsal steady = rehearse_steps(plan, units_, times, change).value_or_throw();
   ++rehearsed_;
   auto shares = section_shares(steady.rehearsed, plan.graph, steady.time);
-  return {steady.time.period_ms(), std::move(shares), std::move(steady.rehearsed), plan.graph};
+  const double period_ms = steady.time.period_ms();
+  const double step_ms = alone.empty() ? std::max(period_ms, busiest_ms(plan, steady.plans, times)) : period_ms;
+  return {step_ms, std::move(shares), std::move(steady.rehearsed), plan.graph};
 }
 
 std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,

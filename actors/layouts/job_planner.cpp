@@ -42,31 +42,6 @@ std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layou
   return {devices, degrees, std::round(layout.bytes / 1e7)};
 }
 
-/// Returns the time that the busiest device works in a step, mean over the steps. Sections that run ahead may take less
-/// in some steps, but not in the long run.
-double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
-  std::map<DeviceId, double> work;
-  const auto add = [&](const ReplicaPlacement& place, double ms) {
-    for (const DeviceId& device : place.devices) work[device] += ms;
-  };
-  for (const StepPlan& step : steps) {
-    for (const MicroBatchPlan& batch : step.micro_batches) {
-      if (plan.graph.node(batch.section).role == Role::source) continue;
-      const PassCost cost = times.pass(batch);
-      add(*find_place(plan.places, batch.section, batch.replica), cost.forward + cost.backward);
-    }
-  }
-  for (auto& [device, ms] : work) ms /= static_cast<double>(steps.size());
-  for (const ReplicaPlacement& place : plan.places) {
-    for (const StepAction action : {StepAction::add_ranks, StepAction::norm, StepAction::step}) {
-      if (plan.graph.node(place.section).trained()) add(place, times.action(place.section, action));
-    }
-  }
-  double most = 0;
-  for (const auto& [device, ms] : work) most = std::max(most, ms);
-  return most;
-}
-
 }  // namespace
 
 JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices)

@@ -128,4 +128,29 @@ JobTimes PricedTimes::times() {
   return made;
 }
 
+double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
+  std::map<DeviceId, double> work;
+  const auto add = [&](const ReplicaPlacement& place, double ms) {
+    for (const DeviceId& device : place.devices) work[device] += ms;
+  };
+  std::map<LaneKey, const ReplicaPlacement*> places;
+  for (const ReplicaPlacement& place : plan.places) places[{place.section, place.replica}] = &place;
+  for (const StepPlan& step : steps) {
+    for (const MicroBatchPlan& batch : step.micro_batches) {
+      if (plan.graph.node(batch.section).role == Role::source) continue;
+      const PassCost cost = times.pass(batch);
+      add(*places.at({batch.section, batch.replica}), cost.forward + cost.backward);
+    }
+  }
+  for (auto& [device, ms] : work) ms /= static_cast<double>(steps.size());
+  for (const ReplicaPlacement& place : plan.places) {
+    for (const StepAction action : {StepAction::add_ranks, StepAction::norm, StepAction::step}) {
+      if (plan.graph.node(place.section).trained()) add(place, times.action(place.section, action));
+    }
+  }
+  double most = 0;
+  for (const auto& [device, ms] : work) most = std::max(most, ms);
+  return most;
+}
+
 }  // namespace maestro
