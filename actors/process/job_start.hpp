@@ -111,6 +111,8 @@ class JobStart {
   void stop_starting();
   /// Other ranks: blocks likewise. Throws JobError.
   [[nodiscard]] RendezvousInfo join(const JobText& job);
+  /// Whether a process that rank 0 has started has printed why the job cannot begin.
+  [[nodiscard]] bool child_printed() const { return child_printed_; }
   /// Whether this process prints why the job cannot begin; otherwise another process of this host does.
   [[nodiscard]] bool prints_refusals() const;
   /// Returns true for the first of the processes that rank 0 has started on its host to call this: each has a reason of

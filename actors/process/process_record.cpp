@@ -51,6 +51,16 @@ void ProcessRun::State::open_journal() {
   record->keep_recent_rows();
 }
 
+/// States the job and its place, for rehearsals of the run.
+void ProcessRun::State::describe_trace() {
+  trace.describe("job", plan.effective_job);
+  trace.describe("processes", std::to_string(plan.options.processes));
+  trace.describe("cpu_devices", std::to_string(cpu_devices_of(plan.options)));
+  std::string by_process;
+  for (const std::uint32_t host : place.hosts) by_process += (by_process.empty() ? "" : ",") + std::to_string(host);
+  trace.describe("hosts", std::move(by_process));
+}
+
 void ProcessRun::State::rehearse() {
   if (!is_root() || (!journal && plan.options.report.empty())) return;
   rehearsal = rehearse_run(plan, memory.figures->measured().kept());

@@ -232,7 +232,8 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
       return lost;
     }
     // Rank 0 has awaited the ends of its children: one of them may have printed a reason of its own (JS-3).
-    const bool reported = job_start != nullptr && (is_root() || problem.code() == ErrorCode::cancelled);
+    const bool reported =
+        job_start != nullptr && (job_start->child_printed() || problem.code() == ErrorCode::cancelled);
     if (!reported || job_start->prints_refusals()) throw;
     RunResult refused;
     refused.status = 2;
@@ -301,7 +302,6 @@ std::optional<RunResult> ProcessRun::run() {
     return failed;
   }
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
-  state.rehearse();
   state.close_record();
   state.bound("the end of the run", closing_limit);
   state.stop();

@@ -125,6 +125,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
   options.predicted = plan.planned;
+  options.finishing = [this] { rehearse(); };
   options.moves_seats = seats_may_move();
   options.global_clip = train.clip == ClipScope::global;
   options.joined_norms = joins_norms(plan);
@@ -225,16 +226,6 @@ void ProcessRun::State::build() {
   bound("opening the network (transport.provider = " + plan.transport.provider + ")", start_limit);
   network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
   bound({}, milliseconds(0));
-}
-
-/// States the job and its place, for rehearsals of the run.
-void ProcessRun::State::describe_trace() {
-  trace.describe("job", plan.effective_job);
-  trace.describe("processes", std::to_string(plan.options.processes));
-  trace.describe("cpu_devices", std::to_string(cpu_devices_of(plan.options)));
-  std::string by_process;
-  for (const std::uint32_t host : place.hosts) by_process += (by_process.empty() ? "" : ",") + std::to_string(host);
-  trace.describe("hosts", std::move(by_process));
 }
 
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {

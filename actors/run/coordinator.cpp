@@ -384,6 +384,7 @@ void Coordinator::finish_if_done() {
   if (rolling_back_ && !schedule_.stopped()) return go_back();
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
+  if (options_.finishing) options_.finishing();
   note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});
   answer_pauses();
   send_to(this, supervisor(), Finish{});

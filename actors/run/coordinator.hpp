@@ -70,6 +70,7 @@ struct CoordinatorOptions {
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
+  std::function<void()> finishing;                     ///< called once, before the event `finished`; may be empty
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished step; may be null
   std::atomic<std::uint64_t>* events = nullptr;        ///< incremented by every progress message; may be null
   caf::actor data_source;

@@ -7,8 +7,8 @@
 // over steps, as a lane also waits there for a device that others use. An exchange between replicas takes as long as
 // the replica that waits least for it, a transfer its mean over the steps. A hop is assumed (usual_hop_ms).
 //
-// RZ-1 (own plans): the steps are planned anew, by the job's policy, and play by the rules of a run (RH-1).
-// RZ-2 (same steps): the two periods are medians over the same steps, the shares are of the same steps.
+// UR-1 (own plans): the steps are planned anew, by the job's policy, and play by the rules of a run (RH-1).
+// UR-2 (same steps): the two periods are medians over the same steps, the shares are of the same steps.
 #pragma once
 
 #include <cstddef>

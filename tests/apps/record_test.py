@@ -54,7 +54,7 @@ class ARun(SystemTest):
                          [row["makespan_ms"] for row in finished.report["scheduling"]])
         events = lines(self.out(), "events.jsonl")
         self.assertEqual([event["event"] for event in events if event["event"] != "validation"],
-                         ["began", "checkpoint", "checkpoint", "checkpoint", "finished", "rehearsed"])
+                         ["began", "checkpoint", "checkpoint", "checkpoint", "rehearsed", "finished"])
         validated = {(event["section"], event["step"]) for event in events if event["event"] == "validation"}
         self.assertEqual(validated, {(name, step) for name in ("student", "plain") for step in (6, 12)})
         began = events[0]

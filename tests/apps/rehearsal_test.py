@@ -52,7 +52,7 @@ class Rehearsed(SystemTest):
         self.assertIn(f"- Step: **{found['measured_step_ms']:.1f} ms** (median of the last steps; planned "
                       f"{found['step_ms']:.1f} ms, by a rehearsal)", (self.folder / "out/card.md").read_text())
 
-    def test_of_waits_the_rehearsal_has_their_known_times(self):  # RZ-1
+    def test_of_waits_the_rehearsal_has_their_known_times(self):  # UR-1
         report = self.train(emulated(), "--trace", "trace.json").report
         found = report["rehearsal"]
         passes = {lane["section"]: 8 * 32 * lane["flops_per_token"] / (GFLOPS * 1e6) for lane in report["plan"]["lanes"]

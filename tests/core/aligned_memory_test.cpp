@@ -52,7 +52,7 @@ TEST(AlignedMemory, a_refusal_by_the_system_is_an_error_that_names_the_size) {
     FAIL() << "mapped more memory than a CPU can address";
   } catch (const JobError& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
-    EXPECT_NE(std::string(error.what()).find(std::to_string(((more_than_an_address_space + 4095) / 4096 * 4096) >> 20)),
+    EXPECT_NE(std::string(error.what()).find(std::to_string(((more_than_an_address_space + 4095) / 4096 * 4096) >> 10)),
               std::string::npos)
         << error.what();
   }

@@ -86,7 +86,7 @@ Fleet drawn_fleet(Random& random) {
   return fleet;
 }
 
-TEST(FleetSimulation, conserves_devices_and_work) {  // FX-1, FX-2, FX-3
+TEST(FleetSimulation, conserves_devices_and_work) {  // FX-1, FX-2, FX-3, FQ-1
   Random random(77);
   for (int trial = 0; trial < 100; ++trial) {
     const Fleet fleet = drawn_fleet(random);

@@ -86,7 +86,7 @@ class ClusterPlannerTest : public ::testing::Test {
   ClusterPlannerOptions options_;
 };
 
-TEST_F(ClusterPlannerTest, groups_of_sections_have_places_of_their_own_in_the_hosts) {  // CY-1
+TEST_F(ClusterPlannerTest, groups_of_sections_have_places_of_their_own_in_the_hosts) {  // CY-1, LX-1
   const ClusterChoice choice = planner(distillation_job, "", {"micro_batch"}).choose();
   EXPECT_LE(choice.devices, 16);
   EXPECT_GE(choice.played.step_ms, choice.least_bound_ms * 0.999);

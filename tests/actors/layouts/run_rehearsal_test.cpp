@@ -57,7 +57,7 @@ class RunRehearsalTest : public ::testing::Test {
   std::deque<MeasuredStep> steps_;
 };
 
-TEST_F(RunRehearsalTest, a_period_has_the_passes_and_the_step_end_of_the_section_that_works_longest) {  // RZ-1
+TEST_F(RunRehearsalTest, a_period_has_the_passes_and_the_step_end_of_the_section_that_works_longest) {  // UR-1
   run(16);
   const RunRehearsal found = rehearse_run(plan_, steps_).value_or_throw();
   const double work_ms = 2 * (forward_ms + backward_ms) + step_end_ms;  // two micro-batches of four samples
@@ -73,7 +73,7 @@ TEST_F(RunRehearsalTest, a_period_has_the_passes_and_the_step_end_of_the_section
   EXPECT_FALSE(found.sections.contains("corpus"));
 }
 
-TEST_F(RunRehearsalTest, both_periods_are_of_the_same_steps) {  // RZ-2
+TEST_F(RunRehearsalTest, both_periods_are_of_the_same_steps) {  // UR-2
   run(16);
   const double before = rehearse_run(plan_, steps_).value_or_throw().measured_step_ms;
   for (const std::size_t left_out : {0, 1, 13, 14, 15}) steps_[left_out].ms = 1000;
