@@ -85,11 +85,11 @@ std::string ClusterPlaces::cuda_devices(const std::string& section) const {
 }
 
 std::string ClusterPlaces::processes(const std::string& section) const {
-  std::string text;
+  std::vector<std::int64_t> hosts;
   every(section, [&](const Place& place, bool first_of_stage) {
-    if (first_of_stage) text += (text.empty() ? "[" : ", ") + std::to_string(place.host);
+    if (first_of_stage) hosts.push_back(place.host);
   });
-  return text + "]";
+  return list_text(hosts);
 }
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 // The keys of sections that a planner chooses, and their values as settings. Pure.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ namespace maestro {
 [[nodiscard]] std::string only_difference(const SectionLayout& a, const SectionLayout& b);
 /// Returns "[\"cpu:0\", \"cpu:1\"]".
 [[nodiscard]] std::string devices_text(const std::string& kind, const std::vector<int>& devices);
+/// Returns "[0, 1]".
+[[nodiscard]] std::string list_text(const std::vector<std::int64_t>& numbers);
 
 /// The keys that are chosen for a job: those that it does not give, and varied ones. A value.
 class ChosenKeys {

@@ -38,12 +38,6 @@ std::vector<PlacedPart> parts_of(const JobTable& section, double bytes, std::int
   return parts;
 }
 
-std::string list_text(const std::vector<std::int64_t>& numbers) {
-  std::string text;
-  for (const std::int64_t number : numbers) text += (text.empty() ? "[" : ", ") + std::to_string(number);
-  return text + "]";
-}
-
 }  // namespace
 
 KeptPlaces kept_places(const JobDocument& old, const JobDocument& next, std::vector<std::string> settings,

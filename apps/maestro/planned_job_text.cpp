@@ -21,6 +21,19 @@ std::string key_of_line(const std::string& line) {
   return key;
 }
 
+/// Breaks a long list, as a line of a job has a limit.
+std::string broken(const std::string& value) {
+  constexpr std::size_t longest = 1000;
+  if (value.size() <= longest || value.front() != '[') return value;
+  std::string text;
+  std::size_t begin = 0;
+  for (auto comma = value.find(", ", longest); comma != std::string::npos; comma = value.find(", ", begin + longest)) {
+    text += value.substr(begin, comma + 1 - begin) + "\n ";
+    begin = comma + 1;
+  }
+  return text + value.substr(begin);
+}
+
 /// Lines of a job file by table.
 class JobLines {
  public:
@@ -133,7 +146,7 @@ std::string job_text_with(const std::string& text, const std::vector<std::string
     if (now == after.end() || (old != before.end() && old->second == now->second)) continue;
     const auto dot = key.rfind('.');
     const bool top = dot == std::string::npos;
-    lines.set(top ? "" : key.substr(0, dot), top ? key : key.substr(dot + 1), now->second);
+    lines.set(top ? "" : key.substr(0, dot), top ? key : key.substr(dot + 1), broken(now->second));
   }
   std::string comment;
   for (const std::string& line : header) comment += "# " + line + "\n";

@@ -186,6 +186,20 @@ TEST(ClusterPlaces, groups_share_from_their_first_device_on_and_stages_stay_on_a
   EXPECT_EQ(places.processes("d"), "[2, 2, 3]");
 }
 
+TEST(ClusterPlaces, lists_of_a_large_cluster_are_settings_of_a_job) {
+  DescribedCluster cluster;
+  cluster.pools.resize(1);
+  cluster.pools[0].hosts = 1250;
+  cluster.pools[0].devices_of_host = 8;
+  ClusterLayouts layouts;
+  layouts["a"].layout.replicas = 10000;
+  const ClusterPlaces places(cluster, layouts);
+  const JobDocument job =
+      JobDocument::parse("", "job", {"a.devices=" + places.cuda_devices("a"), "a.processes=" + places.processes("a")});
+  EXPECT_EQ(job.root().table("a").texts("devices", {}).size(), 10000U);
+  EXPECT_EQ(job.root().table("a").integers("processes").back(), 1249);
+}
+
 /// A second pool of four hosts whose devices have a fraction of the speed, for a fraction of the price.
 class PlansOfTwoPools : public ClusterPlannerTest {
  protected:
