@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Iterator, Optional, Union
 
 from .connection import Connection, addresses, on_this_host_only, the_one_run
-from .errors import MaestroError, NoAnswer, NoRun, RunLost
+from .errors import MaestroError, NoAnswer, NoRun, Refused, RunLost
 from .record import RecordReader, process_lives, raise_unless_stopped
 from .types import Checkpoint, Plan, Row, Standing, State, Status, convert
 
@@ -138,7 +138,9 @@ class Run:
                     if last.state == State.FINISHED:
                         break
                     time.sleep(_interval(last, poll_s))
-            except (NoRun, NoAnswer, RunLost) as problem:
+            except (NoRun, NoAnswer, RunLost, Refused) as problem:
+                if last is None and isinstance(problem, Refused):
+                    raise  # a wrong token; behind a status it is a run at its end, or one that is busy
                 lost: Optional[MaestroError] = problem
             else:
                 lost = None
