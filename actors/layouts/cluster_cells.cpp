@@ -9,6 +9,7 @@ namespace maestro {
 
 std::vector<ClusterCell> ClusterPlanner::cells() {
   price_all();
+  keys_of_run_ = {};
   std::map<std::string, std::size_t> largest;  // pool of each kind
   for (std::size_t pool = 0; pool < cluster_.pools.size(); ++pool) {
     const auto [found, first] = largest.try_emplace(cluster_.pools[pool].kind, pool);

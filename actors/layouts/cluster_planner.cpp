@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
-constexpr std::size_t most_candidates = 2;  // with shared devices, that are rehearsed
+constexpr std::size_t most_candidates = 3;  // that are rehearsed, beside sections apart
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
@@ -301,11 +301,10 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
   for (const Candidate& candidate : candidates) order.push_back(&candidate);
   std::ranges::stable_sort(order, {}, [&](const Candidate* each) { return estimate(*each); });
   const double most = estimate(*order.front()) * near_the_best;
-  std::size_t kept = 0;
-  std::erase_if(order,
-                [&](const Candidate* each) {  // bounds favour shared devices, so those apart always have a chance
-                  return each != &candidates.front() && (estimate(*each) > most || kept++ == most_candidates);
-                });
+  std::erase_if(order, [&](const Candidate* each) { return estimate(*each) > most; });
+  order.resize(std::min(order.size(), most_candidates));
+  // Bounds favour shared devices, so sections apart always have a chance.
+  if (std::ranges::find(order, &candidates.front()) == order.end()) order.push_back(&candidates.front());
   std::optional<Tried> best;
   const auto cost = [&](const Tried& each) {
     return options_.cheapest ? each.price_per_hour * each.played.step_ms : each.played.step_ms;
@@ -327,6 +326,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
 ClusterChoice ClusterPlanner::choose() {
   ClusterChoice chosen;
   price_all();
+  keys_of_run_ = {};
   ClusterLayouts layouts;
   chosen.critical = options_.kept;
   if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
@@ -350,6 +350,7 @@ ClusterChoice ClusterPlanner::choose() {
     }
     grow_until_hidden(layouts, std::move(best.played), chosen);
   }
+  chosen.least_bound_ms = std::min(chosen.least_bound_ms, chosen.played.step_ms);  // passes of two steps may overlap
   const ClusterPlaces places(cluster_, layouts);
   for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
   for (const std::int64_t devices : places.devices()) chosen.devices += devices;

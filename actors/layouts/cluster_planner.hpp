@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the layouts of a job's sections on a described cluster: each section on devices of its own, in one of the
-// cluster's pools. With `kept` one section keeps its layout, and the others get the fewest devices with which it waits
-// no longer than a share of the time; else all get devices with which a step takes the least time, or costs least.
+// Chooses the layouts of a job's sections on a described cluster, and the pool of each: sections have devices of their
+// own, or share them in groups. With `kept` one section keeps its layout, and the others get the fewest devices of
+// their own with which it waits no longer than a share of the time; else all get devices with which a step takes the
+// least time, or costs least.
 //
-// Devices are given out by the bounds of ClusterLanes, and the choice is rehearsed at full size.
+// Devices are given out by the bounds of ClusterLanes, for every division of the sections into groups. The best
+// divisions are rehearsed at full size; where the critical section still waits, run keys (speeds, slots) and more
+// devices are tried.
 //
 // CY-1 (within the cluster): a choice has at most the cluster's devices, the ranks of a stage on one host, and needs at
 //       most the stated share of a device's memory.
@@ -49,7 +52,7 @@ struct ClusterChoice {
   ClusterLayouts sections;
   PlayedLayouts played;
   double bound_ms = 0;        ///< of the choice: its slowest section
-  double least_bound_ms = 0;  ///< of all choices, within the price
+  double least_bound_ms = 0;  ///< of all choices, within the price; at most the rehearsed step
   double apart_bound_ms = 0;  ///< of those in which no two sections share devices; 0: none fits
   double stall = 0;           ///< of the section that is critical
   std::string critical;       ///< the kept section, else the one with the largest bound
@@ -130,7 +133,7 @@ class ClusterPlanner {
   /// Returns the layouts that an allocator for these devices has counted.
   [[nodiscard]] ClusterLayouts layouts_of(const Division& division, const Allocation& allocation,
                                           const std::vector<std::int64_t>& devices) const;
-  /// Returns the allocations that come near the best by their bounds, in order.
+  /// Returns the allocation of every division that fits, in the order of divisions().
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<std::int64_t>& devices) const;
   /// Returns the layouts with which the kept section waits for none, by bounds.
   [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;

@@ -27,7 +27,8 @@ std::vector<std::string> ClusterPlanner::run_settings(const ClusterLayouts& layo
 
 PlayedLayouts ClusterPlanner::tuned(const ClusterLayouts& layouts, PlayedLayouts played) {
   double bound = 0;
-  for (const auto& [section, on] : layouts) bound = std::max(bound, on.bound_ms);
+  std::map<std::size_t, double> work_ms;  // of a device of each group
+  for (const auto& [section, on] : layouts) bound = std::max({bound, on.bound_ms, work_ms[on.group] += on.work_ms});
   if (played.step_ms <= bound * (1 + options_.stall)) return played;
   RunKeys best = keys_of_run_;
   const auto try_keys = [&](RunKeys keys, double most_ms) {

@@ -52,6 +52,7 @@ JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, std::
     const std::string key = section + ".devices=";
     const bool set = std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
     if (!set) settings.push_back(key + "[\"emulated\"]");
+    settings.push_back(section + ".processes=[]");  // of a job that was planned before
   }
   return job.resolve(settings, 0);
 }
@@ -150,6 +151,12 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
               << " for a million samples\n";
   }
   print_front(chosen, cluster, job);
+  std::string keys;
+  for (const std::string& setting : chosen.settings) {
+    const bool of_run = setting.starts_with("transport.") || setting.find(".speed=") != std::string::npos;
+    if (of_run) keys += (keys.empty() ? "" : ", ") + setting;
+  }
+  if (!keys.empty()) std::cout << "run       " << keys << "\n";
   if (chosen.refused > 0) {
     std::cout << "refused   " << chosen.refused << " layouts, the first: " << printable(chosen.first_refusal) << "\n";
   }

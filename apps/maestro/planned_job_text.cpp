@@ -22,7 +22,7 @@ std::string key_of_line(const std::string& line) {
 }
 
 /// Breaks a long list, as a line of a job has a limit.
-std::string broken(const std::string& value) {
+std::string in_lines(const std::string& value) {
   constexpr std::size_t longest = 1000;
   if (value.size() <= longest || value.front() != '[') return value;
   std::string text;
@@ -59,7 +59,10 @@ class JobLines {
     const auto end = std::find_if(begin, lines_.end(), [](const std::string& each) { return each.starts_with("["); });
     const auto found = std::find_if(begin, end, [&](const std::string& each) { return key_of_line(each) == key; });
     if (found != end) {
+      const auto behind = std::find_if(found + 1, end, [](const std::string& each) { return !each.starts_with(" "); });
+      const bool several_lines = found->ends_with(",");
       *found = line;
+      if (several_lines) lines_.erase(found + 1, behind);
     } else {
       const auto last = std::find_if(std::reverse_iterator(end), std::reverse_iterator(begin),
                                      [](const std::string& each) { return !each.empty(); });
@@ -146,7 +149,7 @@ std::string job_text_with(const std::string& text, const std::vector<std::string
     if (now == after.end() || (old != before.end() && old->second == now->second)) continue;
     const auto dot = key.rfind('.');
     const bool top = dot == std::string::npos;
-    lines.set(top ? "" : key.substr(0, dot), top ? key : key.substr(dot + 1), broken(now->second));
+    lines.set(top ? "" : key.substr(0, dot), top ? key : key.substr(dot + 1), in_lines(now->second));
   }
   std::string comment;
   for (const std::string& line : header) comment += "# " + line + "\n";

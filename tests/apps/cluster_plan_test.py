@@ -132,6 +132,16 @@ class ClusterPlan(SystemTest):
         self.refuse(r"job.toml:\d+: \w+.devices: missing", job, cluster, "--from", "job.toml", "--out", "x.toml")
         self.refuse("several pools", job, CLUSTERS["two kinds"], "--from", "old.toml", "--out", "x.toml")
 
+    def test_a_planned_job_is_planned_again_for_another_cluster(self):
+        first = self.plan(JOBS["language model"], CLUSTERS["four hosts"], "--out", "old.toml")
+        self.assertIn("written", first)
+        (self.folder / "cluster.toml").write_text(job_text(CLUSTERS["two"]))
+        again = self.call("plan", "old.toml", "--cluster", "cluster.toml", "--vary", "all", "--out", "new.toml")
+        self.assertEqual(again.status, 0, again.describe())
+        new = tomllib.loads((self.folder / "new.toml").read_text())["teacher"]
+        self.assertEqual(set(new["processes"]), {0})
+        self.assertLessEqual(set(new["devices"]), {"cuda:0", "cuda:1"})
+
     def test_money_buys_time_along_the_front(self):  # AL-3
         job, cluster = JOBS["distillation"], CLUSTERS["two kinds"]
         fastest = json.loads(self.plan(job, cluster, "--json"))

@@ -220,12 +220,12 @@ class PlansOfTwoPools : public ClusterPlannerTest {
 TEST_F(PlansOfTwoPools, no_point_of_the_front_is_slower_and_dearer_than_a_plan_of_one_pool) {  // AL-3
   const ClusterChoice both = planner(distillation_job).choose();
   ASSERT_GE(both.front.size(), 2U);
-  EXPECT_NEAR(both.front.front().bound_ms, both.least_bound_ms, 1e-9);
+  EXPECT_GE(both.front.front().bound_ms, both.least_bound_ms);
   DescribedCluster all = cluster_;
   for (const DescribedPool& alone : all.pools) {
     cluster_.pools = {alone};
     const ClusterChoice single = planner(distillation_job).choose();
-    EXPECT_GE(single.least_bound_ms, both.least_bound_ms * (1 - 1e-9)) << alone.name;
+    EXPECT_GE(single.front.front().bound_ms, both.front.front().bound_ms * (1 - 1e-9)) << alone.name;
     for (const Allocation& point : single.front) {
       const bool matched = std::ranges::any_of(both.front, [&](const Allocation& other) {
         return other.bound_ms <= point.bound_ms * 1.05 && other.price_of_step() <= point.price_of_step() * 1.05;
