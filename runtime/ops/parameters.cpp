@@ -283,7 +283,7 @@ bool Parameters::exact_in_bf16(const Parameter& table) const {
   std::span<const float> values(table.value_.data<float>(), static_cast<std::size_t>(table.shape_.elements()));
   if (!memory_->host()) {
     copy = AlignedMemory(table.value_.bytes());
-    memory_->read(copy.data(), table.value_.raw(), copy.size());
+    memory_->read(copy.data(), table.value_.raw(), table.value_.bytes());
     values = {reinterpret_cast<const float*>(copy.data()), values.size()};
   }
   return std::ranges::all_of(values, [](float value) { return float(bfloat16(value)) == value; });
