@@ -16,7 +16,12 @@ double sum_ms(const std::vector<ObservedCall>& calls) {
 }
 
 PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& site)
-    : probed_(std::move(probed)), rank_(rank), site_(site), table_(make_table()), context_(probed_.context) {
+    : probed_(std::move(probed)),
+      rank_(rank),
+      site_(site),
+      space_(!site.own_memory),
+      table_(make_table()),
+      context_(probed_.context) {
   const Layout layout = node().layout;
   const auto at = static_cast<std::int64_t>(rank.value());
   tensor_group_ = make_group(site.tensor_group, layout.tensor, layout.tensor_of(at));
@@ -31,8 +36,13 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
 }
 
 ObservedTable PassProbe::make_table() {
-  TableObserver observer{[this](const OperatorCall& call, double ms) { calls_.push_back({call, ms}); }, site_.finish};
+  TableObserver observer = [this](const OperatorCall& call, double ms) { called(call, ms); };
   return dry() ? ObservedTable(space_, std::move(observer)) : ObservedTable(*site_.table, std::move(observer));
+}
+
+void PassProbe::called(OperatorCall call, double ms) {
+  calls_.push_back({std::move(call), ms});
+  if (timer_ != nullptr) timer_->mark();
 }
 
 std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::int64_t size, std::int64_t rank) {
@@ -41,7 +51,7 @@ std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::i
     if (table_.running()) return;
     OperatorCall call{std::string(group.name), group.dtype, {group.bytes, group.ranks}, 0};
     call.bytes = static_cast<double>(group.bytes);
-    calls_.push_back({std::move(call), ms});
+    called(std::move(call), ms);
   };
   if (dry()) return std::make_unique<ObservedGroup>(size, rank, std::move(observer));
   return std::make_unique<ObservedGroup>(*given, std::move(observer));
@@ -65,17 +75,23 @@ std::shared_ptr<Section> PassProbe::build() {
   return section;
 }
 
+MemorySpace& PassProbe::port_memory(bool of_source) {
+  if (!of_source && !table_.memory().host()) return table_.memory();
+  return dry() && space_.host() ? static_cast<MemorySpace&>(space_) : host_memory();
+}
+
 const Tensor& PassProbe::add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port,
-                             const MicroBatchPlan& batch) {
+                             const MicroBatchPlan& batch, MemoryKind of_device) {
   const GraphEdge& joined = probed_.graph->edge(edge);
   const Layout layout = node().layout;
   const auto rank = static_cast<std::int64_t>(rank_.value());
   const std::int64_t rows = layout.rows(sharding, batch.rows(joined.axis, joined.sources), rank).count;
   const Shape shape{rows, layout.columns(sharding, joined.columns, rank).count};
-  MemorySpace& space = dry() ? static_cast<MemorySpace&>(space_) : host_memory();
+  const bool of_source = probed_.graph->node(joined.from).role == Role::source;
   const std::size_t bytes = Tensor(nullptr, joined.dtype, shape).bytes();
-  SpaceMemory& memory = fed.memory.emplace_back(space, std::max<std::size_t>(bytes, 1));
+  SpaceMemory& memory = fed.memory.emplace_back(port_memory(of_source), std::max<std::size_t>(bytes, 1));
   PortTensor tensor;
+  if (!of_source && !table_.memory().host()) tensor.memory = of_device;
   tensor.port = port;
   tensor.tensor = Tensor(memory.data(), joined.dtype, shape);
   tensor.differentiable = joined.gradient;
@@ -88,7 +104,7 @@ PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
   for (const EdgeId edge : probed_.graph->inputs(probed_.section)) {
     const GraphEdge& joined = probed_.graph->edge(edge);
     if (batch.rows(joined.axis, joined.sources) == 0) continue;
-    const Tensor& own = add(fed, edge, joined.to_sharding, joined.to_port, batch);
+    const Tensor& own = add(fed, edge, joined.to_sharding, joined.to_port, batch, MemoryKind::peer_device);
     if (probed_.graph->node(joined.from).role != Role::source) continue;
     const Shape shape{batch.rows(joined.axis, joined.sources), joined.columns};
     const SpaceMemory memory(host_memory(), std::max<std::size_t>(Tensor(nullptr, joined.dtype, shape).bytes(), 1));
@@ -107,7 +123,8 @@ PassProbe::Fed PassProbe::outputs(const MicroBatchPlan& batch, bool gradients) {
     const GraphEdge& joined = probed_.graph->edge(edge);
     if (batch.rows(joined.axis, joined.sources) == 0) continue;
     if (gradients ? !joined.gradient : !sent.insert(joined.from_port).second) continue;
-    add(fed, edge, joined.from_sharding, joined.from_port, batch);
+    const MemoryKind of_device = gradients ? MemoryKind::peer_device : MemoryKind::device;
+    add(fed, edge, joined.from_sharding, joined.from_port, batch, of_device);
   }
   return fed;
 }
@@ -117,7 +134,7 @@ PassProbe::Fed PassProbe::input_gradients(const MicroBatchPlan& batch) {
   for (const EdgeId edge : probed_.graph->inputs(probed_.section)) {
     const GraphEdge& joined = probed_.graph->edge(edge);
     if (joined.gradient && batch.rows(joined.axis, joined.sources) > 0) {
-      add(fed, edge, joined.to_sharding, joined.to_port, batch);
+      add(fed, edge, joined.to_sharding, joined.to_port, batch, MemoryKind::device);
     }
   }
   return fed;
@@ -125,10 +142,41 @@ PassProbe::Fed PassProbe::input_gradients(const MicroBatchPlan& batch) {
 
 std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::function<void()>& work) {
   calls_.clear();
+  if (site_.device != nullptr) {
+    timer_ = site_.device->timer();
+    timer_->mark();
+  }
   const auto begin = std::chrono::steady_clock::now();
   work();
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (timer_ != nullptr) {
+    complete(*site_.device);
+    for (std::size_t at = 0; at < calls_.size(); ++at) calls_[at].ms = timer_->milliseconds(at, at + 1);
+    ms = sum_ms(calls_);
+    timer_.reset();
+  }
   return {std::exchange(calls_, {}), dry() ? 0 : ms};
+}
+
+std::vector<double> PassProbe::whole_passes(const MicroBatchPlan& batch, int count) {
+  const Fed given = inputs(batch);
+  const Fed wanted = outputs(batch, false);
+  const bool both = node().runs_backward() && batch.pass == Pass::train;
+  const Fed gradients = outputs(batch, both);
+  const Fed returned = input_gradients(batch);
+  std::vector<double> times;
+  table_.observe(false);
+  for (int pass = 0; pass < count; ++pass) {
+    const std::unique_ptr<WorkTimer> timer = site_.device->timer();
+    timer->mark();
+    (void)runner_->forward(batch, given.tensors, wanted.tensors);
+    if (both) runner_->backward(batch, gradients.tensors, returned.tensors);
+    timer->mark();
+    complete(*site_.device);
+    times.push_back(timer->milliseconds(0, 1));
+  }
+  table_.observe(true);
+  return times;
 }
 
 ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {

@@ -3,8 +3,10 @@
 // them, or with nothing computed (a dry pass), which gives the calls and the memory of a section of any size. Works for
 // every section type, as a section computes by its operator table and its groups alone.
 //
-// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU.
+// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU.
 // DY-2 (same memory): its parameters and arenas have the bytes that they have there.
+// DY-3 (times of the device): calls of a device that returns before work is complete take the time between marks behind
+//       them, in which the device may wait for the next call; their sum is the time of the pass.
 #pragma once
 
 #include <functional>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "runtime/collective/observed_group.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/ops/dry_space.hpp"
 #include "runtime/ops/observed_table.hpp"
@@ -59,7 +62,8 @@ struct ProbeSite {
   const OperatorTable* table = nullptr;
   Communicator* tensor_group = nullptr;   ///< of a table, where the layout has tensor ranks
   Communicator* context_group = nullptr;  ///< likewise
-  std::function<void()> finish = {};      ///< TableObserver::finish
+  Device* device = nullptr;               ///< of a table whose calls return before their work is complete
+  bool own_memory = false;                ///< dry: calls and memory are those of a device with memory of its own
 };
 
 /// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. The table and groups of
@@ -73,6 +77,9 @@ class PassProbe {
   ObservedPasses pass(const MicroBatchPlan& batch);
   /// Behind at least one pass, with norm 1. Throws std::logic_error for a section that is not trained.
   ObservedStepEnd step_end();
+  /// Runs passes on the device of its site as a run does: calls are not observed, and may be replayed from a recording.
+  /// Returns the milliseconds of each, forward and backward.
+  std::vector<double> whole_passes(const MicroBatchPlan& batch, int count);
 
   /// Returns the bytes of parameters, gradients and optimizer state in a dry pass.
   [[nodiscard]] std::size_t parameter_bytes() const { return parameter_bytes_; }
@@ -86,12 +93,16 @@ class PassProbe {
     std::vector<PortTensor> tensors;
   };
   [[nodiscard]] bool dry() const { return site_.table == nullptr; }
+  /// Returns the memory of tensors at ports: the device's own where it has some, but for values of sources.
+  [[nodiscard]] MemorySpace& port_memory(bool of_source);
   [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
   [[nodiscard]] ObservedTable make_table();
+  void called(OperatorCall call, double ms);
   [[nodiscard]] std::unique_ptr<ObservedGroup> make_group(Communicator* given, std::int64_t size, std::int64_t rank);
   [[nodiscard]] std::shared_ptr<Section> build();
-  /// Adds a rank's tensor at an end of an edge, zero.
-  const Tensor& add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port, const MicroBatchPlan& batch);
+  /// Adds a rank's tensor at an end of an edge, zero; `of_device`: its memory on a device that has its own.
+  const Tensor& add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port, const MicroBatchPlan& batch,
+                    MemoryKind of_device);
   [[nodiscard]] Fed inputs(const MicroBatchPlan& batch);
   [[nodiscard]] Fed outputs(const MicroBatchPlan& batch, bool gradients);
   [[nodiscard]] Fed input_gradients(const MicroBatchPlan& batch);
@@ -103,6 +114,7 @@ class PassProbe {
   ProbeSite site_;
   DrySpace space_;
   std::vector<ObservedCall> calls_;
+  std::unique_ptr<WorkTimer> timer_;  // of a device, with a mark before the calls and one behind each
   ObservedTable table_;
   std::unique_ptr<ObservedGroup> tensor_group_;
   std::unique_ptr<ObservedGroup> context_group_;

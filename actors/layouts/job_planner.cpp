@@ -8,8 +8,10 @@
 #include <tuple>
 
 #include "actors/layouts/job_probes.hpp"
+#include "actors/layouts/job_shares.hpp"
 #include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_table.hpp"
+#include "runtime/core/printable.hpp"
 
 namespace maestro {
 
@@ -20,15 +22,38 @@ constexpr double close_ms = 0.01;            // share of a step within which lay
 constexpr std::size_t most_rivals = 8;       // of the best layout, for certainties()
 constexpr int most_rounds = 8;               // of neighbours of neighbours
 
-bool uses_several(const JobPlan& plan) {
-  const auto computes = [&](const ReplicaPlacement& place) {
-    return plan.graph.node(place.section).role != Role::source;
-  };
-  std::set<DeviceId> devices;
-  for (const ReplicaPlacement& place : plan.places) {
-    if (computes(place)) devices.insert(place.devices.begin(), place.devices.end());
+DeviceId::Kind kind_of(const PlannedMachine& machine) {
+  return machine.gpus == nullptr ? DeviceId::Kind::cpu : DeviceId::Kind::cuda;
+}
+
+/// Returns the bytes that the ranks of a section need, in the order of its devices.
+std::vector<double> bytes_of(const JobPlan& plan, const std::string& section) {
+  std::vector<double> bytes;
+  const std::vector<SectionId> stages = plan.graph.stages_of(section);
+  const MemoryEstimate estimate = estimate_memory(plan);
+  for (std::uint32_t replica = 0; replica < plan.graph.node(stages.front()).replicas; ++replica) {
+    for (const SectionId stage : stages) {
+      for (const RankMemory& rank : estimate.ranks) {
+        if (rank.section == stage && rank.replica.value() == replica) bytes.push_back(rank.use.on_device());
+      }
+    }
   }
-  return devices.size() > 1;
+  return bytes;
+}
+
+/// Throws JobError: the sections do not fit into so many bytes of a device.
+[[noreturn]] void fail_as_too_large(const std::vector<LayoutChoices>& choices, double most_bytes) {
+  std::string needs;
+  for (const LayoutChoices& of : choices) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const PricedLayout& layout : of.layouts) {
+      if (!layout.bytes.empty()) least = std::min(least, std::ranges::max(layout.bytes));
+    }
+    needs += (needs.empty() ? "" : ", ") + of.section + " " + text_of_bytes(least);
+  }
+  throw JobError("no layout of the job fits into " + text_of_bytes(most_bytes) +
+                 " of each GPU; the sections need at least " + needs +
+                 " of one: plan for more GPUs, or free tensor, pipeline, zero or micro_batch with --vary");
 }
 
 /// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
@@ -51,11 +76,14 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
       base_(resolve_({})),
       keys_(base_, options_.varied),
       units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead))) {
-  for (const PlannedSection& planned : base_.sections) {
-    for (const DeviceId& device : planned.config.devices) {
-      if (device.kind == DeviceId::Kind::cpu) continue;
-      throw JobError(planned.config.name + ".devices: \"" + text_of(device) +
-                     "\": plan chooses layouts on the processors of this machine alone");
+  for (const std::string& section : keys_.sections()) {
+    if (keys_.of(section).contains("devices")) continue;
+    for (const DeviceId& device : base_.sections[base_.graph.stages_of(section).front().value()].config.devices) {
+      if (device.kind == kind_of(options_.machine)) continue;
+      throw JobError(
+          section + ".devices: \"" + text_of(device) + "\": this plan is for " + options_.machine.text() +
+          "; leave devices out, or " +
+          (options_.machine.gpus == nullptr ? "plan for GPUs" : "give --cpu-devices to plan for processors"));
     }
   }
   for (const std::string& section : keys_.sections()) find_choices(section);
@@ -74,26 +102,30 @@ void JobPlanner::find_choices(const std::string& section) {
     }
   }
   for (const SectionLayout& layout :
-       keys_.standing(section, possible_layouts(options_.devices, base_.train.global_batch, trained))) {
+       keys_.standing(section, possible_layouts(options_.machine.devices, base_.train.global_batch, trained))) {
     if (!choices.devices.empty() && std::ssize(choices.devices) != layout.devices()) continue;
     std::vector<int> devices;
     for (int device = 0; device < layout.devices(); ++device) devices.push_back(device);
     try {
-      choices.layouts.push_back({layout, resolve_(keys_.settings(section, layout, devices_text("cpu", devices)))});
+      choices.layouts.push_back(
+          {layout, resolve_(keys_.settings(section, layout, devices_text(options_.machine.kind(), devices)))});
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
   }
   if (!choices.layouts.empty()) return;
-  throw JobError(section + ": no layout on " + std::to_string(options_.devices) +
-                 " devices: " + (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
+  throw JobError(section + ": no layout on " + options_.machine.text() + ": " +
+                 (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
 }
 
 bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
-  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), ProbeSite());
+  ProbeSite dry;
+  dry.own_memory = options_.machine.gpus != nullptr;
+  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), dry);
   const ObservedPasses passes = probe.pass(batch);
   const auto known = [&](const ObservedCall& observed) {
-    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call);
+    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
+           (!chooses_shares() || prices_->parts.front().has(observed.call));
   };
   return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
 }
@@ -135,6 +167,7 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
     stages.push_back(std::min(work(alone), work(busy)));  // measured times scatter
   }
   PricedLayout layout{choice.layout, {}};
+  if (options_.machine.gpus != nullptr) layout.bytes = bytes_of(choice.plan, of.section);
   for (std::int64_t replica = 0; replica < choice.layout.replicas; ++replica) {
     for (const double stage : stages) {
       const auto ranks = static_cast<std::size_t>(choice.layout.tensor * choice.layout.context);
@@ -144,17 +177,11 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
   return layout;
 }
 
-PricedTimes JobPlanner::times_of(const JobPlan& plan) {
-  const bool several = uses_several(plan);
-  return {plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
-          several ? busy_ : alone_};
-}
-
 std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
   struct Rival {
-    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner.times_of(plan)) {}
+    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner, plan) {}
     JobPlan plan;
-    PricedTimes times;  // refer to the plan
+    Times times;  // refer to the plan
   };
   std::list<Rival> rivals;
   for (std::size_t at = 0; at < std::min(ranking.best.size(), most_rivals); ++at) {
@@ -187,24 +214,28 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
 
 LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {
   const JobPlan plan = resolve_(layout.settings);
-  PricedTimes times = times_of(plan);
+  Times times(*this, plan);
   return {rehearse_steps(plan, units_, times.times()).value_or_throw().rehearsed, plan.graph};
 }
 
 const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout) {
   RankedLayout ranked;
+  ranked.kind = options_.machine.kind();
   for (std::size_t section = 0; section < choices.size(); ++section) {
     const SectionLayout& chosen = choices[section].layouts[layout.layouts[section]].layout;
     ranked.sections[choices[section].section] = chosen;
     ranked.devices[choices[section].section] = layout.devices[section];
-    const auto settings =
-        keys_.settings(choices[section].section, chosen, devices_text("cpu", layout.devices[section]));
+    const auto settings = keys_.settings(choices[section].section, chosen,
+                                         devices_text(options_.machine.kind(), layout.devices[section]));
     ranked.settings.insert(ranked.settings.end(), settings.begin(), settings.end());
+    if (layout.shares.empty() || !(layout.shares[section] < 1)) continue;
+    ranked.shares_of_devices[choices[section].section] = layout.shares[section];
+    ranked.settings.push_back(choices[section].section + ".share=" + number_text(layout.shares[section]));
   }
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
     const JobPlan plan = resolve_(ranked.settings);
-    PricedTimes times = times_of(plan);
+    Times times(*this, plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
@@ -212,7 +243,13 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
-    for (const RankMemory& rank : estimate_memory(plan).ranks) ranked.bytes += rank.use.sum();
+    const MemoryEstimate memory = estimate_memory(plan);
+    for (const auto& [device, bytes] : memory.devices) {
+      if (bytes > most_bytes()) throw JobError(text_of(device.second) + " would need " + text_of_bytes(bytes));
+    }
+    for (const RankMemory& rank : memory.ranks) {
+      ranked.bytes += rank.demand.on_cuda ? rank.use.on_device() : rank.use.sum();
+    }
   } catch (const JobError& refusal) {
     if (refused_++ == 0) first_refusal_ = refusal.what();
     return nullptr;
@@ -236,7 +273,7 @@ std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoic
       const int first = devices.front();
       devices.clear();
       for (int device = 0; device < layouts[at].layout.devices(); ++device) {
-        devices.push_back((first + device) % options_.devices);
+        devices.push_back((first + device) % static_cast<int>(options_.machine.devices));
       }
       const RankedLayout* const ranked = rehearsed(choices, neighbour);
       if (ranked == nullptr) continue;
@@ -271,7 +308,9 @@ LayoutRanking JobPlanner::rank() {
     for (const Choice& choice : of.layouts) section.layouts.push_back(priced(of, choice));
     ranking.priced += section.layouts.size();
   }
-  const FoundLayouts found = best_layouts(choices, options_.devices, std::max(options_.most, options_.least));
+  const FoundLayouts found = best_layouts(choices, static_cast<int>(options_.machine.devices),
+                                          std::max(options_.most, options_.least), most_bytes());
+  if (found.best.empty()) fail_as_too_large(choices, most_bytes());
   ranking.compared = found.compared;
   ranking.least_bound_ms = found.least_bound_ms;
   double best_ms = std::numeric_limits<double>::infinity();
@@ -287,6 +326,13 @@ LayoutRanking JobPlanner::rank() {
     if (ranking.best.front().settings == centre) break;
     centre = ranking.best.front().settings;
     ranking.alternatives = neighbours_of(choices, layouts_.at(centre));
+  }
+  if (chooses_shares()) {
+    const std::vector<Alternative> cut = shared(choices, layouts_.at(centre));
+    ranking.alternatives.insert(ranking.alternatives.end(), cut.begin(), cut.end());
+    ranking.best = ranked_layouts();
+    ranking.least_bound_ms =
+        std::min(ranking.least_bound_ms, ranking.best.front().step_ms);  // parts may add up to more
   }
   ranking.rehearsed = rehearsed_.size();
   ranking.refused = refused_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the layouts of a job's sections on the processors of this machine: micro-batches, degrees and devices with
-// which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
+// Chooses the layouts of a job's sections on the processors or the GPUs of this machine: micro-batches, degrees and
+// devices with which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
 // busiest device if replicas share evenly, and the best of them are rehearsed with the job's own policy on its own
-// samples.
+// samples. Where sections of the best have GPUs in common, shares of the multiprocessors are tried, which the rehearsal
+// takes for devices of their own.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -12,6 +13,7 @@
 //       them.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <set>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "actors/layouts/planned_keys.hpp"
+#include "actors/layouts/planned_machine.hpp"
 #include "actors/layouts/priced_times.hpp"
 #include "runtime/estimate/profile_file.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
@@ -29,7 +32,8 @@ namespace maestro {
 class SectionProfiler;
 
 struct JobPlannerOptions {
-  int devices = 1;               ///< cpu:0, ..., of this machine
+  PlannedMachine machine;
+  double headroom = 0.92;        ///< share of a GPU's memory that layouts may need
   std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
   std::size_t least = 5;         ///< layouts that are rehearsed however high their bounds are
   std::size_t most = 200;        ///< and before the neighbours of the best
@@ -39,8 +43,10 @@ struct JobPlannerOptions {
 /// A layout of the job, rehearsed.
 struct RankedLayout {
   std::map<std::string, SectionLayout> sections;
+  std::string kind;  ///< of the devices: "cpu", "cuda"
   std::map<std::string, std::vector<int>> devices;
-  std::vector<std::string> settings;  ///< as for --set: the chosen keys alone
+  std::map<std::string, double> shares_of_devices;  ///< of GPUs; sections without one have all
+  std::vector<std::string> settings;                ///< as for --set: the chosen keys alone
   double step_ms = 0;
   double bound_ms = 0;
   double bytes = 0;  ///< of all ranks, estimated
@@ -96,9 +102,12 @@ class JobPlanner {
   [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking);
   /// Rehearses a ranked layout again.
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
+  /// Returns whether shares of GPUs are chosen: the job gives none, and has two sections or more.
+  [[nodiscard]] bool chooses_shares() const;
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const JobPlan& base() const { return base_; }
+  [[nodiscard]] const PlannedMachine& machine() const { return options_.machine; }
 
  private:
   struct Choice {
@@ -113,12 +122,16 @@ class JobPlanner {
   void find_choices(const std::string& section);
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
   [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
-  [[nodiscard]] PricedTimes times_of(const JobPlan& plan);
+  /// The times of a plan, whose sections may have shares of devices.
+  class Times;
   /// Rehearses a layout once; null where it does not resolve.
   const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
   /// Rehearses the layouts that differ from one in a single key of a section.
   [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
                                                        const JobLayout& centre);
+  /// Rehearses a layout with shares of the GPUs that its sections have in common.
+  [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre);
+  [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
   /// Returns the layouts rehearsed so far, in order.
   [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;
 
@@ -133,6 +146,7 @@ class JobPlanner {
   std::string first_refusal_;
   PricedPasses alone_;
   PricedPasses busy_;
+  std::array<PricedPasses, measured_shares.size()> parts_;
   std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
   std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
 };

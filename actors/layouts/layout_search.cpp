@@ -43,11 +43,14 @@ double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayou
 class Search {
  public:
   /// `order`: busiest_ms or bound_ms, which neither falls when a section is added.
-  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most, double JobLayout::*order)
+  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most, double most_bytes,
+         double JobLayout::*order)
       : sections_(sections),
         most_(most),
+        most_bytes_(most_bytes),
         order_(order),
         load_(static_cast<std::size_t>(devices)),
+        bytes_(static_cast<std::size_t>(devices)),
         kept_(Before{order}) {
     alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); });
     rest_.assign(sections.size() + 1, 0);
@@ -123,13 +126,17 @@ class Search {
       for (const std::vector<int>& place : places_of(section, layouts[at])) {
         current_.devices[section] = place;
         const std::vector<double> load = load_;
+        const std::vector<double> bytes = bytes_;
         const double work = work_ms_;
         for (std::size_t device = 0; device < place.size(); ++device) {
-          load_[static_cast<std::size_t>(place[device])] += layouts[at].work_ms[device];
+          const auto number = static_cast<std::size_t>(place[device]);
+          load_[number] += layouts[at].work_ms[device];
           work_ms_ += layouts[at].work_ms[device];
+          if (!layouts[at].bytes.empty()) bytes_[number] += layouts[at].bytes[device];
         }
-        extend(section + 1);
+        if (*std::ranges::max_element(bytes_) <= most_bytes_) extend(section + 1);
         load_ = load;
+        bytes_ = bytes;
         work_ms_ = work;
       }
     }
@@ -144,9 +151,11 @@ class Search {
 
   const std::vector<LayoutChoices>& sections_;
   std::size_t most_;
+  double most_bytes_;
   double JobLayout::*order_;
   bool alike_ = true;
   std::vector<double> load_;  // by device
+  std::vector<double> bytes_;
   std::vector<double> rest_;  // the least work of the sections from one on
   std::vector<std::uint64_t> layouts_behind_;
   JobLayout current_;
@@ -163,10 +172,11 @@ std::vector<std::int64_t> degrees(std::int64_t most) {
 
 }  // namespace
 
-FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most) {
-  Search search(sections, devices, most, &JobLayout::busiest_ms);
+FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most,
+                          double most_bytes) {
+  Search search(sections, devices, most, most_bytes, &JobLayout::busiest_ms);
   FoundLayouts found{search.run(), 0, search.layouts()};
-  const std::vector<JobLayout> least = Search(sections, devices, 1, &JobLayout::bound_ms).run();
+  const std::vector<JobLayout> least = Search(sections, devices, 1, most_bytes, &JobLayout::bound_ms).run();
   if (!least.empty()) found.least_bound_ms = least.front().bound_ms;
   return found;
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
 //
-// LB-1 (exhaustive): where there are `most` layouts or fewer, all are returned; else those in which the busiest device
+// LB-1 (exhaustive): where there are `most` layouts that fit or fewer, all are returned; else those in which the
+// busiest device
 //       has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
 // LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy shares the
 //       work of a section out among its replicas: the longest stage, and for any sections the work of them all over the
 //       number of devices that they have between them.
+// LB-3 (fits): no returned layout needs more than `most_bytes` of a device's memory.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -30,7 +33,8 @@ struct SectionLayout {
 /// A layout with the work of a step on each of its devices, in the order of the section's key `devices`.
 struct PricedLayout {
   SectionLayout layout;
-  std::vector<double> work_ms;  ///< by device of the layout
+  std::vector<double> work_ms;     ///< by device of the layout
+  std::vector<double> bytes = {};  ///< likewise, in memory of the device; empty: none
 };
 
 /// The choices of a search for a section.
@@ -45,7 +49,8 @@ struct JobLayout {
   std::vector<std::size_t> layouts;       ///< numbers in LayoutChoices::layouts
   std::vector<std::vector<int>> devices;  ///< of each section
   double bound_ms = 0;
-  double busiest_ms = 0;  ///< the work of the busiest device, where replicas share their work evenly
+  double busiest_ms = 0;            ///< the work of the busiest device, where replicas share their work evenly
+  std::vector<double> shares = {};  ///< of each section, of its devices' multiprocessors; empty: all have all of them
 };
 
 struct FoundLayouts {
@@ -56,7 +61,8 @@ struct FoundLayouts {
 
 /// Searches layouts over `devices` equal devices, 64 at most. Layouts of more devices than there are, or than a
 /// section's given devices are, are left out; so are those that differ from another in the names of devices alone.
-[[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most);
+[[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most,
+                                        double most_bytes = std::numeric_limits<double>::infinity());
 
 /// Returns the bound of a layout (LB-2).
 [[nodiscard]] double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout);

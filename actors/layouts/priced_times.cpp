@@ -39,7 +39,9 @@ PricedTimes::PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples
 PassProbe& PricedTimes::probe(SectionId section) {
   auto& found = probes_[section];
   if (found == nullptr) {
-    found = std::make_unique<PassProbe>(probed_section(*plan_, section), LayoutRank(0), ProbeSite());
+    ProbeSite dry;
+    dry.own_memory = prices_->own_memory();
+    found = std::make_unique<PassProbe>(probed_section(*plan_, section), LayoutRank(0), dry);
   }
   return *found;
 }
@@ -47,7 +49,7 @@ PassProbe& PricedTimes::probe(SectionId section) {
 double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& sources) const {
   double sum = static_cast<double>(calls.size()) * prices_->glue_ms();
   for (const ObservedCall& observed : calls) sum += prices_->ms(observed.call, sources);
-  return sum;
+  return std::max(0.0, sum);
 }
 
 PassCost PricedTimes::pass(const MicroBatchPlan& batch) {
@@ -129,9 +131,10 @@ JobTimes PricedTimes::times() {
 }
 
 double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
-  std::map<DeviceId, double> work;
+  std::map<std::pair<DeviceId, SectionId>, double> work;
   const auto add = [&](const ReplicaPlacement& place, double ms) {
-    for (const DeviceId& device : place.devices) work[device] += ms;
+    const bool part = plan.sections[place.section.value()].config.share < 1;
+    for (const DeviceId& device : place.devices) work[{device, part ? place.section : SectionId()}] += ms;
   };
   std::map<LaneKey, const ReplicaPlacement*> places;
   for (const ReplicaPlacement& place : plan.places) places[{place.section, place.replica}] = &place;

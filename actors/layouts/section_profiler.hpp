@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
-// ranks of a single replica and once with all devices at the same work, as they share caches and memory.
+// ranks of a single replica and once with all devices at the same work, as they share caches and memory; on GPUs also
+// on shares of the multiprocessors.
 #pragma once
 
 #include <chrono>
@@ -9,30 +10,43 @@
 #include <memory>
 #include <vector>
 
+#include "actors/layouts/planned_machine.hpp"
 #include "actors/plan/job_plan.hpp"
-#include "runtime/device/device.hpp"
 #include "runtime/estimate/profile_file.hpp"
 
 namespace maestro {
 
+struct ProfilerOptions {
+  std::chrono::milliseconds least{60};  ///< for which a layout is measured at least
+  int rounds = 3;                       ///< likewise, behind the first pass
+  bool deterministic = true;            ///< DeviceOptions::deterministic
+  bool shares = false;                  ///< of GPUs are measured too
+};
+
 class SectionProfiler {
  public:
-  /// Opens processor devices cpu:0, ..., cpu:(devices - 1). Throws JobError for fewer than one. A layout is measured
-  /// for `least` at least, and for three passes.
-  explicit SectionProfiler(std::int64_t devices, std::chrono::milliseconds least = std::chrono::milliseconds(60));
+  /// Opens the devices of the machine. Throws JobError for fewer than one, and the errors of open_devices().
+  SectionProfiler(PlannedMachine machine, ProfilerOptions options = {});
   ~SectionProfiler();
 
-  [[nodiscard]] std::int64_t devices() const { return static_cast<std::int64_t>(devices_.size()); }
+  [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
   /// Adds the times of the calls that the section's passes and step ends make with `batch`, by the layout of its node.
   /// Throws JobError for a replica with more ranks than there are devices, and the errors of the section.
   void add(const JobPlan& plan, const MicroBatchPlan& batch, MachinePrices& prices);
 
  private:
-  void measure(const JobPlan& plan, const MicroBatchPlan& batch, std::int64_t copies, CallPrices& prices);
+  using Devices = std::vector<std::unique_ptr<Device>>;
+  void measure(const Devices& devices, const JobPlan& plan, const MicroBatchPlan& batch, std::int64_t copies,
+               CallPrices& prices);
+  /// Measures the groups by which 2, 4, ... GPUs add up so many gradients.
+  void measure_sums(std::size_t gradients, CallPrices& prices);
+  [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const std::vector<Device*>& members,
+                                                                      std::int64_t ranks) const;
 
-  std::unique_ptr<const OperatorTable> table_;
-  std::vector<std::unique_ptr<Device>> devices_;
-  std::chrono::milliseconds least_;
+  PlannedMachine machine_;
+  ProfilerOptions options_;
+  std::unique_ptr<const OperatorTable> table_;  // of processors
+  Devices devices_;
 };
 
 }  // namespace maestro

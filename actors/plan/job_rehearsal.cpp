@@ -30,17 +30,20 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
   return options;
 }
 
-/// Returns the devices of all lanes: a device's thread belongs to its process, so two processes share none.
+/// Returns the devices of all lanes: a device's thread belongs to its process, so two processes share none. A section's
+/// share of a GPU is a device of its own.
 std::vector<std::vector<std::vector<int>>> device_numbers(const JobPlan& plan) {
   std::vector<std::vector<std::vector<int>>> devices(plan.graph.nodes().size());
-  std::map<std::tuple<ProcessId, DeviceId>, int> numbers;
+  std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = devices[place.section.value()].emplace_back();
     const bool source = plan.graph.node(place.section).role == Role::source;  // has a thread of its own
+    const bool part = plan.sections[place.section.value()].config.share < 1;
     if (source) lane.push_back(next++);
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
-      const auto [known, fresh] = numbers.try_emplace({place.process, place.devices[rank]}, next);
+      const auto [known, fresh] =
+          numbers.try_emplace({place.process, place.devices[rank], part ? place.section : SectionId()}, next);
       if (fresh) ++next;
       lane.push_back(known->second);
     }

@@ -20,7 +20,6 @@
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
-#include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
@@ -42,12 +41,34 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
                   "choose a key that the job gives: student.micro_batch, micro_batch of all sections, or all")
       ->allow_extra_args(false)
       ->type_name("KEY");
-  command.add_option("--cpu-devices", arguments.cpu_devices, "processor devices (default: the cores)")
-      ->check(CLI::Range(1, 64));
+  CLI::Option* const processors =
+      command
+          .add_option("--cpu-devices", arguments.cpu_devices, "plan for so many processor devices (default: the cores)")
+          ->check(CLI::Range(1, 64));
+  command
+      .add_option("--devices", arguments.gpus,
+                  "plan for so many GPUs of this machine (default: all that are found; without any, its processors)")
+      ->check(CLI::Range(1, 64))
+      ->excludes(processors);
   command
       .add_option("--measure-ms", arguments.measure_ms,
                   "measure each layout of a section for so long at least (default 60)")
       ->check(CLI::Range(0, 60000));
+}
+
+/// Returns the devices to plan for: those of the options, else of the kind that the job names, else GPUs where there
+/// are any. Looks for a driver only where GPUs may be meant.
+PlannedMachine machine_of(const PlanArguments& arguments, const JobDocument& job) {
+  const auto names = [&](const std::string& kind) {
+    return std::ranges::any_of(job.settings(), [&](const auto& setting) {
+      return setting.first.ends_with(".devices") && setting.second.find("\"" + kind + ":") != std::string::npos;
+    });
+  };
+  const bool processors = arguments.cpu_devices > 0 || (names("cpu") && !names("cuda"));
+  if (arguments.gpus == 0 && (processors || (!names("cuda") && cuda_status().devices() == 0))) {
+    return planned_processors(arguments.cpu_devices);
+  }
+  return planned_gpus(cuda_status(), arguments.gpus);
 }
 
 /// A job and the prices of its layouts on this machine.
@@ -55,25 +76,30 @@ class PlannedJob {
  public:
   PlannedJob(const PlanArguments& arguments, Console& console)
       : arguments_(arguments), console_(console), app_(arguments, console) {
-    const auto cores = static_cast<std::int64_t>(usable_cores().size());
-    devices_ = arguments.cpu_devices > 0 ? arguments.cpu_devices : cores;
+    machine_ = machine_of(arguments, app_.document());
     std::error_code failure;
     if (!arguments.profile.empty() && fs::exists(arguments.profile, failure)) {
       prices_ = read_profile(arguments.profile).value_or_throw();
       check_profile();
     }
     prices_.build = build_id();
-    prices_.devices = devices_;
+    prices_.devices = machine_.devices;
+    if (machine_.gpus != nullptr) prices_.set_gpus(machine_.device);
     JobPlannerOptions options;
-    options.devices = static_cast<int>(devices_);
+    options.machine = machine_;
     options.least = static_cast<std::size_t>(std::max(arguments.top, arguments.tries));
     options.varied.insert(arguments.varied.begin(), arguments.varied.end());
-    planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, devices_); },
+    planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, cpu_devices()); },
                      std::move(options), prices_);
   }
 
   void measure() {
-    SectionProfiler profiler(devices_, std::chrono::milliseconds(arguments_.measure_ms));
+    ProfilerOptions options;
+    options.least = std::chrono::milliseconds(arguments_.measure_ms);
+    if (arguments_.measure_ms == 0) options.rounds = 1;
+    options.deterministic = base().train.deterministic;
+    options.shares = planner_->chooses_shares();
+    SectionProfiler profiler(machine_, options);
     std::size_t measured = 0;
     planner_->measure(profiler, [&](const std::string& line) {
       console_.note("measuring " + line);
@@ -91,10 +117,8 @@ class PlannedJob {
   }
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout) { return planner_->rehearsal(layout); }
   [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
-  [[nodiscard]] std::int64_t devices() const { return devices_; }
-  [[nodiscard]] std::string title() const {
-    return base().name + " on " + std::to_string(devices_) + (devices_ == 1 ? " processor" : " processors");
-  }
+  [[nodiscard]] const PlannedMachine& machine() const { return machine_; }
+  [[nodiscard]] std::string title() const { return base().name + " on " + machine_.text(); }
   [[nodiscard]] const MachinePrices& prices() const { return prices_; }
   [[nodiscard]] const PlannedApp& app() const { return app_; }
 
@@ -108,7 +132,7 @@ class PlannedJob {
     all.push_back("train.out=" + quoted(folder.string()));
     RunOptions options;
     options.quiet = true;
-    options.cpu_devices = devices_;
+    options.cpu_devices = cpu_devices();
     options.fresh = true;
     options.control = "none";
     options.until = static_cast<std::uint64_t>(steps);
@@ -125,11 +149,17 @@ class PlannedJob {
   }
 
  private:
+  /// Returns the processor devices of a run; 0: the cores.
+  [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
   void check_profile() const {
-    if (prices_.devices != devices_) {
+    if (prices_.device != machine_.device) {
+      throw JobError(arguments_.profile.string() + ": measured on " + printable(prices_.device) + ", and plan is for " +
+                     machine_.text() + "; give another file");
+    }
+    if (prices_.devices != machine_.devices) {
       throw JobError(arguments_.profile.string() + ": measured with " + std::to_string(prices_.devices) +
-                     " devices at work, and plan is for " + std::to_string(devices_) +
-                     "; give --cpu-devices, or another file");
+                     " devices at work, and plan is for " + std::to_string(machine_.devices) + "; give " +
+                     (machine_.gpus == nullptr ? "--cpu-devices" : "--devices") + ", or another file");
     }
     if (prices_.build == build_id()) return;
     console_.note("note: " + printable(arguments_.profile.string()) +
@@ -138,7 +168,7 @@ class PlannedJob {
 
   const PlanArguments& arguments_;
   Console& console_;
-  std::int64_t devices_ = 1;
+  PlannedMachine machine_;
   MachinePrices prices_;
   PlannedApp app_;
   std::optional<JobPlanner> planner_;
@@ -215,8 +245,12 @@ class Printed {
     }
     Json changes = Json::object();
     for (const Alternative& other : ranking_.alternatives) changes[other.change] = other.step_ms;
-    Json answer{{"devices", job_.devices()},   {"compared", ranking_.compared},       {"rehearsed", ranking_.rehearsed},
-                {"refused", ranking_.refused}, {"bound_ms", ranking_.least_bound_ms}, {"layouts", layouts},
+    Json answer{{"devices", job_.machine().devices},
+                {"compared", ranking_.compared},
+                {"rehearsed", ranking_.rehearsed},
+                {"refused", ranking_.refused},
+                {"bound_ms", ranking_.least_bound_ms},
+                {"layouts", layouts},
                 {"alternatives", changes}};
     for (const Certainty& of : certain_) answer["sure"][of.section] = {of.least, of.most};
     if (tried_) answer["tried_spread"] = tried_->spread;
@@ -237,7 +271,7 @@ class Printed {
                                    fixed(rate, 1), fixed(ranked.bytes / (1 << 20), 0)};
       if (tried_) row.push_back(at < tried_->step_ms.size() ? fixed(tried_->step_ms[at], 1) : "");
       for (const std::string& name : names) {
-        row.push_back(placed_text(ranked.sections.at(name), ranked.devices.at(name)));
+        row.push_back(placed_text(ranked, name));
       }
       rows.push_back(std::move(row));
     }
@@ -296,7 +330,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
       ->check(CLI::Range(1, 100));
   CLI::Option* const cluster =
       command_->add_option("--cluster", arguments_.cluster, "plan for the devices that this file describes");
-  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--measure-ms"}) {
+  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
     cluster->excludes(command_->get_option(of_machine));
   }
   CLI::Option* const extra = command_
@@ -359,7 +393,7 @@ int PlanCommand::run(Console& shown) const {
   predicted.predicted_passes_ms = best->passes_ms;
   job.app().write(best->settings, predicted,
                   "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
-                      std::to_string(job.devices()) + " processors; no layout that was compared takes less than " +
+                      job.machine().text() + "; no layout that was compared takes less than " +
                       fixed(ranking.least_bound_ms, 1) + " ms.");
   if (!arguments_.page.empty()) {
     const LaneRehearsal lanes = job.rehearsal(*best);

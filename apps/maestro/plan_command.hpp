@@ -18,6 +18,7 @@ struct PlanArguments {
   std::vector<std::string> varied;     ///< keys that the job gives and that are chosen nevertheless
   std::filesystem::path profile;       ///< prices that are read, and written with those measured; empty: none
   std::int64_t cpu_devices = 0;        ///< 0: as many as there are cores
+  std::int64_t gpus = 0;               ///< 0: all, where there are any and processors are not meant
   std::int64_t measure_ms = 60;        ///< for each layout of a section at least
   std::int64_t top = 5;                ///< layouts that are printed
   std::filesystem::path out;           ///< the job with the chosen keys; empty: not written

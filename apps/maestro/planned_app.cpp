@@ -81,10 +81,12 @@ std::string signed_percent(double share) {
   return (share >= 0 ? "+" : "") + percent(share);
 }
 
-std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices) {
-  std::string text = layout_text(layout);
-  for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? " cpu:" : ",") + std::to_string(devices[at]);
-  return text;
+std::string placed_text(const RankedLayout& ranked, const std::string& section) {
+  std::string text = layout_text(ranked.sections.at(section)) + " " + ranked.kind + ":";
+  const std::vector<int>& devices = ranked.devices.at(section);
+  for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? "" : ",") + std::to_string(devices[at]);
+  const auto share = ranked.shares_of_devices.find(section);
+  return share == ranked.shares_of_devices.end() ? text : text + " share " + number_text(share->second);
 }
 
 }  // namespace maestro

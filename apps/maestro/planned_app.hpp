@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/layouts/layout_search.hpp"
+#include "actors/layouts/job_planner.hpp"
 #include "actors/process/app.hpp"
 #include "apps/maestro/plan_command.hpp"
 
@@ -39,8 +39,8 @@ class PlannedApp {
 
 /// Returns "2 x m4 tensor 2 zero".
 [[nodiscard]] std::string layout_text(const SectionLayout& layout);
-/// Returns "2 x m4 cpu:0,1".
-[[nodiscard]] std::string placed_text(const SectionLayout& layout, const std::vector<int>& devices);
+/// Returns "2 x m4 cpu:0,1", and a share of GPUs: "m8 cuda:0 share 0.25".
+[[nodiscard]] std::string placed_text(const RankedLayout& ranked, const std::string& section);
 /// Returns "+12.3%" or "-1.2%".
 [[nodiscard]] std::string signed_percent(double share);
 /// Returns "12.3%".

@@ -20,7 +20,7 @@ PageTable ranking_table(const LayoutRanking& ranking) {
     const RankedLayout& ranked = ranking.best[at];
     std::vector<TableCell> row{{std::to_string(at + 1)}, {fixed(ranked.step_ms, 1)}, {fixed(ranked.bytes / mib, 0)}};
     for (const auto& [section, layout] : ranked.sections) {
-      row.push_back({placed_text(layout, ranked.devices.at(section))});
+      row.push_back({placed_text(ranked, section)});
     }
     table.rows.push_back(std::move(row));
   }

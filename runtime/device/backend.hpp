@@ -65,6 +65,8 @@ class DeviceBackend {
   [[nodiscard]] virtual std::string describe(std::size_t index) const = 0;
   /// Memory of the device that is in use, by whatever program.
   [[nodiscard]] virtual std::size_t used_bytes(std::size_t index) const = 0;
+  /// All memory of the device.
+  [[nodiscard]] virtual std::size_t memory_bytes(std::size_t index) const = 0;
   /// The backend outlives its devices.
   [[nodiscard]] virtual std::unique_ptr<Device> open(const DeviceOptions& options) const = 0;
   /// Plain bytes that may be sent to other processes.

@@ -2,7 +2,10 @@
 #include "runtime/device/device.hpp"
 
 #include <cstring>
+#include <future>
 #include <vector>
+
+#include "runtime/core/result.hpp"
 
 namespace maestro {
 
@@ -30,6 +33,12 @@ void Device::move(const std::byte* from, std::byte* to, std::size_t bytes,
                   std::function<void(const std::string& failure)> done) {
   if (bytes > 0) std::memcpy(to, from, bytes);
   done({});
+}
+
+void complete(Device& device) {
+  const auto done = std::make_shared<std::promise<std::string>>();
+  device.finish([done](const std::string& failure) { done->set_value(failure); });
+  if (const std::string failure = done->get_future().get(); !failure.empty()) throw JobError(failure);
 }
 
 }  // namespace maestro

@@ -63,4 +63,8 @@ class Device {
   virtual void stop() = 0;
 };
 
+/// Waits, on the device's thread, until all work that its operators have received is complete. Throws JobError with the
+/// failure.
+void complete(Device& device);
+
 }  // namespace maestro

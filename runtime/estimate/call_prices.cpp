@@ -27,7 +27,7 @@ void CallPrices::add(const OperatorCall& call, double ms) {
 }
 
 void CallPrices::add_glue(std::size_t calls, double ms) {
-  if (calls > 0) glue_.push_back(std::max(0.0, ms) / static_cast<double>(calls));
+  if (calls > 0) glue_.push_back(ms / static_cast<double>(calls));
 }
 
 double CallPrices::glue_ms() const {
@@ -66,6 +66,16 @@ double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
   }
   sources.estimated_ms += rate * work;
   return rate * work;
+}
+
+double CallPrices::exchange_ms(double bytes, std::int64_t replicas) const {
+  if (!own_memory_ || replicas == 1) return 0;
+  double sum = 0;
+  PriceSources unused;
+  for (const char* const group : {"reduce_scatter", "all_gather"}) {
+    sum += ms({group, DType::f32, {static_cast<std::int64_t>(bytes), replicas}, 0, bytes}, unused);
+  }
+  return sum / 2;
 }
 
 std::vector<std::pair<OperatorCall, double>> CallPrices::measured() const {

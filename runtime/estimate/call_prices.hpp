@@ -45,21 +45,29 @@ class CallPricing {
   [[nodiscard]] virtual double exchange_ms(double /*bytes*/, std::int64_t /*replicas*/) const { return 0; }
   /// Returns the milliseconds of a tensor's way to a section on other devices; 0 where they share memory.
   [[nodiscard]] virtual double write_ms(double /*bytes*/) const { return 0; }
+  /// Returns whether the calls are those of devices with memory of their own.
+  [[nodiscard]] virtual bool own_memory() const { return false; }
 };
 
 class CallPrices final : public CallPricing {
  public:
   void add(const OperatorCall& call, double ms);
-  /// A pass with this many calls took `ms` beside them: the runtime's own work for each.
+  /// A pass with this many calls took `ms` beside them: the runtime's own work for each. Below 0 where calls that
+  /// follow each other take less than calls that are timed one by one.
   void add_glue(std::size_t calls, double ms);
+  /// The prices are of devices with memory of their own, whose replicas add up gradients by groups.
+  void set_own_memory() { own_memory_ = true; }
 
   [[nodiscard]] bool has(const OperatorCall& call) const { return calls_.contains(call); }
   [[nodiscard]] bool empty() const { return calls_.empty(); }
   /// Returns the milliseconds of a call; 0 for an operator of which nothing was measured, in any dtype. `sources`
   /// counts them.
-  [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const;
-  /// Returns the lower quartile of the milliseconds beside a call; 0: none were added.
-  [[nodiscard]] double glue_ms() const;
+  [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
+  /// Returns the median of the milliseconds beside a call; 0: none were added.
+  [[nodiscard]] double glue_ms() const override;
+  /// With memory of their own: half of a reduce_scatter and an all_gather.
+  [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas) const override;
+  [[nodiscard]] bool own_memory() const override { return own_memory_; }
 
   /// Returns every measured call with its cost, in order.
   [[nodiscard]] std::vector<std::pair<OperatorCall, double>> measured() const;
@@ -69,6 +77,7 @@ class CallPrices final : public CallPricing {
   void make_rates() const;
   std::map<OperatorCall, std::vector<double>> calls_;
   std::vector<double> glue_;
+  bool own_memory_ = false;
   mutable std::map<std::pair<std::string, DType>, Rates> rates_;  // of calls_; built at the first estimate
 };
 

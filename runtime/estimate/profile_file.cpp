@@ -38,6 +38,12 @@ class StrictObject {
     if (!value.is_string()) fail(key, "expected text, but it is " + shown(value));
     return value.get<std::string>();
   }
+  [[nodiscard]] bool has(const std::string& key) const { return object_.contains(key); }
+  double signed_number(const std::string& key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_number()) fail(key, "expected a number, but it is " + shown(value));
+    return value.get<double>();
+  }
   double number(const std::string& key) {
     const nlohmann::json& value = at(key);
     if (!value.is_number() || !(value.get<double>() >= 0)) {
@@ -86,13 +92,27 @@ OperatorCall read_call(StrictObject& object) {
   return call;
 }
 
+void read_parts(StrictObject& object, const OperatorCall& call, MachinePrices& prices) {
+  const nlohmann::json& parts = object.at("parts_us");
+  const auto time = [](const nlohmann::json& part) { return part.is_number() && part.get<double>() >= 0; };
+  if (!parts.is_array() || parts.size() != prices.parts.size() || !std::ranges::all_of(parts, time)) {
+    object.fail("parts_us",
+                "expected " + std::to_string(prices.parts.size()) + " numbers of 0 or more, but it is " + shown(parts));
+  }
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    prices.parts[part].add(call, parts[part].get<double>() / us_per_ms);
+  }
+}
+
 MachinePrices read(const nlohmann::json& document, const std::string& file) {
   MachinePrices prices;
   StrictObject root(document, "", file);
   prices.build = root.text("maestro");
+  if (root.has("device") && root.text("device") != prices.device) prices.set_gpus(root.text("device"));
   prices.devices = static_cast<std::int64_t>(root.number("devices"));
-  prices.alone.add_glue(1, root.number("glue_alone_us") / us_per_ms);
-  prices.busy.add_glue(1, root.number("glue_busy_us") / us_per_ms);
+  prices.alone.add_glue(1, root.signed_number("glue_alone_us") / us_per_ms);
+  prices.busy.add_glue(1, root.signed_number("glue_busy_us") / us_per_ms);
+  for (CallPrices& part : prices.parts) part.add_glue(1, prices.alone.glue_ms());
   const nlohmann::json& calls = root.at("calls");
   if (!calls.is_array()) root.fail("calls", "expected a list, but it is " + shown(calls));
   for (std::size_t at = 0; at < calls.size(); ++at) {
@@ -101,6 +121,7 @@ MachinePrices read(const nlohmann::json& document, const std::string& file) {
     if (prices.alone.has(call)) object.fail("", "the same call as an earlier one");
     prices.alone.add(call, object.number("alone_us") / us_per_ms);
     prices.busy.add(call, object.number("busy_us") / us_per_ms);
+    if (object.has("parts_us")) read_parts(object, call, prices);
     object.finish();
   }
   root.finish();
@@ -108,6 +129,13 @@ MachinePrices read(const nlohmann::json& document, const std::string& file) {
 }
 
 }  // namespace
+
+void MachinePrices::set_gpus(std::string model) {
+  device = std::move(model);
+  alone.set_own_memory();
+  busy.set_own_memory();
+  for (CallPrices& part : parts) part.set_own_memory();
+}
 
 Result<MachinePrices> parse_profile(std::string_view text, const std::string& name) {
   const Result<nlohmann::json> document = parse_json(text, name);
@@ -137,8 +165,11 @@ std::string profile_text(const MachinePrices& prices) {
                      {"bytes", call.bytes},
                      {"alone_us", alone * us_per_ms},
                      {"busy_us", prices.busy.ms(call, unused) * us_per_ms}});
+    if (prices.parts.front().empty()) continue;
+    for (const CallPrices& part : prices.parts) calls.back()["parts_us"].push_back(part.ms(call, unused) * us_per_ms);
   }
   const Json document{{"maestro", prices.build},
+                      {"device", prices.device},
                       {"devices", prices.devices},
                       {"glue_alone_us", prices.alone.glue_ms() * us_per_ms},
                       {"glue_busy_us", prices.busy.glue_ms() * us_per_ms},

@@ -7,6 +7,7 @@
 //       the path in it.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -16,12 +17,19 @@
 
 namespace maestro {
 
-/// Prices of the processors of a machine.
+/// The shares of a GPU that are measured.
+inline constexpr std::array<double, 3> measured_shares{0.25, 0.5, 0.75};
+
+/// Prices of the processors of a machine, or of its GPUs.
 struct MachinePrices {
-  std::string build;         ///< build_id() of the program that measured
-  std::int64_t devices = 0;  ///< that were at work at once
-  CallPrices alone;          ///< the other devices idle
-  CallPrices busy;           ///< all devices at work
+  std::string build;                                     ///< build_id() of the program that measured
+  std::string device = "cpu";                            ///< or the model of the GPUs
+  std::int64_t devices = 0;                              ///< that were at work at once
+  CallPrices alone;                                      ///< the other devices idle
+  CallPrices busy;                                       ///< all devices at work
+  std::array<CallPrices, measured_shares.size()> parts;  ///< on a share of a GPU, the rest idle; empty: not measured
+  /// Sets the model of GPUs, whose memory is their own.
+  void set_gpus(std::string model);
 };
 
 /// Parses the text of a file, which messages call `name`.

@@ -12,7 +12,9 @@ namespace maestro {
 /// Thread-safe.
 class DrySpace final : public MemorySpace {
  public:
-  [[nodiscard]] bool host() const override { return true; }
+  /// With `host` false sections use it as the memory of a device that has its own.
+  explicit DrySpace(bool host = true) : host_(host) {}
+  [[nodiscard]] bool host() const override { return host_; }
   [[nodiscard]] bool holds_values() const override { return false; }
   /// Throws JobError(unavailable) where the address space is too small.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) override;
@@ -24,6 +26,7 @@ class DrySpace final : public MemorySpace {
   [[nodiscard]] std::size_t held() const { return held_; }
 
  private:
+  bool host_;
   std::atomic<std::size_t> held_ = 0;
 };
 

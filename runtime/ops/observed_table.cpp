@@ -23,21 +23,21 @@ class DryPack final : public PackedWeight {
 
 std::unique_ptr<PackedWeight> ObservedTable::pack(const Tensor& w, DType compute, PackFor use,
                                                   std::unique_ptr<PackedWeight> reuse) const {
+  if (!observing_ && table_ != nullptr) return table_->pack(w, compute, use, std::move(reuse));
   std::unique_ptr<PackedWeight> packed;
-  if (table_ == nullptr) packed = std::make_unique<DryPack>(w, compute);
+  if (table_ == nullptr) packed = std::make_unique<DryPack>(w, takes_plain_weights() ? DType::f32 : compute);
   timed(pack_call(w, compute, use == PackFor::backward_input),
         [&] { packed = table_->pack(w, compute, use, std::move(reuse)); });
   return packed;
 }
 
 void ObservedTable::timed(const OperatorCall& call, const std::function<void()>& work) const {
-  if (table_ == nullptr) return observer_.called(call, 0);
+  if (table_ == nullptr) return observer_(call, 0);
   const auto begin = std::chrono::steady_clock::now();
   running_ = true;
   work();
-  if (observer_.finish) observer_.finish();
   running_ = false;
-  observer_.called(call, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  observer_(call, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
 }
 
 }  // namespace maestro

@@ -2,8 +2,10 @@
 // An operator table that reports its calls: those of another table, with their times, or calls of which nothing is
 // computed (a dry pass).
 //
-// OB-1 (same calls): without a table behind it, it accepts every call that a table of the CPU accepts, returns zeros
-//       where a value is expected, and neither reads nor writes the memory of tensors, but for targets of losses.
+// OB-1 (same calls): without a table behind it, it accepts every call that a table of the CPU accepts, or of a GPU
+// where
+//       its space is no memory of the host; it returns zeros where a value is expected, and neither reads nor writes
+//       the memory of tensors, but for targets of losses in host memory.
 #pragma once
 
 #include <functional>
@@ -16,14 +18,10 @@
 
 namespace maestro {
 
-struct TableObserver {
-  /// Receives each call, with the milliseconds that it took; 0 where nothing is computed.
-  std::function<void(const OperatorCall& call, double ms)> called;
-  /// Waits for the work of a device that returns from calls before it is complete; empty: calls are complete.
-  std::function<void()> finish = {};
-};
+/// Receives each call, with the milliseconds in which it returned; 0 where nothing is computed.
+using TableObserver = std::function<void(const OperatorCall& call, double ms)>;
 
-/// Belongs to a single thread. Table, space and observer outlive it.
+/// Belongs to a single thread. Table and space outlive it.
 class ObservedTable final : public DispatchingTable<ObservedTable> {
  public:
   /// Calls `table`.
@@ -35,7 +33,9 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   [[nodiscard]] MemorySpace& memory() const override { return *space_; }
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                      std::unique_ptr<PackedWeight> reuse) const override;
-  [[nodiscard]] bool takes_plain_weights() const override { return table_ != nullptr && table_->takes_plain_weights(); }
+  [[nodiscard]] bool takes_plain_weights() const override {
+    return table_ == nullptr ? !space_->host() : table_->takes_plain_weights();
+  }
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_ == nullptr ? std::string() : table_->attention_refusal(shape);
   }
@@ -43,8 +43,15 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   /// Returns whether a call runs: calls that it makes itself, such as collectives of a group, are a part of it.
   [[nodiscard]] bool running() const { return running_; }
 
+  /// While not observing, calls and repeated passes go to the table as they come.
+  void observe(bool on) { observing_ = on; }
+  void repeat(std::uint64_t place, const std::function<void()>& calls) const override {
+    observing_ || table_ == nullptr ? calls() : table_->repeat(place, calls);
+  }
+
   template <class Op>
   ResultOf<Op> handle(const Op& op) const {
+    if (!observing_ && table_ != nullptr) return table_->run(op);
     const OperatorCall call = call_of(op, space_->host());
     if constexpr (std::is_void_v<ResultOf<Op>>) {
       timed(call, [&] { table_->run(op); });
@@ -62,6 +69,7 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   const OperatorTable* table_ = nullptr;  // null: nothing is computed
   MemorySpace* space_;
   TableObserver observer_;
+  bool observing_ = true;
   mutable bool running_ = false;  // calls are constant
 };
 

@@ -25,6 +25,7 @@ class ProbeBackend final : public DeviceBackend {
     throw JobError("there is no probe:" + std::to_string(index), ErrorCode::unavailable);
   }
   [[nodiscard]] std::size_t used_bytes(std::size_t /*index*/) const override { return 0; }
+  [[nodiscard]] std::size_t memory_bytes(std::size_t /*index*/) const override { return 0; }
   [[nodiscard]] std::unique_ptr<Device> open(const DeviceOptions& options) const override {
     return std::make_unique<ProbeDevice>(options.name);
   }

@@ -67,8 +67,22 @@ TEST(CallPrices, the_time_beside_calls_is_that_of_each) {
   prices.add_glue(0, 7);
   prices.add_glue(10, -1);
   EXPECT_EQ(prices.glue_ms(), 0.05);  // the upper median of two
-  for (int pass = 0; pass < 4; ++pass) prices.add_glue(10, 0.5);
-  EXPECT_EQ(prices.glue_ms(), 0.05);
+  for (int pass = 0; pass < 4; ++pass) prices.add_glue(10, -1);
+  EXPECT_EQ(prices.glue_ms(), -0.1) << "calls that are replayed together take less than those that are timed";
+}
+
+TEST(CallPrices, gpus_exchange_gradients_by_the_groups_that_were_measured) {
+  CallPrices prices;
+  for (const char* const group : {"reduce_scatter", "all_gather"}) {
+    const double ms = group == std::string("all_gather") ? 3 : 5;
+    prices.add({group, DType::f32, {4000, 2}, 0, 4000}, ms);
+    prices.add({group, DType::f32, {4000, 4}, 0, 4000}, 2 * ms);
+  }
+  EXPECT_EQ(prices.exchange_ms(4000, 2), 0) << "processors share their memory";
+  prices.set_own_memory();
+  EXPECT_EQ(prices.exchange_ms(4000, 2), 4);
+  EXPECT_EQ(prices.exchange_ms(4000, 4), 8);
+  EXPECT_EQ(prices.exchange_ms(4000, 1), 0);
 }
 
 class ProfileFile : public ::testing::Test {
@@ -105,6 +119,26 @@ TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PB-1
   }
 }
 
+TEST_F(ProfileFile, gpus_have_their_model_and_prices_on_shares) {  // PB-1
+  MachinePrices prices;
+  prices.set_gpus("NVIDIA H200");
+  prices.alone.add(linear(8), 1);
+  prices.busy.add(linear(8), 1);
+  prices.alone.add_glue(10, -0.02);
+  for (std::size_t part = 0; part < prices.parts.size(); ++part) {
+    prices.parts[part].add(linear(8), 1 / measured_shares[part]);
+  }
+  write_profile(prices, file()).or_throw();
+  const MachinePrices read = read_profile(file()).value_or_throw();
+  EXPECT_EQ(read.device, "NVIDIA H200");
+  EXPECT_TRUE(read.alone.own_memory());
+  EXPECT_NEAR(read.alone.glue_ms(), -0.002, 1e-9);
+  for (std::size_t part = 0; part < read.parts.size(); ++part) {
+    EXPECT_NEAR(price(read.parts[part], linear(8)), 1 / measured_shares[part], 1e-6);
+    EXPECT_NEAR(read.parts[part].glue_ms(), -0.002, 1e-9);
+  }
+}
+
 TEST_F(ProfileFile, errors_have_the_place_and_the_reason) {  // PB-2
   const std::string rest = R"("maestro": "x", "devices": 1, "glue_alone_us": 0, "glue_busy_us": 0)";
   const std::string call = R"({"op": "linear", "dtype": "fp32", "sizes": [1], "flops": 1, "bytes": 1, "alone_us": 1)";
@@ -116,6 +150,10 @@ TEST_F(ProfileFile, errors_have_the_place_and_the_reason) {  // PB-2
   EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + "}]}"), HasSubstr("calls[0].busy_us: missing"));
   EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + R"(, "busy_us": -1}]})"),
               HasSubstr("calls[0].busy_us: expected a number of 0 or more, but it is -1"));
+  for (const char* const parts : {"[1, 2]", "[1, 2, -3]", "4"}) {
+    EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + R"(, "busy_us": 1, "parts_us": )" + parts + "}]}"),
+                HasSubstr("calls[0].parts_us: expected 3 numbers of 0 or more, but it is "));
+  }
   const std::string whole = call + R"(, "busy_us": 1})";
   EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + whole + ", " + whole + "]}"),
               HasSubstr("calls[1]: the same call as an earlier one"));

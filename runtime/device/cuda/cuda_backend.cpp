@@ -40,6 +40,17 @@ void check_capability(int device) {
                  ErrorCode::unavailable);
 }
 
+struct Memory {
+  std::size_t free = 0;
+  std::size_t total = 0;
+};
+Memory memory_of(std::size_t index) {
+  const CurrentDevice current(static_cast<int>(index));
+  Memory memory;
+  must(cudaMemGetInfo(&memory.free, &memory.total), "memory of cuda:" + std::to_string(index));
+  return memory;
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(TableMaker make_table) : make_table_(std::move(make_table)) {
@@ -58,11 +69,12 @@ std::string CudaBackend::describe(std::size_t index) const {
 }
 
 std::size_t CudaBackend::used_bytes(std::size_t index) const {
-  const CurrentDevice current(static_cast<int>(index));
-  std::size_t free = 0;
-  std::size_t total = 0;
-  must(cudaMemGetInfo(&free, &total), "memory of cuda:" + std::to_string(index));
-  return total - free;
+  const Memory memory = memory_of(index);
+  return memory.total - memory.free;
+}
+
+std::size_t CudaBackend::memory_bytes(std::size_t index) const {
+  return memory_of(index).total;
 }
 
 std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {

@@ -63,6 +63,7 @@ class SimulatedBackend final : public DeviceBackend {
   [[nodiscard]] std::size_t devices() const override { return 0; }
   [[nodiscard]] std::string describe(std::size_t /*index*/) const override { return "simulated"; }
   [[nodiscard]] std::size_t used_bytes(std::size_t /*index*/) const override { return 0; }
+  [[nodiscard]] std::size_t memory_bytes(std::size_t /*index*/) const override { return 0; }
   [[nodiscard]] std::unique_ptr<Device> open(const DeviceOptions& options) const override;
   [[nodiscard]] std::vector<std::byte> make_group_id() const override;
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const override;

@@ -17,7 +17,7 @@ class JobPlannerTest : public ::testing::Test {
  protected:
   JobPlanner planner(const std::string& job, std::set<std::string> varied = {}) {
     JobPlannerOptions options;
-    options.devices = 2;
+    options.machine.devices = 2;
     options.varied = std::move(varied);
     return JobPlanner([job](const std::vector<std::string>& settings) { return plan_of(job, settings); }, options,
                       prices_);
@@ -42,7 +42,7 @@ class JobPlannerTest : public ::testing::Test {
   }
   LayoutRanking ranking(const std::string& job, std::set<std::string> varied = {}) {
     JobPlanner made = planner(job, std::move(varied));
-    SectionProfiler profiler(2, std::chrono::milliseconds(0));
+    SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0)});
     made.measure(profiler, [&](const std::string&) { ++measured_; });
     return made.rank();
   }

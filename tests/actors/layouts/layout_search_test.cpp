@@ -127,6 +127,30 @@ TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LB-1, LB-2
   EXPECT_GT(with_layouts, 300);
 }
 
+TEST(LayoutSearch, no_device_has_more_than_its_memory) {  // LB-3
+  std::mt19937 random(11);
+  int fewer = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const int devices = 1 + trial % 3;
+    std::vector<LayoutChoices> sections;
+    for (int section = 0; section < 1 + trial % 3; ++section) sections.push_back(drawn_section(random, devices));
+    for (LayoutChoices& section : sections) {
+      for (PricedLayout& layout : section.layouts) layout.bytes = layout.work_ms;  // then load is memory
+    }
+    constexpr double most_bytes = 45;
+    const FoundLayouts all = best_layouts(sections, devices, 1000);
+    const FoundLayouts fitting = best_layouts(sections, devices, 1000, most_bytes);
+    std::vector<double> expected;
+    for (const JobLayout& layout : all.best) {
+      if (layout.busiest_ms <= most_bytes) expected.push_back(layout.busiest_ms);
+    }
+    ASSERT_EQ(fitting.best.size(), expected.size()) << trial;
+    for (std::size_t at = 0; at < expected.size(); ++at) EXPECT_EQ(fitting.best[at].busiest_ms, expected[at]) << trial;
+    if (expected.size() < all.best.size()) ++fewer;
+  }
+  EXPECT_GT(fewer, 20);
+}
+
 TEST(LayoutSearch, sections_are_laid_beside_each_other_where_that_is_better) {
   LayoutChoices heavy{"heavy", {priced(1, {10}), priced(2, {6, 6})}, {}};
   LayoutChoices light{"light", {priced(1, {9})}, {}};

@@ -47,7 +47,8 @@ Probed probe_replica(const JobPlan& plan, const MicroBatchPlan& batch, const Ope
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < probed.size(); ++rank) {
     threads.emplace_back([&, rank] {
-      ProbeSite site{&table, nullptr, nullptr};
+      ProbeSite site;
+      site.table = &table;
       (layout.tensor > 1 ? site.tensor_group : site.context_group) = groups[rank].get();
       probed[rank] = probe_rank(plan, batch, LayoutRank(static_cast<std::uint32_t>(rank)), site);
     });

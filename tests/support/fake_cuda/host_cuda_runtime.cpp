@@ -94,7 +94,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= maestro::fake_cuda::device_count) return answer(cudaErrorInvalidDevice);
   *properties = cudaDeviceProp{};
-  std::snprintf(properties->name, sizeof properties->name, "double %d", device);
+  std::snprintf(properties->name, sizeof properties->name, "double");
   properties->major = 9;
   properties->minor = 0;
   properties->multiProcessorCount = maestro::fake_cuda::multiprocessors;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/job_shares.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/printable.hpp"
+
+namespace maestro {
+
+namespace {
+
+bool uses_several(const JobPlan& plan) {
+  std::set<DeviceId> devices;
+  for (const ReplicaPlacement& place : plan.places) {
+    if (plan.graph.node(place.section).role == Role::source) continue;
+    devices.insert(place.devices.begin(), place.devices.end());
+  }
+  return devices.size() > 1;
+}
+
+/// Returns the sections of a layout that have devices in common with `first`, it included.
+std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) {
+  std::vector<std::size_t> sharers;
+  for (std::size_t section = 0; section < layout.devices.size(); ++section) {
+    const bool common = std::ranges::any_of(layout.devices[section], [&](int device) {
+      return std::ranges::find(layout.devices[first], device) != layout.devices[first].end();
+    });
+    if (common) sharers.push_back(section);
+  }
+  return sharers;
+}
+
+}  // namespace
+
+JobPlanner::Times::Times(JobPlanner& planner, const JobPlan& plan)
+    : plan_(&plan),
+      whole_(plan, planner.units_.front().samples, uses_several(plan) ? planner.prices_->busy : planner.prices_->alone,
+             planner.options_.hop_ms, uses_several(plan) ? planner.busy_ : planner.alone_) {
+  for (std::size_t part = 0; part < measured_shares.size(); ++part) {
+    parts_.try_emplace(measured_shares[part], plan, planner.units_.front().samples, planner.prices_->parts[part],
+                       planner.options_.hop_ms, planner.parts_[part]);
+  }
+}
+
+PricedTimes& JobPlanner::Times::of(SectionId section) {
+  const auto found = parts_.find(plan_->sections[section.value()].config.share);
+  return found == parts_.end() ? whole_ : found->second;
+}
+
+JobTimes JobPlanner::Times::times() {
+  JobTimes made = whole_.times();
+  made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
+  made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
+  return made;
+}
+
+PriceSources JobPlanner::Times::sources() const {
+  PriceSources sum = whole_.sources();
+  for (const auto& [share, times] : parts_) sum += times.sources();
+  return sum;
+}
+
+std::vector<std::vector<double>> divided_shares(std::size_t sections) {
+  std::vector<std::vector<double>> divisions;
+  std::vector<double> made;
+  const std::function<void(double)> extend = [&](double left) {
+    if (made.size() + 1 == sections) {
+      made.push_back(left);
+      divisions.push_back(made);
+      made.pop_back();
+      return;
+    }
+    const double others = measured_shares.front() * static_cast<double>(sections - made.size() - 1);
+    for (double share = measured_shares.front(); share <= left - others; share += measured_shares.front()) {
+      made.push_back(share);
+      extend(left - share);
+      made.pop_back();
+    }
+  };
+  const bool possible = sections > 0 && static_cast<double>(sections) * measured_shares.front() <= 1;
+  if (possible) extend(1);
+  return divisions;
+}
+
+bool JobPlanner::chooses_shares() const {
+  const bool given = std::ranges::any_of(
+      keys_.sections(), [&](const std::string& section) { return base_.settings.contains(section + ".share"); });
+  return options_.machine.gpus != nullptr && keys_.sections().size() > 1 && !given;
+}
+
+std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre) {
+  std::vector<Alternative> found;
+  std::set<std::vector<std::size_t>> seen;
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    const std::vector<std::size_t> sharers = sharers_of(section, centre);
+    const bool closed =
+        std::ranges::all_of(sharers, [&](std::size_t other) { return sharers_of(other, centre) == sharers; });
+    if (sharers.size() < 2 || !closed || !seen.insert(sharers).second) continue;
+    for (const std::vector<double>& division : divided_shares(sharers.size())) {
+      JobLayout cut = centre;
+      cut.shares.resize(choices.size(), 1);
+      std::string change;
+      for (std::size_t at = 0; at < sharers.size(); ++at) {
+        cut.shares[sharers[at]] = division[at];
+        change += (change.empty() ? "" : ", ") + choices[sharers[at]].section + ".share = " + number_text(division[at]);
+      }
+      const RankedLayout* const ranked = rehearsed(choices, cut);
+      if (ranked != nullptr) found.push_back({change, ranked->step_ms});
+    }
+  }
+  std::ranges::stable_sort(found, {}, &Alternative::step_ms);
+  return found;
+}
+
+}  // namespace maestro
