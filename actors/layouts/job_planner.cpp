@@ -329,10 +329,12 @@ LayoutRanking JobPlanner::rank() {
   }
   if (chooses_shares()) {
     const std::vector<Alternative> cut = shared(choices, layouts_.at(centre));
-    ranking.alternatives.insert(ranking.alternatives.end(), cut.begin(), cut.end());
     ranking.best = ranked_layouts();
-    ranking.least_bound_ms =
-        std::min(ranking.least_bound_ms, ranking.best.front().step_ms);  // parts may add up to more
+    const RankedLayout& best = ranking.best.front();
+    ranking.least_bound_ms = std::min(ranking.least_bound_ms, best.step_ms);  // parts may add up to more
+    std::ranges::copy_if(cut, std::back_inserter(ranking.alternatives),
+                         [&](const Alternative& other) { return other.step_ms != best.step_ms; });
+    if (best.settings != centre) ranking.alternatives.push_back({"share = 1", rehearsed_.at(centre).step_ms});
   }
   ranking.rehearsed = rehearsed_.size();
   ranking.refused = refused_;

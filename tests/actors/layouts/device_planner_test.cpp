@@ -230,6 +230,8 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   EXPECT_THAT(best.settings, Contains(HasSubstr("student.share=0.")));
   EXPECT_LE(found.least_bound_ms, best.step_ms);
   EXPECT_THAT(found.alternatives, Contains(::testing::Field(&Alternative::change, HasSubstr(".share = 0.5"))));
+  EXPECT_EQ(found.alternatives.back().change, "share = 1");
+  EXPECT_GT(found.alternatives.back().step_ms, best.step_ms);
   JobPlanner given = planner(distillation_job + "share = 0.5\ndevices = [\"cuda:0\"]\n", one);
   EXPECT_FALSE(given.chooses_shares()) << "the job has shares of its own";
 }
