@@ -21,6 +21,7 @@ constexpr std::size_t rehearsed_steps = 11;  // beside those of rehearse_steps()
 constexpr double close_ms = 0.01;            // share of a step within which layouts count as equal
 constexpr std::size_t most_rivals = 8;       // of the best layout, for certainties()
 constexpr int most_rounds = 8;               // of neighbours of neighbours
+constexpr double least_gain = 0.005;         // of a step, for more micro-batches in flight
 
 DeviceId::Kind kind_of(const PlannedMachine& machine) {
   return machine.gpus == nullptr ? DeviceId::Kind::cpu : DeviceId::Kind::cuda;
@@ -232,6 +233,8 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.shares_of_devices[choices[section].section] = layout.shares[section];
     ranked.settings.push_back(choices[section].section + ".share=" + number_text(layout.shares[section]));
   }
+  ranked.more = layout.settings;
+  ranked.settings.insert(ranked.settings.end(), layout.settings.begin(), layout.settings.end());
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
     const JobPlan plan = resolve_(ranked.settings);
@@ -285,6 +288,30 @@ std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoic
   return found;
 }
 
+JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout) {
+  const RankedLayout* best = rehearsed(choices, layout);
+  for (const LayoutChoices& of : choices) {
+    const JobPlan plan = resolve_(best->settings);
+    const SectionId first = plan.graph.stages_of(of.section).front();
+    if (base_.settings.contains(of.section + ".max_in_flight") || !plan.graph.awaits_gradient(first)) continue;
+    const JobLayout before = layout;
+    for (const std::int64_t times : {2, 4}) {
+      JobLayout more = before;
+      more.settings.push_back(of.section +
+                              ".max_in_flight=" + std::to_string(times * plan.graph.node(first).max_in_flight));
+      const RankedLayout* const ranked = rehearsed(choices, more);
+      if (ranked == nullptr) break;
+      if (ranked->step_ms > best->step_ms * (1 - least_gain)) {
+        rehearsed_.erase(std::vector(ranked->settings));  // it is no other layout
+        break;
+      }
+      best = ranked;
+      layout = more;
+    }
+  }
+  return layout;
+}
+
 std::vector<RankedLayout> JobPlanner::ranked_layouts() const {
   std::vector<RankedLayout> ranked;
   for (const auto& [settings, layout] : rehearsed_) ranked.push_back(layout);
@@ -327,14 +354,18 @@ LayoutRanking JobPlanner::rank() {
     centre = ranking.best.front().settings;
     ranking.alternatives = neighbours_of(choices, layouts_.at(centre));
   }
+  const JobLayout tuned = with_more_in_flight(choices, layouts_.at(centre));
+  ranking.best = ranked_layouts();
   if (chooses_shares()) {
-    const std::vector<Alternative> cut = shared(choices, layouts_.at(centre));
+    const std::vector<Alternative> cut = shared(choices, tuned);
     ranking.best = ranked_layouts();
     const RankedLayout& best = ranking.best.front();
     ranking.least_bound_ms = std::min(ranking.least_bound_ms, best.step_ms);  // parts may add up to more
     std::ranges::copy_if(cut, std::back_inserter(ranking.alternatives),
                          [&](const Alternative& other) { return other.step_ms != best.step_ms; });
-    if (best.settings != centre) ranking.alternatives.push_back({"share = 1", rehearsed_.at(centre).step_ms});
+    if (!best.shares_of_devices.empty()) {
+      ranking.alternatives.push_back({"share = 1", rehearsed(choices, tuned)->step_ms});
+    }
   }
   ranking.rehearsed = rehearsed_.size();
   ranking.refused = refused_;

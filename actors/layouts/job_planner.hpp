@@ -4,8 +4,8 @@
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
 // busiest device if replicas share evenly, and the best of them are rehearsed with the job's own policy on its own
-// samples. Where sections of the best have GPUs in common, shares of the multiprocessors are tried, which the rehearsal
-// takes for devices of their own.
+// samples. Then max_in_flight of sections that await gradients is raised where that gains. Where sections of the best
+// have GPUs in common, shares of the multiprocessors are tried, which the rehearsal takes for devices of their own.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -47,6 +47,7 @@ struct RankedLayout {
   std::map<std::string, std::vector<int>> devices;
   std::map<std::string, double> shares_of_devices;  ///< of GPUs; sections without one have all
   std::vector<std::string> settings;                ///< as for --set: the chosen keys alone
+  std::vector<std::string> more;                    ///< those of them that are no keys of the layout
   double step_ms = 0;
   double bound_ms = 0;
   double bytes = 0;  ///< of all ranks, estimated
@@ -131,6 +132,8 @@ class JobPlanner {
                                                        const JobLayout& centre);
   /// Rehearses a layout with shares of the GPUs that its sections have in common.
   [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre);
+  /// Returns the layout with more micro-batches in flight, where a section awaits gradients and that gains.
+  [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
   [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
   /// Returns the layouts rehearsed so far, in order.
   [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;

@@ -51,6 +51,7 @@ struct JobLayout {
   double bound_ms = 0;
   double busiest_ms = 0;            ///< the work of the busiest device, where replicas share their work evenly
   std::vector<double> shares = {};  ///< of each section, of its devices' multiprocessors; empty: all have all of them
+  std::vector<std::string> settings = {};  ///< of other keys, as for --set
 };
 
 struct FoundLayouts {

@@ -222,6 +222,7 @@ class Printed {
     }
     if (!reasons.empty()) std::cout << "why not   " << reasons << "\n";
     sure();
+    for (const std::string& setting : best.more) std::cout << "run       " << setting << "\n";
     if (ranking_.refused > 0) {
       std::cout << "refused   " << ranking_.refused << " layouts, the first: " << printable(ranking_.first_refusal)
                 << "\n";

@@ -23,9 +23,10 @@ class JobPlannerTest : public ::testing::Test {
                       prices_);
   }
   /// Every operator costs its work at one rate, so that no clock decides.
-  void price_by_work(const std::string& job) {
-    for (const std::vector<std::string>& settings :
-         {std::vector<std::string>{}, all_with(job, "tensor"), all_with(job, "context")}) {
+  void price_by_work(const std::string& job, bool with_ranks = true) {
+    std::vector<std::vector<std::string>> all{{}};
+    if (with_ranks) all.insert(all.end(), {all_with(job, "tensor"), all_with(job, "context")});
+    for (const std::vector<std::string>& settings : all) {
       const JobPlan plan = plan_of(job, settings);
       const std::vector<StepPlan> steps = plans_of(plan, first_steps(plan, 1), nullptr).value_or_throw();
       for (const MicroBatchPlan& batch : steps.front().micro_batches) {
@@ -106,6 +107,30 @@ TEST_F(JobPlannerTest, sections_of_pictures_have_layouts_and_shares_of_their_tim
   for (std::size_t at = 1; at < found.best.size(); ++at) {
     EXPECT_GE(found.best[at].step_ms, found.best.front().step_ms * 0.99 - 1e-9);
   }
+}
+
+TEST_F(JobPlannerTest, more_micro_batches_are_in_flight_where_a_section_waits_for_gradients) {
+  std::string job = vision_job;
+  for (std::string::size_type at = 0; (at = job.find("max_in_flight = 4\n")) != std::string::npos;) job.erase(at, 18);
+  job.insert(job.find("[vision]\n") + 9, "devices = [\"cpu:0\"]\nreplicas = 1\ntensor = 1\n");
+  job.insert(job.find("[projector]\n") + 12, "devices = [\"cpu:0\"]\nreplicas = 1\ntensor = 1\n");
+  job.insert(job.find("[llm]\n") + 6, "devices = [\"cpu:1\"]\nreplicas = 1\ntensor = 1\n");
+  const auto replace = [&](const std::string& old, const std::string& by) {
+    for (std::string::size_type at = 0; (at = job.find(old, at)) != std::string::npos; at += by.size()) {
+      job.replace(at, old.size(), by);
+    }
+  };
+  replace("micro_batch_tokens = 24", "micro_batch_tokens = 4");
+  replace("global_batch = 8", "global_batch = 32");
+  replace("layers = 2\nwidth = 16\nheads = 4\npatch", "layers = 12\nwidth = 32\nheads = 4\npatch");
+  price_by_work(job, false);
+  const RankedLayout best = planner(job, {"llm.micro_batch"}).rank().best.front();
+  EXPECT_THAT(best.more, ElementsAre("vision.max_in_flight=4"));
+  EXPECT_THAT(best.settings, ::testing::Contains("vision.max_in_flight=4"));
+  replace("micro_batch_tokens = 4", "micro_batch_tokens = 4\nmax_in_flight = 2");
+  const RankedLayout given = planner(job, {"llm.micro_batch"}).rank().best.front();
+  EXPECT_THAT(given.more, ::testing::IsEmpty()) << "the job gives it";  // JP-1
+  EXPECT_GT(given.step_ms, best.step_ms * 1.005);
 }
 
 TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // JP-2, PY-1
