@@ -2,7 +2,6 @@
 #include "sections/pass_probe.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <tuple>
@@ -31,7 +30,10 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
 }
 
 ObservedTable PassProbe::make_table() {
-  TableObserver observer{[this](const OperatorCall& call, double ms) { calls_.push_back({call, ms}); }, site_.finish};
+  TableObserver observer{[this](const OperatorCall& call, double ms) {
+                           calls_.push_back({call, ms});
+                         },
+                         site_.finish, site_.now};
   return dry() ? ObservedTable(space_, std::move(observer)) : ObservedTable(*site_.table, std::move(observer));
 }
 
@@ -44,7 +46,7 @@ std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::i
     calls_.push_back({std::move(call), ms});
   };
   if (dry()) return std::make_unique<ObservedGroup>(size, rank, std::move(observer));
-  return std::make_unique<ObservedGroup>(*given, std::move(observer));
+  return std::make_unique<ObservedGroup>(*given, std::move(observer), site_.now);
 }
 
 std::shared_ptr<Section> PassProbe::build() {
@@ -125,9 +127,9 @@ PassProbe::Fed PassProbe::input_gradients(const MicroBatchPlan& batch) {
 
 std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::function<void()>& work) {
   calls_.clear();
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin_ms = site_.now();
   work();
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const double ms = site_.now() - begin_ms;
   return {std::exchange(calls_, {}), dry() ? 0 : ms};
 }
 

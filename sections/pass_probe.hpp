@@ -60,6 +60,7 @@ struct ProbeSite {
   Communicator* tensor_group = nullptr;   ///< of a table, where the layout has tensor ranks
   Communicator* context_group = nullptr;  ///< likewise
   std::function<void()> finish = {};      ///< TableObserver::finish
+  MsClock now = steady_ms;                ///< of the times
 };
 
 /// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. The table and groups of

@@ -20,15 +20,17 @@ constexpr double close_ms = 0.01;            // share of a step within which lay
 constexpr std::size_t most_rivals = 8;       // of the best layout, for certainties()
 constexpr int most_rounds = 8;               // of neighbours of neighbours
 
-bool uses_several(const JobPlan& plan) {
+/// Returns whether a job keeps several cores busy; `cores`: SearchedDevices.
+bool uses_several(const JobPlan& plan, int cores) {
   const auto computes = [&](const ReplicaPlacement& place) {
     return plan.graph.node(place.section).role != Role::source;
   };
-  std::set<DeviceId> devices;
+  std::set<int> used;
   for (const ReplicaPlacement& place : plan.places) {
-    if (computes(place)) devices.insert(place.devices.begin(), place.devices.end());
+    if (!computes(place)) continue;
+    for (const DeviceId& device : place.devices) used.insert(SearchedDevices{0, cores}.core_of(device.index));
   }
-  return devices.size() > 1;
+  return used.size() > 1;
 }
 
 /// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
@@ -145,9 +147,15 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
 }
 
 PricedTimes JobPlanner::times_of(const JobPlan& plan) {
-  const bool several = uses_several(plan);
+  const bool several = uses_several(plan, options_.cores);
   return {plan, units_.front().samples, several ? prices_->busy : prices_->alone, options_.hop_ms,
           several ? busy_ : alone_};
+}
+
+JobTimes JobPlanner::on_cores(PricedTimes& times) const {
+  JobTimes made = times.times();
+  made.cores = options_.cores;
+  return made;
 }
 
 std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
@@ -166,7 +174,7 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
     std::vector<double> steps;
     for (Rival& rival : rivals) {
       steps.push_back(
-          rehearse_steps(rival.plan, units_, rival.times.times(), change).value_or_throw().time.period_ms());
+          rehearse_steps(rival.plan, units_, on_cores(rival.times), change).value_or_throw().time.period_ms());
     }
     return steps.front() <= std::ranges::min(steps) * (1 + close_ms);
   };
@@ -188,7 +196,7 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
 LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {
   const JobPlan plan = resolve_(layout.settings);
   PricedTimes times = times_of(plan);
-  return {rehearse_steps(plan, units_, times.times()).value_or_throw().rehearsed, plan.graph};
+  return {rehearse_steps(plan, units_, on_cores(times)).value_or_throw().rehearsed, plan.graph};
 }
 
 const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout) {
@@ -205,10 +213,10 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   try {
     const JobPlan plan = resolve_(ranked.settings);
     PricedTimes times = times_of(plan);
-    const JobTimes known = times.times();
+    const JobTimes known = on_cores(times);
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
-    ranked.bound_ms = bound_of(choices, layout);
+    ranked.bound_ms = bound_of(choices, layout, {options_.devices, options_.cores});
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
@@ -271,7 +279,8 @@ LayoutRanking JobPlanner::rank() {
     for (const Choice& choice : of.layouts) section.layouts.push_back(priced(of, choice));
     ranking.priced += section.layouts.size();
   }
-  const FoundLayouts found = best_layouts(choices, options_.devices, std::max(options_.most, options_.least));
+  const FoundLayouts found =
+      best_layouts(choices, {options_.devices, options_.cores}, std::max(options_.most, options_.least));
   ranking.compared = found.compared;
   ranking.least_bound_ms = found.least_bound_ms;
   double best_ms = std::numeric_limits<double>::infinity();

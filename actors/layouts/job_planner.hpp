@@ -3,8 +3,8 @@
 // which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
-// busiest device if replicas share evenly, and the best of them are rehearsed with the job's own policy on its own
-// samples.
+// busiest device, or core where devices share them, if replicas share evenly, and the best of them are rehearsed with
+// the job's own policy on its own samples.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -30,6 +30,7 @@ class SectionProfiler;
 
 struct JobPlannerOptions {
   int devices = 1;               ///< cpu:0, ..., of this machine
+  int cores = 0;                 ///< SearchedDevices
   std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
   std::size_t least = 5;         ///< layouts that are rehearsed however high their bounds are
   std::size_t most = 200;        ///< and before the neighbours of the best
@@ -114,6 +115,8 @@ class JobPlanner {
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
   [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
   [[nodiscard]] PricedTimes times_of(const JobPlan& plan);
+  /// Returns JobTimes on the cores of this machine. `times` outlives the result.
+  [[nodiscard]] JobTimes on_cores(PricedTimes& times) const;
   /// Rehearses a layout once; null where it does not resolve.
   const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
   /// Rehearses the layouts that differ from one in a single key of a section.

@@ -129,9 +129,12 @@ JobTimes PricedTimes::times() {
 }
 
 double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
-  std::map<DeviceId, double> work;
+  std::map<DeviceId, double> work;  // of processors by the core
   const auto add = [&](const ReplicaPlacement& place, double ms) {
-    for (const DeviceId& device : place.devices) work[device] += ms;
+    for (DeviceId device : place.devices) {
+      if (times.cores > 0 && device.kind == DeviceId::Kind::cpu) device.index %= static_cast<int>(times.cores);
+      work[device] += ms;
+    }
   };
   std::map<LaneKey, const ReplicaPlacement*> places;
   for (const ReplicaPlacement& place : plan.places) places[{place.section, place.replica}] = &place;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/layouts/section_profiler.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 
@@ -71,7 +72,8 @@ void add_sums(const OperatorTable& table, std::size_t elements, CallPrices& pric
 SectionProfiler::SectionProfiler(std::int64_t devices, std::chrono::milliseconds least)
     : table_(std::make_unique<cpu::CpuOperatorTable>()), least_(least) {
   if (devices < 1) throw JobError("no processor to measure on");
-  const auto cores = static_cast<std::int64_t>(usable_cores().size());
+  const std::int64_t cores = std::ssize(usable_cores());
+  at_once_ = std::min(devices, cores);
   for (std::int64_t device = 0; device < devices; ++device) {
     devices_.push_back(
         std::make_unique<CpuDevice>("cpu:" + std::to_string(device), static_cast<int>(device % cores), *table_));
@@ -89,7 +91,7 @@ void SectionProfiler::add(const JobPlan& plan, const MicroBatchPlan& batch, Mach
                    " ranks cannot be measured on " + std::to_string(devices()) + " devices");
   }
   measure(plan, batch, 1, prices.alone);
-  measure(plan, batch, devices() / ranks, prices.busy);
+  measure(plan, batch, std::max<std::int64_t>(1, at_once_ / ranks), prices.busy);
 }
 
 void SectionProfiler::measure(const JobPlan& plan, const MicroBatchPlan& batch, std::int64_t copies,
@@ -112,10 +114,11 @@ void SectionProfiler::measure(const JobPlan& plan, const MicroBatchPlan& batch, 
     for (auto& each : done) each.wait();
     for (auto& each : done) each.get();
   };
+  const MsClock now = std::ssize(ranks) > at_once_ ? thread_cpu_ms : steady_ms;  // ranks that share cores
   on_all([&](MeasuredRank& rank, std::size_t at) {
     const LayoutRank of_layout(static_cast<std::uint32_t>(at % static_cast<std::size_t>(node.layout.ranks())));
     rank.probe = std::make_unique<PassProbe>(probed_section(plan, batch.section), of_layout,
-                                             ProbeSite{table_.get(), rank.tensor_group, rank.context_group});
+                                             ProbeSite{table_.get(), rank.tensor_group, rank.context_group, {}, now});
   });
   const Clock::time_point begin = Clock::now();
   for (int round = 0; round < most_rounds && (round <= least_rounds || Clock::now() - begin < least_); ++round) {

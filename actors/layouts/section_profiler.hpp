@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
-// ranks of a single replica and once with all devices at the same work, as they share caches and memory.
+// ranks of a single replica and once with all cores at the same work, as they share caches and memory. Devices that
+// share a core do not work at the same time, and calls of a replica with more ranks than cores take the processor time
+// of their threads, so that every time is that of a core alone.
 #pragma once
 
 #include <chrono>
@@ -32,6 +34,7 @@ class SectionProfiler {
 
   std::unique_ptr<const OperatorTable> table_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::int64_t at_once_ = 1;  // devices with a core each
   std::chrono::milliseconds least_;
 };
 

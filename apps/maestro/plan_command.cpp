@@ -66,6 +66,7 @@ class PlannedJob {
     prices_.devices = devices_;
     JobPlannerOptions options;
     options.devices = static_cast<int>(devices_);
+    options.cores = static_cast<int>(cores);
     options.least = static_cast<std::size_t>(std::max(arguments.top, arguments.tries));
     options.varied.insert(arguments.varied.begin(), arguments.varied.end());
     planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, devices_); },

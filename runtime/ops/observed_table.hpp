@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/core/ms_clock.hpp"
 #include "runtime/ops/operator_call.hpp"
 #include "runtime/ops/operator_table.hpp"
 
@@ -21,6 +22,7 @@ struct TableObserver {
   std::function<void(const OperatorCall& call, double ms)> called;
   /// Waits for the work of a device that returns from calls before it is complete; empty: calls are complete.
   std::function<void()> finish = {};
+  MsClock now = steady_ms;  ///< of the times
 };
 
 /// Belongs to a single thread. Table, space and observer outlive it.
