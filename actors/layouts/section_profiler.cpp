@@ -114,7 +114,7 @@ void SectionProfiler::measure(const JobPlan& plan, const MicroBatchPlan& batch, 
     for (auto& each : done) each.wait();
     for (auto& each : done) each.get();
   };
-  const MsClock now = std::ssize(ranks) > at_once_ ? thread_cpu_ms : steady_ms;  // ranks that share cores
+  const MsClock now = devices() > at_once_ ? thread_cpu_ms : steady_ms;
   on_all([&](MeasuredRank& rank, std::size_t at) {
     const LayoutRank of_layout(static_cast<std::uint32_t>(at % static_cast<std::size_t>(node.layout.ranks())));
     rank.probe = std::make_unique<PassProbe>(probed_section(plan, batch.section), of_layout,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
-// ranks of a single replica and once with all cores at the same work, as they share caches and memory. Devices that
-// share a core do not work at the same time, and calls of a replica with more ranks than cores take the processor time
-// of their threads, so that every time is that of a core alone.
+// ranks of a single replica and once with all cores at the same work, as they share caches and memory. Where there are
+// more devices than cores, calls take the processor time of their threads, since ranks of a replica may share a core:
+// every time is that of a core alone.
 #pragma once
 
 #include <chrono>
