@@ -2,7 +2,6 @@
 #include "sections/pass_probe.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <tuple>
@@ -36,7 +35,7 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
 }
 
 ObservedTable PassProbe::make_table() {
-  TableObserver observer = [this](const OperatorCall& call, double ms) { called(call, ms); };
+  TableObserver observer{[this](const OperatorCall& call, double ms) { called(call, ms); }, site_.now};
   return dry() ? ObservedTable(space_, std::move(observer)) : ObservedTable(*site_.table, std::move(observer));
 }
 
@@ -54,7 +53,7 @@ std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::i
     called(std::move(call), ms);
   };
   if (dry()) return std::make_unique<ObservedGroup>(size, rank, std::move(observer));
-  return std::make_unique<ObservedGroup>(*given, std::move(observer));
+  return std::make_unique<ObservedGroup>(*given, std::move(observer), site_.now);
 }
 
 std::shared_ptr<Section> PassProbe::build() {
@@ -146,9 +145,9 @@ std::pair<std::vector<ObservedCall>, double> PassProbe::observed(const std::func
     timer_ = site_.device->timer();
     timer_->mark();
   }
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin_ms = site_.now();
   work();
-  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  double ms = site_.now() - begin_ms;
   if (timer_ != nullptr) {
     complete(*site_.device);
     for (std::size_t at = 0; at < calls_.size(); ++at) calls_[at].ms = timer_->milliseconds(at, at + 1);

@@ -64,6 +64,7 @@ struct ProbeSite {
   Communicator* context_group = nullptr;  ///< likewise
   Device* device = nullptr;               ///< of a table whose calls return before their work is complete
   bool own_memory = false;                ///< dry: calls and memory are those of a device with memory of its own
+  MsClock now = steady_ms;                ///< of the times
 };
 
 /// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. The table and groups of

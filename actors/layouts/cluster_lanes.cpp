@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
@@ -44,10 +45,13 @@ std::vector<SectionLayout> ClusterLanes::possible(const std::string& section) co
     return std::ranges::any_of(cluster_->pools, [&](const DescribedPool& pool) { return fits(layout, pool); });
   };
   const std::int64_t most_samples = std::min(most_samples_of_a_pass, base_->train.global_batch);
+  const SectionId first = base_->graph.stages_of(section).front();
+  std::set<std::int64_t> all_stages{base_->sections[first.value()].config.pipeline};  // given by the job, or 1
+  for (std::int64_t stages = 1; stages <= most_stages; stages *= 2) all_stages.insert(stages);
   std::vector<SectionLayout> possible;
   for (std::int64_t tensor = 1; tensor <= most_ranks; tensor *= 2) {
     for (std::int64_t context = 1; tensor * context <= most_ranks; context *= 2) {
-      for (std::int64_t stages = 1; stages <= most_stages; stages *= 2) {
+      for (const std::int64_t stages : all_stages) {
         for (std::int64_t samples = 1; samples <= most_samples; samples *= 2) {
           const SectionLayout layout{given ? replicas : 1, tensor, context, stages, shards, samples};
           if (fits_a_pool(layout)) possible.push_back(layout);

@@ -242,7 +242,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
-    ranked.bound_ms = bound_of(choices, layout);
+    ranked.bound_ms = bound_of(choices, layout, searched());
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
@@ -335,8 +335,7 @@ LayoutRanking JobPlanner::rank() {
     for (const Choice& choice : of.layouts) section.layouts.push_back(priced(of, choice));
     ranking.priced += section.layouts.size();
   }
-  const FoundLayouts found = best_layouts(choices, static_cast<int>(options_.machine.devices),
-                                          std::max(options_.most, options_.least), most_bytes());
+  const FoundLayouts found = best_layouts(choices, searched(), std::max(options_.most, options_.least), most_bytes());
   if (found.best.empty()) fail_as_too_large(choices, most_bytes());
   ranking.compared = found.compared;
   ranking.least_bound_ms = found.least_bound_ms;

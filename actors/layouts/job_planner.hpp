@@ -3,9 +3,10 @@
 // devices with which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
-// busiest device if replicas share evenly, and the best of them are rehearsed with the job's own policy on its own
-// samples. Then max_in_flight of sections that await gradients is raised where that gains. Where sections of the best
-// have GPUs in common, shares of the multiprocessors are tried, which the rehearsal takes for devices of their own.
+// busiest device, or core where devices share them, if replicas share evenly, and the best of them are rehearsed with
+// the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised where that
+// gains. Where sections of the best have GPUs in common, shares of the multiprocessors are tried, which the rehearsal
+// takes for devices of their own.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -134,6 +135,9 @@ class JobPlanner {
   [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre);
   /// Returns the layout with more micro-batches in flight, where a section awaits gradients and that gains.
   [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
+  [[nodiscard]] SearchedDevices searched() const {
+    return {static_cast<int>(options_.machine.devices), options_.machine.cores};
+  }
   [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
   /// Returns the layouts rehearsed so far, in order.
   [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;

@@ -10,13 +10,14 @@ namespace maestro {
 
 namespace {
 
-bool uses_several(const JobPlan& plan) {
-  std::set<DeviceId> devices;
+/// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices.
+bool uses_several(const JobPlan& plan, int cores) {
+  std::set<int> used;
   for (const ReplicaPlacement& place : plan.places) {
     if (plan.graph.node(place.section).role == Role::source) continue;
-    devices.insert(place.devices.begin(), place.devices.end());
+    for (const DeviceId& device : place.devices) used.insert(SearchedDevices{0, cores}.core_of(device.index));
   }
-  return devices.size() > 1;
+  return used.size() > 1;
 }
 
 /// Returns the sections of a layout that have devices in common with `first`, it included.
@@ -35,8 +36,10 @@ std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) 
 
 JobPlanner::Times::Times(JobPlanner& planner, const JobPlan& plan)
     : plan_(&plan),
-      whole_(plan, planner.units_.front().samples, uses_several(plan) ? planner.prices_->busy : planner.prices_->alone,
-             planner.options_.hop_ms, uses_several(plan) ? planner.busy_ : planner.alone_) {
+      cores_(planner.options_.machine.cores),
+      whole_(plan, planner.units_.front().samples,
+             uses_several(plan, cores_) ? planner.prices_->busy : planner.prices_->alone, planner.options_.hop_ms,
+             uses_several(plan, cores_) ? planner.busy_ : planner.alone_) {
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     parts_.try_emplace(measured_shares[part], plan, planner.units_.front().samples, planner.prices_->parts[part],
                        planner.options_.hop_ms, planner.parts_[part]);
@@ -50,6 +53,7 @@ PricedTimes& JobPlanner::Times::of(SectionId section) {
 
 JobTimes JobPlanner::Times::times() {
   JobTimes made = whole_.times();
+  made.cores = cores_;
   made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
   return made;

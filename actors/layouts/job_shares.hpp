@@ -24,6 +24,7 @@ class JobPlanner::Times {
   [[nodiscard]] PricedTimes& of(SectionId section);
 
   const JobPlan* plan_;
+  int cores_;
   PricedTimes whole_;
   std::map<double, PricedTimes> parts_;
 };

@@ -14,16 +14,18 @@ namespace {
 constexpr std::size_t most_combined = 10;  // sections whose combinations are all looked at
 
 /// Returns the bound (LB-2) of the first `count` sections of a layout.
-double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayout& layout, std::size_t count) {
+double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayout& layout,
+                      const SearchedDevices& devices, std::size_t count) {
   std::vector<double> work(count);
-  std::vector<std::bitset<64>> devices(count);
+  std::vector<std::bitset<64>> cores(count);
   double bound = 0;
   for (std::size_t section = 0; section < count; ++section) {
     for (const double ms : sections[section].layouts[layout.layouts[section]].work_ms) {
       bound = std::max(bound, ms);  // of a stage: its replicas have as much in the mean
       work[section] += ms;
     }
-    for (const int device : layout.devices[section]) devices[section].set(static_cast<std::size_t>(device));
+    for (const int device : layout.devices[section])
+      cores[section].set(static_cast<std::size_t>(devices.core_of(device)));
   }
   const std::size_t combined = std::min(count, most_combined);
   for (std::size_t chosen = 1; chosen < std::size_t{1} << combined; ++chosen) {
@@ -32,7 +34,7 @@ double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayou
     for (std::size_t section = 0; section < combined; ++section) {
       if ((chosen >> section & 1) == 0) continue;
       sum += work[section];
-      between |= devices[section];
+      between |= cores[section];
     }
     bound = std::max(bound, sum / static_cast<double>(between.count()));
   }
@@ -43,16 +45,19 @@ double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayou
 class Search {
  public:
   /// `order`: busiest_ms or bound_ms, which neither falls when a section is added.
-  Search(const std::vector<LayoutChoices>& sections, int devices, std::size_t most, double most_bytes,
-         double JobLayout::*order)
+  Search(const std::vector<LayoutChoices>& sections, const SearchedDevices& devices, std::size_t most,
+         double most_bytes, double JobLayout::*order)
       : sections_(sections),
+        devices_(devices),
         most_(most),
         most_bytes_(most_bytes),
         order_(order),
-        load_(static_cast<std::size_t>(devices)),
-        bytes_(static_cast<std::size_t>(devices)),
+        load_(static_cast<std::size_t>(devices.cores == 0 ? devices.count : std::min(devices.count, devices.cores))),
+        bytes_(static_cast<std::size_t>(devices.count)),
         kept_(Before{order}) {
-    alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); });
+    // Devices are alike where none is given, and each core has as many.
+    alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); }) &&
+             devices.count % std::ssize(load_) == 0;
     rest_.assign(sections.size() + 1, 0);
     layouts_behind_.assign(sections.size() + 1, 1);
     for (std::size_t at = sections.size(); at-- > 0;) {
@@ -100,9 +105,9 @@ class Search {
       if (given.size() != needed) return {};
       return {given};
     }
-    const std::size_t all = load_.size();
+    const auto all = static_cast<std::size_t>(devices_.count);
     if (needed > all) return {};
-    // Devices are alike where none is given: then the first section begins at the first.
+    // The first section begins at the first device where they are alike.
     const bool even = std::ranges::count(layout.work_ms, layout.work_ms.front()) == std::ssize(layout.work_ms);
     const std::size_t begins = (needed == all && even) || (section == 0 && alike_) ? 1 : all;
     std::vector<std::vector<int>> places;
@@ -114,7 +119,7 @@ class Search {
   }
 
   void extend(std::size_t section) {
-    current_.bound_ms = bound_of_first(sections_, current_, section);
+    current_.bound_ms = bound_of_first(sections_, current_, devices_, section);
     current_.busiest_ms = *std::ranges::max_element(load_);
     // The rest of the work, spread evenly, is a bound of all layouts to come.
     const double spread = (work_ms_ + rest_[section]) / static_cast<double>(load_.size());
@@ -129,10 +134,9 @@ class Search {
         const std::vector<double> bytes = bytes_;
         const double work = work_ms_;
         for (std::size_t device = 0; device < place.size(); ++device) {
-          const auto number = static_cast<std::size_t>(place[device]);
-          load_[number] += layouts[at].work_ms[device];
+          load_[static_cast<std::size_t>(devices_.core_of(place[device]))] += layouts[at].work_ms[device];
           work_ms_ += layouts[at].work_ms[device];
-          if (!layouts[at].bytes.empty()) bytes_[number] += layouts[at].bytes[device];
+          if (!layouts[at].bytes.empty()) bytes_[static_cast<std::size_t>(place[device])] += layouts[at].bytes[device];
         }
         if (*std::ranges::max_element(bytes_) <= most_bytes_) extend(section + 1);
         load_ = load;
@@ -150,13 +154,14 @@ class Search {
   }
 
   const std::vector<LayoutChoices>& sections_;
+  SearchedDevices devices_;
   std::size_t most_;
   double most_bytes_;
   double JobLayout::*order_;
   bool alike_ = true;
-  std::vector<double> load_;  // by device
-  std::vector<double> bytes_;
-  std::vector<double> rest_;  // the least work of the sections from one on
+  std::vector<double> load_;   // by core
+  std::vector<double> bytes_;  // by device
+  std::vector<double> rest_;   // the least work of the sections from one on
   std::vector<std::uint64_t> layouts_behind_;
   JobLayout current_;
   double work_ms_ = 0;                                                   // of current_
@@ -172,7 +177,7 @@ std::vector<std::int64_t> degrees(std::int64_t most) {
 
 }  // namespace
 
-FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most,
+FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, const SearchedDevices& devices, std::size_t most,
                           double most_bytes) {
   Search search(sections, devices, most, most_bytes, &JobLayout::busiest_ms);
   FoundLayouts found{search.run(), 0, search.layouts()};
@@ -181,8 +186,8 @@ FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int device
   return found;
 }
 
-double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout) {
-  return bound_of_first(sections, layout, sections.size());
+double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout, const SearchedDevices& devices) {
+  return bound_of_first(sections, layout, devices, sections.size());
 }
 
 std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained) {

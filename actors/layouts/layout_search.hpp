@@ -6,7 +6,7 @@
 //       has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
 // LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy shares the
 //       work of a section out among its replicas: the longest stage, and for any sections the work of them all over the
-//       number of devices that they have between them.
+//       number of devices, or of cores where devices share them, that they have between them.
 // LB-3 (fits): no returned layout needs more than `most_bytes` of a device's memory.
 #pragma once
 
@@ -49,7 +49,8 @@ struct JobLayout {
   std::vector<std::size_t> layouts;       ///< numbers in LayoutChoices::layouts
   std::vector<std::vector<int>> devices;  ///< of each section
   double bound_ms = 0;
-  double busiest_ms = 0;            ///< the work of the busiest device, where replicas share their work evenly
+  /// The work of the busiest device, or core where devices share them, where replicas share their work evenly.
+  double busiest_ms = 0;
   std::vector<double> shares = {};  ///< of each section, of its devices' multiprocessors; empty: all have all of them
   std::vector<std::string> settings = {};  ///< of other keys, as for --set
 };
@@ -60,13 +61,21 @@ struct FoundLayouts {
   std::uint64_t compared = 0;   ///< layouts, those that a part of their sections ruled out included
 };
 
-/// Searches layouts over `devices` equal devices, 64 at most. Layouts of more devices than there are, or than a
+/// The devices of a search, equal to each other.
+struct SearchedDevices {
+  int count = 1;  ///< 64 at most
+  int cores = 0;  ///< over which they are laid, device k on core k modulo cores; 0: each has its own
+  [[nodiscard]] int core_of(int device) const { return cores == 0 ? device : device % cores; }
+};
+
+/// Searches layouts over such devices. Layouts of more devices than there are, or than a
 /// section's given devices are, are left out; so are those that differ from another in the names of devices alone.
-[[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, int devices, std::size_t most,
-                                        double most_bytes = std::numeric_limits<double>::infinity());
+[[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, const SearchedDevices& devices,
+                                        std::size_t most, double most_bytes = std::numeric_limits<double>::infinity());
 
 /// Returns the bound of a layout (LB-2).
-[[nodiscard]] double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout);
+[[nodiscard]] double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& layout,
+                              const SearchedDevices& devices);
 
 /// Returns the layouts that a section may take on so many devices: all SectionLayouts with degrees that are powers of
 /// two, or the number of devices itself, and micro-batches that are powers of two up to the samples of a replica.

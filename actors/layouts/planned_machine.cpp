@@ -25,7 +25,8 @@ std::string PlannedMachine::text() const {
 
 PlannedMachine planned_processors(std::int64_t devices) {
   PlannedMachine machine;
-  machine.devices = devices > 0 ? devices : static_cast<std::int64_t>(usable_cores().size());
+  machine.cores = static_cast<int>(usable_cores().size());
+  machine.devices = devices > 0 ? devices : machine.cores;
   return machine;
 }
 

@@ -15,8 +15,9 @@ namespace maestro {
 /// Devices that are alike.
 struct PlannedMachine {
   std::int64_t devices = 1;
-  const DeviceBackend* gpus = nullptr;                            ///< null: processors
-  std::string device = "cpu";                                     ///< model of the GPUs, as profiles name it
+  int cores = 0;                        ///< over which processor devices are laid (SearchedDevices)
+  const DeviceBackend* gpus = nullptr;  ///< null: processors
+  std::string device = "cpu";           ///< model of the GPUs, as profiles name it
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each; that of processors is not limited here
   [[nodiscard]] std::string kind() const { return gpus == nullptr ? "cpu" : "cuda"; }
   /// Returns "2 processors", "4 GPUs (NVIDIA H200)".

@@ -131,10 +131,13 @@ JobTimes PricedTimes::times() {
 }
 
 double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
-  std::map<std::pair<DeviceId, SectionId>, double> work;
+  std::map<std::pair<DeviceId, SectionId>, double> work;  // of processors by the core, of GPUs by the share
   const auto add = [&](const ReplicaPlacement& place, double ms) {
     const bool part = plan.sections[place.section.value()].config.share < 1;
-    for (const DeviceId& device : place.devices) work[{device, part ? place.section : SectionId()}] += ms;
+    for (DeviceId device : place.devices) {
+      if (times.cores > 0 && device.kind == DeviceId::Kind::cpu) device.index %= static_cast<int>(times.cores);
+      work[{device, part ? place.section : SectionId()}] += ms;
+    }
   };
   std::map<LaneKey, const ReplicaPlacement*> places;
   for (const ReplicaPlacement& place : plan.places) places[{place.section, place.replica}] = &place;

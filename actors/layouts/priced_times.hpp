@@ -58,8 +58,8 @@ class PricedTimes {
   PriceSources sources_;
 };
 
-/// Returns the time that the busiest device works in a step, mean over the steps. Sections that run ahead may take less
-/// in some steps, but not in the long run.
+/// Returns the time that the busiest device, or core where devices share them, works in a step, mean over the steps.
+/// Sections that run ahead may take less in some steps, but not in the long run.
 [[nodiscard]] double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times);
 
 }  // namespace maestro

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/layouts/section_profiler.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <set>
@@ -119,6 +120,7 @@ void add_sums(const OperatorTable& table, std::size_t elements, CallPrices& pric
 SectionProfiler::SectionProfiler(PlannedMachine machine, ProfilerOptions options)
     : machine_(std::move(machine)), options_(options), table_(std::make_unique<cpu::CpuOperatorTable>()) {
   if (machine_.devices < 1) throw JobError("no device to measure on");
+  at_once_ = machine_.cores == 0 ? machine_.devices : std::min<std::int64_t>(machine_.devices, machine_.cores);
   devices_ = open_devices(machine_, *table_, options_.deterministic, 1);
 }
 
@@ -139,7 +141,7 @@ void SectionProfiler::add(const JobPlan& plan, const MicroBatchPlan& batch, Mach
                    std::to_string(devices()) + " devices");
   }
   measure(devices_, plan, batch, 1, prices.alone);
-  measure(devices_, plan, batch, devices() / ranks, prices.busy);
+  measure(devices_, plan, batch, std::max<std::int64_t>(1, at_once_ / ranks), prices.busy);
   if (machine_.gpus == nullptr || !options_.shares) return;
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     const Devices cut = open_devices(machine_, *table_, options_.deterministic, measured_shares[part]);
@@ -170,10 +172,10 @@ void SectionProfiler::measure(const Devices& devices, const JobPlan& plan, const
   };
   each([&](MeasuredRank& rank, std::size_t at) {
     const LayoutRank of_layout(static_cast<std::uint32_t>(at % static_cast<std::size_t>(node.layout.ranks())));
-    Device* const queues = machine_.gpus == nullptr ? nullptr : devices[at].get();
-    rank.probe = std::make_unique<PassProbe>(
-        probed_section(plan, batch.section), of_layout,
-        ProbeSite{&devices[at]->ops(), rank.tensor_group.get(), rank.context_group.get(), queues, queues != nullptr});
+    ProbeSite site{&devices[at]->ops(), rank.tensor_group.get(), rank.context_group.get()};
+    if (machine_.gpus != nullptr) site.device = devices[at].get();
+    if (machine_.devices > at_once_) site.now = thread_cpu_ms;
+    rank.probe = std::make_unique<PassProbe>(probed_section(plan, batch.section), of_layout, site);
   });
   const Clock::time_point begin = Clock::now();
   for (int round = 0; round < most_rounds && (round <= options_.rounds || Clock::now() - begin < options_.least);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
-// ranks of a single replica and once with all devices at the same work, as they share caches and memory; on GPUs also
-// on shares of the multiprocessors.
+// ranks of a single replica and once with all cores at the same work, as they share caches and memory; on GPUs also on
+// shares of the multiprocessors. Where there are more devices than cores, calls take the processor time of their
+// threads, since ranks of a replica may share a core: every time is that of a core alone.
 #pragma once
 
 #include <chrono>
@@ -45,6 +46,7 @@ class SectionProfiler {
 
   PlannedMachine machine_;
   ProfilerOptions options_;
+  std::int64_t at_once_ = 1;                    // devices with a core each
   std::unique_ptr<const OperatorTable> table_;  // of processors
   Devices devices_;
 };

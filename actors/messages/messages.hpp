@@ -200,7 +200,7 @@ struct ProcessSummary {
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
-  std::map<std::string, double> device_mb = {};  ///< by GPU: the peaks of its sections together
+  std::map<std::string, double> device_mb = {};  ///< peaks: by GPU, of its sections; by rank_text(), of its arenas
 };
 /// To a replica: requests its ReplicaAddress.
 struct AddressRequest {};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "actors/plan/emulated_step_end.hpp"
@@ -30,25 +31,31 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
   return options;
 }
 
-/// Returns the devices of all lanes: a device's thread belongs to its process, so two processes share none. A section's
-/// share of a GPU is a device of its own.
-std::vector<std::vector<std::vector<int>>> device_numbers(const JobPlan& plan) {
-  std::vector<std::vector<std::vector<int>>> devices(plan.graph.nodes().size());
+/// Adds the devices of all lanes, and their cores where `cores` of a host are shared: a device's thread belongs to its
+/// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
+/// device of its own.
+void add_devices(const JobPlan& plan, std::int64_t cores, RehearsalOptions& options) {
+  options.devices.resize(plan.graph.nodes().size());
   std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
-    std::vector<int>& lane = devices[place.section.value()].emplace_back();
+    std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
     const bool source = plan.graph.node(place.section).role == Role::source;  // has a thread of its own
     const bool part = plan.sections[place.section.value()].config.share < 1;
     if (source) lane.push_back(next++);
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
+      const DeviceId& device = place.devices[rank];
       const auto [known, fresh] =
-          numbers.try_emplace({place.process, place.devices[rank], part ? place.section : SectionId()}, next);
-      if (fresh) ++next;
+          numbers.try_emplace({place.process, device, part ? place.section : SectionId()}, next);
       lane.push_back(known->second);
+      if (!fresh) continue;
+      ++next;
+      if (cores == 0 || device.kind != DeviceId::Kind::cpu) continue;
+      const std::uint32_t host = plan.options.launch_info.place.hosts.at(place.process.value());
+      options.cores.resize(static_cast<std::size_t>(next), -1);
+      options.cores.back() = static_cast<int>(host * cores + device.index % cores);
     }
   }
-  return devices;
 }
 
 /// The passes of a plan with their times, as a run would report them to its planner.
@@ -124,6 +131,13 @@ TimedJob timed_job(const JobPlan& plan) {
   return {&plan.graph, plan.cost, joins_norms(plan)};
 }
 
+bool shares_cores(const JobPlan& plan, std::int64_t cores) {
+  RehearsalOptions options;
+  add_devices(plan, cores, options);
+  std::set<int> used;
+  return std::ranges::any_of(options.cores, [&](int core) { return core >= 0 && !used.insert(core).second; });
+}
+
 JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const TracedTimes& times) {
   JobTimes made;
   made.pass = [&plan, &times](const MicroBatchPlan& batch) { return times.pass(timed_job(plan), batch); };
@@ -164,7 +178,7 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
   RehearsalOptions options;
   options.graph = &plan.graph;
   options.limits = flow_limits(plan);
-  options.devices = device_numbers(plan);
+  add_devices(plan, times.cores, options);
   options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };

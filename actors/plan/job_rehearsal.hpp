@@ -25,9 +25,14 @@ struct JobTimes {
   std::function<double(SectionId section, StepAction action)> action;
   /// A write of rows between two processes.
   std::function<double(SectionId from, SectionId to, std::int64_t rows)> write;
-  double hop_ms = 0;   ///< RehearsalTimes::hop_ms
+  double hop_ms = 0;  ///< RehearsalTimes::hop_ms
+  /// Of each host, over which its processors are laid (cpu:K on core K modulo cores): passes are as long as they are
+  /// with a core to themselves. 0: each has a core, or as in measured runs the times have it already.
+  std::int64_t cores = 0;
   bool apart = false;  ///< no two sections have a process in common, so that every tensor is written
 };
+/// Returns whether devices of the job share a core; `cores`: of a host (JobTimes).
+[[nodiscard]] bool shares_cores(const JobPlan& plan, std::int64_t cores);
 /// `run` and `times` outlive the result.
 [[nodiscard]] JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const TracedTimes& times);
 

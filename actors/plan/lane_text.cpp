@@ -9,6 +9,10 @@ std::string place_text(const ReplicaPlacement& at) {
   return on + " of process " + std::to_string(at.process.value());
 }
 
+std::string rank_text(const SectionGraph& graph, SectionId section, ReplicaIndex replica, LayoutRank rank) {
+  return graph.node(section).name + "/" + std::to_string(replica.value()) + "." + std::to_string(rank.value());
+}
+
 std::vector<std::string> lanes_of(const JobPlan& plan) {
   std::vector<std::string> lanes;
   for (const ReplicaPlacement& at : plan.places) {

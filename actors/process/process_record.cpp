@@ -7,6 +7,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/build_id.hpp"
+#include "runtime/device/cpu_device.hpp"
 
 namespace maestro {
 
@@ -56,6 +57,7 @@ void ProcessRun::State::describe_trace() {
   trace.describe("job", plan.effective_job);
   trace.describe("processes", std::to_string(plan.options.processes));
   trace.describe("cpu_devices", std::to_string(cpu_devices_of(plan.options)));
+  trace.describe("cores", std::to_string(usable_cores().size()));
   std::string by_process;
   for (const std::uint32_t host : place.hosts) by_process += (by_process.empty() ? "" : ",") + std::to_string(host);
   trace.describe("hosts", std::move(by_process));

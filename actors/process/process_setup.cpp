@@ -9,6 +9,7 @@
 #include "actors/control/control_place.hpp"
 #include "actors/plan/emulated_step_end.hpp"
 #include "actors/plan/headroom.hpp"
+#include "actors/plan/lane_text.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/transfer_paths.hpp"
 #include "actors/process/job_resolver.hpp"
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds start_limit(30000);
+constexpr double bytes_per_mb = 1e6;
 
 NetworkOptions network_options(const TransportConfig& transport, const std::string& listen) {
   NetworkOptions options;
@@ -150,7 +152,6 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
 }
 
 ProcessSummary ProcessRun::State::summary() const {
-  constexpr double bytes_per_mb = 1e6;
   const Network::Written written = network->written();
   ProcessSummary summary{process, max_rss_mb(), network->provider(), written.bytes, written.writes};
   for (const auto& [at, opened_device] : devices) {
@@ -204,7 +205,14 @@ void ProcessRun::State::open_actors() {
   supervision.current_step = &current_step;
   supervision.summary = [this] {
     opened.close_all();  // OM-1
-    return summary();
+    ProcessSummary at_end = summary();
+    for (const BuiltReplica& built : replicas) {  // whose work has ended
+      for (std::uint32_t rank = 0; rank < built.runners.size(); ++rank) {
+        at_end.device_mb[rank_text(plan.graph, built.place.section, built.place.replica, LayoutRank(rank))] =
+            static_cast<double>(built.runners[rank]->working_bytes()) / bytes_per_mb;
+      }
+    }
+    return at_end;
   };
   supervision.stop_run = [this] {
     if (!begun) return leave_before_the_start("a signal to another process");

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/run_report.hpp"
 
+#include <algorithm>
+
+#include "actors/plan/lane_text.hpp"
 #include "actors/plan/memory_table.hpp"
 
 namespace maestro {
@@ -57,6 +60,16 @@ double used_of(const JobPlan& plan, const ProcessTotals& totals, std::uint32_t h
   return mb;
 }
 
+/// Returns the most that arenas of a rank have held, in whichever processes it was; 0 for emulated sections.
+double arenas_of(const JobPlan& plan, const ProcessTotals& totals, const RankMemory& rank) {
+  const std::string name = rank_text(plan.graph, rank.section, rank.replica, rank.rank);
+  double mb = 0;
+  for (const auto& [at, used] : totals.device_mb) {
+    if (at.second == name) mb = std::max(mb, used);
+  }
+  return mb;
+}
+
 void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& report) {
   const MemoryEstimate estimate = estimate_memory(plan);
   report.set("memory.estimated_mb", host_bytes(estimate) / bytes_per_mb);
@@ -69,6 +82,7 @@ void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& r
                                     {"gradients_mb", rank.use.gradients / bytes_per_mb},
                                     {"optimizer_mb", rank.use.optimizer / bytes_per_mb},
                                     {"activations_mb", rank.use.activations / bytes_per_mb},
+                                    {"arenas_mb", arenas_of(plan, totals, rank)},
                                     {"edges_mb", rank.use.edges / bytes_per_mb},
                                     {"checkpoint_mb", rank.use.checkpoint / bytes_per_mb}});
   }

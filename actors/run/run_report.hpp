@@ -23,7 +23,7 @@ struct ProcessTotals {
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
   std::map<ProcessId, double> rss_mb = {};                             ///< peaks
-  std::map<std::pair<ProcessId, std::string>, double> device_mb = {};  ///< peaks, by process and GPU
+  std::map<std::pair<ProcessId, std::string>, double> device_mb = {};  ///< peaks, by process and ProcessSummary's key
 };
 [[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "actors/layouts/collective_times.hpp"
 #include "actors/plan/job_rehearsal.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/recorded_job.hpp"
@@ -77,6 +78,7 @@ struct PlayedJob {
   Rehearsed rehearsed;
   SteadySteps time;
   PassSources sources;
+  std::vector<std::string> collectives;  // sections with assumed collectives
 };
 
 SteadySteps steady(const std::vector<double>& unit_ends, const TracedRun& run, const std::string& trace) {
@@ -103,6 +105,8 @@ class WhatIf {
     PlayedJob base;
     base.plan = plan_of({}, 0);
     check_units(base.plan);
+    // Passes whose devices shared a core are longer in the trace for it.
+    if (const std::int64_t cores = fact(run_, "cores"); !shares_cores(base.plan, cores)) cores_ = cores;
     base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
     TracedTimes times(run_, timed_job(base.plan), base.plans);
     if (!base.plan.train.deterministic) {  // its plans followed the measured times
@@ -110,7 +114,7 @@ class WhatIf {
       base.plans = plans_of(base.plan, run_.units, &known).value_or_throw();
       times = TracedTimes(run_, timed_job(base.plan), base.plans);
     }
-    play(base, times, {});
+    play(base, traced_job_times(base.plan, run_, times), times, {});
     const std::set<std::string> sections = sections_of(base.plan);
     for (const std::string& setting : arguments_.overrides) check_rehearsed(setting, sections);
     const RehearsalChange change = change_of(sections);
@@ -119,9 +123,11 @@ class WhatIf {
       changed.emplace().plan = plan_of(arguments_.overrides, arguments_.processes);
       check_same_devices(base.plan, changed->plan);
       check_latency(changed->plan);
-      const JobTimes known = traced_job_times(changed->plan, run_, times);
+      const CollectiveTimes collectives(base.plan, changed->plan);
+      changed->collectives = collectives.sections();
+      const JobTimes known = collectives.added_to(traced_job_times(changed->plan, run_, times));
       changed->plans = plans_of(changed->plan, run_.units, &known).value_or_throw();
-      play(*changed, times, change);
+      play(*changed, known, times, change);
     }
     if (!arguments_.timeline.empty()) {
       const PlayedJob& last = changed ? *changed : base;
@@ -149,10 +155,11 @@ class WhatIf {
         .plan();
   }
 
-  void play(PlayedJob& job, const TracedTimes& times, const RehearsalChange& change) {
+  /// `times`: those that `known` refers to.
+  void play(PlayedJob& job, JobTimes known, const TracedTimes& times, const RehearsalChange& change) {
     const PassSources before = times.sources();
-    job.rehearsed =
-        rehearse(job.plan, run_.units, job.plans, traced_job_times(job.plan, run_, times), change).value_or_throw();
+    known.cores = cores_;
+    job.rehearsed = rehearse(job.plan, run_.units, job.plans, known, change).value_or_throw();
     job.sources = {times.sources().traced - before.traced, times.sources().estimated - before.estimated};
     std::vector<double> ends;
     std::size_t at = 0;
@@ -266,6 +273,11 @@ class WhatIf {
       const double ratio = base.time.period_ms() / changed->time.period_ms();
       std::cout << "changed   " << fixed(changed->time.period_ms(), 1) << " ms a step, " << fixed(ratio, 2)
                 << " times as fast as the replay; " << sources_text(changed->sources) << "\n";
+      for (const std::string& section : changed->collectives) {
+        std::cout << "assumed   collectives of " << section << ": " << fixed(assumed_link.bytes_per_ms / 1e6, 0)
+                  << " GB/s and " << fixed(1e3 * assumed_link.latency_ms, 0)
+                  << " us a call, as its ranks had none in the trace; maestro plan measures them\n";
+      }
     }
     std::cout << "\n";
     print_shares("replay", base);
@@ -306,7 +318,10 @@ class WhatIf {
                 {"dropped_events", run_.dropped},
                 {"traced", {{"step_ms", traced_.period_ms()}}},
                 {"replay", shares_json(base)}};
-    if (changed) result["changed"] = shares_json(*changed);
+    if (changed) {
+      result["changed"] = shares_json(*changed);
+      result["changed"]["assumed_collectives"] = changed->collectives;
+    }
     std::cout << result.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   }
 
@@ -314,6 +329,7 @@ class WhatIf {
   Console& console_;
   TracedRun run_;
   SteadySteps traced_;
+  std::int64_t cores_ = 0;  // JobTimes
 };
 
 }  // namespace

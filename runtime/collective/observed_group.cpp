@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/collective/observed_group.hpp"
 
-#include <chrono>
-
 namespace maestro {
 
 void ObservedGroup::timed(std::string_view name, DType dtype, std::size_t bytes, const std::function<void()>& work) {
   const GroupCall call{name, dtype, static_cast<std::int64_t>(bytes), size_};
   if (group_ == nullptr) return observer_(call, 0);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin_ms = now_();
   work();
-  observer_(call, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  observer_(call, now_() - begin_ms);
 }
 
 void ObservedGroup::all_reduce_sum(std::span<float> values) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/collective/communicator.hpp"
+#include "runtime/core/ms_clock.hpp"
 
 namespace maestro {
 
@@ -22,9 +23,9 @@ class ObservedGroup final : public Communicator {
  public:
   /// Milliseconds of the call, the wait for other ranks included; 0 where nothing moves.
   using Observer = std::function<void(const GroupCall& call, double ms)>;
-  /// Calls `group`, which outlives it.
-  ObservedGroup(Communicator& group, Observer observer)
-      : group_(&group), size_(group.size()), rank_(group.rank()), observer_(std::move(observer)) {}
+  /// Calls `group`, which outlives it; `now`: of the times.
+  ObservedGroup(Communicator& group, Observer observer, MsClock now = steady_ms)
+      : group_(&group), size_(group.size()), rank_(group.rank()), observer_(std::move(observer)), now_(now) {}
   /// Rank `rank` of `size`, without the others.
   ObservedGroup(std::int64_t size, std::int64_t rank, Observer observer)
       : size_(size), rank_(rank), observer_(std::move(observer)) {}
@@ -51,6 +52,7 @@ class ObservedGroup final : public Communicator {
   std::int64_t size_;
   std::int64_t rank_;
   Observer observer_;
+  MsClock now_ = steady_ms;
 };
 
 }  // namespace maestro

@@ -24,7 +24,22 @@ void DeviceQueues::try_start(const SharedWork& work) {
       work->devices, [&](int device) { return queues_[static_cast<std::size_t>(device)].front() == work; });
   if (!turn) return;
   work->begun = true;
-  clock_->after(work->ms, [this, work, start_ms = clock_->now_ms()] { end(work, start_ms); });
+  run(work->devices, work->ms, [this, work, start_ms = clock_->now_ms()] { end(work, start_ms); });
+}
+
+void DeviceQueues::run(std::span<const int> devices, double ms, VirtualClock::Event done) {
+  std::vector<int> shared;  // parts on cores of their own end no later than others
+  for (const int device : devices) {
+    const auto at = static_cast<std::size_t>(device);
+    if (at < core_of_.size() && core_of_[at] >= 0) shared.push_back(core_of_[at]);
+  }
+  if (shared.empty()) return clock_->after(ms, std::move(done));
+  const auto parts = std::make_shared<std::size_t>(shared.size());
+  for (const int core : shared) {
+    cores_.run(core, ms, [parts, done] {
+      if (--*parts == 0) done();
+    });
+  }
 }
 
 void DeviceQueues::end(const SharedWork& work, double start_ms) {

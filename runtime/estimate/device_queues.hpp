@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of a rehearsal: each runs one work at a time, critical work first, like a device's thread. Pure; not
-// thread-safe.
+// The devices of a rehearsal: each runs one work at a time, critical work first, like a device's thread. Devices may
+// share cores, as device threads of processors do where there are more of them than cores. Pure; not thread-safe.
 //
 // DQ-1 (together): work of several devices runs on all of them at the same time; a device whose turn it is waits for
-//       the others.
+//       the others. It ends with its last part, where cores are shared.
 // DQ-2 (in order): a device runs its critical work in the order of submit(), and the rest in that order while there is
 // no
 //       critical work. Work that has begun is not interrupted.
+// DQ-3 (own cores): where no two devices have the same core, work takes exactly its own time.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/device/device.hpp"
+#include "runtime/estimate/shared_cores.hpp"
 #include "runtime/estimate/virtual_clock.hpp"
 
 namespace maestro {
@@ -25,11 +28,14 @@ class DeviceQueues {
   /// Called when the work ends, with the time of its start.
   using Done = std::function<void(double start_ms)>;
 
-  /// `clock` outlives it.
-  explicit DeviceQueues(VirtualClock& clock) : clock_(&clock) {}
+  /// `clock` outlives it. `cores`: by device; a device without an entry, or below 0, has a core of its own.
+  explicit DeviceQueues(VirtualClock& clock, std::vector<int> cores = {})
+      : clock_(&clock), core_of_(std::move(cores)), cores_(clock) {}
   /// Queues work on these devices, numbered from 0; on none it starts at once. Work of several devices has to be
   /// critical.
   void submit(std::span<const int> devices, Priority priority, double ms, Done done);
+  /// Runs work on the cores of these devices at once, beside the work of their queues.
+  void run(std::span<const int> devices, double ms, VirtualClock::Event done);
 
  private:
   struct Work {
@@ -45,6 +51,8 @@ class DeviceQueues {
   void end(const SharedWork& work, double start_ms);
 
   VirtualClock* clock_;
+  std::vector<int> core_of_;  // by device
+  SharedCores cores_;
   std::vector<std::deque<SharedWork>> queues_;  // by device; the first runs, or waits for other devices
 };
 

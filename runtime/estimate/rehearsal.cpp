@@ -82,7 +82,7 @@ class Play {
 
   const RehearsalOptions& options_;
   VirtualClock clock_;  // outlives the members below, which add events
-  DeviceQueues devices_{clock_};
+  DeviceQueues devices_;
   std::map<LaneKey, Lane> lanes_;
   RehearsedPorts ports_;
   std::vector<Unit> units_;
@@ -97,7 +97,7 @@ class Play {
 };
 
 Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
-    : options_(options), ports_(clock_, ports_options()) {
+    : options_(options), devices_(clock_, options.cores), ports_(clock_, ports_options()) {
   add_lanes();
   for (RehearsalUnit& given : units) {
     Unit unit{std::move(given), std::vector<bool>(graph().nodes().size())};
@@ -311,8 +311,12 @@ void Play::meet(Lane& lane, StepAction action, double ms) {
   add(lane, Kind::boundary, clock_.now_ms());
   here.push_back(&lane);
   if (here.size() < expected) return;
-  for (Lane* other : here) add(*other, Kind::wait, clock_.now_ms(), "other replicas");
-  clock_.after(ms, [this, all = std::move(here)] {
+  std::vector<int> devices;  // that an exchange keeps busy
+  for (Lane* other : here) {
+    add(*other, Kind::wait, clock_.now_ms(), "other replicas");
+    if (is_exchange(action)) devices.insert(devices.end(), other->devices.begin(), other->devices.end());
+  }
+  devices_.run(devices, ms, [this, all = std::move(here)] {
     for (Lane* other : all) action_done(*other);
   });
   meetings_.erase(meeting);

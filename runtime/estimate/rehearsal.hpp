@@ -5,7 +5,8 @@
 //
 // RH-1 (same rules): with the times of the plan, and neither hops nor step ends, a step ends at the makespan of its
 //       schedule where slots and blocks do not bind.
-// RH-2 (no faster than its devices): no device is busy for longer than the rehearsal lasts.
+// RH-2 (no faster than its devices): no device is busy for longer than the rehearsal lasts, and the work on a core
+//       takes no less time than it does alone.
 // RH-3 (repeatable): equal input gives equal output; there is no clock in it.
 // RH-4 (ends): whatever the times, a rehearsal of plans that a StepPlanner made for the same graph and limits ends.
 #pragma once
@@ -30,7 +31,7 @@ namespace maestro {
 struct RehearsalTimes {
   /// A micro-batch on its lane; both passes where the section awaits no gradient.
   std::function<PassCost(const MicroBatchPlan& batch)> passes;
-  /// An action at a boundary of a lane; of an exchange, from the arrival of its last lane on.
+  /// An action at a boundary of a lane; of an exchange, from the arrival of its last lane on, on the cores of all.
   std::function<double(const LaneKey& lane, StepAction action)> actions;
   TransferEstimate transfer;
   /// From a replica's device to its actor, and between the coordinator and a replica.
@@ -44,6 +45,8 @@ struct RehearsalOptions {
   FlowLimits limits;
   /// [section][replica]: the devices that a pass needs, numbered from 0; empty, also of a section: its own.
   std::vector<std::vector<std::vector<int>>> devices;
+  /// DeviceQueues: of each device, for times of work that has its core alone; empty: each has its own.
+  std::vector<int> cores;
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
   std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections step, and no more

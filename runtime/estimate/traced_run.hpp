@@ -60,7 +60,7 @@ struct TracedWrite {
 };
 
 struct TracedRun {
-  std::map<std::string, std::string> facts;  ///< "job": the effective job; "processes", "hosts", "cpu_devices"
+  std::map<std::string, std::string> facts;  ///< "job": the effective job; "processes", "hosts", "cpu_devices", "cores"
   std::vector<TracedUnit> units;             ///< in the order in which they were planned
   std::map<TracedPassKey, TracedPass> passes;
   std::map<TracedLaneKey, TracedLane> lanes;  ///< of training steps

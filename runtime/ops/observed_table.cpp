@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/observed_table.hpp"
 
-#include <chrono>
-
 namespace maestro {
 
 namespace {
@@ -32,12 +30,12 @@ std::unique_ptr<PackedWeight> ObservedTable::pack(const Tensor& w, DType compute
 }
 
 void ObservedTable::timed(const OperatorCall& call, const std::function<void()>& work) const {
-  if (table_ == nullptr) return observer_(call, 0);
-  const auto begin = std::chrono::steady_clock::now();
+  if (table_ == nullptr) return observer_.called(call, 0);
+  const double begin_ms = observer_.now();
   running_ = true;
   work();
   running_ = false;
-  observer_(call, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  observer_.called(call, observer_.now() - begin_ms);
 }
 
 }  // namespace maestro

@@ -13,13 +13,17 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/core/ms_clock.hpp"
 #include "runtime/ops/operator_call.hpp"
 #include "runtime/ops/operator_table.hpp"
 
 namespace maestro {
 
-/// Receives each call, with the milliseconds in which it returned; 0 where nothing is computed.
-using TableObserver = std::function<void(const OperatorCall& call, double ms)>;
+struct TableObserver {
+  /// Receives each call, with the milliseconds in which it returned; 0 where nothing is computed.
+  std::function<void(const OperatorCall& call, double ms)> called;
+  MsClock now = steady_ms;  ///< of the times
+};
 
 /// Belongs to a single thread. Table and space outlive it.
 class ObservedTable final : public DispatchingTable<ObservedTable> {

@@ -32,6 +32,9 @@ class Memory(SystemTest):
                 self.assertEqual(memory["used_mb"], finished.report["max_rss_mb"])
                 self.assertEqual([row["process"] for row in memory["processes"]], [0])
                 self.assertEqual([row["section"] for row in memory["ranks"]], ["corpus", "teacher"])
+                teacher = memory["ranks"][1]
+                self.assertGreater(teacher["arenas_mb"], 0.7 * teacher["activations_mb"])
+                self.assertLess(teacher["arenas_mb"], 1.1 * teacher["activations_mb"])
                 self.assertIn(f"  peak memory         {memory['used_mb']:.0f} MB, estimated", finished.out)
 
 

@@ -3,6 +3,7 @@
 """`maestro what-if`: rehearsals of traced runs, as they were and changed."""
 
 import json
+import os
 import unittest
 
 from maestro_program import SystemTest, distillation
@@ -64,6 +65,31 @@ class WhatIf(SystemTest):
         self.assertAlmostEqual(larger["step_ms"] / base["replay"]["step_ms"], 1, delta=0.2)
         later = self.ask("--latency-ms", "500")["changed"]
         self.assertGreater(later["step_ms"], 1.5 * base["replay"]["step_ms"])
+
+    def test_ranks_that_the_trace_lacks_get_collectives_by_an_assumption_that_is_printed(self):
+        self.trace(distillation(steps=STEPS))
+        changed = self.ask("--set", "student.tensor=2")["changed"]
+        self.assertEqual(changed["assumed_collectives"], ["student"])
+        text = self.call("what-if", "trace.json", "--set", "student.tensor=2")
+        self.assertRegex(text.out, r"(?m)^assumed +collectives of student: \d+ GB/s and \d+ us a call, ")
+        self.assertNotIn("assumed ", self.call("what-if", "trace.json", "--set", "student.replicas=2").out)
+
+    def test_devices_of_a_core_share_it_where_they_did_not_in_the_trace(self):
+        job = distillation(steps=STEPS)
+        for section in ("teacher", "student", "plain"):
+            job[section] |= {"devices": ["cpu:0"]}
+        self.train(job, "--cpu-devices", 2, "--trace", "trace.json")
+        file = self.folder / "trace.json"
+        trace = json.loads(file.read_text())
+        self.assertEqual(trace["otherData"]["cores"], str(len(os.sched_getaffinity(0))))
+        steps = {}
+        for cores in ("2", "1"):
+            trace["otherData"]["cores"] = cores
+            file.write_text(json.dumps(trace))
+            answer = self.ask("--set", 'plain.devices=["cpu:1"]')
+            steps[cores] = answer["changed"]["step_ms"] / answer["replay"]["step_ms"]
+        self.assertLess(steps["2"], 0.95, "two cores share the work")
+        self.assertGreater(steps["1"], 0.98, "one core does all of it")
 
     def test_plans_that_follow_measured_times_are_made_for_other_stages(self):
         job = distillation(steps=STEPS, deterministic=False)

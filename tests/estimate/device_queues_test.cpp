@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
@@ -11,6 +12,7 @@ namespace maestro {
 namespace {
 
 using testing::ElementsAre;
+using testing::Pair;
 
 class DeviceQueuesTest : public testing::Test {
  protected:
@@ -85,6 +87,111 @@ TEST(DeviceQueues, all_work_ends_and_no_device_runs_two_at_a_time) {  // DQ-1, D
     EXPECT_EQ(ended, 40);
     for (const auto& [device, times] : busy) {
       for (std::size_t at = 1; at < times.size(); ++at) EXPECT_GE(times[at].first, times[at - 1].second);
+    }
+  }
+}
+
+TEST_F(DeviceQueuesTest, devices_of_a_core_share_it_evenly) {  // CO-1
+  DeviceQueues queues(clock_, {0, 0, 0, 1});
+  std::map<int, double> ends;
+  const auto add = [&](std::vector<int> devices, double ms) {
+    queues.submit(devices, Priority::critical, ms,
+                  [&, first = devices.front()](double) { ends[first] = clock_.now_ms(); });
+  };
+  add({0}, 2);
+  add({1}, 5);
+  add({3}, 7);
+  clock_.after(2, [&] { add({2}, 4); });
+  run();
+  // Two share the core until 2, when 1 ms of each is done; three until 5, when the first ends. The other two have 3 and
+  // 3 ms to go, and end together after 6 ms.
+  EXPECT_THAT(ends, ElementsAre(Pair(0, 5), Pair(1, 11), Pair(2, 11), Pair(3, 7)));
+}
+
+TEST_F(DeviceQueuesTest, work_of_several_devices_ends_with_its_last_part) {  // DQ-1
+  DeviceQueues queues(clock_, {0, 1, 0});
+  std::vector<double> ends;
+  const auto ended = [&](double) { ends.push_back(clock_.now_ms()); };
+  queues.submit(std::array{0, 1}, Priority::critical, 3, ended);
+  queues.submit(std::array{2}, Priority::critical, 5, ended);  // shares the core of the first part
+  queues.submit(std::array{1}, Priority::critical, 1, ended);  // its core is idle from 3 to 6
+  run();
+  EXPECT_THAT(ends, ElementsAre(6, 7, 8));
+}
+
+TEST_F(DeviceQueuesTest, work_outside_of_queues_takes_its_part_of_cores) {
+  DeviceQueues queues(clock_, {0, 0});
+  std::vector<double> ends;
+  queues.submit(std::array{0}, Priority::critical, 2, [&](double) { ends.push_back(clock_.now_ms()); });
+  queues.run(std::array{0, 1}, 1, [&] { ends.push_back(clock_.now_ms()); });
+  run();
+  EXPECT_THAT(ends, ElementsAre(3, 4));
+}
+
+/// Work for some devices at random times.
+struct DrawnWork {
+  double at_ms = 0;
+  std::vector<int> devices;
+  double ms = 0;
+};
+
+std::vector<DrawnWork> drawn_work(std::mt19937_64& random, int devices) {
+  std::vector<DrawnWork> drawn(40);
+  for (DrawnWork& work : drawn) {
+    work.at_ms = static_cast<double>(random() % 60) / 3;
+    work.ms = static_cast<double>(random() % 50) / 7;
+    for (int device = 0; device < devices; ++device) {
+      if (random() % 3 == 0) work.devices.push_back(device);
+    }
+    if (work.devices.empty()) work.devices.push_back(0);
+  }
+  return drawn;
+}
+
+/// Returns the ends of the work.
+std::vector<double> ends_of(const std::vector<DrawnWork>& drawn, std::vector<int> cores) {
+  VirtualClock clock;
+  DeviceQueues queues(clock, std::move(cores));
+  std::vector<double> ends(drawn.size(), -1);
+  for (std::size_t at = 0; at < drawn.size(); ++at) {
+    clock.after(drawn[at].at_ms, [&, at] {
+      queues.submit(drawn[at].devices, Priority::critical, drawn[at].ms,
+                    [&, at](double) { ends[at] = clock.now_ms(); });
+    });
+  }
+  while (clock.next()) {
+  }
+  return ends;
+}
+
+TEST(DeviceQueues, own_cores_change_nothing) {  // DQ-3, CO-2
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 50; ++round) {
+    const std::vector<DrawnWork> drawn = drawn_work(random, 4);
+    EXPECT_EQ(ends_of(drawn, {}), ends_of(drawn, {3, 0, 1, 2}));
+  }
+}
+
+TEST(DeviceQueues, a_core_does_its_work_and_is_never_idle_while_a_device_has_some) {  // CO-1
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<DrawnWork> drawn = drawn_work(random, 5);
+    for (DrawnWork& work : drawn) work.devices.resize(1);  // parts of others wait for each other
+    const std::vector<double> ends = ends_of(drawn, {0, 1, 0, 1, 0});
+    for (int core = 0; core < 2; ++core) {
+      // A core that works whenever it has work ends as if it did one piece after the other, in any order.
+      std::vector<std::pair<double, double>> pieces;
+      double last = 0;
+      for (std::size_t at = 0; at < drawn.size(); ++at) {
+        EXPECT_GE(ends[at], drawn[at].at_ms + drawn[at].ms - 1e-9);
+        if (drawn[at].devices.front() % 2 != core) continue;
+        pieces.emplace_back(drawn[at].at_ms, drawn[at].ms);
+        last = std::max(last, ends[at]);
+      }
+      std::ranges::sort(pieces);
+      double free = 0;
+      for (const auto& [at_ms, ms] : pieces) free = std::max(free, at_ms) + ms;
+      EXPECT_NEAR(last, free, 1e-9) << round;
     }
   }
 }

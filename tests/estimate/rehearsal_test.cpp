@@ -116,6 +116,35 @@ TEST(Rehearsal, lanes_of_a_device_take_turns) {
   EXPECT_EQ(played.unit_ends_ms.front(), 8);
 }
 
+TEST(Rehearsal, lanes_of_a_core_share_it_in_passes_and_in_exchanges) {
+  SectionGraph graph;
+  testing::add_section(graph, "text", Role::source, {});
+  testing::add_section(graph, "model", Role::trained, {"text"}, 3);
+  const FlowLimits limits{2, 2, 0};
+  StepPlanner planner(options_of(graph, "arrival", limits));
+  RehearsalOptions options;
+  options.graph = &graph;
+  options.limits = limits;
+  options.devices = {{}, {{0}, {1}, {2}}};
+  options.cores = {0, 1, 0};
+  options.times.passes = [](const MicroBatchPlan& batch) { return PassCost{batch.section.value() * 3.0, 0}; };
+  options.times.actions = [](const LaneKey&, StepAction action) {
+    if (action == StepAction::sum) return 2.0;
+    return action == StepAction::step ? 4.0 : 0.0;
+  };
+  options.step_ends = [](const LaneKey& lane) {
+    StepEndOptions end;
+    end.trained = lane.section == SectionId(1);
+    return end;
+  };
+  const std::vector<SampleRef> samples{{SampleId(0), 1}, {SampleId(1), 1}, {SampleId(2), 1}};
+  const Rehearsed played =
+      Rehearsal(std::move(options)).play({unit_of(planner, 1, Pass::train, samples)}).value_or_throw();
+  // On core 0 two passes of 3 ms, two parts of the sum, and two steps of the optimizer.
+  EXPECT_EQ(played.unit_ends_ms.front(), 6 + 4 + 8);
+  EXPECT_EQ(played.lanes.at({SectionId(1), ReplicaIndex(1)}).front().end_ms, 3);
+}
+
 TEST(Rehearsal, replicas_meet_at_the_sum_of_gradients_and_trained_sections_at_a_joined_norm) {
   SectionGraph graph;
   testing::add_section(graph, "text", Role::source, {});
@@ -190,6 +219,7 @@ TEST_P(AnyTimes, every_rehearsal_of_a_planners_plans_ends) {  // RH-4
     options.times.passes = [&random](const MicroBatchPlan&) { return PassCost{time(random), time(random)}; };
     options.times.actions = [&random](const LaneKey&, StepAction) { return time(random); };
     options.times.hop_ms = round % 2 == 0 ? 0 : 0.1;
+    if (round % 3 == 0) options.cores.assign(40, round % 2);  // of any device
     options.times.transfer = [&random](const LaneKey&, const LaneKey&, Channel, std::int64_t) {
       return TransferTime{time(random), random() % 2 == 0};
     };
@@ -217,6 +247,10 @@ TEST_P(AnyTimes, no_device_is_busy_for_longer_than_the_rehearsal_and_a_second_on
     const Rehearsed first = Rehearsal(options).play(units).value_or_throw();
     const Rehearsed again = Rehearsal(options).play(units).value_or_throw();
     EXPECT_EQ(first.unit_ends_ms, again.unit_ends_ms);
+    for (int device = 0; device < 40; ++device) options.cores.push_back(device);
+    EXPECT_EQ(Rehearsal(options).play(units).value_or_throw().unit_ends_ms, first.unit_ends_ms) << "each has its core";
+    for (int& core : options.cores) core %= 2;
+    const Rehearsed shared = Rehearsal(options).play(units).value_or_throw();
     double all = 0;
     for (const auto& [lane, intervals] : first.lanes) {
       EXPECT_LE(busy_ms(intervals), first.unit_ends_ms.back() + 1e-9);
@@ -233,6 +267,7 @@ TEST_P(AnyTimes, no_device_is_busy_for_longer_than_the_rehearsal_and_a_second_on
       }
     }
     EXPECT_NEAR(all, work, 1e-6 * work) << "no pass is lost";
+    EXPECT_GE(shared.unit_ends_ms.back(), work / 2 * (1 - 1e-9)) << "two cores do it";
   }
 }
 

@@ -93,6 +93,12 @@ TEST_F(ClusterPlannerTest, groups_of_sections_have_places_of_their_own_in_the_ho
   expect_places(choice);
 }
 
+TEST_F(ClusterPlannerTest, a_number_of_stages_that_the_job_gives_stands_though_it_is_no_power_of_two) {
+  std::string job = distillation_job;
+  job.replace(job.find("layers = 2", job.find("[plain]")), 10, "layers = 3\npipeline = 3");
+  EXPECT_EQ(planner(job, "", {"micro_batch"}).choose().sections.at("plain").layout.pipeline, 3);
+}
+
 TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
   for (const char* const stages : {"plain.pipeline=2", "plain.pipeline=1"}) {
     const std::string degree(stages);

@@ -15,9 +15,10 @@ using ::testing::HasSubstr;
 
 class JobPlannerTest : public ::testing::Test {
  protected:
-  JobPlanner planner(const std::string& job, std::set<std::string> varied = {}) {
+  JobPlanner planner(const std::string& job, std::set<std::string> varied = {}, int cores = 2) {
     JobPlannerOptions options;
     options.machine.devices = 2;
+    options.machine.cores = cores;
     options.varied = std::move(varied);
     return JobPlanner([job](const std::vector<std::string>& settings) { return plan_of(job, settings); }, options,
                       prices_);
@@ -147,6 +148,19 @@ TEST_F(JobPlannerTest, the_same_prices_give_the_same_ranking) {  // JP-2, PY-1
     EXPECT_GE(ranked.step_ms, first.least_bound_ms * (1 - 1e-9));
     EXPECT_GE(ranked.step_ms, ranked.bound_ms * (1 - 1e-9));
   }
+}
+
+TEST_F(JobPlannerTest, two_devices_of_a_core_do_as_much_as_one) {  // LB-2
+  price_by_work(distillation_job);
+  const LayoutRanking apart = planner(distillation_job, {"micro_batch"}, 2).rank();
+  const LayoutRanking shared = planner(distillation_job, {"micro_batch"}, 1).rank();
+  for (const RankedLayout& ranked : shared.best) {
+    EXPECT_GE(ranked.step_ms, ranked.bound_ms * (1 - 1e-9));
+    EXPECT_GE(ranked.bound_ms, shared.least_bound_ms * (1 - 1e-9));
+  }
+  // All sections have work on the core all the time, so that the bound is what a step takes.
+  EXPECT_LT(shared.best.front().step_ms, 1.05 * shared.least_bound_ms);
+  EXPECT_GT(shared.least_bound_ms, 1.7 * apart.least_bound_ms);
 }
 
 TEST_F(JobPlannerTest, calls_with_prices_are_not_measured_again) {

@@ -42,41 +42,45 @@ LayoutChoices drawn_section(std::mt19937& random, int devices) {
   return section;
 }
 
-using Placed = std::vector<std::map<int, double>>;  // by section: the work on each device
+using Placed = std::vector<std::map<int, std::vector<double>>>;  // by section: the work of devices on each core
 
-/// The bound of sections placed on devices, by LB-2's own words: every selection of sections, over their devices.
+/// The bound of sections placed on cores, by LB-2's own words: every selection of sections, over their cores.
 double bound_by_selections(const Placed& placed) {
   double bound = 0;
   for (const auto& section : placed) {
-    for (const auto& [device, ms] : section) bound = std::max(bound, ms);
+    for (const auto& [core, work] : section) bound = std::max(bound, std::ranges::max(work));
   }
   for (std::size_t chosen = 1; chosen < std::size_t{1} << placed.size(); ++chosen) {
-    std::set<int> devices;
+    std::set<int> cores;
     double work = 0;
     for (std::size_t section = 0; section < placed.size(); ++section) {
       if ((chosen >> section & 1) == 0) continue;
-      for (const auto& [device, ms] : placed[section]) {
-        devices.insert(device);
-        work += ms;
+      for (const auto& [core, parts] : placed[section]) {
+        cores.insert(core);
+        for (const double ms : parts) work += ms;
       }
     }
-    bound = std::max(bound, work / static_cast<double>(devices.size()));
+    bound = std::max(bound, work / static_cast<double>(cores.size()));
   }
   return bound;
 }
 
-/// The work of the busiest device.
+/// The work of the busiest core.
 double busiest(const Placed& placed) {
   std::map<int, double> load;
   double most = 0;
   for (const auto& section : placed) {
-    for (const auto& [device, ms] : section) most = std::max(most, load[device] += ms);
+    for (const auto& [core, work] : section) {
+      for (const double ms : work) most = std::max(most, load[core] += ms);
+    }
   }
   return most;
 }
 
 /// A figure of all layouts, in order, by trying each on every first device.
-std::vector<double> of_all(const std::vector<LayoutChoices>& sections, int devices, double (*figure)(const Placed&)) {
+std::vector<double> of_all(const std::vector<LayoutChoices>& sections, const SearchedDevices& on,
+                           double (*figure)(const Placed&)) {
+  const int devices = on.count;
   std::vector<double> figures;
   Placed placed;
   const std::function<void()> extend = [&] {
@@ -88,9 +92,10 @@ std::vector<double> of_all(const std::vector<LayoutChoices>& sections, int devic
         continue;
       }
       for (int begin = 0; begin < (given ? 1 : devices); ++begin) {
-        std::map<int, double>& here = placed.emplace_back();
+        auto& here = placed.emplace_back();
         for (std::size_t at = 0; at < layout.work_ms.size(); ++at) {
-          here[given ? section.devices[at] : (begin + static_cast<int>(at)) % devices] += layout.work_ms[at];
+          const int device = given ? section.devices[at] : (begin + static_cast<int>(at)) % devices;
+          here[on.cores == 0 ? device : device % on.cores].push_back(layout.work_ms[at]);
         }
         extend();
         placed.pop_back();
@@ -102,13 +107,16 @@ std::vector<double> of_all(const std::vector<LayoutChoices>& sections, int devic
   return figures;
 }
 
-TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LB-1, LB-2
+class SearchedCores : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(LayoutSearch, SearchedCores, ::testing::Values(0, 1, 2, 3));
+
+TEST_P(SearchedCores, the_best_are_those_of_trying_all) {  // LB-1, LB-2
   std::mt19937 random(7);
   int with_layouts = 0;
   for (int trial = 0; trial < 500; ++trial) {
-    const int devices = 1 + trial % 4;
+    const SearchedDevices devices{1 + trial % 4, GetParam()};
     std::vector<LayoutChoices> sections;
-    for (int section = 0; section < 1 + trial % 3; ++section) sections.push_back(drawn_section(random, devices));
+    for (int section = 0; section < 1 + trial % 3; ++section) sections.push_back(drawn_section(random, devices.count));
     const std::vector<double> bounds = of_all(sections, devices, bound_by_selections);
     const FoundLayouts found = best_layouts(sections, devices, 5);
     ASSERT_EQ(found.best.empty(), bounds.empty()) << trial;
@@ -119,7 +127,7 @@ TEST(LayoutSearch, the_best_are_those_of_trying_all) {  // LB-1, LB-2
     const std::set<double> distinct(bounds.begin(), bounds.end());
     for (std::size_t at = 0; at < found.best.size(); ++at) {
       EXPECT_TRUE(distinct.contains(found.best[at].bound_ms)) << trial;
-      EXPECT_EQ(bound_of(sections, found.best[at]), found.best[at].bound_ms) << trial;
+      EXPECT_EQ(bound_of(sections, found.best[at], devices), found.best[at].bound_ms) << trial;
       EXPECT_LE(found.best[at == 0 ? 0 : at - 1].busiest_ms, found.best[at].busiest_ms) << trial;
       EXPECT_LE(found.best[at].bound_ms, found.best[at].busiest_ms * (1 + 1e-12)) << trial;
     }
@@ -138,8 +146,8 @@ TEST(LayoutSearch, no_device_has_more_than_its_memory) {  // LB-3
       for (PricedLayout& layout : section.layouts) layout.bytes = layout.work_ms;  // then load is memory
     }
     constexpr double most_bytes = 45;
-    const FoundLayouts all = best_layouts(sections, devices, 1000);
-    const FoundLayouts fitting = best_layouts(sections, devices, 1000, most_bytes);
+    const FoundLayouts all = best_layouts(sections, {devices}, 1000);
+    const FoundLayouts fitting = best_layouts(sections, {devices}, 1000, most_bytes);
     std::vector<double> expected;
     for (const JobLayout& layout : all.best) {
       if (layout.busiest_ms <= most_bytes) expected.push_back(layout.busiest_ms);
@@ -154,7 +162,7 @@ TEST(LayoutSearch, no_device_has_more_than_its_memory) {  // LB-3
 TEST(LayoutSearch, sections_are_laid_beside_each_other_where_that_is_better) {
   LayoutChoices heavy{"heavy", {priced(1, {10}), priced(2, {6, 6})}, {}};
   LayoutChoices light{"light", {priced(1, {9})}, {}};
-  const FoundLayouts found = best_layouts({heavy, light}, 2, 10);
+  const FoundLayouts found = best_layouts({heavy, light}, {2}, 10);
   ASSERT_THAT(found.best, SizeIs(4));  // names of devices apart
   EXPECT_EQ(found.best[0].bound_ms, 10);
   EXPECT_THAT(found.best[0].devices, ElementsAre(ElementsAre(0), ElementsAre(1)));
@@ -163,7 +171,7 @@ TEST(LayoutSearch, sections_are_laid_beside_each_other_where_that_is_better) {
 
 TEST(LayoutSearch, given_devices_stay) {
   LayoutChoices there{"there", {priced(1, {5}), priced(2, {3, 3})}, {1}};
-  const FoundLayouts found = best_layouts({there}, 2, 10);
+  const FoundLayouts found = best_layouts({there}, {2}, 10);
   ASSERT_THAT(found.best, SizeIs(1));
   EXPECT_THAT(found.best[0].devices, ElementsAre(ElementsAre(1)));
 }
