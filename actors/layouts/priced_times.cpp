@@ -9,13 +9,21 @@ namespace maestro {
 
 namespace {
 
-/// Passes with equal keys make equal calls, in a search that changes layouts alone.
+/// Passes with equal keys make equal calls, in a search that changes layouts alone. Neighbours of equal sizes are
+/// counted, so that the keys of large micro-batches are short.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
                     std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");
-  for (const SampleRef& sample : batch.samples) {
-    key += " " + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches);
+  const auto alike = [](const SampleRef& one, const SampleRef& other) {
+    return one.tokens == other.tokens && one.patches == other.patches && one.source == other.source;
+  };
+  for (std::size_t at = 0; at < batch.samples.size();) {
+    const SampleRef& sample = batch.samples[at];
+    std::size_t end = at + 1;
+    while (end < batch.samples.size() && alike(batch.samples[end], sample)) ++end;
+    key += " " + std::to_string(end - at) + "x" + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches);
     if (sample.source > 0) key += "@" + std::to_string(sample.source);
+    at = end;
   }
   return key;
 }
@@ -79,25 +87,32 @@ const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
   return found->second;
 }
 
-double PricedTimes::moved(double elements) {
+double PricedTimes::moved(double elements, PriceSources& sources) {
   const OperatorCall call{"add_into", DType::f32, {static_cast<std::int64_t>(elements)}, elements, 12 * elements};
-  return prices_->ms(call, sources_);
+  return prices_->ms(call, sources);
 }
 
 double PricedTimes::action(SectionId section, StepAction action) {
+  if (!plan_->graph.node(section).trained()) return 0;
+  const auto [found, fresh] = actions_.try_emplace({section, action});
+  if (fresh) found->second.first = priced_action(section, action, found->second.second);
+  sources_ += found->second.second;
+  return found->second.first;
+}
+
+double PricedTimes::priced_action(SectionId section, StepAction action, PriceSources& sources) {
   const GraphNode& node = plan_->graph.node(section);
-  if (!node.trained()) return 0;
   const ObservedStepEnd& end = step_end(section);
   const auto replicas = static_cast<double>(node.replicas);
   const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
   const double shard = gradients / replicas;
   // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
   const double sent = prices_->exchange_ms(sizeof(float) * gradients, node.replicas) + 2 * hop_ms_;
-  const double summed = (replicas - 1) * moved(shard) + sent;
-  const double copied = moved(gradients - shard) + sent;
+  const double summed = (replicas - 1) * moved(shard, sources) + sent;
+  const double copied = moved(gradients - shard, sources) + sent;
   switch (action) {
     case StepAction::add_ranks:
-      return price(end.add_ranks, sources_);
+      return price(end.add_ranks, sources);
     case StepAction::sum:
       return summed + copied;
     case StepAction::sum_to_shards:
@@ -105,13 +120,13 @@ double PricedTimes::action(SectionId section, StepAction action) {
     case StepAction::gather_values:
       return copied;
     case StepAction::load_values:
-      return moved(gradients - shard);
+      return moved(gradients - shard, sources);
     case StepAction::norm:
-      return price(end.norm, sources_);
+      return price(end.norm, sources);
     case StepAction::await_total:
       return 2 * hop_ms_;
     case StepAction::step:
-      return price(end.step, sources_) + price(packs_[section], sources_);
+      return price(end.step, sources) + price(packs_[section], sources);
     default:
       return 0;  // of checkpoints, and the answer
   }

@@ -45,7 +45,8 @@ class PricedTimes {
   const ObservedStepEnd& step_end(SectionId section);
   [[nodiscard]] double price(const std::vector<ObservedCall>& calls, PriceSources& sources) const;
   /// Returns the milliseconds of a copy or a sum of so many gradients.
-  [[nodiscard]] double moved(double elements);
+  [[nodiscard]] double moved(double elements, PriceSources& sources);
+  [[nodiscard]] double priced_action(SectionId section, StepAction action, PriceSources& sources);
 
   const JobPlan* plan_;
   std::span<const SampleRef> samples_;
@@ -55,6 +56,7 @@ class PricedTimes {
   std::map<SectionId, std::unique_ptr<PassProbe>> probes_;
   std::map<SectionId, ObservedStepEnd> step_ends_;
   std::map<SectionId, std::vector<ObservedCall>> packs_;  // behind a step
+  std::map<std::pair<SectionId, StepAction>, std::pair<double, PriceSources>> actions_;
   PriceSources sources_;
 };
 

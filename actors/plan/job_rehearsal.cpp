@@ -65,7 +65,16 @@ class ChangedTimes {
  public:
   ChangedTimes(const JobPlan& plan, const JobTimes& times, const RehearsalChange& change)
       : plan_(&plan), times_(&times), change_(&change) {
-    for (const ReplicaPlacement& place : plan.places) processes_[{place.section, place.replica}] = place.process;
+    const std::size_t sections = plan.graph.nodes().size();
+    apart_.resize(sections);
+    written_.resize(sections * sections);
+    std::map<SectionId, ProcessId> first;
+    for (const ReplicaPlacement& place : plan.places) {
+      processes_[{place.section, place.replica}] = place.process;
+      if (first.try_emplace(place.section, place.process).first->second != place.process) {
+        apart_[place.section.value()] = true;
+      }
+    }
     several_ = std::ranges::any_of(plan.places, [](const auto& place) { return place.process != ProcessId(0); });
   }
 
@@ -95,23 +104,33 @@ class ChangedTimes {
     if (action == StepAction::await_total) return ms + (several_ ? 2 * change_->latency_ms : 0);
     if (!is_exchange(action)) return ms;
     const GraphNode& node = plan_->graph.node(lane.section);
-    const bool apart = std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& place) {
-      return place.section == lane.section && place.process != processes_.at(lane);
-    });
     if (node.replicas == 1) return 0;
-    return ms + (apart ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
+    return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
     const bool credit = rows == 0;  // a message
-    const double ms = credit ? 0 : times_->write(from.section, to.section, rows);
+    const double ms = credit ? 0 : write_ms(from.section, to.section, rows);
     return {ms + change_->latency_ms, false, ms};
   }
 
+  /// Most writes between two sections have as many rows as the one before.
+  [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const {
+    Written& last = written_[from.value() * apart_.size() + to.value()];
+    if (last.rows != rows) last = {rows, times_->write(from, to, rows)};
+    return last.ms;
+  }
+
+  struct Written {
+    std::int64_t rows = 0;
+    double ms = 0;
+  };
   const JobPlan* plan_;
   const JobTimes* times_;
   const RehearsalChange* change_;
   std::map<LaneKey, ProcessId> processes_;
+  std::vector<bool> apart_;  // by section: its replicas are in several processes
+  mutable std::vector<Written> written_;  // by sections
   bool several_ = false;
 };
 

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/estimate/slab.hpp"
+
 namespace maestro {
 
 class VirtualClock {
@@ -26,7 +28,7 @@ class VirtualClock {
   struct Due {
     double at_ms;
     std::uint64_t number;
-    Event event;
+    Slab<Event>::Number event;
   };
   /// Of a heap whose first element is the next event.
   static bool later(const Due& a, const Due& b) { return a.at_ms != b.at_ms ? a.at_ms > b.at_ms : a.number > b.number; }
@@ -34,6 +36,7 @@ class VirtualClock {
   double now_ms_ = 0;
   std::uint64_t added_ = 0;
   std::vector<Due> due_;
+  Slab<Event> events_;  // apart, as a heap moves its elements often
 };
 
 }  // namespace maestro
