@@ -9,14 +9,18 @@ namespace maestro {
 
 namespace {
 
+constexpr std::size_t most_kept = 64;  // passes of a DrySections, as each has hundreds of calls
+
+/// Whether passes of the two make equal calls.
+bool alike(const SampleRef& one, const SampleRef& other) {
+  return one.tokens == other.tokens && one.patches == other.patches && one.source == other.source;
+}
+
 /// Passes with equal keys make equal calls, in a search that changes layouts alone. Neighbours of equal sizes are
 /// counted, so that the keys of large micro-batches are short.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
                     std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");
-  const auto alike = [](const SampleRef& one, const SampleRef& other) {
-    return one.tokens == other.tokens && one.patches == other.patches && one.source == other.source;
-  };
   for (std::size_t at = 0; at < batch.samples.size();) {
     const SampleRef& sample = batch.samples[at];
     std::size_t end = at + 1;
@@ -40,17 +44,50 @@ double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64
   return bytes;
 }
 
-PricedTimes::PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices,
-                         double hop_ms, PricedPasses& known)
-    : plan_(&plan), samples_(samples), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
-
-PassProbe& PricedTimes::probe(SectionId section) {
+PassProbe& DrySections::probe(SectionId section) {
   auto& found = probes_[section];
   if (found == nullptr) {
-    found = std::make_unique<PassProbe>(probed_section(*plan_, section), LayoutRank(0), ProbeSite());
+    ProbedSection probed =
+        values_ == nullptr ? probed_section(*plan_, section) : probed_section(*plan_, section, *values_);
+    found = std::make_unique<PassProbe>(std::move(probed), LayoutRank(0), ProbeSite());
   }
   return *found;
 }
+
+ObservedPasses DrySections::pass(const std::string& key, const MicroBatchPlan& batch) {
+  if (const auto known = passes_.find(key); known != passes_.end()) return known->second;
+  ObservedPasses observed = probe(batch.section).pass(batch);
+  if (passes_.size() < most_kept) passes_.emplace(key, observed);
+  return observed;
+}
+
+const DrySections::StepEnd& DrySections::observed_end(SectionId section) {
+  const auto [found, fresh] = ends_.try_emplace(section);
+  if (!fresh) return found->second;
+  // The weights are packed by the first pass behind a step, which is the time of the step here.
+  MicroBatchPlan batch;
+  batch.section = section;
+  batch.step = StepId(1);
+  const Axis axis = plan_->graph.node(section).axis();
+  batch.samples = {*std::ranges::max_element(samples_, {}, [&](const SampleRef& sample) { return sample.rows(axis); })};
+  PassProbe& probed = probe(section);
+  (void)probed.pass(batch);
+  found->second.calls = probed.step_end();
+  found->second.packs = probed.pass(batch).packs;
+  return found->second;
+}
+
+const ObservedStepEnd& DrySections::step_end(SectionId section) {
+  return observed_end(section).calls;
+}
+
+const std::vector<ObservedCall>& DrySections::packs(SectionId section) {
+  return observed_end(section).packs;
+}
+
+PricedTimes::PricedTimes(const JobPlan& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices,
+                         double hop_ms, PricedPasses& known)
+    : plan_(&plan), sections_(std::move(sections)), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
 
 double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& sources) const {
   double sum = static_cast<double>(calls.size()) * prices_->glue_ms();
@@ -61,29 +98,22 @@ double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& 
 PassCost PricedTimes::pass(const MicroBatchPlan& batch) {
   const GraphNode& node = plan_->graph.node(batch.section);
   if (node.role == Role::source) return {};
-  const auto [found, fresh] = known_->try_emplace(key_of(node, batch));
+  LastPass& last = last_[batch.section];
+  if (last.priced == nullptr || last.pass != batch.pass || !std::ranges::equal(last.samples, batch.samples, alike)) {
+    last = {batch.pass, batch.samples, &priced_pass(node, batch)};
+  }
+  sources_ += last.priced->sources;
+  return last.priced->ms;
+}
+
+const PricedPass& PricedTimes::priced_pass(const GraphNode& node, const MicroBatchPlan& batch) {
+  const std::string key = key_of(node, batch);
+  const auto [found, fresh] = known_->try_emplace(key);
   if (fresh) {
-    const ObservedPasses passes = probe(batch.section).pass(batch);
+    const ObservedPasses passes = sections_->pass(key, batch);
     PricedPass& priced = found->second;
     priced.ms = {price(passes.forward, priced.sources), price(passes.backward, priced.sources)};
   }
-  sources_ += found->second.sources;
-  return found->second.ms;
-}
-
-const ObservedStepEnd& PricedTimes::step_end(SectionId section) {
-  const auto [found, fresh] = step_ends_.try_emplace(section);
-  if (!fresh) return found->second;
-  // The weights are packed by the first pass behind a step, which is the time of the step here.
-  MicroBatchPlan batch;
-  batch.section = section;
-  batch.step = StepId(1);
-  const Axis axis = plan_->graph.node(section).axis();
-  batch.samples = {*std::ranges::max_element(samples_, {}, [&](const SampleRef& sample) { return sample.rows(axis); })};
-  PassProbe& probed = probe(section);
-  (void)probed.pass(batch);
-  found->second = probed.step_end();
-  packs_[section] = probed.pass(batch).packs;
   return found->second;
 }
 
@@ -102,7 +132,7 @@ double PricedTimes::action(SectionId section, StepAction action) {
 
 double PricedTimes::priced_action(SectionId section, StepAction action, PriceSources& sources) {
   const GraphNode& node = plan_->graph.node(section);
-  const ObservedStepEnd& end = step_end(section);
+  const ObservedStepEnd& end = sections_->step_end(section);
   const auto replicas = static_cast<double>(node.replicas);
   const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
   const double shard = gradients / replicas;
@@ -126,7 +156,7 @@ double PricedTimes::priced_action(SectionId section, StepAction action, PriceSou
     case StepAction::await_total:
       return 2 * hop_ms_;
     case StepAction::step:
-      return price(end.step, sources) + price(packs_[section], sources);
+      return price(end.step, sources) + price(sections_->packs(section), sources);
     default:
       return 0;  // of checkpoints, and the answer
   }
@@ -143,15 +173,15 @@ JobTimes PricedTimes::times() {
   return made;
 }
 
-double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times) {
+double busiest_ms(const JobPlan& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times) {
   std::map<DeviceId, double> work;
   const auto add = [&](const ReplicaPlacement& place, double ms) {
     for (const DeviceId& device : place.devices) work[device] += ms;
   };
   std::map<LaneKey, const ReplicaPlacement*> places;
   for (const ReplicaPlacement& place : plan.places) places[{place.section, place.replica}] = &place;
-  for (const StepPlan& step : steps) {
-    for (const MicroBatchPlan& batch : step.micro_batches) {
+  for (const StepPlan* const step : steps) {
+    for (const MicroBatchPlan& batch : step->micro_batches) {
       if (plan.graph.node(batch.section).role == Role::source) continue;
       const PassCost cost = times.pass(batch);
       add(*places.at({batch.section, batch.replica}), cost.forward + cost.backward);

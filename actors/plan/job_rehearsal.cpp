@@ -105,7 +105,8 @@ class ChangedTimes {
     if (!is_exchange(action)) return ms;
     const GraphNode& node = plan_->graph.node(lane.section);
     if (node.replicas == 1) return 0;
-    return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
+    return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms
+                                              : 0);  // the parts go to their owner, and the sums come back
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
@@ -129,7 +130,7 @@ class ChangedTimes {
   const JobTimes* times_;
   const RehearsalChange* change_;
   std::map<LaneKey, ProcessId> processes_;
-  std::vector<bool> apart_;  // by section: its replicas are in several processes
+  std::vector<bool> apart_;               // by section: its replicas are in several processes
   mutable std::vector<Written> written_;  // by sections
   bool several_ = false;
 };
@@ -174,8 +175,8 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   return plans;
 }
 
-Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
-                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
+Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit> units, const JobTimes& times,
+                                 const RehearsalChange& change, std::optional<std::size_t> last) {
   const ChangedTimes changed(plan, times, change);
   RehearsalOptions options;
   options.graph = &plan.graph;
@@ -185,6 +186,12 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
   options.times = changed.times();
+  options.last = last;
+  return Rehearsal(std::move(options)).play(std::move(units));
+}
+
+Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
+                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
   std::vector<RehearsalUnit> units;
   for (std::size_t at = 0; at < plans.size(); ++at) {
     units.push_back({plans[at], false, given[at].planning_ms});
@@ -193,22 +200,31 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
     checkpoint.plan.step = plans[at].step;
     checkpoint.checkpoint = true;
   }
-  return Rehearsal(std::move(options)).play(std::move(units));
+  return rehearse_units(plan, std::move(units), times, change);
+}
+
+std::size_t units_behind(const JobPlan& plan) {
+  return static_cast<std::size_t>(plan.train.ahead) + 1;
+}
+
+Result<SteadyRehearsal> steady_rehearsal(const JobPlan& plan, Result<Rehearsed> rehearsed) {
+  if (!rehearsed) return rehearsed.error();
+  const std::size_t behind = units_behind(plan);
+  std::vector<double> ends = rehearsed->unit_ends_ms;
+  ends.resize(ends.size() - std::min(ends.size(), behind));
+  const std::optional<SteadySteps> time = steady_steps(ends);
+  if (time) return SteadyRehearsal{{}, std::move(*rehearsed), *time};
+  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(behind + 4) + " steps or more, not " +
+                                                std::to_string(rehearsed->unit_ends_ms.size())};
 }
 
 Result<SteadyRehearsal> rehearse_steps(const JobPlan& plan, const std::vector<TracedUnit>& units, const JobTimes& times,
                                        const RehearsalChange& change) {
   Result<std::vector<StepPlan>> plans = plans_of(plan, units, &times);
   if (!plans) return plans.error();
-  Result<Rehearsed> rehearsed = rehearse(plan, units, *plans, times, change);
-  if (!rehearsed) return rehearsed.error();
-  const auto after = static_cast<std::size_t>(plan.train.ahead) + 1;
-  std::vector<double> ends = rehearsed->unit_ends_ms;
-  ends.resize(ends.size() - std::min(ends.size(), after));
-  const std::optional<SteadySteps> time = steady_steps(ends);
-  if (time) return SteadyRehearsal{std::move(*plans), std::move(*rehearsed), *time};
-  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(after + 4) + " steps or more, not " +
-                                                std::to_string(units.size())};
+  Result<SteadyRehearsal> steady = steady_rehearsal(plan, rehearse(plan, units, *plans, times, change));
+  if (steady) steady->plans = std::move(*plans);
+  return steady;
 }
 
 }  // namespace maestro

@@ -34,7 +34,9 @@ void DeviceQueues::end(Number number) {
   for (std::size_t at = 0; at < work.devices.size(); ++at) {
     const auto& queue = queue_of(work.devices[at]);
     if (queue.empty()) continue;
-    const auto same = [&](int device) { return !queue_of(device).empty() && queue_of(device).front() == queue.front(); };
+    const auto same = [&](int device) {
+      return !queue_of(device).empty() && queue_of(device).front() == queue.front();
+    };
     const bool seen = std::any_of(work.devices.begin(), work.devices.begin() + static_cast<std::ptrdiff_t>(at), same);
     if (!seen) try_start(queue.front());
   }

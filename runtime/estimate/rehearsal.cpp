@@ -2,12 +2,12 @@
 #include "runtime/estimate/rehearsal.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "runtime/estimate/device_queues.hpp"
+#include "runtime/estimate/wait_reasons.hpp"
 #include "runtime/schedule/phase_counts.hpp"
 
 namespace maestro {
@@ -15,14 +15,6 @@ namespace maestro {
 namespace {
 
 using Kind = LaneInterval::Kind;
-
-// Reasons of waits that name no section.
-const std::string no_reason;
-const std::string buffer_reason = "buffer";
-const std::string device_reason = "device";
-const std::string replicas_reason = "other replicas";
-const std::string runtime_reason = "runtime";
-const std::string work_reason = "work";
 
 struct Lane {
   LaneKey key;
@@ -32,7 +24,7 @@ struct Lane {
   std::optional<ReplicaLane::Work> work = {};  // that runs
   StepEnd step_end = {};
   double since_ms = 0;  // end of the last interval
-  const std::string* waits_for = &no_reason;
+  const std::string* waits_for = nullptr;
   std::vector<LaneInterval> intervals = {};
   /// As a replica submits its work.
   [[nodiscard]] Priority priority() const {
@@ -72,6 +64,7 @@ class Play {
   [[nodiscard]] Lane& lane_of(const LaneKey& key) {
     return lanes_[first_lane_[key.section.value()] + key.replica.value()];
   }
+  [[nodiscard]] bool reached();  // RehearsalOptions::last
   void announce();
   void announced(std::size_t unit);
   void lane_ended(std::size_t unit);
@@ -89,16 +82,16 @@ class Play {
   void boundary_passed(Lane& lane);
   [[nodiscard]] double time_of(const Lane& lane, StepAction action) const;
   [[nodiscard]] const std::string& reason(const Lane& lane) const;
-  void add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for = no_reason);
+  void add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for = nullptr);
   [[nodiscard]] std::size_t unit_of(StepId step, Pass pass) const { return steps_.at({step, pass}); }
   [[nodiscard]] Error stuck() const;
 
   const RehearsalOptions& options_;
+  const WaitReasons reasons_{graph()};
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_{clock_};
   std::vector<Lane> lanes_;              // by section and replica
   std::vector<std::size_t> first_lane_;  // by section
-  std::vector<std::array<std::string, 2>> reasons_;  // of waits for a section: inputs, gradients
   RehearsedPorts ports_;
   std::vector<Unit> units_;
   std::map<std::pair<StepId, Pass>, std::size_t> steps_;  // units of passes
@@ -106,6 +99,7 @@ class Play {
   std::map<std::size_t, PhaseCounts> phases_;  // by unit
   std::map<Meeting, std::vector<Lane*>> meetings_;
   std::size_t next_unit_ = 0;
+  std::size_t lanes_reached_ = 0;
   std::int64_t open_ = 0;
   bool planning_ = false;
   Rehearsed rehearsed_;
@@ -150,7 +144,6 @@ void Play::add_lanes() {
     const GraphNode& node = graph().nodes()[section];
     const bool given = section < options_.devices.size() && !options_.devices[section].empty();
     first_lane_.push_back(lanes_.size());
-    reasons_.push_back({"input from " + node.name, "gradient from " + node.name});
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const LaneKey key{SectionId(section), ReplicaIndex(replica)};
       const LaneOptions lane{node.runs_backward(), graph().awaits_gradient(key.section), node.max_in_flight};
@@ -162,13 +155,20 @@ void Play::add_lanes() {
 
 Result<Rehearsed> Play::result() {
   announce();
-  while (clock_.next()) {
+  while (!reached() && clock_.next()) {
   }
-  if (!std::ranges::all_of(units_, &Unit::ended)) return stuck();
+  if (!reached() && !std::ranges::all_of(units_, &Unit::ended)) return stuck();
   for (Lane& lane : lanes_) {
     if (!lane.intervals.empty()) rehearsed_.lanes.emplace(lane.key, std::move(lane.intervals));
   }
   return std::move(rehearsed_);
+}
+
+bool Play::reached() {
+  if (!options_.last || !units_[*options_.last].ended) return false;
+  const double end_ms = rehearsed_.unit_ends_ms[*options_.last];
+  while (lanes_reached_ < lanes_.size() && lanes_[lanes_reached_].since_ms >= end_ms) ++lanes_reached_;
+  return lanes_reached_ == lanes_.size();
 }
 
 void Play::announce() {
@@ -234,12 +234,12 @@ void Play::pump(Lane& lane) {
   if (next) return start(lane, std::move(*next));
   const std::string& now = reason(lane);
   if (&now == lane.waits_for) return;
-  add(lane, Kind::wait, clock_.now_ms(), *lane.waits_for);
+  add(lane, Kind::wait, clock_.now_ms(), lane.waits_for);
   lane.waits_for = &now;
 }
 
 void Play::start(Lane& lane, ReplicaLane::Work work) {
-  add(lane, Kind::wait, clock_.now_ms(), *lane.waits_for);
+  add(lane, Kind::wait, clock_.now_ms(), lane.waits_for);
   lane.work = std::move(work);
   if (lane.work->kind == ReplicaLane::Kind::mark) {
     StepEndOptions options;
@@ -258,9 +258,9 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
 }
 
 void Play::pass_ended(Lane& lane, double start_ms) {
-  add(lane, Kind::wait, start_ms, device_reason);
+  add(lane, Kind::wait, start_ms, &reasons_.device);
   add(lane, kind_of(lane.work->kind), clock_.now_ms());
-  lane.waits_for = &runtime_reason;
+  lane.waits_for = &reasons_.runtime;
   clock_.after(hop(), [this, &lane] { next_pass(lane); });
 }
 
@@ -336,7 +336,7 @@ void Play::meet(Lane& lane, StepAction action, double ms) {
   add(lane, Kind::boundary, clock_.now_ms());
   here.push_back(&lane);
   if (here.size() < expected) return;
-  for (Lane* other : here) add(*other, Kind::wait, clock_.now_ms(), replicas_reason);
+  for (Lane* other : here) add(*other, Kind::wait, clock_.now_ms(), &reasons_.replicas);
   clock_.after(ms, [this, all = std::move(here)] {
     for (Lane* other : all) action_done(*other);
   });
@@ -347,7 +347,7 @@ void Play::boundary_passed(Lane& lane) {
   add(lane, Kind::boundary, clock_.now_ms());
   const StepBoundary mark = lane.work->mark;
   lane.work.reset();
-  lane.waits_for = &no_reason;
+  lane.waits_for = &reasons_.none;
   lane.queue.finished();
   const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
   const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
@@ -358,15 +358,16 @@ void Play::boundary_passed(Lane& lane) {
 const std::string& Play::reason(const Lane& lane) const {
   const ArrivalPlan* const missing = lane.queue.missing_arrival();
   if (missing != nullptr) {
-    return reasons_[graph().sender(missing->channel).value()][missing->channel.gradient() ? 1 : 0];
+    return reasons_.tensor_of(graph().sender(missing->channel), missing->channel.direction);
   }
-  return lane.queue.waiting_batch() != nullptr ? buffer_reason : work_reason;
+  return lane.queue.waiting_batch() != nullptr ? reasons_.buffer : reasons_.work;
 }
 
 /// Adds an interval from the end of the last one.
-void Play::add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for) {
+void Play::add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for) {
   if (end_ms <= lane.since_ms) return;
-  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, waits_for};
+  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, {}};
+  if (waits_for != nullptr) interval.waits_for = *waits_for;
   if (lane.work && kind != Kind::wait) {
     interval.step = lane.step();
     interval.pass = lane.work->batch ? lane.work->batch->pass : lane.work->mark.pass;

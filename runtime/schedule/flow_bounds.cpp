@@ -12,12 +12,13 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Returns the samples after which the micro-batches of all sections begin together again. What passes need repeats
-/// with this period, but for the end of a step, where they need less.
+/// Returns the samples after which the micro-batches of all sections begin together again. The needs of passes repeat
+/// with this period, but for the end of a step, where they are less. Nothing needs the end of a source's micro-batch.
 std::int64_t common_period(const SectionGraph& graph, std::int64_t samples) {
   std::int64_t period = 1;
   for (const GraphNode& node : graph.nodes()) {
-    if (!node.follows_consumer()) period = std::min(samples, std::lcm(period, node.micro_batch));
+    if (!node.follows_consumer() && node.role != Role::source)
+      period = std::min(samples, std::lcm(period, node.micro_batch));
   }
   return period;
 }
@@ -110,6 +111,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   const SectionId to = graph.edge(id).to;
   const GraphNode& producer = graph.node(from);
   const GraphNode& consumer = graph.node(to);
+  if (producer.role == Role::source) return limits.slots;  // in no plan
   if (producer.follows_consumer() || consumer.follows_consumer()) {
     return std::max(limits.slots, most_batches(producer, limits) + most_batches(consumer, limits));
   }
@@ -120,7 +122,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   const Needs needs(graph, samples);
   for (std::int64_t start = 0; start < common_period(graph, samples); ++start) {
     const bool boundary = std::ranges::any_of(graph.nodes(), [&](const GraphNode& node) {
-      return !node.follows_consumer() && start % node.micro_batch == 0;
+      return node.role != Role::source && !node.follows_consumer() && start % node.micro_batch == 0;
     });
     if (!boundary) continue;
     // Before the consumer's micro-batch with this sample can run, the producer may have to run to here.
