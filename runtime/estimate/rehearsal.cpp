@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/estimate/device_queues.hpp"
+#include "runtime/estimate/rehearsed_lane.hpp"
 #include "runtime/estimate/wait_reasons.hpp"
 #include "runtime/schedule/phase_counts.hpp"
 
@@ -16,33 +17,12 @@ namespace {
 
 using Kind = LaneInterval::Kind;
 
-struct Lane {
-  LaneKey key;
-  const GraphNode* node;
-  std::vector<int> devices;
-  ReplicaLane queue;
-  std::optional<ReplicaLane::Work> work = {};  // that runs
-  StepEnd step_end = {};
-  double since_ms = 0;  // end of the last interval
-  const std::string* waits_for = nullptr;
-  std::vector<LaneInterval> intervals = {};
-  /// As a replica submits its work.
-  [[nodiscard]] Priority priority() const {
-    return node->runs_backward() || devices.size() > 1 ? Priority::critical : Priority::background;
-  }
-  [[nodiscard]] StepId step() const { return work->batch ? work->batch->step : work->mark.step; }
-};
-
-struct Unit {
-  RehearsalUnit given;
-  std::vector<bool> active;    // by section: it has a micro-batch
-  std::size_t lanes_left = 0;  // that have not passed the unit's end
-  bool ended = false;
-};
+using Lane = RehearsedLane;
+using Unit = OpenUnit;
 
 Kind kind_of(ReplicaLane::Kind pass) {
-  if (pass == ReplicaLane::Kind::forward) return Kind::forward;
-  return pass == ReplicaLane::Kind::backward ? Kind::backward : Kind::forward_backward;
+  if (pass == ReplicaLane::Kind::forward_backward) return Kind::forward_backward;
+  return pass == ReplicaLane::Kind::backward ? Kind::backward : Kind::forward;
 }
 
 /// A single rehearsal.
@@ -225,10 +205,15 @@ void Play::end(std::size_t at) {
 
 /// A lane at work looks for more when it is done.
 void Play::wake(Lane& lane, double ms) {
-  if (!lane.work) clock_.after(ms, [this, &lane] { pump(lane); });
+  if (lane.work) return;
+  const double at_ms = clock_.now_ms() + ms;
+  if (lane.woken == std::pair(at_ms, clock_.added())) return;  // the two would follow each other
+  clock_.after(ms, [this, &lane] { pump(lane); });
+  lane.woken = {at_ms, clock_.added()};
 }
 
 void Play::pump(Lane& lane) {
+  lane.woken = {};
   if (lane.work) return;
   std::optional<ReplicaLane::Work> next = lane.queue.next(ports_.free(lane.key));
   if (next) return start(lane, std::move(*next));
@@ -316,7 +301,7 @@ std::pair<Play::Meeting, std::size_t> Play::meeting_of(const Lane& lane, StepAct
   const auto meeting = [&](SectionId group, ReplicaIndex replica) {
     return Meeting{mark.kind, mark.step, action, group, replica};
   };
-  const auto replicas = static_cast<std::size_t>(lane.node->replicas);
+  const std::size_t replicas = static_cast<std::size_t>(lane.node->replicas);
   if (action == StepAction::exchange_tie) return {meeting(stages.front(), lane.key.replica), 2};
   if (action != StepAction::await_total) return {meeting(lane.key.section, {}), replicas};
   if (!options_.joined_norms) return {meeting(stages.front(), {}), replicas * stages.size()};

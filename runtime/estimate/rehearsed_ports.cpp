@@ -147,15 +147,31 @@ void RehearsedPorts::leave_or_wait(Piece piece) {
 void RehearsedPorts::leave(Piece piece) {
   const Link& at = links_[piece.link];
   const TransferTime takes = time(sender(at, piece.from), receiver(at), at.channel, piece.rows);
-  if (!takes.by_reference) {
+  piece.sent = !takes.by_reference && takes.sent_ms == takes.ms;
+  if (!takes.by_reference && !piece.sent) {
     clock_->after(takes.sent_ms, [this, block = std::exchange(piece.block, none)] { drop(block); });
   }
   const Number travelling = travelling_.put(piece);
-  clock_->after(takes.ms, [this, travelling] { arrive(travelling); });
+  const double at_ms = clock_->now_ms() + takes.ms;
+  if (latest_.last != none && latest_.added == clock_->added() && latest_.at_ms == at_ms) {
+    travelling_[latest_.last].next = travelling;
+  } else {
+    clock_->after(takes.ms, [this, travelling] { arrive(travelling); });
+  }
+  latest_ = {travelling, at_ms, clock_->added()};
 }
 
-void RehearsedPorts::arrive(Number travelling) {
-  const Piece piece = travelling_.take(travelling);
+void RehearsedPorts::arrive(Number first) {
+  for (Number next = first; next != none;) {
+    if (next == latest_.last) latest_.last = none;
+    Piece piece = travelling_.take(next);
+    next = piece.next;
+    if (piece.sent) drop(std::exchange(piece.block, none));
+    arrive(piece);
+  }
+}
+
+void RehearsedPorts::arrive(const Piece& piece) {
   Link& at = links_[piece.link];
   Arrival& here = arrival(at, piece.sequence);
   ++here.here;

@@ -99,6 +99,14 @@ class RehearsedPorts {
     std::uint64_t sequence = 0;
     std::int64_t rows = 0;
     Number block = none;  // until it is sent, or released
+    bool sent = false;    // when it arrives
+    Number next = none;   // that arrives at the same time
+  };
+  /// Pieces that leave one after another and arrive at the same time, in one event.
+  struct Travel {
+    Number last = none;
+    double at_ms = 0;
+    std::uint64_t added = 0;  // VirtualClock::added() behind it
   };
   /// The end of a link at a replica that sends.
   struct Sender {
@@ -146,7 +154,8 @@ class RehearsedPorts {
   void leave_or_wait(Piece piece);
   void leave(Piece piece);
   void grant(Number link, ReplicaIndex to, std::uint64_t window);
-  void arrive(Number piece);
+  void arrive(Number first);
+  void arrive(const Piece& piece);
   void check_complete(const Link& at, std::uint64_t sequence, const Arrival& arrival);
 
   VirtualClock* clock_;
@@ -157,6 +166,7 @@ class RehearsedPorts {
   std::vector<Link> links_;
   Slab<Block> blocks_;
   Slab<Piece> travelling_;
+  Travel latest_;
   std::vector<std::pair<Number, Piece>> leaving_;  // in send(): with the turn of the link
 };
 

@@ -21,6 +21,9 @@ class VirtualClock {
   [[nodiscard]] double now_ms() const { return now_ms_; }
   /// Adds an event. A time that is negative or no number counts as 0.
   void after(double ms, Event event);
+  /// Returns how many events were added: while the number stays, nothing can happen between the latest and another that
+  /// is added for the same time.
+  [[nodiscard]] std::uint64_t added() const { return added_; }
   /// Goes to the next event, and runs it; false: there is none.
   bool next();
 
