@@ -24,7 +24,10 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
       devices[pool] = count;
       const std::vector<Candidate> found = candidates(devices);
       if (!found.empty()) {
-        ClusterCell cell = cell_of(best_of(found, devices));
+        Tried best = best_of(found, devices);
+        best.played = tuned(best.layouts, std::move(best.played));
+        ClusterCell cell = cell_of(best);
+        keys_of_run_ = {};
         cell.pool = pool;
         cell.devices = count;
         if (cell.step_ms < fastest) cells.push_back(cell);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
@@ -18,6 +19,18 @@ constexpr std::int64_t most_stages = 16;
 constexpr std::int64_t most_samples_of_a_pass = 64;
 constexpr double nearly = 1.001;
 constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Whether two stages between the first and the last have equal layers, by all that a plan has of them.
+bool alike(const JobPlan& plan, SectionId one, SectionId other) {
+  const auto of = [&](SectionId section) {
+    const Stage& stage = plan.sections[section.value()].stage;
+    const HeldElements& held = plan.held[section.value()];
+    const PassCost cost = plan.cost(section, plan.largest);
+    return std::tuple(stage.first(), stage.last(), stage.layers, held.all, held.matrices, held.largest,
+                      held.extra_bytes, cost.forward, cost.backward, plan.graph.node(section).max_in_flight);
+  };
+  return of(one) == of(other);
+}
 
 }  // namespace
 
@@ -69,8 +82,10 @@ bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) 
 
 void ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
                        std::span<const SampleRef> samples) {
+  const auto dry = std::make_shared<DrySections>(plan, samples, &values_);
   for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {
-    if (fits(layout, cluster_->pools[pool])) lanes_[section].push_back(priced(section, layout, pool, plan, samples));
+    if (!fits(layout, cluster_->pools[pool])) continue;
+    lanes_[section].push_back(priced(section, layout, pool, plan, samples, dry));
   }
 }
 
@@ -126,14 +141,19 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
 }
 
 ClusterLanes::Lane ClusterLanes::priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
-                                        const JobPlan& plan, std::span<const SampleRef> samples) {
-  PricedTimes times(plan, samples, prices_[pool], hop_ms_, passes_[pool]);
+                                        const JobPlan& plan, std::span<const SampleRef> samples,
+                                        const std::shared_ptr<DrySections>& dry) {
+  PricedTimes times(plan, dry, prices_[pool], hop_ms_, passes_[pool]);
   Lane lane;
   lane.layout = layout;
   lane.layout.replicas = 1;
   lane.layout.zero = false;
   lane.pool = pool;
+  std::optional<SectionId> before;
   for (const SectionId stage : plan.graph.stages_of(section)) {
+    const bool same = before && alike(plan, *before, stage);
+    before = stage;
+    if (same) continue;
     add_stage(lane, plan, stage, times, batches_of(plan, stage, samples));
   }
   return lane;

@@ -92,7 +92,8 @@ class ClusterLanes {
   /// Whether a stage's ranks fit a host of the pool without a gap.
   [[nodiscard]] static bool fits(const SectionLayout& layout, const DescribedPool& pool);
   [[nodiscard]] Lane priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
-                            const JobPlan& plan, std::span<const SampleRef> samples);
+                            const JobPlan& plan, std::span<const SampleRef> samples,
+                            const std::shared_ptr<DrySections>& dry);
   static void add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
                         const std::vector<MicroBatchPlan>& batches);
   /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
@@ -114,6 +115,7 @@ class ClusterLanes {
   std::vector<DescribedPrices> prices_;  // by pool
   std::vector<PricedPasses> passes_;     // likewise
   std::map<std::string, std::vector<Lane>> lanes_;
+  PortValues values_;
 };
 
 }  // namespace maestro

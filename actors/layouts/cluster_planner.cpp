@@ -9,7 +9,6 @@
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "actors/layouts/pooled_times.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 
@@ -19,11 +18,7 @@ namespace {
 
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
-constexpr std::size_t most_candidates = 3;  // that are rehearsed, beside sections apart
-constexpr double near_the_best = 1.25;      // by bounds
-constexpr double alike = 1.01;              // rehearsed times
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
-const std::string own_devices = R"(["emulated"])";
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
@@ -195,29 +190,6 @@ std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const 
   return Candidate{apart, *hidden, kept->bound_ms, {}};
 }
 
-PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts, const std::string& alone) {
-  const ClusterPlaces places(cluster_, layouts);
-  std::vector<std::string> settings = run_settings(layouts);
-  for (const auto& [section, on] : layouts) {
-    const auto more =
-        emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
-    settings.insert(settings.end(), more.begin(), more.end());
-  }
-  const JobPlan plan = resolve_(settings);
-  const PooledTimes pooled(plan, layouts, cluster_, units_.front().samples, lanes_, options_.hop_ms);
-  RehearsalChange change;
-  for (const auto& [section, on] : layouts) {
-    if (!alone.empty() && section != alone) change.faster[section] = infinity;
-  }
-  const JobTimes times = pooled.times();
-  SteadyRehearsal steady = rehearse_steps(plan, units_, times, change).value_or_throw();
-  ++rehearsed_;
-  auto shares = section_shares(steady.rehearsed, plan.graph, steady.time);
-  const double period_ms = steady.time.period_ms();
-  const double step_ms = alone.empty() ? std::max(period_ms, busiest_ms(plan, steady.plans, times)) : period_ms;
-  return {step_ms, std::move(shares), std::move(steady.rehearsed), plan.graph};
-}
-
 std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
                                         const std::string& critical) const {
   std::map<std::string, double> wanted;
@@ -253,11 +225,11 @@ std::optional<ClusterLayouts> ClusterPlanner::grown(const ClusterLayouts& layout
 
 void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen) {
   const bool kept = !options_.kept.empty();
-  const double alone = play(layouts, chosen.critical).step_ms;
+  const double alone = alone_ms(layouts, chosen.critical);
   std::optional<ClusterLayouts> next = layouts;
   for (int round = 0; next && round < most_rounds; ++round) {
     const RunKeys before = keys_of_run_;
-    played = tuned(*next, round > 0 ? play(*next, "") : std::move(played));
+    played = tuned(*next, round > 0 ? play(*next) : std::move(played));
     if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_plan_gain)) {
       keys_of_run_ = before;
       return;
@@ -292,37 +264,6 @@ void ClusterPlanner::fail_as_too_small() const {
                  ", for the sections of the job");
 }
 
-ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
-                                              const std::vector<std::int64_t>& devices) {
-  const auto estimate = [&](const Candidate& each) {
-    return options_.cheapest ? each.allocation.price_of_step() : each.allocation.bound_ms;
-  };
-  std::vector<const Candidate*> order;
-  for (const Candidate& candidate : candidates) order.push_back(&candidate);
-  std::ranges::stable_sort(order, {}, [&](const Candidate* each) { return estimate(*each); });
-  const double most = estimate(*order.front()) * near_the_best;
-  std::erase_if(order, [&](const Candidate* each) { return estimate(*each) > most; });
-  order.resize(std::min(order.size(), most_candidates));
-  // Bounds favour shared devices, so sections apart always have a chance.
-  if (std::ranges::find(order, &candidates.front()) == order.end()) order.push_back(&candidates.front());
-  std::optional<Tried> best;
-  const auto cost = [&](const Tried& each) {
-    return options_.cheapest ? each.price_per_hour * each.played.step_ms : each.played.step_ms;
-  };
-  for (const Candidate* const candidate : order) {
-    Tried made;
-    made.layouts = layouts_of(candidate->division, candidate->allocation, devices);
-    made.played = play(made.layouts, "");
-    const ClusterPlaces places(cluster_, made.layouts);
-    made.price_per_hour = places.price_per_hour();
-    made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
-    const bool better =
-        !best || cost(made) * alike < cost(*best) || (cost(made) < cost(*best) * alike && made.devices < best->devices);
-    if (better) best = std::move(made);
-  }
-  return *std::move(best);
-}
-
 ClusterChoice ClusterPlanner::choose() {
   ClusterChoice chosen;
   price_all();
@@ -332,7 +273,7 @@ ClusterChoice ClusterPlanner::choose() {
   if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
     chosen.least_bound_ms = hidden->least_bound_ms;
     layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
-    grow_until_hidden(layouts, play(layouts, ""), chosen);
+    grow_until_hidden(layouts, play(layouts), chosen);
   } else {
     const std::vector<Candidate> found = candidates(all_devices());
     if (found.empty()) fail_as_too_small();
@@ -343,6 +284,7 @@ ClusterChoice ClusterPlanner::choose() {
     }
     chosen.front = common_front(std::move(chosen.front));
     Tried best = best_of(found, all_devices());
+    chosen.rivals = std::move(rivals_);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {
       chosen.critical =
@@ -350,6 +292,7 @@ ClusterChoice ClusterPlanner::choose() {
     }
     grow_until_hidden(layouts, std::move(best.played), chosen);
   }
+  compare_rivals(layouts, chosen);
   chosen.least_bound_ms = std::min(chosen.least_bound_ms, chosen.played.step_ms);  // passes of two steps may overlap
   const ClusterPlaces places(cluster_, layouts);
   for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);

@@ -15,16 +15,23 @@
 
 #include <functional>
 #include <limits>
+#include <list>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "actors/layouts/allocator.hpp"
+#include "actors/layouts/certainty.hpp"
 #include "actors/layouts/cluster_lanes.hpp"
+#include "actors/layouts/cluster_rehearsal.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
 
 namespace maestro {
+
+/// The devices of a section that shares none, for the rehearsals of a plan.
+inline const std::string own_devices = R"(["emulated"])";
 
 /// The share of a step that more devices or other keys have to gain.
 inline constexpr double least_plan_gain = 0.005;
@@ -40,12 +47,14 @@ struct ClusterPlannerOptions {
   double most_per_hour = std::numeric_limits<double>::infinity();  ///< price of all hosts
 };
 
-/// Layouts, rehearsed at full size.
-struct PlayedLayouts {
-  double step_ms = 0;
-  std::map<std::string, SectionShares> shares;
-  Rehearsed lanes;
-  SectionGraph graph;  ///< of `lanes`
+/// Another division of the sections into groups that was examined, and not chosen.
+struct RivalDivision {
+  std::string text;  ///< "teacher and student together"
+  ClusterLayouts layouts;
+  double step_ms = 0;     ///< rehearsed, or at least
+  bool rehearsed = true;  ///< false: the work of its busiest device alone takes longer than the choice
+  double price_per_hour = 0;
+  double more = 0;  ///< time of a step, or its cost where that is the aim, as a share above the choice
 };
 
 struct ClusterChoice {
@@ -64,7 +73,9 @@ struct ClusterChoice {
   std::size_t refused = 0;
   std::size_t rehearsed = 0;
   std::string first_refusal;
-  std::vector<std::string> settings;  ///< as for --set: the chosen keys, with devices and processes of a real cluster
+  std::vector<RivalDivision> rivals;   ///< the nearest first
+  std::vector<Certainty> certainties;  ///< beside the rivals; the critical section first, as far as they were examined
+  std::vector<std::string> settings;   ///< as for --set: the chosen keys, with devices and processes of a real cluster
 };
 
 /// The fastest layouts on some devices of a pool, rehearsed: a cell of the curve that a cluster's scheduler reads.
@@ -115,6 +126,7 @@ class ClusterPlanner {
     PlayedLayouts played;
     double price_per_hour = 0;
     std::int64_t devices = 0;
+    Division division = {};
   };
   [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout,
                                                   const std::string& devices) const;
@@ -138,9 +150,21 @@ class ClusterPlanner {
   /// Returns the layouts with which the kept section waits for none, by bounds.
   [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;
   [[noreturn]] void fail_as_too_small() const;
-  [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts, const std::string& alone);
-  /// Rehearses candidates and returns the best of them.
+  /// Returns the rehearsal of layouts with the run's keys; the latest ones are kept.
+  [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts);
+  [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts);
+  /// Returns the step of a section where the passes of all others take no time.
+  [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
+  /// Rehearses candidates and returns the best of them; the others are rivals.
   [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
+  [[nodiscard]] std::vector<const Candidate*> promising(const std::vector<Candidate>& candidates) const;
+  /// Orders the rivals of a choice, and examines how sure it is beside them.
+  void compare_rivals(const ClusterLayouts& layouts, ClusterChoice& chosen);
+  [[nodiscard]] std::vector<Certainty> certainties(const ClusterLayouts& layouts, const ClusterChoice& chosen);
+  /// Whether a choice stays within a hundredth of its rivals where the passes of a section take `longer` times as long.
+  /// `left`: rehearsals; where they do not suffice, it does not.
+  [[nodiscard]] bool stays(const ClusterLayouts& layouts, const std::vector<RivalDivision>& rivals,
+                           const std::string& section, double longer, std::size_t& left);
   /// Returns the section that the critical one waits for most; empty: none can have more replicas.
   [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
                                         const std::string& critical) const;
@@ -165,6 +189,12 @@ class ClusterPlanner {
   std::vector<TracedUnit> units_;  // of every layout: the first steps
   ClusterLanes lanes_;
   RunKeys keys_of_run_;
+  struct Kept {
+    std::vector<std::string> settings;
+    std::unique_ptr<ClusterRehearsal> rehearsal;
+  };
+  std::list<Kept> kept_;  // the latest first
+  std::vector<RivalDivision> rivals_;
   std::size_t refused_ = 0;
   std::string first_refusal_;
   std::size_t rehearsed_ = 0;

@@ -33,7 +33,7 @@ PlayedLayouts ClusterPlanner::tuned(const ClusterLayouts& layouts, PlayedLayouts
   RunKeys best = keys_of_run_;
   const auto try_keys = [&](RunKeys keys, double most_ms) {
     keys_of_run_ = keys;
-    PlayedLayouts other = play(layouts, "");
+    PlayedLayouts other = play(layouts);
     if (other.step_ms > most_ms) return false;
     played = std::move(other);
     best = keys;

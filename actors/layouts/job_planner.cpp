@@ -241,7 +241,9 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     Times times(*this, plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
-    ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steady.plans, known));
+    std::vector<const StepPlan*> steps;
+    for (const StepPlan& step : steady.plans) steps.push_back(&step);
+    ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steps, known));
     ranked.bound_ms = bound_of(choices, layout, searched());
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/layouts/certainty.hpp"
 #include "actors/layouts/planned_keys.hpp"
 #include "actors/layouts/planned_machine.hpp"
 #include "actors/layouts/priced_times.hpp"
@@ -61,13 +62,6 @@ struct RankedLayout {
 struct Alternative {
   std::string change;  ///< "student.tensor = 2"
   double step_ms = 0;
-};
-
-/// How far the passes of a section may be off before another of the best layouts is faster by over a hundredth.
-struct Certainty {
-  std::string section;
-  double least = 1;  ///< times as long as priced; 0.7 at least
-  double most = 1;   ///< 1.4 at most
 };
 
 struct LayoutRanking {

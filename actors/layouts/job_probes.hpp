@@ -2,7 +2,12 @@
 // The sections of a resolved job, for probes of their passes.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
@@ -11,9 +16,23 @@
 
 namespace maestro {
 
+/// Values of a corpus's ports, up to some bytes of them: layouts have the micro-batches of others. Not thread-safe.
+class PortValues {
+ public:
+  using Read = std::function<void(const Tensor& value)>;
+  /// Fills a port's value for the samples of a micro-batch, by `read` where it is not known.
+  void fill(const std::string& port, const MicroBatchPlan& batch, const Tensor& value, const Read& read);
+
+ private:
+  std::map<std::pair<std::string, std::vector<SampleId>>, std::vector<std::byte>> known_;
+  std::size_t bytes_ = 0;
+};
+
 /// Returns the section as the job describes it; its inputs from sources are the samples of the job's corpus. `plan`
 /// outlives the result.
 [[nodiscard]] ProbedSection probed_section(const JobPlan& plan, SectionId section);
+/// Likewise; values that were read before are copied from `known`, which outlives the result.
+[[nodiscard]] ProbedSection probed_section(const JobPlan& plan, SectionId section, PortValues& known);
 
 /// Returns the samples of the first training steps of the job, without those that cannot be read.
 [[nodiscard]] std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/layouts/job_probes.hpp"
 #include "actors/plan/job_rehearsal.hpp"
 #include "runtime/estimate/call_prices.hpp"
 #include "sections/pass_probe.hpp"
@@ -26,10 +27,43 @@ using PricedPasses = std::map<std::string, PricedPass>;
 /// Returns the bytes of rows that one section writes to another.
 [[nodiscard]] double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64_t rows);
 
+/// Dry passes of a job's sections, for the prices of several devices. Not thread-safe.
+class DrySections {
+ public:
+  /// `samples`: of a step, for its end; `values`: that were read for other layouts. All outlive the sections.
+  DrySections(const JobPlan& plan, std::span<const SampleRef> samples, PortValues* values = nullptr)
+      : plan_(&plan), samples_(samples), values_(values) {}
+  /// Returns the probe of a section's first rank.
+  [[nodiscard]] PassProbe& probe(SectionId section);
+  /// Observes a pass, or repeats one of the first that were observed; `key`: of the passes that make equal calls.
+  [[nodiscard]] ObservedPasses pass(const std::string& key, const MicroBatchPlan& batch);
+  [[nodiscard]] const ObservedStepEnd& step_end(SectionId section);
+  /// Returns the calls that pack the weights behind a step.
+  [[nodiscard]] const std::vector<ObservedCall>& packs(SectionId section);
+
+ private:
+  struct StepEnd {
+    ObservedStepEnd calls;
+    std::vector<ObservedCall> packs;
+  };
+  const StepEnd& observed_end(SectionId section);
+
+  const JobPlan* plan_;
+  std::span<const SampleRef> samples_;
+  PortValues* values_;
+  std::map<SectionId, std::unique_ptr<PassProbe>> probes_;
+  std::map<std::string, ObservedPasses> passes_;
+  std::map<SectionId, StepEnd> ends_;
+};
+
 class PricedTimes {
  public:
   /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
   PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
+              PricedPasses& known)
+      : PricedTimes(plan, std::make_shared<DrySections>(plan, samples), prices, hop_ms, known) {}
+  /// `sections`: shared by the times of several devices.
+  PricedTimes(const JobPlan& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices, double hop_ms,
               PricedPasses& known);
 
   [[nodiscard]] JobTimes times();
@@ -39,27 +73,32 @@ class PricedTimes {
   [[nodiscard]] const PriceSources& sources() const { return sources_; }
 
   /// Returns the dry probe of a section's first rank.
-  [[nodiscard]] PassProbe& probe(SectionId section);
+  [[nodiscard]] PassProbe& probe(SectionId section) { return sections_->probe(section); }
 
  private:
-  const ObservedStepEnd& step_end(SectionId section);
+  struct LastPass {  // the next is mostly alike
+    Pass pass = Pass::train;
+    std::vector<SampleRef> samples;
+    const PricedPass* priced = nullptr;
+  };
+  [[nodiscard]] const PricedPass& priced_pass(const GraphNode& node, const MicroBatchPlan& batch);
   [[nodiscard]] double price(const std::vector<ObservedCall>& calls, PriceSources& sources) const;
   /// Returns the milliseconds of a copy or a sum of so many gradients.
-  [[nodiscard]] double moved(double elements);
+  [[nodiscard]] double moved(double elements, PriceSources& sources);
+  [[nodiscard]] double priced_action(SectionId section, StepAction action, PriceSources& sources);
 
   const JobPlan* plan_;
-  std::span<const SampleRef> samples_;
+  std::shared_ptr<DrySections> sections_;
   const CallPricing* prices_;
   double hop_ms_;
   PricedPasses* known_;
-  std::map<SectionId, std::unique_ptr<PassProbe>> probes_;
-  std::map<SectionId, ObservedStepEnd> step_ends_;
-  std::map<SectionId, std::vector<ObservedCall>> packs_;  // behind a step
+  std::map<SectionId, LastPass> last_;
+  std::map<std::pair<SectionId, StepAction>, std::pair<double, PriceSources>> actions_;
   PriceSources sources_;
 };
 
 /// Returns the time that the busiest device, or core where devices share them, works in a step, mean over the steps.
 /// Sections that run ahead may take less in some steps, but not in the long run.
-[[nodiscard]] double busiest_ms(const JobPlan& plan, const std::vector<StepPlan>& steps, const JobTimes& times);
+[[nodiscard]] double busiest_ms(const JobPlan& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times);
 
 }  // namespace maestro

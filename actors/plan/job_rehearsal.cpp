@@ -75,7 +75,16 @@ class ChangedTimes {
  public:
   ChangedTimes(const JobPlan& plan, const JobTimes& times, const RehearsalChange& change)
       : plan_(&plan), times_(&times), change_(&change) {
-    for (const ReplicaPlacement& place : plan.places) processes_[{place.section, place.replica}] = place.process;
+    const std::size_t sections = plan.graph.nodes().size();
+    apart_.resize(sections);
+    written_.resize(sections * sections);
+    std::map<SectionId, ProcessId> first;
+    for (const ReplicaPlacement& place : plan.places) {
+      processes_[{place.section, place.replica}] = place.process;
+      if (first.try_emplace(place.section, place.process).first->second != place.process) {
+        apart_[place.section.value()] = true;
+      }
+    }
     several_ = std::ranges::any_of(plan.places, [](const auto& place) { return place.process != ProcessId(0); });
   }
 
@@ -105,23 +114,34 @@ class ChangedTimes {
     if (action == StepAction::await_total) return ms + (several_ ? 2 * change_->latency_ms : 0);
     if (!is_exchange(action)) return ms;
     const GraphNode& node = plan_->graph.node(lane.section);
-    const bool apart = std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& place) {
-      return place.section == lane.section && place.process != processes_.at(lane);
-    });
     if (node.replicas == 1) return 0;
-    return ms + (apart ? 2 * change_->latency_ms : 0);  // the parts go to their owner, and the sums come back
+    return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms
+                                              : 0);  // the parts go to their owner, and the sums come back
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
     const bool credit = rows == 0;  // a message
-    const double ms = credit ? 0 : times_->write(from.section, to.section, rows);
+    const double ms = credit ? 0 : write_ms(from.section, to.section, rows);
     return {ms + change_->latency_ms, false, ms};
   }
 
+  /// Most writes between two sections have as many rows as the one before.
+  [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const {
+    Written& last = written_[from.value() * apart_.size() + to.value()];
+    if (last.rows != rows) last = {rows, times_->write(from, to, rows)};
+    return last.ms;
+  }
+
+  struct Written {
+    std::int64_t rows = 0;
+    double ms = 0;
+  };
   const JobPlan* plan_;
   const JobTimes* times_;
   const RehearsalChange* change_;
   std::map<LaneKey, ProcessId> processes_;
+  std::vector<bool> apart_;               // by section: its replicas are in several processes
+  mutable std::vector<Written> written_;  // by sections
   bool several_ = false;
 };
 
@@ -172,8 +192,8 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   return plans;
 }
 
-Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
-                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
+Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit> units, const JobTimes& times,
+                                 const RehearsalChange& change, std::optional<std::size_t> last) {
   const ChangedTimes changed(plan, times, change);
   RehearsalOptions options;
   options.graph = &plan.graph;
@@ -183,6 +203,12 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
   options.times = changed.times();
+  options.last = last;
+  return Rehearsal(std::move(options)).play(std::move(units));
+}
+
+Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
+                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
   std::vector<RehearsalUnit> units;
   for (std::size_t at = 0; at < plans.size(); ++at) {
     units.push_back({plans[at], false, given[at].planning_ms});
@@ -191,22 +217,31 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
     checkpoint.plan.step = plans[at].step;
     checkpoint.checkpoint = true;
   }
-  return Rehearsal(std::move(options)).play(std::move(units));
+  return rehearse_units(plan, std::move(units), times, change);
+}
+
+std::size_t units_behind(const JobPlan& plan) {
+  return static_cast<std::size_t>(plan.train.ahead) + 1;
+}
+
+Result<SteadyRehearsal> steady_rehearsal(const JobPlan& plan, Result<Rehearsed> rehearsed) {
+  if (!rehearsed) return rehearsed.error();
+  const std::size_t behind = units_behind(plan);
+  std::vector<double> ends = rehearsed->unit_ends_ms;
+  ends.resize(ends.size() - std::min(ends.size(), behind));
+  const std::optional<SteadySteps> time = steady_steps(ends);
+  if (time) return SteadyRehearsal{{}, std::move(*rehearsed), *time};
+  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(behind + 4) + " steps or more, not " +
+                                                std::to_string(rehearsed->unit_ends_ms.size())};
 }
 
 Result<SteadyRehearsal> rehearse_steps(const JobPlan& plan, const std::vector<TracedUnit>& units, const JobTimes& times,
                                        const RehearsalChange& change) {
   Result<std::vector<StepPlan>> plans = plans_of(plan, units, &times);
   if (!plans) return plans.error();
-  Result<Rehearsed> rehearsed = rehearse(plan, units, *plans, times, change);
-  if (!rehearsed) return rehearsed.error();
-  const auto after = static_cast<std::size_t>(plan.train.ahead) + 1;
-  std::vector<double> ends = rehearsed->unit_ends_ms;
-  ends.resize(ends.size() - std::min(ends.size(), after));
-  const std::optional<SteadySteps> time = steady_steps(ends);
-  if (time) return SteadyRehearsal{std::move(*plans), std::move(*rehearsed), *time};
-  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(after + 4) + " steps or more, not " +
-                                                std::to_string(units.size())};
+  Result<SteadyRehearsal> steady = steady_rehearsal(plan, rehearse(plan, units, *plans, times, change));
+  if (steady) steady->plans = std::move(*plans);
+  return steady;
 }
 
 }  // namespace maestro

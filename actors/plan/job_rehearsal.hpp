@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,10 @@ struct RehearsalChange {
 [[nodiscard]] Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& units,
                                          const std::vector<StepPlan>& plans, const JobTimes& times,
                                          const RehearsalChange& change = {});
+/// Rehearses units whose plans are numbered. `last`: RehearsalOptions::last.
+[[nodiscard]] Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit> units,
+                                               const JobTimes& times, const RehearsalChange& change,
+                                               std::optional<std::size_t> last = {});
 
 /// A rehearsal of training steps, and the time in which they follow each other as in a long run.
 struct SteadyRehearsal {
@@ -66,5 +71,9 @@ struct SteadyRehearsal {
 /// than train.ahead + 5.
 [[nodiscard]] Result<SteadyRehearsal> rehearse_steps(const JobPlan& plan, const std::vector<TracedUnit>& units,
                                                      const JobTimes& times, const RehearsalChange& change = {});
+/// Returns how many units at the end are left out of the time.
+[[nodiscard]] std::size_t units_behind(const JobPlan& plan);
+/// Returns the rehearsal with its time, without plans. Errors as above.
+[[nodiscard]] Result<SteadyRehearsal> steady_rehearsal(const JobPlan& plan, Result<Rehearsed> rehearsed);
 
 }  // namespace maestro

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/layouts/cluster_planner.hpp"
+#include "apps/maestro/cluster_rivals.hpp"
 #include "apps/maestro/kept_places.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/plan_page.hpp"
@@ -145,6 +146,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
     std::cout << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
   }
   std::cout << "\n";
+  print_rivals(chosen);
   if (chosen.price_per_hour > 0) {
     std::cout << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for " << hosts_text(chosen.hosts, cluster)
               << ", " << fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2)
@@ -189,21 +191,23 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
   }
   Json front = Json::array();
   for (const Allocation& point : chosen.front) front.push_back(json_of(point, cluster, job));
-  return {{"cluster", cluster.name},
-          {"devices", chosen.devices},
-          {"step_ms", chosen.played.step_ms},
-          {"bound_ms", chosen.bound_ms},
-          {"least_bound_ms", chosen.least_bound_ms},
-          {"apart_bound_ms", chosen.apart_bound_ms},
-          {"critical", chosen.critical},
-          {"stall", chosen.stall},
-          {"price_per_hour", chosen.price_per_hour},
-          {"priced", chosen.priced},
-          {"refused", chosen.refused},
-          {"rehearsed", chosen.rehearsed},
-          {"sections", sections},
-          {"front", front},
-          {"settings", chosen.settings}};
+  Json answer{{"cluster", cluster.name},
+              {"devices", chosen.devices},
+              {"step_ms", chosen.played.step_ms},
+              {"bound_ms", chosen.bound_ms},
+              {"least_bound_ms", chosen.least_bound_ms},
+              {"apart_bound_ms", chosen.apart_bound_ms},
+              {"critical", chosen.critical},
+              {"stall", chosen.stall},
+              {"price_per_hour", chosen.price_per_hour},
+              {"priced", chosen.priced},
+              {"refused", chosen.refused},
+              {"rehearsed", chosen.rehearsed},
+              {"sections", sections},
+              {"front", front},
+              {"settings", chosen.settings}};
+  add_rivals(chosen, answer);
+  return answer;
 }
 
 /// The file of a job's cells: what a scheduler of several jobs needs of it.
@@ -286,7 +290,8 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
         {point.bound_ms, price,
          fixed(point.bound_ms, 1) + " ms, " + fixed(price, 2) + ": " + hosts_text(point.hosts, cluster)});
   }
-  page.tables.push_back(sections_table(chosen, cluster));
+  page.tables = rival_tables(chosen);
+  page.tables.insert(page.tables.begin(), sections_table(chosen, cluster));
   return page;
 }
 

@@ -13,6 +13,7 @@
 #include "actors/plan/memory_estimate.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/cluster_plan.hpp"
+#include "apps/maestro/cluster_rivals.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "apps/maestro/ranking_page.hpp"
@@ -288,11 +289,8 @@ class Printed {
   }
 
   void sure() const {
-    std::string ranges;
-    for (const Certainty& of : certain_) {
-      ranges += (ranges.empty() ? "" : ", ") + of.section + " " + fixed(of.least, 2) + " to " + fixed(of.most, 2);
-    }
-    std::cout << "sure      the choice stays where passes take so many times as long: " << ranges << "\n";
+    std::cout << "sure      the choice stays where passes take so many times as long: " << certainty_text(certain_)
+              << "\n";
   }
 
   static void critical(const RankedLayout& best) {

@@ -2,29 +2,31 @@
 #include "runtime/estimate/device_queues.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace maestro {
 
 void DeviceQueues::submit(std::span<const int> devices, Priority priority, double ms, Done done) {
-  const auto work = std::make_shared<Work>(Work{{devices.begin(), devices.end()}, priority, ms, std::move(done)});
+  const Number work = work_.put({{devices.begin(), devices.end()}, priority, ms, std::move(done)});
   for (const int device : devices) {
     const auto at = static_cast<std::size_t>(device);
     if (at >= queues_.size()) queues_.resize(at + 1);
-    const auto behind = [&](const SharedWork& other) {
-      return priority == Priority::critical && !other->begun && other->priority != Priority::critical;
+    const auto behind = [&](Number other) {
+      return priority == Priority::critical && !work_[other].begun && work_[other].priority != Priority::critical;
     };
     queues_[at].insert(std::ranges::find_if(queues_[at], behind), work);
   }
   try_start(work);
 }
 
-void DeviceQueues::try_start(const SharedWork& work) {
-  const bool turn = std::ranges::all_of(
-      work->devices, [&](int device) { return queues_[static_cast<std::size_t>(device)].front() == work; });
+void DeviceQueues::try_start(Number number) {
+  Work& work = work_[number];
+  const bool turn = std::ranges::all_of(work.devices, [&](int device) { return queue_of(device).front() == number; });
   if (!turn) return;
-  work->begun = true;
-  run(work->devices, work->ms, [this, work, start_ms = clock_->now_ms()] { end(work, start_ms); });
+  work.begun = true;
+  work.start_ms = clock_->now_ms();
+  run(work.devices, work.ms, [this, number] { end(number); });
 }
 
 void DeviceQueues::run(std::span<const int> devices, double ms, VirtualClock::Event done) {
@@ -42,15 +44,19 @@ void DeviceQueues::run(std::span<const int> devices, double ms, VirtualClock::Ev
   }
 }
 
-void DeviceQueues::end(const SharedWork& work, double start_ms) {
-  std::vector<SharedWork> next;
-  for (const int device : work->devices) {
-    auto& queue = queues_[static_cast<std::size_t>(device)];
-    queue.pop_front();
-    if (!queue.empty() && std::ranges::find(next, queue.front()) == next.end()) next.push_back(queue.front());
+void DeviceQueues::end(Number number) {
+  const Work work = work_.take(number);
+  for (const int device : work.devices) queue_of(device).pop_front();
+  for (std::size_t at = 0; at < work.devices.size(); ++at) {
+    const auto& queue = queue_of(work.devices[at]);
+    if (queue.empty()) continue;
+    const auto same = [&](int device) {
+      return !queue_of(device).empty() && queue_of(device).front() == queue.front();
+    };
+    const bool seen = std::any_of(work.devices.begin(), work.devices.begin() + static_cast<std::ptrdiff_t>(at), same);
+    if (!seen) try_start(queue.front());
   }
-  for (const SharedWork& waiting : next) try_start(waiting);
-  work->done(start_ms);
+  work.done(work.start_ms);
 }
 
 }  // namespace maestro

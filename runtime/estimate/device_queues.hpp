@@ -5,20 +5,19 @@
 // DQ-1 (together): work of several devices runs on all of them at the same time; a device whose turn it is waits for
 //       the others. It ends with its last part, where cores are shared.
 // DQ-2 (in order): a device runs its critical work in the order of submit(), and the rest in that order while there is
-// no
-//       critical work. Work that has begun is not interrupted.
+//       no critical work. Work that has begun is not interrupted.
 // DQ-3 (own cores): where no two devices have the same core, work takes exactly its own time.
 #pragma once
 
 #include <deque>
 #include <functional>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "runtime/device/device.hpp"
 #include "runtime/estimate/shared_cores.hpp"
+#include "runtime/estimate/slab.hpp"
 #include "runtime/estimate/virtual_clock.hpp"
 
 namespace maestro {
@@ -40,20 +39,23 @@ class DeviceQueues {
  private:
   struct Work {
     std::vector<int> devices;
-    Priority priority;
-    double ms;
+    Priority priority = Priority::critical;
+    double ms = 0;
     Done done;
     bool begun = false;
+    double start_ms = 0;
   };
-  using SharedWork = std::shared_ptr<Work>;
+  using Number = Slab<Work>::Number;
+  [[nodiscard]] std::deque<Number>& queue_of(int device) { return queues_[static_cast<std::size_t>(device)]; }
   /// Starts the work, unless another is before it on some device.
-  void try_start(const SharedWork& work);
-  void end(const SharedWork& work, double start_ms);
+  void try_start(Number work);
+  void end(Number work);
 
   VirtualClock* clock_;
   std::vector<int> core_of_;  // by device
   SharedCores cores_;
-  std::vector<std::deque<SharedWork>> queues_;  // by device; the first runs, or waits for other devices
+  Slab<Work> work_;
+  std::vector<std::deque<Number>> queues_;  // by device; the first runs, or waits for other devices
 };
 
 }  // namespace maestro

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "runtime/estimate/device_queues.hpp"
+#include "runtime/estimate/rehearsed_lane.hpp"
+#include "runtime/estimate/wait_reasons.hpp"
 #include "runtime/schedule/phase_counts.hpp"
 
 namespace maestro {
@@ -15,32 +17,12 @@ namespace {
 
 using Kind = LaneInterval::Kind;
 
-struct Lane {
-  LaneKey key;
-  const GraphNode* node;
-  std::vector<int> devices;
-  ReplicaLane queue;
-  std::optional<ReplicaLane::Work> work = {};  // that runs
-  StepEnd step_end = {};
-  double since_ms = 0;  // end of the last interval
-  std::string waits_for = {};
-  /// As a replica submits its work.
-  [[nodiscard]] Priority priority() const {
-    return node->runs_backward() || devices.size() > 1 ? Priority::critical : Priority::background;
-  }
-  [[nodiscard]] StepId step() const { return work->batch ? work->batch->step : work->mark.step; }
-};
-
-struct Unit {
-  RehearsalUnit given;
-  std::vector<bool> active;    // by section: it has a micro-batch
-  std::size_t lanes_left = 0;  // that have not passed the unit's end
-  bool ended = false;
-};
+using Lane = RehearsedLane;
+using Unit = OpenUnit;
 
 Kind kind_of(ReplicaLane::Kind pass) {
-  if (pass == ReplicaLane::Kind::forward) return Kind::forward;
-  return pass == ReplicaLane::Kind::backward ? Kind::backward : Kind::forward_backward;
+  if (pass == ReplicaLane::Kind::forward_backward) return Kind::forward_backward;
+  return pass == ReplicaLane::Kind::backward ? Kind::backward : Kind::forward;
 }
 
 /// A single rehearsal.
@@ -59,6 +41,10 @@ class Play {
   [[nodiscard]] double to_coordinator(const Lane& lane) const {
     return hop() + (options_.times.coordinator ? options_.times.coordinator(lane.key) : 0);
   }
+  [[nodiscard]] Lane& lane_of(const LaneKey& key) {
+    return lanes_[first_lane_[key.section.value()] + key.replica.value()];
+  }
+  [[nodiscard]] bool reached();  // RehearsalOptions::last
   void announce();
   void announced(std::size_t unit);
   void lane_ended(std::size_t unit);
@@ -75,15 +61,17 @@ class Play {
   [[nodiscard]] std::pair<Meeting, std::size_t> meeting_of(const Lane& lane, StepAction action) const;
   void boundary_passed(Lane& lane);
   [[nodiscard]] double time_of(const Lane& lane, StepAction action) const;
-  [[nodiscard]] std::string reason(const Lane& lane) const;
-  void add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for = {});
+  [[nodiscard]] const std::string& reason(const Lane& lane) const;
+  void add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for = nullptr);
   [[nodiscard]] std::size_t unit_of(StepId step, Pass pass) const { return steps_.at({step, pass}); }
   [[nodiscard]] Error stuck() const;
 
   const RehearsalOptions& options_;
+  const WaitReasons reasons_{graph()};
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_;
-  std::map<LaneKey, Lane> lanes_;
+  std::vector<Lane> lanes_;              // by section and replica
+  std::vector<std::size_t> first_lane_;  // by section
   RehearsedPorts ports_;
   std::vector<Unit> units_;
   std::map<std::pair<StepId, Pass>, std::size_t> steps_;  // units of passes
@@ -91,6 +79,7 @@ class Play {
   std::map<std::size_t, PhaseCounts> phases_;  // by unit
   std::map<Meeting, std::vector<Lane*>> meetings_;
   std::size_t next_unit_ = 0;
+  std::size_t lanes_reached_ = 0;
   std::int64_t open_ = 0;
   bool planning_ = false;
   Rehearsed rehearsed_;
@@ -116,11 +105,11 @@ Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
 RehearsedPortsOptions Play::ports_options() {
   RehearsedPortsOptions ports{options_.graph, options_.limits, options_.times.transfer, {}, {}};
   ports.arrived = [this](const LaneKey& key, Channel channel, std::uint64_t sequence, LayoutRank rank) {
-    Lane& lane = lanes_.at(key);
+    Lane& lane = lane_of(key);
     lane.queue.arrived(channel, sequence, rank);
     wake(lane, hop());
   };
-  ports.freed = [this](const LaneKey& key) { wake(lanes_.at(key), 0); };
+  ports.freed = [this](const LaneKey& key) { wake(lane_of(key), 0); };
   return ports;
 }
 
@@ -134,21 +123,32 @@ void Play::add_lanes() {
   for (std::uint32_t section = 0; section < graph().nodes().size(); ++section) {
     const GraphNode& node = graph().nodes()[section];
     const bool given = section < options_.devices.size() && !options_.devices[section].empty();
+    first_lane_.push_back(lanes_.size());
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const LaneKey key{SectionId(section), ReplicaIndex(replica)};
       const LaneOptions lane{node.runs_backward(), graph().awaits_gradient(key.section), node.max_in_flight};
-      lanes_.try_emplace(
-          key, Lane{key, &node, given ? options_.devices[section][replica] : std::vector{fresh++}, ReplicaLane(lane)});
+      lanes_.push_back(
+          {key, &node, given ? options_.devices[section][replica] : std::vector{fresh++}, ReplicaLane(lane)});
     }
   }
 }
 
 Result<Rehearsed> Play::result() {
   announce();
-  while (clock_.next()) {
+  while (!reached() && clock_.next()) {
   }
-  if (!std::ranges::all_of(units_, &Unit::ended)) return stuck();
+  if (!reached() && !std::ranges::all_of(units_, &Unit::ended)) return stuck();
+  for (Lane& lane : lanes_) {
+    if (!lane.intervals.empty()) rehearsed_.lanes.emplace(lane.key, std::move(lane.intervals));
+  }
   return std::move(rehearsed_);
+}
+
+bool Play::reached() {
+  if (!options_.last || !units_[*options_.last].ended) return false;
+  const double end_ms = rehearsed_.unit_ends_ms[*options_.last];
+  while (lanes_reached_ < lanes_.size() && lanes_[lanes_reached_].since_ms >= end_ms) ++lanes_reached_;
+  return lanes_reached_ == lanes_.size();
 }
 
 void Play::announce() {
@@ -168,14 +168,17 @@ void Play::announced(std::size_t at) {
   Unit& unit = units_[at];
   StepPlan& plan = unit.given.plan;
   phases_.try_emplace(at, graph(), plan);
-  std::map<LaneKey, std::vector<MicroBatchPlan*>> orders;
-  for (MicroBatchPlan& batch : plan.micro_batches) orders[{batch.section, batch.replica}].push_back(&batch);
-  for (auto& [key, lane] : lanes_) {
+  std::vector<std::vector<MicroBatchPlan*>> orders(lanes_.size());
+  for (MicroBatchPlan& batch : plan.micro_batches) {
+    orders[first_lane_[batch.section.value()] + batch.replica.value()].push_back(&batch);
+  }
+  for (std::size_t number = 0; number < lanes_.size(); ++number) {
+    Lane& lane = lanes_[number];
     if (unit.given.checkpoint && !lane.node->trained()) continue;
-    StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[key.section.value()]};
+    StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[lane.key.section.value()]};
     if (unit.given.checkpoint) mark.kind = StepBoundary::Kind::snapshot;
     ++unit.lanes_left;
-    clock_.after(to_coordinator(lane), [this, &lane, mark, batches = std::move(orders[key])] {
+    clock_.after(to_coordinator(lane), [this, &lane, mark, batches = std::move(orders[number])] {
       for (MicroBatchPlan* batch : batches) {
         ports_.expect(*batch);
         lane.queue.enqueue(std::move(*batch));
@@ -202,17 +205,22 @@ void Play::end(std::size_t at) {
 
 /// A lane at work looks for more when it is done.
 void Play::wake(Lane& lane, double ms) {
-  if (!lane.work) clock_.after(ms, [this, &lane] { pump(lane); });
+  if (lane.work) return;
+  const double at_ms = clock_.now_ms() + ms;
+  if (lane.woken == std::pair(at_ms, clock_.added())) return;  // the two would follow each other
+  clock_.after(ms, [this, &lane] { pump(lane); });
+  lane.woken = {at_ms, clock_.added()};
 }
 
 void Play::pump(Lane& lane) {
+  lane.woken = {};
   if (lane.work) return;
   std::optional<ReplicaLane::Work> next = lane.queue.next(ports_.free(lane.key));
   if (next) return start(lane, std::move(*next));
-  const std::string now = reason(lane);
-  if (now == lane.waits_for) return;
+  const std::string& now = reason(lane);
+  if (&now == lane.waits_for) return;
   add(lane, Kind::wait, clock_.now_ms(), lane.waits_for);
-  lane.waits_for = now;
+  lane.waits_for = &now;
 }
 
 void Play::start(Lane& lane, ReplicaLane::Work work) {
@@ -235,9 +243,9 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
 }
 
 void Play::pass_ended(Lane& lane, double start_ms) {
-  add(lane, Kind::wait, start_ms, "device");
+  add(lane, Kind::wait, start_ms, &reasons_.device);
   add(lane, kind_of(lane.work->kind), clock_.now_ms());
-  lane.waits_for = "runtime";
+  lane.waits_for = &reasons_.runtime;
   clock_.after(hop(), [this, &lane] { next_pass(lane); });
 }
 
@@ -259,7 +267,7 @@ void Play::next_pass(Lane& lane) {
 void Play::open_phase(std::size_t unit, const PhaseCounts::Opening& opening) {
   const StepId step = units_[unit].given.plan.step;
   for (const LaneKey& key : opening.lanes) {
-    clock_.after(2 * hop(), [this, step, opening, &lane = lanes_.at(key)] {
+    clock_.after(2 * hop(), [this, step, opening, &lane = lane_of(key)] {
       lane.queue.open_phase(step, opening.group, opening.phase);
       pump(lane);
     });
@@ -293,15 +301,17 @@ std::pair<Play::Meeting, std::size_t> Play::meeting_of(const Lane& lane, StepAct
   const auto meeting = [&](SectionId group, ReplicaIndex replica) {
     return Meeting{mark.kind, mark.step, action, group, replica};
   };
-  const auto replicas = static_cast<std::size_t>(lane.node->replicas);
+  const std::size_t replicas = static_cast<std::size_t>(lane.node->replicas);
   if (action == StepAction::exchange_tie) return {meeting(stages.front(), lane.key.replica), 2};
   if (action != StepAction::await_total) return {meeting(lane.key.section, {}), replicas};
   if (!options_.joined_norms) return {meeting(stages.front(), {}), replicas * stages.size()};
   const Unit& unit = units_[unit_of(mark.step, mark.pass)];
-  const auto takes_part = [&](const auto& other) {
-    return other.second.node->trained() && unit.active[other.first.section.value()];
-  };
-  return {meeting({}, {}), static_cast<std::size_t>(std::ranges::count_if(lanes_, takes_part))};
+  std::size_t expected = 0;
+  for (std::size_t section = 0; section < unit.active.size(); ++section) {
+    const GraphNode& node = graph().nodes()[section];
+    if (node.trained() && unit.active[section]) expected += static_cast<std::size_t>(node.replicas);
+  }
+  return {meeting({}, {}), expected};
 }
 
 /// Goes on, with all lanes that take part, `ms` after the last of them has come.
@@ -313,7 +323,7 @@ void Play::meet(Lane& lane, StepAction action, double ms) {
   if (here.size() < expected) return;
   std::vector<int> devices;  // that an exchange keeps busy
   for (Lane* other : here) {
-    add(*other, Kind::wait, clock_.now_ms(), "other replicas");
+    add(*other, Kind::wait, clock_.now_ms(), &reasons_.replicas);
     if (is_exchange(action)) devices.insert(devices.end(), other->devices.begin(), other->devices.end());
   }
   devices_.run(devices, ms, [this, all = std::move(here)] {
@@ -326,7 +336,7 @@ void Play::boundary_passed(Lane& lane) {
   add(lane, Kind::boundary, clock_.now_ms());
   const StepBoundary mark = lane.work->mark;
   lane.work.reset();
-  lane.waits_for.clear();
+  lane.waits_for = &reasons_.none;
   lane.queue.finished();
   const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
   const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
@@ -334,32 +344,32 @@ void Play::boundary_passed(Lane& lane) {
   pump(lane);
 }
 
-std::string Play::reason(const Lane& lane) const {
+const std::string& Play::reason(const Lane& lane) const {
   const ArrivalPlan* const missing = lane.queue.missing_arrival();
   if (missing != nullptr) {
-    return (missing->channel.gradient() ? "gradient from " : "input from ") +
-           graph().node(graph().sender(missing->channel)).name;
+    return reasons_.tensor_of(graph().sender(missing->channel), missing->channel.direction);
   }
-  return lane.queue.waiting_batch() != nullptr ? "buffer" : "work";
+  return lane.queue.waiting_batch() != nullptr ? reasons_.buffer : reasons_.work;
 }
 
 /// Adds an interval from the end of the last one.
-void Play::add(Lane& lane, Kind kind, double end_ms, const std::string& waits_for) {
+void Play::add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for) {
   if (end_ms <= lane.since_ms) return;
-  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, waits_for};
+  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, {}};
+  if (waits_for != nullptr) interval.waits_for = *waits_for;
   if (lane.work && kind != Kind::wait) {
     interval.step = lane.step();
     interval.pass = lane.work->batch ? lane.work->batch->pass : lane.work->mark.pass;
     if (lane.work->batch) interval.batch = lane.work->batch->index;
   }
   lane.since_ms = end_ms;
-  rehearsed_.lanes[lane.key].push_back(std::move(interval));
+  lane.intervals.push_back(std::move(interval));
 }
 
 Error Play::stuck() const {
   std::string text = "the rehearsal cannot go on:";
-  for (const auto& [key, lane] : lanes_) {
-    text += " " + lane.node->name + "/" + std::to_string(key.replica.value()) + " waits for ";
+  for (const Lane& lane : lanes_) {
+    text += " " + lane.node->name + "/" + std::to_string(lane.key.replica.value()) + " waits for ";
     text += lane.work ? std::string("the end of step ") + std::to_string(lane.step().value()) : reason(lane);
     text += ";";
   }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct RehearsalOptions {
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
   std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections step, and no more
   RehearsalTimes times;
+  /// The unit at whose end the rehearsal may stop, as soon as the intervals of all lanes reach it; empty: of all units.
+  std::optional<std::size_t> last = {};
 };
 
 /// A step, a validation, or a checkpoint.

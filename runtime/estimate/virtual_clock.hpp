@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/estimate/slab.hpp"
+
 namespace maestro {
 
 class VirtualClock {
@@ -19,6 +21,9 @@ class VirtualClock {
   [[nodiscard]] double now_ms() const { return now_ms_; }
   /// Adds an event. A time that is negative or no number counts as 0.
   void after(double ms, Event event);
+  /// Returns how many events were added: while the number stays, nothing can happen between the latest and another that
+  /// is added for the same time.
+  [[nodiscard]] std::uint64_t added() const { return added_; }
   /// Goes to the next event, and runs it; false: there is none.
   bool next();
 
@@ -26,7 +31,7 @@ class VirtualClock {
   struct Due {
     double at_ms;
     std::uint64_t number;
-    Event event;
+    Slab<Event>::Number event;
   };
   /// Of a heap whose first element is the next event.
   static bool later(const Due& a, const Due& b) { return a.at_ms != b.at_ms ? a.at_ms > b.at_ms : a.number > b.number; }
@@ -34,6 +39,7 @@ class VirtualClock {
   double now_ms_ = 0;
   std::uint64_t added_ = 0;
   std::vector<Due> due_;
+  Slab<Event> events_;  // apart, as a heap moves its elements often
 };
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 #include "runtime/schedule/flow_bounds.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace maestro {
 
@@ -9,6 +10,17 @@ namespace {
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
+}
+
+/// Returns the samples after which the micro-batches of all sections begin together again. The needs of passes repeat
+/// with this period, but for the end of a step, where they are less. Nothing needs the end of a source's micro-batch.
+std::int64_t common_period(const SectionGraph& graph, std::int64_t samples) {
+  std::int64_t period = 1;
+  for (const GraphNode& node : graph.nodes()) {
+    if (!node.follows_consumer() && node.role != Role::source)
+      period = std::min(samples, std::lcm(period, node.micro_batch));
+  }
+  return period;
 }
 
 /// The passes that must run so that the micro-batch holding a given sample can retire.
@@ -72,13 +84,14 @@ std::int64_t overlaps(const GraphNode& node, const GraphNode& other, const FlowL
 std::vector<std::int64_t> in_flight_bounds(const SectionGraph& graph, std::int64_t samples) {
   std::vector<std::int64_t> bounds(graph.nodes().size(), 1);
   const Needs needs(graph, samples);
+  const std::int64_t period = common_period(graph, samples);
   std::vector<SectionId> waiting;
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
     if (graph.awaits_gradient(SectionId(index))) waiting.emplace_back(index);
   }
   for (const SectionId base : waiting) {
     if (graph.node(base).follows_consumer()) continue;
-    for (std::int64_t start = 0; start < samples; start += graph.node(base).micro_batch) {
+    for (std::int64_t start = 0; start < period; start += graph.node(base).micro_batch) {
       const std::vector<std::int64_t> ends = needs.forward_ends({base}, start);
       for (const SectionId section : waiting) {
         const GraphNode& node = graph.node(section);
@@ -98,6 +111,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   const SectionId to = graph.edge(id).to;
   const GraphNode& producer = graph.node(from);
   const GraphNode& consumer = graph.node(to);
+  if (producer.role == Role::source) return limits.slots;  // in no plan
   if (producer.follows_consumer() || consumer.follows_consumer()) {
     return std::max(limits.slots, most_batches(producer, limits) + most_batches(consumer, limits));
   }
@@ -106,9 +120,9 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   std::int64_t slots = limits.slots;
   const std::int64_t samples = std::max(limits.train_samples, limits.evaluate_samples);
   const Needs needs(graph, samples);
-  for (std::int64_t start = 0; start < samples; ++start) {
+  for (std::int64_t start = 0; start < common_period(graph, samples); ++start) {
     const bool boundary = std::ranges::any_of(graph.nodes(), [&](const GraphNode& node) {
-      return !node.follows_consumer() && start % node.micro_batch == 0;
+      return node.role != Role::source && !node.follows_consumer() && start % node.micro_batch == 0;
     });
     if (!boundary) continue;
     // Before the consumer's micro-batch with this sample can run, the producer may have to run to here.

@@ -104,22 +104,35 @@ bool activates(const GraphNode& node, const SampleRef& sample) {
          });
 }
 
+namespace {
+
+/// Cuts a section and, before it, the consumers that it follows; once each.
+const std::vector<CutBatch>& cut_into(std::vector<std::optional<std::vector<CutBatch>>>& cut, const SectionGraph& graph,
+                                      SectionId section, std::span<const SampleRef> samples) {
+  std::optional<std::vector<CutBatch>>& batches = cut[section.value()];
+  if (batches) return *batches;
+  const GraphNode& node = graph.node(section);
+  const CutBatch active = active_samples(node, samples);
+  if (!node.follows_consumer()) return batches.emplace(cut_by_count(active, node.micro_batch));
+  const std::optional<SectionId> consumer = first_consumer(graph, section);
+  const auto groups =
+      consumer ? group_by(active, cut_into(cut, graph, *consumer, samples), samples.size()) : cut_by_count(active, 1);
+  return batches.emplace(RowCut(node, samples).cut(groups));
+}
+
+}  // namespace
+
+std::vector<CutBatch> cut_section(const SectionGraph& graph, SectionId section, std::span<const SampleRef> samples) {
+  std::vector<std::optional<std::vector<CutBatch>>> cut(graph.nodes().size());
+  return cut_into(cut, graph, section, samples);
+}
+
 StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples) {
-  StepCut cut(graph.nodes().size());
-  const std::vector<SectionId> order = graph.topological();
-  for (auto section = order.rbegin(); section != order.rend(); ++section) {  // consumers before producers
-    const GraphNode& node = graph.node(*section);
-    const CutBatch active = active_samples(node, samples);
-    std::vector<CutBatch>& batches = cut[section->value()];
-    if (!node.follows_consumer()) {
-      batches = cut_by_count(active, node.micro_batch);
-      continue;
-    }
-    const std::optional<SectionId> consumer = first_consumer(graph, *section);
-    batches = RowCut(node, samples)
-                  .cut(consumer ? group_by(active, cut[consumer->value()], samples.size()) : cut_by_count(active, 1));
-  }
-  return cut;
+  std::vector<std::optional<std::vector<CutBatch>>> cut(graph.nodes().size());
+  for (std::uint32_t section = 0; section < cut.size(); ++section) cut_into(cut, graph, SectionId(section), samples);
+  StepCut made;
+  for (auto& batches : cut) made.push_back(*std::move(batches));
+  return made;
 }
 
 std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, const SampleRef& largest) {

@@ -32,6 +32,9 @@ using StepCut = std::vector<std::vector<CutBatch>>;
 
 /// O(sections x samples).
 [[nodiscard]] StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples);
+/// Returns the micro-batches of a section alone.
+[[nodiscard]] std::vector<CutBatch> cut_section(const SectionGraph& graph, SectionId section,
+                                                std::span<const SampleRef> samples);
 
 /// Returns the most micro-batches of a section that a single micro-batch behind it can need if the section follows its
 /// first consumer (MC-4), and 1 for any other section. In a chain of followers the micro-batch behind the last follower

@@ -49,6 +49,15 @@ TEST(FlowBounds, a_consumer_of_larger_micro_batches_needs_several_of_its_produce
   EXPECT_EQ(bounds[1], 1);
 }
 
+TEST(FlowBounds, a_long_step_needs_no_more_than_one_in_which_all_micro_batches_begin_together_again) {
+  const std::vector<Part> parts{{"encoder", trained, 6}, {"projector", trained, 10, 2}, {"decoder", trained, 15}};
+  for (const std::int64_t samples : {60, 61, 90, 6000}) {
+    EXPECT_EQ(in_flight_bounds(chain(parts), samples), in_flight_bounds(chain(parts), 60)) << samples;
+    EXPECT_EQ(planned_slots(chain(parts), EdgeId(0), {1, samples, 0}),
+              planned_slots(chain(parts), EdgeId(0), {1, 60, 0}));
+  }
+}
+
 TEST(FlowBounds, a_forward_only_producer_keeps_nothing_in_flight) {  // FB-1
   EXPECT_EQ(in_flight({{"teacher", frozen, 2}, {"student", trained, 8}}, 16), 1);
 }

@@ -159,6 +159,27 @@ TEST_F(ClusterPlannerTest, sections_share_devices_that_are_too_few_for_one_each)
   EXPECT_GE(choice.played.step_ms, work_ms / 2 * 0.999);
 }
 
+TEST_F(ClusterPlannerTest, a_choice_names_its_rivals_and_how_long_passes_may_take_for_it_to_stay) {
+  const ClusterChoice choice = planner(distillation_job, "", {"micro_batch"}).choose();
+  ASSERT_FALSE(choice.rivals.empty());
+  for (std::size_t at = 0; at < choice.rivals.size(); ++at) {
+    const RivalDivision& rival = choice.rivals[at];
+    EXPECT_NEAR(rival.more, rival.step_ms / choice.played.step_ms - 1, 1e-12) << rival.text;
+    EXPECT_GE(rival.more, -0.01) << rival.text;
+    if (at > 0) {
+      EXPECT_GE(rival.more, choice.rivals[at - 1].more);
+    }
+  }
+  ASSERT_EQ(choice.certainties.size(), 3U);
+  EXPECT_EQ(choice.certainties.front().section, choice.critical);
+  for (const Certainty& of : choice.certainties) {
+    EXPECT_GE(of.least, 0.7) << of.section;
+    EXPECT_LE(of.least, 1) << of.section;
+    EXPECT_GE(of.most, 1) << of.section;
+    EXPECT_LE(of.most, 1.4) << of.section;
+  }
+}
+
 TEST(ClusterPlaces, groups_share_from_their_first_device_on_and_stages_stay_on_a_host) {  // CB-1, CB-2
   DescribedCluster cluster;
   cluster.pools.resize(2);
@@ -279,6 +300,17 @@ TEST_F(PlansOfTwoPools, cells_have_the_best_of_each_kind_and_are_faster_with_mor
     }
   }
   EXPECT_LT(by_pool[0].front().step_ms, by_pool[1].front().step_ms);
+}
+
+TEST_F(ClusterPlannerTest, a_cell_has_the_keys_of_the_run_with_which_it_was_rehearsed) {
+  pool().network = {4e6, 0.02};  // tensors are long on their way, so that more slots and true speeds gain
+  ClusterPlanner of_job = planner(distillation_job);
+  const std::vector<ClusterCell> cells = of_job.cells();
+  const auto of_run = [](const std::string& setting) {
+    return setting.starts_with("transport.slots=") || setting.find(".speed=") != std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(
+      cells, [&](const ClusterCell& cell) { return std::ranges::any_of(cell.settings, of_run); }));
 }
 
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {

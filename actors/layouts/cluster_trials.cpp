@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rehearsals of ClusterPlanner: candidates, and the section that is critical alone.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "actors/layouts/cluster_places.hpp"
+#include "actors/layouts/cluster_planner.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::size_t most_kept = 4;        // rehearsals, as those of thousands of devices are large
+constexpr std::size_t most_candidates = 3;  // that are rehearsed, beside sections apart
+constexpr double near_the_best = 1.25;      // by bounds
+constexpr double alike = 1.01;              // rehearsed times
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// "teacher and student together", "all apart".
+std::string text_of(const std::vector<std::vector<std::string>>& division) {
+  std::string text;
+  for (const std::vector<std::string>& group : division) {
+    if (group.size() < 2) continue;
+    text += text.empty() ? "" : ", ";
+    for (std::size_t at = 0; at < group.size(); ++at) {
+      text += (at == 0 ? "" : at + 1 == group.size() ? " and " : ", ") + group[at];
+    }
+  }
+  return text.empty() ? "all apart" : text + " together";
+}
+
+/// Returns the time that a device of the busiest group works: no step takes less, and no rehearsal of it.
+double busiest_of(const ClusterLayouts& layouts) {
+  std::map<std::size_t, double> work_ms;  // by group
+  for (const auto& [section, on] : layouts) work_ms[on.group] += on.work_ms;
+  return std::ranges::max_element(work_ms, {}, [](const auto& entry) { return entry.second; })->second;
+}
+
+}  // namespace
+
+const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layouts) {
+  const ClusterPlaces places(cluster_, layouts);
+  std::vector<std::string> settings = run_settings(layouts);
+  for (const auto& [section, on] : layouts) {
+    const auto more =
+        emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
+    settings.insert(settings.end(), more.begin(), more.end());
+  }
+  const auto known = std::ranges::find(kept_, settings, &Kept::settings);
+  if (known != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, known);
+    return *kept_.front().rehearsal;
+  }
+  if (kept_.size() == most_kept) kept_.pop_back();
+  auto made =
+      std::make_unique<ClusterRehearsal>(resolve_(settings), layouts, cluster_, units_, lanes_, options_.hop_ms);
+  kept_.push_front({std::move(settings), std::move(made)});
+  return *kept_.front().rehearsal;
+}
+
+PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts) {
+  ++rehearsed_;
+  return rehearsal_of(layouts).play();
+}
+
+double ClusterPlanner::alone_ms(const ClusterLayouts& layouts, const std::string& section) {
+  RehearsalChange change;
+  for (const auto& [other, on] : layouts) {
+    if (other != section) change.faster[other] = infinity;
+  }
+  ++rehearsed_;
+  return rehearsal_of(layouts).play(change).step_ms;
+}
+
+std::vector<const ClusterPlanner::Candidate*> ClusterPlanner::promising(
+    const std::vector<Candidate>& candidates) const {
+  const auto estimate = [&](const Candidate* each) {
+    return options_.cheapest ? each->allocation.price_of_step() : each->allocation.bound_ms;
+  };
+  std::vector<const Candidate*> order;
+  for (const Candidate& candidate : candidates) order.push_back(&candidate);
+  std::ranges::stable_sort(order, {}, estimate);
+  const double most = estimate(order.front()) * near_the_best;
+  std::erase_if(order, [&](const Candidate* each) { return estimate(each) > most; });
+  order.resize(std::min(order.size(), most_candidates));
+  // Bounds favour shared devices, so sections apart always have a chance.
+  if (std::ranges::find(order, &candidates.front()) == order.end()) order.push_back(&candidates.front());
+  return order;
+}
+
+ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
+                                              const std::vector<std::int64_t>& devices) {
+  rivals_.clear();
+  std::optional<Tried> best;
+  const auto cost = [&](const Tried& each, double step_ms) {
+    return options_.cheapest ? each.price_per_hour * step_ms : step_ms;
+  };
+  const auto add_rival = [&](const Tried& each, double step_ms, bool rehearsed) {
+    rivals_.push_back({text_of(each.division), each.layouts, step_ms, rehearsed, each.price_per_hour});
+  };
+  for (const Candidate* const candidate : promising(candidates)) {
+    Tried made;
+    made.division = candidate->division;
+    made.layouts = layouts_of(candidate->division, candidate->allocation, devices);
+    const ClusterPlaces places(cluster_, made.layouts);
+    made.price_per_hour = places.price_per_hour();
+    made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
+    const double best_cost = best ? cost(*best, best->played.step_ms) : infinity;
+    const double least_ms = busiest_of(made.layouts);
+    if (cost(made, least_ms) > best_cost * alike) {
+      add_rival(made, least_ms, false);
+      continue;
+    }
+    made.played = play(made.layouts);
+    const double made_cost = cost(made, made.played.step_ms);
+    const bool better =
+        made_cost * alike < best_cost || (made_cost < best_cost * alike && made.devices < best->devices);
+    if (best) {
+      const Tried& rival = better ? *best : made;
+      add_rival(rival, rival.played.step_ms, true);
+    }
+    if (!best || better) best = std::move(made);
+  }
+  return *std::move(best);
+}
+
+}  // namespace maestro
