@@ -176,4 +176,17 @@ double Dispatch::hunger(int task) const {
   return least;
 }
 
+/// Returns whether a faster lane of the section that runs a pass would end the task sooner behind it.
+bool Dispatch::ends_sooner_elsewhere(int lane, int task) {
+  const double own_ms = graph_.forward_ms(lane, task) + graph_.backward_ms(lane, task);
+  for (int other = graph_.section_of(task).first_lane; graph_.lanes[other].speed > graph_.lanes[lane].speed; ++other) {
+    ++steps_;
+    const double backlog_ms = lanes_.backlog_ms(other);  // above 0: the lane starts its next task by itself
+    if (backlog_ms > 0 && backlog_ms + graph_.forward_ms(other, task) + graph_.backward_ms(other, task) < own_ms) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace maestro

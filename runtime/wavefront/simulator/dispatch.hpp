@@ -52,7 +52,10 @@ class Dispatch {
     return ahead_[section] < rules_->theta[section] * consumer_lanes;
   }
   /// Picks the task that an idle lane starts next.
-  [[nodiscard]] Pick pick(int lane) { return listed() ? pick_listed(lane) : Pick{pick_in_order(lane)}; }
+  [[nodiscard]] Pick pick(int lane) {
+    const Pick picked = listed() ? pick_listed(lane) : Pick{pick_in_order(lane)};
+    return picked.task >= 0 && rules_->await_faster && ends_sooner_elsewhere(lane, picked.task) ? Pick{} : picked;
+  }
 
   /// Starts the picked task on the lane.
   void start(int lane, int task);
@@ -70,6 +73,7 @@ class Dispatch {
   [[nodiscard]] int pick_from_class(int lane, int class_index, int first_rank);
   [[nodiscard]] int pick_in_order(int lane);
   [[nodiscard]] double hunger(int task) const;
+  [[nodiscard]] bool ends_sooner_elsewhere(int lane, int task);
 
   const PlanningGraph& graph_;
   const Lanes& lanes_;

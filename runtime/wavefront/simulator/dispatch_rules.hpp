@@ -37,6 +37,8 @@ struct DispatchRules {
   DeviceOrder device_order = DeviceOrder::trained_behind;
   /// Of several idle lanes the lane with the highest number; else the lowest.
   bool last_lane_first = false;
+  /// A lane leaves a task to a faster lane of its section that runs a pass, where that would end the task sooner.
+  bool await_faster = false;
   /// A task that feeds nobody runs backward right after forward.
   bool whole_tasks = true;
   /// A pass that waited for a slot starts as if the time at which the slot becomes free had been known: slots are full
