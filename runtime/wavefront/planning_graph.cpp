@@ -35,10 +35,14 @@ void PlanningGraph::lay_out_sections(const Workload& workload) {
     std::iota(replicas.begin(), replicas.end(), 0);
     std::ranges::stable_sort(replicas, std::greater<>(), [&](int replica) { return given.speed(replica); });
     replica_lanes.resize(lanes.size() + replicas.size());
+    double faster = 0;
     for (const int replica : replicas) {
+      const double speed = given.speed(replica);
+      const bool first = lanes.size() == static_cast<std::size_t>(section.first_lane);
+      if (!first && speed < lanes.back().speed) faster = section.rate;
       replica_lanes[section.first_lane + replica] = static_cast<int>(lanes.size());
-      lanes.push_back({number, 0, replica, given.speed(replica)});
-      section.rate += given.speed(replica);
+      lanes.push_back({number, 0, replica, speed, faster});
+      section.rate += speed;
     }
     sections.push_back(section);
   }

@@ -52,6 +52,7 @@ struct PlanningGraph {
     int devices = 0;  ///< its device set
     int replica = 0;  ///< of its section; the fastest lanes come first
     double speed = 1;
+    double faster = 0;  ///< sum of the speeds of the faster lanes of its section
   };
   /// The devices that a pass occupies, all at once.
   struct DeviceSet {

@@ -71,6 +71,8 @@ TEST(UnequalLanes, share_out_the_tasks_by_their_speeds) {
 TEST(UnequalLanes, a_slow_lane_leaves_the_last_tasks_to_a_faster_one) {
   EXPECT_NEAR(plan("wavefront", alike(4, {0.2, 1})).makespan_ms, 12, 1e-9);  // not 15
   EXPECT_NEAR(plan("wavefront", alike(7, {1, 0.5})).makespan_ms, 15, 1e-9);
+  // It leaves no others: the first rules that are tried share them out.
+  EXPECT_NEAR(plan("wavefront", alike(50, {0.25, 1}), 1).makespan_ms, 120, 1e-9);
 }
 
 TEST(UnequalLanes, obey_the_rules_under_every_policy) {  // PO-1, PO-3

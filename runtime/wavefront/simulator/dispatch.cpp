@@ -2,6 +2,7 @@
 #include "runtime/wavefront/simulator/dispatch.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace maestro {
 
@@ -176,17 +177,23 @@ double Dispatch::hunger(int task) const {
   return least;
 }
 
-/// Returns whether a faster lane of the section that runs a pass would end the task sooner behind it.
-bool Dispatch::ends_sooner_elsewhere(int lane, int task) {
+/// Returns whether the faster lanes of the section, of which some run passes, can do all tasks that have not started
+/// before the lane would end this one.
+bool Dispatch::leave_to_faster(int lane, int task) {
+  const PlanningGraph::Section& section = graph_.section_of(task);
+  const int not_started = section.tasks - next_of_section_[graph_.tasks[task].section];
+  const double mean_ms = section.work_ms / section.tasks;
   const double own_ms = graph_.forward_ms(lane, task) + graph_.backward_ms(lane, task);
-  for (int other = graph_.section_of(task).first_lane; graph_.lanes[other].speed > graph_.lanes[lane].speed; ++other) {
+  if (graph_.lanes[lane].faster * own_ms < not_started * mean_ms) return false;
+  double tasks = 0;
+  bool busy = false;  // then a pass ends, and the lane may decide anew
+  for (int other = section.first_lane; graph_.lanes[other].speed > graph_.lanes[lane].speed; ++other) {
     ++steps_;
-    const double backlog_ms = lanes_.backlog_ms(other);  // above 0: the lane starts its next task by itself
-    if (backlog_ms > 0 && backlog_ms + graph_.forward_ms(other, task) + graph_.backward_ms(other, task) < own_ms) {
-      return true;
-    }
+    const double backlog_ms = lanes_.backlog_ms(other);
+    busy |= backlog_ms > 0;
+    tasks += std::floor(std::max(own_ms - backlog_ms, 0.0) * graph_.lanes[other].speed / mean_ms);
   }
-  return false;
+  return busy && tasks >= not_started;
 }
 
 }  // namespace maestro

@@ -54,7 +54,9 @@ class Dispatch {
   /// Picks the task that an idle lane starts next.
   [[nodiscard]] Pick pick(int lane) {
     const Pick picked = listed() ? pick_listed(lane) : Pick{pick_in_order(lane)};
-    return picked.task >= 0 && rules_->await_faster && ends_sooner_elsewhere(lane, picked.task) ? Pick{} : picked;
+    // Slower lanes, which come later in their usual order, would leave it, too.
+    const bool left = picked.task >= 0 && rules_->await_faster && leave_to_faster(lane, picked.task);
+    return left ? Pick{-1, !rules_->last_lane_first} : picked;
   }
 
   /// Starts the picked task on the lane.
@@ -73,7 +75,7 @@ class Dispatch {
   [[nodiscard]] int pick_from_class(int lane, int class_index, int first_rank);
   [[nodiscard]] int pick_in_order(int lane);
   [[nodiscard]] double hunger(int task) const;
-  [[nodiscard]] bool ends_sooner_elsewhere(int lane, int task);
+  [[nodiscard]] bool leave_to_faster(int lane, int task);
 
   const PlanningGraph& graph_;
   const Lanes& lanes_;
