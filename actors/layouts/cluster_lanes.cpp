@@ -83,10 +83,12 @@ bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) 
 void ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
                        std::span<const SampleRef> samples) {
   const auto dry = std::make_shared<DrySections>(plan, samples, &values_);
+  std::vector<Lane>& lanes = lanes_[section];
+  const std::size_t before = lanes.size();
   for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {
-    if (!fits(layout, cluster_->pools[pool])) continue;
-    lanes_[section].push_back(priced(section, layout, pool, plan, samples, dry));
+    if (fits(layout, cluster_->pools[pool])) lanes.push_back(priced(section, layout, pool, plan, samples, dry));
   }
+  relate(std::span(lanes).subspan(before));
 }
 
 std::size_t ClusterLanes::count() const {
@@ -101,9 +103,11 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
   double units = 0;
   double longest = 0;
   double shortest = infinity;
+  std::vector<double> batch_ms;
   for (const MicroBatchPlan& batch : batches) {
     const PassCost cost = times.pass(batch);
     work += cost.forward + cost.backward;
+    batch_ms.push_back(cost.forward + cost.backward);
     for (const SampleRef& sample : batch.samples) {
       const PassCost counted = plan.cost(stage, sample);
       units += counted.forward + counted.backward;
@@ -116,6 +120,8 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
   if (lane.batches == 0 || work > lane.work_ms) {
     lane.work_ms = work;
     lane.units = units;
+    lane.slowest = stage.value();
+    lane.batch_ms = std::move(batch_ms);
     lane.batches = std::ssize(batches);
     lane.shortest_ms = batches.empty() ? 0 : shortest;
     lane.longest_ms = longest * static_cast<double>(lane.layout.pipeline);

@@ -7,10 +7,17 @@
 // of them, W the work of a step on its slowest stage, F the time until a micro-batch has come to that stage, L the
 // longest micro-batch, R the end of a step.
 //
+// Replicas of a section may be on several pools, all with the same tensor, context, pipeline and micro_batch. With r_g
+// lanes on pool g, max(W / r, ceil(B / r) S) becomes max(U / sum(r_g / W_g), T'), where U is the sum over micro-batches
+// of the least t_g / W_g of their times t_g (1 where pools differ by a factor alone), and T' the least time in which
+// all lanes together can do B micro-batches of S_g each. F and L are those of the faster pool, and R has the exchange
+// over the slowest of all networks between the replicas.
+//
 // LX-1 (memory): no layouts are returned that need more than the stated share of a device's memory, those of sections
 //       that share devices together.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,15 +30,25 @@
 
 namespace maestro {
 
+/// Consecutive replicas of a section on a pool.
+struct PoolShare {
+  std::size_t pool = 0;  ///< number in DescribedCluster::pools
+  std::int64_t replicas = 0;
+  double rate = 0;  ///< units of the job's cost model in a millisecond of a pass
+};
+
 /// A layout of a section on the cluster.
 struct ClusterLayout {
   SectionLayout layout;
-  std::size_t pool = 0;   ///< number in DescribedCluster::pools
-  std::size_t group = 0;  ///< sections of a group share their devices
-  double bound_ms = 0;    ///< T(n)
-  double work_ms = 0;     ///< of a step on each device: all but exchanges and waits
-  double bytes = 0;       ///< of a device, estimated by a dry pass
-  double rate = 0;        ///< units of the job's cost model in a millisecond of a pass
+  std::size_t pool = 0;         ///< number in DescribedCluster::pools; of the first replicas
+  std::vector<PoolShare> more;  ///< the replicas behind them, on other pools
+  std::size_t group = 0;        ///< sections of a group share their devices
+  double bound_ms = 0;          ///< T(n)
+  double work_ms = 0;           ///< of a step on each device: all but exchanges and waits
+  double bytes = 0;             ///< of a device, estimated by a dry pass
+  double rate = 0;              ///< PoolShare::rate of the first replicas
+  /// Returns all replicas by pool, the first ones before the others.
+  [[nodiscard]] std::vector<PoolShare> shares() const;
 };
 
 using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
@@ -69,6 +86,13 @@ class ClusterLanes {
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
 
+  /// Returns the layout with the least bound, of at most `most_ms`, whose replicas are on two pools or more, on up to
+  /// so many devices of each; nothing where there is none. `allowed`: whether a layout that would be it may be. Of few
+  /// replicas every number is tried, of more those in eighths.
+  [[nodiscard]] std::optional<ClusterLayout> spread(const std::string& section, std::span<const std::int64_t> devices,
+                                                    double most_ms,
+                                                    const std::function<bool(const ClusterLayout&)>& allowed) const;
+
   [[nodiscard]] const DescribedPrices& prices(std::size_t pool) const { return prices_[pool]; }
   [[nodiscard]] PricedPasses& passes(std::size_t pool) { return passes_[pool]; }
 
@@ -87,6 +111,9 @@ class ClusterLanes {
     double gradient_bytes = 0;
     double state_bytes = 0;  // optimizer state of a rank
     double other_bytes = 0;
+    std::size_t slowest = 0;       // stage
+    std::vector<double> batch_ms;  // of that stage; empty once shared_work is known
+    double shared_work = 0;        // U of all pools; 0: the slowest stage is not the same on all of them
     [[nodiscard]] std::int64_t devices() const { return layout.devices(); }
   };
   /// Whether a stage's ranks fit a host of the pool without a gap.
@@ -98,6 +125,16 @@ class ClusterLanes {
                         const std::vector<MicroBatchPlan>& batches);
   /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
   [[nodiscard]] std::optional<ClusterLayout> on(const Lane& lane, std::int64_t replicas, bool zero) const;
+  struct Part {
+    const Lane* lane = nullptr;
+    std::int64_t replicas = 0;
+  };
+  /// Likewise on several pools, with lanes of one layout; nothing where the bound is above `most_ms`.
+  [[nodiscard]] std::optional<ClusterLayout> across(const std::vector<Part>& parts, bool zero, double most_ms) const;
+  /// Returns the least time in which the lanes do all micro-batches, if each were as short as the shortest.
+  [[nodiscard]] static double all_batches_ms(const std::vector<Part>& parts);
+  /// Sets `shared_work` of lanes of one layout on all pools that it fits.
+  static void relate(std::span<Lane> lanes);
   /// Returns the layouts of a section on up to so many devices of which none is slower and larger than another.
   [[nodiscard]] std::vector<ClusterLayout> worthwhile(const std::string& section, std::size_t pool,
                                                       std::int64_t devices) const;
@@ -117,5 +154,8 @@ class ClusterLanes {
   std::map<std::string, std::vector<Lane>> lanes_;
   PortValues values_;
 };
+
+/// Returns the prices of exchanges between replicas on these pools: those of the slowest network between two of them.
+[[nodiscard]] DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const PoolShare> shares);
 
 }  // namespace maestro

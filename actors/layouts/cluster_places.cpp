@@ -29,7 +29,7 @@ std::int64_t devices_together(const std::vector<const SectionLayout*>& layouts) 
 ClusterPlaces::ClusterPlaces(const DescribedCluster& cluster, const ClusterLayouts& layouts)
     : cluster_(&cluster), layouts_(&layouts), devices_(cluster.pools.size()), hosts_(cluster.pools.size()) {
   struct Group {
-    std::size_t pool = 0;
+    const ClusterLayout* first = nullptr;
     std::int64_t ranks = 1;
     std::vector<const SectionLayout*> layouts;
     std::vector<std::string> sections;
@@ -37,7 +37,7 @@ ClusterPlaces::ClusterPlaces(const DescribedCluster& cluster, const ClusterLayou
   std::map<std::size_t, Group> by_number;
   for (const auto& [section, on] : layouts) {
     Group& group = by_number[on.group];
-    group.pool = on.pool;
+    group.first = &on;
     group.ranks = std::max(group.ranks, ranks_of(on.layout));
     group.layouts.push_back(&on.layout);
     group.sections.push_back(section);
@@ -46,11 +46,14 @@ ClusterPlaces::ClusterPlaces(const DescribedCluster& cluster, const ClusterLayou
   for (const auto& [number, group] : by_number) order.push_back(&group);
   std::ranges::stable_sort(order, std::greater(), &Group::ranks);  // then no host is left with a gap
   for (const Group* const group : order) {
-    for (const std::string& section : group->sections) {
-      first_[section] = devices_[group->pool];
-      shared_[section] = group->sections.size() > 1;
+    const bool shared = group->sections.size() > 1;
+    for (const std::string& section : group->sections) shared_[section] = shared;
+    for (const PoolShare& share : group->first->shares()) {
+      for (const std::string& section : group->sections) first_[section].push_back(devices_[share.pool]);
+      SectionLayout part = group->first->layout;
+      part.replicas = share.replicas;
+      devices_[share.pool] += shared ? devices_together(group->layouts) : devices_together({&part});
     }
-    devices_[group->pool] += devices_together(group->layouts);
   }
   for (std::size_t pool = 0; pool < hosts_.size(); ++pool) {
     const std::int64_t per_host = cluster.pools[pool].devices_of_host;
@@ -62,13 +65,18 @@ ClusterPlaces::ClusterPlaces(const DescribedCluster& cluster, const ClusterLayou
 template <class Seen>
 void ClusterPlaces::every(const std::string& section, const Seen& seen) const {
   const ClusterLayout& on = layouts_->at(section);
-  const auto pool = static_cast<std::ptrdiff_t>(on.pool);
-  const std::int64_t host = std::accumulate(hosts_.begin(), hosts_.begin() + pool, std::int64_t{0});
-  const std::int64_t before = std::accumulate(devices_.begin(), devices_.begin() + pool, std::int64_t{0});
-  const std::int64_t per_host = cluster_->pools[on.pool].devices_of_host;
-  for (std::int64_t at = 0; at < on.layout.devices(); ++at) {
-    const std::int64_t device = first_.at(section) + at;
-    seen(Place{host + device / per_host, device % per_host, before + device}, at % ranks_of(on.layout) == 0);
+  auto first = first_.at(section).begin();
+  for (const PoolShare& share : on.shares()) {
+    const auto pool = static_cast<std::ptrdiff_t>(share.pool);
+    const std::int64_t host = std::accumulate(hosts_.begin(), hosts_.begin() + pool, std::int64_t{0});
+    const std::int64_t before = std::accumulate(devices_.begin(), devices_.begin() + pool, std::int64_t{0});
+    const std::int64_t per_host = cluster_->pools[share.pool].devices_of_host;
+    const std::int64_t devices = on.layout.devices() / on.layout.replicas * share.replicas;
+    for (std::int64_t at = 0; at < devices; ++at) {
+      const std::int64_t device = *first + at;
+      seen(Place{host + device / per_host, device % per_host, before + device}, at % ranks_of(on.layout) == 0);
+    }
+    ++first;
   }
 }
 

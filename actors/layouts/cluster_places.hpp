@@ -3,7 +3,8 @@
 // Pure.
 //
 // CB-1 (whole stages): the ranks of a stage are on one host.
-// CB-2 (no gaps): the devices of a pool are taken from the first host on without a gap.
+// CB-2 (no gaps): the devices of a pool are taken from the first host on without a gap. The replicas of a section on
+//       several pools follow each other in the order of ClusterLayout::shares().
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class ClusterPlaces {
 
   const DescribedCluster* cluster_;
   const ClusterLayouts* layouts_;
-  std::map<std::string, std::int64_t> first_;  // device of the pool, by section
+  std::map<std::string, std::vector<std::int64_t>> first_;  // device of each of its pools, by section
   std::map<std::string, bool> shared_;
   std::vector<std::int64_t> devices_;
   std::vector<std::int64_t> hosts_;

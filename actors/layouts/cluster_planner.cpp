@@ -204,7 +204,8 @@ std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const Pla
   const ClusterPlaces places(cluster_, layouts);
   std::string most;
   for (const auto& [section, on] : layouts) {
-    if (section == critical || places.shared(section) || !keys_.of(section).contains("replicas")) continue;
+    if (section == critical || places.shared(section) || !on.more.empty() || !keys_.of(section).contains("replicas"))
+      continue;
     if (most.empty() || wanted[section] > wanted[most]) most = section;
   }
   return most;
@@ -283,7 +284,7 @@ ClusterChoice ClusterPlanner::choose() {
       chosen.apart_bound_ms = found.front().least_bound_ms;
     }
     chosen.front = common_front(std::move(chosen.front));
-    Tried best = best_of(found, all_devices());
+    Tried best = spread(best_of(found, all_devices()), found, chosen);
     chosen.rivals = std::move(rivals_);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {

@@ -8,6 +8,9 @@
 // divisions are rehearsed at full size; where the critical section still waits, run keys (speeds, slots) and more
 // devices are tried.
 //
+// Where pools differ, a section without shared devices may get replicas on several of them: each is tried, with the
+// others on the fewest devices for a step of a time, by bisection over that time; a rehearsal decides.
+//
 // CY-1 (within the cluster): a choice has at most the cluster's devices, the ranks of a stage on one host, and needs at
 //       most the stated share of a device's memory.
 // CY-2 (no clock): equal jobs, clusters and options give equal choices.
@@ -45,6 +48,8 @@ struct ClusterPlannerOptions {
   bool slots = true;             ///< transport.slots is chosen
   bool cheapest = false;         ///< of a step, instead of the fastest; every pool needs a price
   double most_per_hour = std::numeric_limits<double>::infinity();  ///< price of all hosts
+  std::set<std::string>
+      planned_speeds;  ///< sections whose `speed` is of an earlier plan, so that another may be chosen
 };
 
 /// Another division of the sections into groups that was examined, and not chosen.
@@ -165,6 +170,22 @@ class ClusterPlanner {
   /// `left`: rehearsals; where they do not suffice, it does not.
   [[nodiscard]] bool stays(const ClusterLayouts& layouts, const std::vector<RivalDivision>& rivals,
                            const std::string& section, double longer, std::size_t& left);
+  /// Whether the job gives the section's speed.
+  [[nodiscard]] bool gives_speed(const std::string& section) const {
+    return base_.settings.contains(section + ".speed") && !options_.planned_speeds.contains(section);
+  }
+  /// Whether a section of its own devices may have replicas on several pools.
+  [[nodiscard]] bool may_spread(const std::vector<std::string>& group) const;
+  /// Returns layouts with a step of at most so long by bounds, in which the section that is this group is on several
+  /// pools, and the other groups have the fewest devices of the pools that `base` gives them.
+  [[nodiscard]] std::optional<ClusterLayouts> spread_over(const Candidate& base, std::size_t group,
+                                                          double most_ms) const;
+  /// Returns those with the least bound, within `most_ms`, over all groups.
+  [[nodiscard]] std::optional<ClusterLayouts> best_spread(const Candidate& base, double most_ms) const;
+  [[nodiscard]] static double bound_of(const ClusterLayouts& layouts);
+  /// Returns the layouts with a section on several pools where they are faster than the best so far, which is of
+  /// `candidates`; lowers the bounds of `chosen`.
+  [[nodiscard]] Tried spread(Tried best, const std::vector<Candidate>& candidates, ClusterChoice& chosen);
   /// Returns the section that the critical one waits for most; empty: none can have more replicas.
   [[nodiscard]] std::string most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
                                         const std::string& critical) const;
@@ -174,7 +195,7 @@ class ClusterPlanner {
   /// section also until more devices gain nothing. `played`: of the layouts.
   void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
   /// Returns the settings of the run's keys: speeds that the job does not give, relative to the fastest section, and
-  /// slots.
+  /// slots. A section on several pools has a speed for each replica in any case.
   [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
   /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
   [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);

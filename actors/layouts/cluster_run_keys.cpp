@@ -8,28 +8,47 @@
 namespace maestro {
 
 namespace {
+
 constexpr double least_speed = 0.001;  // that a job can have
+
+std::string speed_text(double speed) {
+  return std::to_string(std::max(least_speed, std::round(speed * 1000) / 1000)).substr(0, 5);
 }
+
+}  // namespace
 
 std::vector<std::string> ClusterPlanner::run_settings(const ClusterLayouts& layouts) const {
   std::vector<std::string> settings;
   if (keys_of_run_.slots > 0) settings.push_back("transport.slots=" + std::to_string(keys_of_run_.slots));
-  if (!keys_of_run_.speeds) return settings;
   double most = 0;
-  for (const auto& [section, on] : layouts) most = std::max(most, on.rate);
   for (const auto& [section, on] : layouts) {
-    const double speed = std::max(least_speed, std::round(on.rate / most * 1000) / 1000);
-    if (base_.settings.contains(section + ".speed") || !(speed < 1)) continue;
-    settings.push_back(section + ".speed=" + std::to_string(speed).substr(0, 5));
+    for (const PoolShare& share : on.shares()) most = std::max(most, share.rate);
+  }
+  for (const auto& [section, on] : layouts) {
+    const std::vector<PoolShare> shares = on.shares();
+    if (gives_speed(section)) continue;
+    if (!keys_of_run_.speeds && on.more.empty()) {
+      if (options_.planned_speeds.contains(section)) settings.push_back(section + ".speed=1");
+      continue;
+    }
+    if (!keys_of_run_.speeds) most = std::ranges::max(shares, {}, &PoolShare::rate).rate;
+    std::string list;
+    for (const PoolShare& share : shares) {
+      const std::string speed = speed_text(share.rate / most);
+      for (std::int64_t replica = 0; replica < share.replicas; ++replica) list += (list.empty() ? "" : ", ") + speed;
+    }
+    const std::string alone = speed_text(on.rate / most);
+    if (!on.more.empty()) {
+      settings.push_back(section + ".speed=[" + list + "]");
+    } else if (alone != speed_text(1) || options_.planned_speeds.contains(section)) {
+      settings.push_back(section + ".speed=" + alone);
+    }
   }
   return settings;
 }
 
 PlayedLayouts ClusterPlanner::tuned(const ClusterLayouts& layouts, PlayedLayouts played) {
-  double bound = 0;
-  std::map<std::size_t, double> work_ms;  // of a device of each group
-  for (const auto& [section, on] : layouts) bound = std::max({bound, on.bound_ms, work_ms[on.group] += on.work_ms});
-  if (played.step_ms <= bound * (1 + options_.stall)) return played;
+  if (played.step_ms <= bound_of(layouts) * (1 + options_.stall)) return played;
   RunKeys best = keys_of_run_;
   const auto try_keys = [&](RunKeys keys, double most_ms) {
     keys_of_run_ = keys;

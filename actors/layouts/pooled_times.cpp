@@ -14,42 +14,77 @@ PooledTimes::PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, con
     times_.push_back(priced_.back()->times());
   }
   for (const auto& [section, on] : layouts) {
-    for (const SectionId stage : plan.graph.stages_of(section)) places_[stage] = {on.pool, on.group};
+    for (const SectionId stage : plan.graph.stages_of(section)) places_[stage] = {on.shares(), on.group};
   }
 }
 
 JobTimes PooledTimes::times() const {
   JobTimes made;
-  made.pass = [this](const MicroBatchPlan& batch) { return times_[pool_of(batch.section)].pass(batch); };
-  made.action = [this](SectionId section, StepAction action) {
-    return times_[pool_of(section)].action(section, action);
-  };
+  made.pass = [this](const MicroBatchPlan& batch) { return times_[pool_of(batch)].pass(batch); };
+  made.action = [this](SectionId section, StepAction action) { return action_ms(section, action); };
   made.write = [this](SectionId from, SectionId to, std::int64_t rows) { return write_ms(from, to, rows); };
   made.hop_ms = times_.front().hop_ms;
   made.apart = true;
   return made;
 }
 
-std::size_t PooledTimes::pool_of(SectionId section) const {
+std::size_t PooledTimes::pool_of(const MicroBatchPlan& batch) const {
+  const auto found = places_.find(batch.section);
+  if (found == places_.end()) return 0;  // a source has no device
+  auto share = found->second.shares.begin();
+  for (std::int64_t before = batch.replica.value(); before >= share->replicas; ++share) before -= share->replicas;
+  return share->pool;
+}
+
+double PooledTimes::action_ms(SectionId section, StepAction action) const {
   const auto found = places_.find(section);
-  return found == places_.end() ? 0 : found->second.pool;  // a source has no device
+  if (found == places_.end()) return times_.front().action(section, action);
+  const std::vector<PoolShare>& shares = found->second.shares;
+  const GraphNode& node = plan_->graph.node(section);
+  const bool bridged = shares.size() > 1 && node.trained() && is_exchange(action);
+  double bytes = 0;
+  if (bridged) {
+    Parameters& parameters = priced_[shares.front().pool]->probe(section).runner().section().parameters();
+    bytes = sizeof(float) * static_cast<double>(parameters.elements());
+  }
+  double most_ms = 0;
+  for (const PoolShare& share : shares) {
+    double ms = times_[share.pool].action(section, action);
+    if (bridged) {
+      const double ring_ms = exchange_prices(*cluster_, shares).exchange_ms(bytes, node.replicas);
+      const double own_ms = exchange_prices(*cluster_, {&share, 1}).exchange_ms(bytes, node.replicas);
+      ms += (action == StepAction::sum ? 2 : 1) * (ring_ms - own_ms);  // there and back
+    }
+    most_ms = std::max(most_ms, ms);
+  }
+  return most_ms;
 }
 
 double PooledTimes::write_ms(SectionId from, SectionId to, std::int64_t rows) const {
   const auto sender = places_.find(from);
   const auto receiver = places_.find(to);
-  const double bytes = write_bytes(*plan_, from, to, rows);
   const double hop_ms = times_.front().hop_ms;
-  if (sender == places_.end() || receiver == places_.end()) return times_[pool_of(to)].write(from, to, rows);
-  const DescribedPool& pool = cluster_->pools[sender->second.pool];
+  const auto pool_at = [](const auto& place) { return place->second.shares.front().pool; };
+  if (sender == places_.end() || receiver == places_.end()) {
+    return times_[receiver == places_.end() ? 0 : pool_at(receiver)].write(from, to, rows);
+  }
+  const double bytes = write_bytes(*plan_, from, to, rows);
+  const DescribedPool& pool = cluster_->pools[pool_at(sender)];
   if (sender->second.group == receiver->second.group) {  // on the same hosts
     return hop_ms + pool.inside.latency_ms + bytes / pool.inside.bytes_per_ms;
   }
-  const double slower =
-      std::max(times_[sender->second.pool].write(from, to, rows), times_[receiver->second.pool].write(from, to, rows));
-  if (sender->second.pool == receiver->second.pool || !cluster_->between) return slower;
-  const double share = 1.0 / static_cast<double>(pool.devices_of_host);
-  return std::max(slower, hop_ms + cluster_->between->latency_ms + bytes / (cluster_->between->bytes_per_ms * share));
+  double slowest_ms = 0;
+  for (const PoolShare& one : sender->second.shares) {
+    for (const PoolShare& other : receiver->second.shares) {
+      slowest_ms =
+          std::max({slowest_ms, times_[one.pool].write(from, to, rows), times_[other.pool].write(from, to, rows)});
+      if (one.pool == other.pool || !cluster_->between) continue;
+      const double share = 1.0 / static_cast<double>(cluster_->pools[one.pool].devices_of_host);
+      slowest_ms = std::max(slowest_ms,
+                            hop_ms + cluster_->between->latency_ms + bytes / (cluster_->between->bytes_per_ms * share));
+    }
+  }
+  return slowest_ms;
 }
 
 }  // namespace maestro

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a job whose sections are on devices of unlike pools: passes and step ends by the prices of a section's
-// pool, writes by the slower of two networks, or inside a host between sections that share devices. Not thread-safe.
+// The times of a job whose sections are on devices of unlike pools: passes and step ends by the prices of a replica's
+// pool, writes by the slower of two networks, or inside a host between sections that share devices. Replicas on several
+// pools step as slowly as the slowest of them, and exchange over the slowest network. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -24,18 +25,20 @@ class PooledTimes {
   [[nodiscard]] JobTimes times() const;
 
  private:
-  [[nodiscard]] std::size_t pool_of(SectionId section) const;
+  struct Place {
+    std::vector<PoolShare> shares;
+    std::size_t group = 0;
+  };
+  /// Returns the pool of the micro-batch's replica.
+  [[nodiscard]] std::size_t pool_of(const MicroBatchPlan& batch) const;
+  [[nodiscard]] double action_ms(SectionId section, StepAction action) const;
   [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const;
 
   const JobPlan* plan_;
   const DescribedCluster* cluster_;
   std::vector<std::unique_ptr<PricedTimes>> priced_;  // by pool
   std::vector<JobTimes> times_;                       // likewise
-  struct Place {
-    std::size_t pool = 0;
-    std::size_t group = 0;
-  };
-  std::map<SectionId, Place> places_;  // of stages
+  std::map<SectionId, Place> places_;                 // of stages
 };
 
 }  // namespace maestro

@@ -64,8 +64,9 @@ std::vector<MeasuredPass> measured_passes(const JobPlan& plan, const StepPlan& s
   for (const MicroBatchPlan& batch : step.micro_batches) {
     if (plan.graph.node(batch.section).role == Role::source) continue;
     const PassCost ms = times.pass(batch);
-    if (ms.forward > 0) measured.push_back({batch.section, false, batch.samples, ms.forward});
-    if (ms.backward > 0) measured.push_back({batch.section, true, batch.samples, ms.backward});
+    const double speed = plan.sections[batch.section.value()].config.replica_speed(batch.replica.value());
+    if (ms.forward > 0) measured.push_back({batch.section, false, batch.samples, ms.forward * speed});
+    if (ms.backward > 0) measured.push_back({batch.section, true, batch.samples, ms.backward * speed});
   }
   return measured;
 }
@@ -148,7 +149,9 @@ class ChangedTimes {
 }  // namespace
 
 TimedJob timed_job(const JobPlan& plan) {
-  return {&plan.graph, plan.cost, joins_norms(plan)};
+  TimedJob job{&plan.graph, plan.cost, joins_norms(plan)};
+  for (const PlannedSection& section : plan.sections) job.speeds.push_back(section.config.replica_speeds);
+  return job;
 }
 
 bool shares_cores(const JobPlan& plan, std::int64_t cores) {

@@ -41,12 +41,22 @@ CostModel planned_costs(const JobPlan& plan) {
   return has_emulated(plan) ? CostModel(std::move(cost), plan.unit_per_ms) : CostModel(std::move(cost));
 }
 
+std::function<PassCost(std::span<const SampleRef>)> replica_costs(const JobPlan& plan, SectionId section,
+                                                                  ReplicaIndex replica) {
+  const double speed = plan.sections[section.value()].config.replica_speed(replica.value());
+  return [costs = planned_costs(plan), section, speed](std::span<const SampleRef> samples) {
+    const PassCost fastest = costs.of(section, samples);
+    return PassCost{fastest.forward / speed, fastest.backward / speed};
+  };
+}
+
 StepPlannerOptions planner_options(const JobPlan& plan) {
   StepPlannerOptions options;
   options.graph = &plan.graph;
   options.policy = scheduling_policy(plan);
   options.costs = planned_costs(plan);
   options.limits = flow_limits(plan);
+  for (const PlannedSection& section : plan.sections) options.speeds.push_back(section.config.replica_speeds);
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device
   int next = 0;

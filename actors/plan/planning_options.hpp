@@ -2,7 +2,9 @@
 // Translates a resolved job into planner settings: policy, costs, devices and limits. Pure.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "actors/plan/job_plan.hpp"
 #include "runtime/schedule/step_planner.hpp"
@@ -15,8 +17,11 @@ namespace maestro {
 [[nodiscard]] FlowLimits flow_limits(const JobPlan& plan);
 [[nodiscard]] PolicyOptions policy_options(const JobPlan& plan);
 [[nodiscard]] std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan);
-/// Returns the costs of passes before any is measured: their FLOPs at the speed of their section.
+/// Returns the costs of passes before any is measured: their FLOPs at the speed of their section's fastest replicas.
 [[nodiscard]] CostModel planned_costs(const JobPlan& plan);
+/// Returns those of a replica, for a run on emulated devices.
+[[nodiscard]] std::function<PassCost(std::span<const SampleRef>)> replica_costs(const JobPlan& plan, SectionId section,
+                                                                                ReplicaIndex replica);
 /// `plan` must outlive the planner.
 [[nodiscard]] StepPlannerOptions planner_options(const JobPlan& plan);
 

@@ -266,7 +266,7 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.largest = plan.largest;
   spec.limits = flow_limits(plan);
   if (plan.sections[at.section.value()].config.emulated()) {
-    spec.emulated.passes = std::bind_front(&CostModel::of, planned_costs(plan), at.section);
+    spec.emulated.passes = replica_costs(plan, at.section, seat.replica);
     const auto time_of = [](double ms) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
     };

@@ -12,6 +12,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
       planned_(std::move(planned.planned)),
       planning_ms_(planned.planning_ms),
       measured_(planned_->workload),
+      busy_ms_(measured_.sections.size()),
       times_(measured_.tasks.size()),
       task_of_(graph.nodes().size()),
       active_(graph.nodes().size()) {
@@ -45,9 +46,12 @@ void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
   if (!found) return;
   --left_;
   WorkloadTask& task = measured_.tasks[*found];
-  const bool apart = measured_.sections[task.section].has_backward;  // otherwise both passes ran together
-  task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);
-  task.backward_ms = apart ? message.backward_ms : 0;
+  const WorkloadSection& section = measured_.sections[task.section];
+  const double speed = section.speed(message.replica.value());  // tasks have the times of the fastest lanes
+  const bool apart = section.has_backward;                      // otherwise both passes ran together
+  task.forward_ms = (message.forward_ms + (apart ? 0 : message.backward_ms)) * speed;
+  task.backward_ms = apart ? message.backward_ms * speed : 0;
+  busy_ms_[task.section] += message.forward_ms + message.backward_ms;
   times_[*found] = {message.forward_ms, message.backward_ms};
   begin_ = begin_ ? std::min(*begin_, now - age) : now - age;
   end_ = now;
@@ -67,12 +71,10 @@ SchedulingRow StepWatch::row(Clock::time_point run_began) const {
   for (std::size_t index = 0; index < planned.size(); ++index) {
     row.planned_utilization[measured_.sections[index].name] = planned[index];
   }
-  std::vector<double> busy(measured_.sections.size(), 0.0);
-  for (const WorkloadTask& task : measured_.tasks) busy[task.section] += task.forward_ms + task.backward_ms;
-  for (std::size_t index = 0; index < busy.size(); ++index) {
+  for (std::size_t index = 0; index < busy_ms_.size(); ++index) {
     const WorkloadSection& section = measured_.sections[index];
     const double room = row.makespan_ms * static_cast<double>(section.replicas);
-    row.utilization[section.name] = room > 0 ? busy[index] / room : 0;
+    row.utilization[section.name] = room > 0 ? busy_ms_[index] / room : 0;
   }
   return row;
 }
@@ -82,9 +84,10 @@ std::vector<MeasuredPass> StepWatch::measured() const {
   for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
     const std::optional<std::size_t> found = task_of(batch.section, batch.index);
     if (!found) continue;
+    const double speed = measured_.sections[measured_.tasks[*found].section].speed(batch.replica.value());
     const PassCost& took = times_[*found];
-    passes.push_back({batch.section, false, batch.samples, took.forward});
-    if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward});
+    passes.push_back({batch.section, false, batch.samples, took.forward * speed});
+    if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward * speed});
   }
   return passes;
 }

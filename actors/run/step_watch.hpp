@@ -30,7 +30,8 @@ class StepWatch {
   /// Returns the makespan from the begin of the first pass to the end of the last, and the lower bound of the measured
   /// times, which the makespan is never below.
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
-  /// Returns the measured passes, for the cost model. Needs the samples of the plan.
+  /// Returns the measured passes, for the cost model, as if on the fastest lanes of their sections. Needs the samples
+  /// of the plan.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
   /// Returns their times by section and MicroBatchPlan::index; nothing where a section was trained on the step already.
   [[nodiscard]] PassTimes times() const;
@@ -52,6 +53,7 @@ class StepWatch {
   std::shared_ptr<PlannedStep> planned_;
   double planning_ms_ = 0;
   Workload measured_;                              // of the plan, with measured times
+  std::vector<double> busy_ms_;                    // by section of the workload
   std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "runtime/core/printable.hpp"
+
 namespace maestro {
 
 namespace {
@@ -76,6 +78,13 @@ std::string devices_of(const WorkloadSection& section) {
   return "tensor = " + std::to_string(ranks) + "\ndevices = [" + names + "]\n";
 }
 
+/// Returns the key of its replicas' speeds; empty where all are alike.
+std::string speeds_of(const WorkloadSection& section) {
+  std::string speeds;
+  for (const double speed : section.speeds) speeds += (speeds.empty() ? "" : ", ") + number_text(speed);
+  return speeds.empty() ? speeds : "speed = [" + speeds + "]\n";
+}
+
 }  // namespace
 
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
@@ -92,7 +101,7 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
         section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
     job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
         << "\nmax_in_flight = " << in_flight << "\n"
-        << devices_of(section);
+        << speeds_of(section) << devices_of(section);
   }
   return job.str();
 }

@@ -20,10 +20,12 @@ Result<SteadyRehearsal> rehearse_workload(const JobPlan& plan, std::int64_t step
     const GraphNode& node = plan.graph.node(batch.section);
     PassCost sum;
     if (node.role == Role::source) return sum;
+    const SectionConfig& config = plan.sections[batch.section.value()].config;
+    const double rate = plan.unit_per_ms * config.speed * config.replica_speed(batch.replica.value());
     for (const SampleRef& sample : batch.samples) {
       const PassCost cost = plan.cost(batch.section, sample);
-      sum.forward += cost.forward / plan.unit_per_ms;
-      sum.backward += cost.backward / plan.unit_per_ms;
+      sum.forward += cost.forward / rate;
+      sum.backward += cost.backward / rate;
     }
     const auto constant = constants.find(node.section_name());
     if (constant == constants.end()) return sum;

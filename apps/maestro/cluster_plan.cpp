@@ -5,6 +5,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "actors/layouts/cluster_planner.hpp"
 #include "apps/maestro/cluster_rivals.hpp"
@@ -41,19 +42,32 @@ std::vector<std::string> settings_from(const PlanArguments& arguments, const Pla
   return kept.settings;
 }
 
+/// Returns the sections to which the job gives a speed for each replica, as an earlier plan does.
+std::set<std::string> planned_speeds_of(const PlannedApp& job) {
+  const std::map<std::string, std::string> settings = job.document().settings();
+  std::set<std::string> planned;
+  for (const std::string& section : job.sections()) {
+    const auto found = settings.find(section + ".speed");
+    if (found != settings.end() && found->second.starts_with("[")) planned.insert(section);
+  }
+  return planned;
+}
+
 /// Resolves a job with every section on emulated devices, and with the slots that it has on the hosts of a cluster.
-JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, std::vector<std::string> settings) {
+JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, const std::set<std::string>& planned_speeds,
+                         std::vector<std::string> settings) {
   const bool hosts = cluster.pools.size() > 1 || cluster.pools.front().hosts > 1;
-  const bool chosen =
-      std::ranges::any_of(settings, [](const std::string& each) { return each.starts_with("transport.slots="); });
-  if (hosts && !chosen && !job.document().settings().contains("transport.slots")) {
+  const auto sets = [&](const std::string& key) {
+    return std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
+  };
+  if (hosts && !sets("transport.slots=") && !job.document().settings().contains("transport.slots")) {
     settings.push_back("transport.slots=" + std::to_string(slots_between_hosts));
   }
   for (const std::string& section : job.sections()) {
     const std::string key = section + ".devices=";
-    const bool set = std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
-    if (!set) settings.push_back(key + "[\"emulated\"]");
+    if (!sets(key)) settings.push_back(key + "[\"emulated\"]");
     settings.push_back(section + ".processes=[]");  // of a job that was planned before
+    if (planned_speeds.contains(section) && !sets(section + ".speed=")) settings.push_back(section + ".speed=1");
   }
   return job.resolve(settings, 0);
 }
@@ -70,6 +84,16 @@ std::string hosts_text(const std::vector<std::int64_t>& hosts, const DescribedCl
   for (std::size_t pool = 0; pool < hosts.size(); ++pool) {
     if (hosts[pool] == 0) continue;
     text += (text.empty() ? "" : " + ") + std::to_string(hosts[pool]) + " " + printable(cluster.pools[pool].name);
+  }
+  return text;
+}
+
+/// Returns "8 new + 13 old": devices of a section by pool.
+std::string devices_text(const ClusterLayout& on, const DescribedCluster& cluster) {
+  std::string text;
+  for (const PoolShare& share : on.shares()) {
+    const std::int64_t devices = on.layout.devices() / on.layout.replicas * share.replicas;
+    text += (text.empty() ? "" : " + ") + std::to_string(devices) + " " + printable(cluster.pools[share.pool].name);
   }
   return text;
 }
@@ -91,8 +115,7 @@ void print_sections(const ClusterChoice& chosen, const DescribedCluster& cluster
   std::size_t width = 9;
   std::size_t place_width = 9;
   const auto place_of = [&](const ClusterLayout& on) {
-    const std::string devices = std::to_string(on.layout.devices());
-    return cluster.pools.size() > 1 ? devices + " " + printable(cluster.pools[on.pool].name) : devices;
+    return cluster.pools.size() > 1 ? devices_text(on, cluster) : std::to_string(on.layout.devices());
   };
   for (const auto& [section, on] : chosen.sections) {
     width = std::max(width, section.size() + 2);
@@ -156,7 +179,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
   std::string keys;
   for (const std::string& setting : chosen.settings) {
     const bool of_run = setting.starts_with("transport.") || setting.find(".speed=") != std::string::npos;
-    if (of_run) keys += (keys.empty() ? "" : ", ") + setting;
+    if (of_run) keys += (keys.empty() ? "" : ", ") + with_runs(setting);
   }
   if (!keys.empty()) std::cout << "run       " << keys << "\n";
   if (chosen.refused > 0) {
@@ -188,6 +211,12 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
                          {"bound_ms", on.bound_ms},
                          {"bytes", on.bytes},
                          {"group", on.group}};
+    if (on.more.empty()) continue;
+    Json parts = Json::array();
+    for (const PoolShare& share : on.shares()) {
+      parts.push_back({{"pool", cluster.pools[share.pool].name}, {"replicas", share.replicas}});
+    }
+    sections[section]["parts"] = std::move(parts);
   }
   Json front = Json::array();
   for (const Allocation& point : chosen.front) front.push_back(json_of(point, cluster, job));
@@ -237,15 +266,14 @@ std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedClu
 }
 
 PageTable sections_table(const ClusterChoice& chosen, const DescribedCluster& cluster) {
-  PageTable table{"Layouts", "", {"section", "devices", "of", "layout", "bound ms", "GiB a device", "shares with"}, {}};
+  PageTable table{"Layouts", "", {"section", "devices", "layout", "bound ms", "GiB a device", "shares with"}, {}};
   for (const auto& [section, on] : chosen.sections) {
     std::string others;
     for (const auto& [other, its] : chosen.sections) {
       if (other != section && its.group == on.group) others += (others.empty() ? "" : ", ") + other;
     }
     table.rows.push_back({{section},
-                          {std::to_string(on.layout.devices())},
-                          {cluster.pools[on.pool].name},
+                          {devices_text(on, cluster)},
                           {layout_text(on.layout)},
                           {fixed(on.bound_ms, 1)},
                           {fixed(on.bytes / gib, 1)},
@@ -271,16 +299,19 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
         {"a million samples", fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2), ""});
   }
   std::map<std::size_t, std::pair<std::string, double>> groups;  // sections and bytes of a device
-  std::map<std::size_t, std::size_t> pools;
+  std::map<std::size_t, double> memory;                          // of a device of each group
   for (const auto& [section, on] : chosen.sections) {
     page.times.push_back(time_row(section, mean_shares(chosen.played.shares, section), page.timeline));
     auto& [names, bytes] = groups[on.group];
     names += (names.empty() ? "" : ", ") + section;
     bytes += on.bytes;
-    pools[on.group] = on.pool;
+    for (const PoolShare& share : on.shares()) {
+      const auto [found, first] = memory.try_emplace(on.group, cluster.pools[share.pool].memory_bytes);
+      if (!first) found->second = std::min(found->second, cluster.pools[share.pool].memory_bytes);
+    }
   }
   for (const auto& [group, needed] : groups) {
-    const double all = cluster.pools[pools[group]].memory_bytes;
+    const double all = memory[group];
     const std::string remark = fixed(needed.second / gib, 1) + " of " + fixed(all / gib, 0) + " GiB";
     page.memory.push_back({needed.first, {{needed.second / all, "s0 p-both", remark}}, remark});
   }
@@ -303,6 +334,7 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
   options.stall = arguments.stall;
   options.slots = !job.document().settings().contains("transport.slots");
   options.cheapest = arguments.objective == "money";
+  options.planned_speeds = planned_speeds_of(job);
   if (arguments.most_per_hour > 0) options.most_per_hour = arguments.most_per_hour;
   return options;
 }
@@ -312,9 +344,12 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
 int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
   PlannedApp job(arguments, console);
+  const ClusterPlannerOptions options = options_of(arguments, job);
   ClusterPlanner planner(
-      [&](const std::vector<std::string>& settings) { return resolve_emulated(job, cluster, settings); }, cluster,
-      options_of(arguments, job));
+      [&](const std::vector<std::string>& settings) {
+        return resolve_emulated(job, cluster, options.planned_speeds, settings);
+      },
+      cluster, options);
   const ClusterChoice chosen = planner.choose();
   if (json) {
     std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/planned_app.hpp"
 
+#include <sstream>
+
 #include "actors/plan/job_plan.hpp"
 #include "actors/served/served_section.hpp"
 #include "apps/maestro/planned_job_text.hpp"
@@ -87,6 +89,25 @@ std::string placed_text(const RankedLayout& ranked, const std::string& section) 
   for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? "" : ",") + std::to_string(devices[at]);
   const auto share = ranked.shares_of_devices.find(section);
   return share == ranked.shares_of_devices.end() ? text : text + " share " + number_text(share->second);
+}
+
+std::string with_runs(const std::string& setting) {
+  const std::size_t begin = setting.find('[');
+  if (begin == std::string::npos) return setting;
+  std::string text = setting.substr(0, begin + 1);
+  std::istringstream list(setting.substr(begin + 1, setting.size() - begin - 2));
+  std::string before;
+  std::size_t count = 0;
+  for (std::string item; true;) {
+    const bool more = static_cast<bool>(std::getline(list >> std::ws, item, ','));
+    if (count > 0 && (!more || item != before)) {
+      text += (text.back() == '[' ? "" : ", ") + std::to_string(count) + " x " + before;
+      count = 0;
+    }
+    if (!more) return text + "]";
+    before = item;
+    ++count;
+  }
 }
 
 }  // namespace maestro

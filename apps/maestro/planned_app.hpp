@@ -41,6 +41,8 @@ class PlannedApp {
 [[nodiscard]] std::string layout_text(const SectionLayout& layout);
 /// Returns "2 x m4 cpu:0,1", and a share of GPUs: "m8 cuda:0 share 0.25".
 [[nodiscard]] std::string placed_text(const RankedLayout& ranked, const std::string& section);
+/// Returns a setting with equal neighbours of its list together: "teacher.speed=[7 x 1.000, 16 x 0.329]".
+[[nodiscard]] std::string with_runs(const std::string& setting);
 /// Returns "+12.3%" or "-1.2%".
 [[nodiscard]] std::string signed_percent(double share);
 /// Returns "12.3%".

@@ -54,16 +54,16 @@ class Search {
     durations_.assign(2 * workload.tasks.size(), 0.0);
     exists_.assign(2 * workload.tasks.size(), false);
     for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
-      const bool trained = workload.sections[workload.tasks[task].section].has_backward;
-      durations_[forward_of(task)] = workload.tasks[task].forward_ms;
       exists_[forward_of(task)] = true;
-      if (!trained) continue;
-      durations_[backward_of(task)] = workload.tasks[task].backward_ms;
-      exists_[backward_of(task)] = true;
+      exists_[backward_of(task)] = workload.sections[workload.tasks[task].section].has_backward;
     }
-    add_dependencies();
-    for (const Precedence& order : orders_) best_ += order.gap;
-    for (const double duration : durations_) best_ += duration;
+    put_on_lanes();
+    double slowest = 1;
+    for (const WorkloadSection& section : workload.sections) {
+      for (const double speed : section.speeds) slowest = std::min(slowest, speed);
+    }
+    for (const Precedence& order : orders_) best_ += order.gap / slowest;
+    for (const double duration : durations_) best_ += duration / slowest;
   }
 
   ExhaustiveResult run() {
@@ -74,6 +74,18 @@ class Search {
 
  private:
   bool trained(std::size_t task) const { return exists_[backward_of(task)]; }
+
+  /// Gives the passes the times of their lanes.
+  void put_on_lanes() {
+    for (std::size_t task = 0; task < workload_.tasks.size(); ++task) {
+      const WorkloadTask& given = workload_.tasks[task];
+      const double speed = workload_.sections[given.section].speed(lane_of_[task]);
+      durations_[forward_of(task)] = given.forward_ms / speed;
+      if (trained(task)) durations_[backward_of(task)] = given.backward_ms / speed;
+    }
+    orders_.clear();
+    add_dependencies();
+  }
 
   void add_dependencies() {
     for (std::size_t task = 0; task < workload_.tasks.size(); ++task) {
@@ -97,6 +109,7 @@ class Search {
   /// A section's lanes are alike: a task goes to a used lane or to the first unused lane.
   void assign_lanes(std::size_t task) {
     if (task == lane_of_.size()) {
+      put_on_lanes();
       collect_rings();
       std::vector<double> starts(durations_.size(), 0.0);
       branch(std::move(starts));
@@ -108,7 +121,8 @@ class Search {
     for (std::size_t before = 0; before < task; ++before) {
       if (workload_.tasks[before].section == section) used = std::max(used, lane_of_[before] + 1);
     }
-    const std::int64_t count = lanes.devices.empty() ? std::min(lanes.replicas, used + 1) : lanes.replicas;
+    const bool alike = lanes.devices.empty() && lanes.speeds.empty();
+    const std::int64_t count = alike ? std::min(lanes.replicas, used + 1) : lanes.replicas;
     std::vector<std::int64_t> choices(static_cast<std::size_t>(count));
     std::iota(choices.begin(), choices.end(), 0);
     const auto load_of = [&](std::int64_t lane) {
@@ -117,8 +131,9 @@ class Search {
       return most;
     };
     std::ranges::stable_sort(choices, {}, load_of);
-    const double body = durations_[forward_of(task)] + durations_[backward_of(task)];
+    const WorkloadTask& given = workload_.tasks[task];
     for (const std::int64_t lane : choices) {
+      const double body = (given.forward_ms + (trained(task) ? given.backward_ms : 0)) / lanes.speed(lane);
       if (result_.nodes >= max_nodes_ || load_of(lane) + body >= best_ - slack) continue;
       const std::map<DeviceKey, double> before = load_;
       for (const DeviceKey& device : devices_of(workload_, section, lane)) load_[device] += body;

@@ -52,8 +52,10 @@ TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vecto
       if (pass == nullptr) continue;
       const PassCost units = units_of(traced_, batch.section, batch.samples);
       const PassCost ms = split(batch.section, batch.pass, units, *pass);
-      fits_[node.name].forward.add(units.forward, ms.forward);
-      fits_[node.name].backward.add(units.backward, ms.backward);
+      const double speed = traced_.speed_of(batch);  // fits are of the fastest lanes
+      if (speed != 1) speeds_[{node.name, batch.step, batch.pass, batch.index}] = speed;
+      fits_[node.name].forward.add(units.forward, ms.forward * speed);
+      fits_[node.name].backward.add(units.backward, ms.backward * speed);
     }
   }
   for (const TracedWrite& write : run.writes) {
@@ -95,13 +97,18 @@ PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) con
     const PassCost was = units_of(traced_, *before, batch.samples);  // of a rank
     if (was.forward == units.forward && was.backward == units.backward) {
       ++sources_.traced;
-      return split(*before, batch.pass, units, *pass);
+      const auto slower = speeds_.find({node.name, batch.step, batch.pass, batch.index});
+      const double by = (slower == speeds_.end() ? 1 : slower->second) / job.speed_of(batch);
+      const PassCost ms = split(*before, batch.pass, units, *pass);
+      return {ms.forward * by, ms.backward * by};
     }
   }
   const SectionFit* const fit = fit_of(node);
   if (fit == nullptr) return {};
   ++sources_.estimated;
-  return {fit->forward.ms(units.forward), batch.pass == Pass::train ? fit->backward.ms(units.backward) : 0};
+  const double speed = job.speed_of(batch);
+  return {fit->forward.ms(units.forward) / speed,
+          batch.pass == Pass::train ? fit->backward.ms(units.backward) / speed : 0};
 }
 
 /// Actions with slices of their own take those; an exchange takes the time from the end of the action before it, on the

@@ -2,7 +2,8 @@
 // The times of a traced run, for rehearsals of it and of what it might have been. A pass that the trace has takes as
 // long as it took; any other is estimated from the passes of its section. Pure; not thread-safe.
 //
-// TT-1 (as measured): a pass of the traced run takes the time that the trace has of it.
+// TT-1 (as measured): a pass of the traced run takes the time that the trace has of it; on a lane of another speed
+//       (`speed` of the section as a list) that time by the ratio of the two.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,15 @@ namespace maestro {
 
 /// A job as it was traced, or as it might have been.
 struct TimedJob {
-  const SectionGraph* graph = nullptr;  ///< outlives the times
-  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes on a rank
-  bool joined_norms = false;            ///< the norms of all trained sections are answered together
+  const SectionGraph* graph = nullptr;           ///< outlives the times
+  SampleCost cost;                               ///< FLOPs (or another unit) of a sample's passes on a rank
+  bool joined_norms = false;                     ///< the norms of all trained sections are answered together
+  std::vector<std::vector<double>> speeds = {};  ///< [section]: WorkloadSection::speeds; empty: all lanes are alike
+  /// Returns the speed of the micro-batch's lane.
+  [[nodiscard]] double speed_of(const MicroBatchPlan& batch) const {
+    const bool alike = speeds.empty() || speeds[batch.section.value()].empty();
+    return alike ? 1 : speeds[batch.section.value()][batch.replica.value()];
+  }
 };
 
 /// Numbers of passes.
@@ -62,6 +69,7 @@ class TracedTimes {
   const TracedRun* run_;
   TimedJob traced_;
   std::map<std::string, SectionFit> fits_;                                     // by section or stage
+  std::map<TracedPassKey, double> speeds_;                                     // of lanes other than the fastest
   std::map<std::pair<std::string, StepAction>, std::vector<double>> actions_;  // likewise: milliseconds
   std::map<std::pair<std::string, std::string>, PassFit> writes_;              // by the names of both ends
   mutable PassSources sources_;

@@ -228,13 +228,19 @@ struct SectionConfig {
   std::int64_t recompute = 0;           ///< layers of a group whose values the backward pass computes again; 0: none
   std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
   double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
-  double speed = 1;                     ///< FLOPs in a time, relative to the other sections, for plans without measured times
+  double speed = 1;                     ///< FLOPs in a time, relative to the other sections, for plans without measured times;
+                                        ///< of the fastest replicas
+  std::vector<double> replica_speeds;   ///< by replica, relative to the fastest; empty: all are equal
   OptimizerConfig optimizer;
   LoraConfig lora;                      ///< adapters that are trained instead of the weights
   /// Returns the replicas with devices of their own at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
+  /// Returns the speed of a replica relative to the fastest.
+  [[nodiscard]] double replica_speed(std::size_t replica) const {
+    return replica_speeds.empty() ? 1 : replica_speeds[replica];
+  }
   [[nodiscard]] bool emulated() const { return !devices.empty() && devices[0].kind == DeviceId::Kind::emulated; }
 };
 

@@ -231,6 +231,18 @@ std::vector<double> JobTable::numbers(std::string_view key, NumberRange allowed,
   return out;
 }
 
+std::vector<double> JobTable::number_or_numbers(std::string_view key, double fallback, NumberRange allowed,
+                                                KeyHelp help) const {
+  declare({.name = std::string(key),
+           .type = "number or list of numbers",
+           .fallback = number_text(fallback),
+           .allowed = range_text(allowed),
+           .range = allowed},
+          help);
+  if (holds_list(key)) return numbers(key, allowed);
+  return {number(key, fallback, allowed)};
+}
+
 std::vector<std::int64_t> JobTable::integers(std::string_view key, Range allowed, KeyHelp help) const {
   declare({.name = std::string(key),
            .type = "list of integers",
@@ -280,6 +292,11 @@ bool JobTable::has(std::string_view key) const {
 bool JobTable::holds_table(std::string_view key) const {
   const toml::node* node = read(*state_, path_to(key));
   return node != nullptr && node->is_table();
+}
+
+bool JobTable::holds_list(std::string_view key) const {
+  const toml::node* node = read(*state_, path_to(key));
+  return node != nullptr && node->is_array();
 }
 
 bool JobTable::holds_text(std::string_view key) const {

@@ -64,6 +64,9 @@ class JobTable {
                                                KeyHelp help = {}) const;
   /// Returns a list of numbers; empty when the key is absent.
   [[nodiscard]] std::vector<double> numbers(std::string_view key, NumberRange allowed = {}, KeyHelp help = {}) const;
+  /// Likewise; a number in the file is a list of one.
+  [[nodiscard]] std::vector<double> number_or_numbers(std::string_view key, double fallback, NumberRange allowed = {},
+                                                      KeyHelp help = {}) const;
   /// Returns a list of integers; empty when the key is absent.
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, Range allowed = {}, KeyHelp help = {}) const;
   /// Returns a list of pairs of numbers, for which each of `words` may stand; empty when the key is absent.
@@ -82,6 +85,8 @@ class JobTable {
   [[nodiscard]] std::vector<JobTable> tables(std::string_view key) const;
   /// Whether `key` is present and a table. Counts as a reading of the key.
   [[nodiscard]] bool holds_table(std::string_view key) const;
+  /// Whether `key` is present and a list. Counts as a reading of the key.
+  [[nodiscard]] bool holds_list(std::string_view key) const;
   /// Whether `key` is present and a text. Counts as a reading of the key.
   [[nodiscard]] bool holds_text(std::string_view key) const;
   /// Returns the keys present, in the order of the file, those only in overrides last. Counts as no reading.

@@ -5,6 +5,7 @@
 
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/core/relative_speeds.hpp"
 #include "runtime/job/job_reader.hpp"
 
 namespace maestro {
@@ -113,6 +114,24 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
 }
 
 namespace {
+
+/// Reads a number, or a list with a number for each replica.
+void read_speed(const JobTable& section, SectionConfig& out) {
+  std::vector<double> speeds = section.number_or_numbers(
+      "speed", out.speed, {.min = 1e-3, .max = 1e3},
+      {"FLOPs in a time, relative to the other sections: 0.5 for devices of half the speed; for plans that do not "
+       "follow measured times (train.deterministic), and for emulated devices; a list, by replica, where their devices "
+       "differ: all plans share out micro-batches by it"});
+  const auto named = static_cast<std::int64_t>(speeds.size());
+  if (section.holds_list("speed") && named != out.replicas) {
+    section.fail_among({"speed", "replicas"}, "names " + std::to_string(named) + (named == 1 ? " speed" : " speeds") +
+                                                  " for " + setting("replicas", out.replicas) +
+                                                  "; name one per replica, or a number for all of them");
+  }
+  RelativeSpeeds relative = relative_speeds(std::move(speeds));
+  out.speed = relative.fastest;
+  if (section.has("speed")) out.replica_speeds = std::move(relative.speeds);
+}
 
 /// Reads a number, or a table: replicas = {least = 1, most = 4}. A file without either has the keys of both in its
 /// reference.
@@ -240,10 +259,7 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
       section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true},
                      {"the part of a CUDA device's multiprocessors, where sections share a device and the driver "
                       "can cut it; 1: streams share all, trained sections first"});
-  out.speed =
-      section.number("speed", out.speed, {.min = 1e-3, .max = 1e3},
-                     {"FLOPs in a time, relative to the other sections: 0.5 for devices of half the speed; for plans "
-                      "that do not follow measured times (train.deterministic), and for emulated devices"});
+  read_speed(section, out);
   out.memory_mib =
       section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted},
                       {"memory of a device, for all sections on it: what cannot fit, by an estimate, is refused with "

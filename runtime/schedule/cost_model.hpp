@@ -25,7 +25,7 @@ struct PassCost {
 };
 using SampleCost = std::function<PassCost(SectionId, const SampleRef&)>;
 
-/// Measured duration of a pass.
+/// Measured duration of a pass, on the fastest lanes of its section: that on its lane times the speed of the lane.
 struct MeasuredPass {
   SectionId section;
   bool backward = false;

@@ -60,6 +60,7 @@ Workload StepPlanner::sections_and_edges(Pass pass) const {
     made.replicas = node.replicas;
     made.max_in_flight = node.max_in_flight;
     if (!options_.devices.empty()) made.devices = options_.devices[section.value()];
+    if (!options_.speeds.empty()) made.speeds = options_.speeds[section.value()];
     workload.sections.push_back(std::move(made));
   }
   return workload;

@@ -39,6 +39,8 @@ struct StepPlannerOptions {
   CostModel costs;
   /// [section]: WorkloadSection::devices; empty: every lane has its own.
   std::vector<std::vector<std::vector<int>>> devices;
+  /// [section]: WorkloadSection::speeds; empty: all lanes are alike. `costs` are those of the fastest.
+  std::vector<std::vector<double>> speeds = {};
   FlowLimits limits;
   /// Sections that need no training up to a step; it is planned, and their micro-batches are left out (ST-6).
   std::map<SectionId, StepId> trained_until;

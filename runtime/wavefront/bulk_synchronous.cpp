@@ -23,11 +23,14 @@ std::int64_t group_of(const WorkloadSection& section, std::int64_t replica, std:
   return replica * groups / section.replicas;
 }
 
-/// Returns the fewest replicas of a section with tasks; 1 where devices are shared across groups.
+/// Returns the fewest replicas of a section with tasks; 1 where devices are shared across groups, or lanes of different
+/// speeds take different shares.
 std::int64_t count_groups(const Workload& workload, const std::vector<std::size_t>& tasks_of_section) {
   std::int64_t groups = std::numeric_limits<std::int64_t>::max();
   for (std::size_t section = 0; section < workload.sections.size(); ++section) {
-    if (tasks_of_section[section] > 0) groups = std::min(groups, workload.sections[section].replicas);
+    if (tasks_of_section[section] == 0) continue;
+    if (!workload.sections[section].speeds.empty()) return 1;
+    groups = std::min(groups, workload.sections[section].replicas);
   }
   std::map<int, std::int64_t> device_group;
   for (const WorkloadSection& section : workload.sections) {
@@ -147,7 +150,8 @@ class Group {
     return true;
   }
 
-  /// Chooses a replica of this group with room in flight for a task that starts: the replica with the fewest tasks.
+  /// Chooses a replica of this group with room in flight for a task that starts: the replica with the fewest tasks by
+  /// its speed, this one among them.
   bool place(std::size_t task, Holdings& held) const {
     if (held.replica[task] < 0 && !choose_replica(task, held, std::nullopt)) return false;
     const std::size_t lane = lane_of(task, held.replica[task]);
@@ -186,7 +190,10 @@ class Group {
         const auto used = held.slots.find({*edge, replica});
         if (used != held.slots.end() && used->second >= workload_.edges[*edge].slots) continue;
       }
-      if (best < 0 || held.assigned[lane] < held.assigned[lane_of(task, best)]) best = replica;
+      const auto share = [&](std::int64_t of) {
+        return static_cast<double>(held.assigned[lane_of(task, of)] + 1) / section.speed(of);
+      };
+      if (best < 0 || share(replica) < share(best)) best = replica;
     }
     if (best < 0) return false;
     held.replica[task] = best;
@@ -252,7 +259,7 @@ class Group {
     const std::int64_t replica = held_.replica[task];
     const std::vector<DeviceKey> devices = devices_of(workload_, workload_.tasks[task].section, replica);
     for (const DeviceKey& device : devices) start = std::max(start, device_free_[device]);
-    const double end = start + length;
+    const double end = start + length / section_of(task).speed(replica);
     for (const DeviceKey& device : devices) device_free_[device] = end;
     phase_end_ = std::max(phase_end_, end);
     schedule.passes.push_back({task, backward, replica, start, end, number_, phase_});

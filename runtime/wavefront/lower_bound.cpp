@@ -118,6 +118,7 @@ class BoundSearch {
     for (const std::size_t task : tasks) whole.push_back({paths_[task].forward_head, body_of(task), last_tail(task)});
     raise(parallel_bound(whole, machines, edges));
     if (machines == 1) raise(preemptive_schrage(passes_of(tasks)));
+    if (!workload_.sections[section].speeds.empty()) raise(preemptive_schrage(passes_of(tasks, rate_of(section))));
     bound_in_flight(section, edges);
     for (const StageProblem& front : fronts) bound_stage(section, front);
     for (const StageProblem& back : backs) bound_stage(section, back);
@@ -126,13 +127,23 @@ class BoundSearch {
     }
   }
 
-  std::vector<BoundedJob> passes_of(std::span<const std::size_t> tasks) const {
+  /// Returns the most work of its fastest lanes that lanes which can run at the same time do in a time: as many of the
+  /// fastest as there are machines. A machine of that speed, which divides its time, can do the work of any schedule in
+  /// its time.
+  double rate_of(std::size_t section) const {
+    std::vector<double> speeds = workload_.sections[section].speeds;
+    std::ranges::sort(speeds, std::greater<>());
+    return std::accumulate(speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(machines_of(section)), 0.0);
+  }
+
+  /// Returns the passes on a machine of that speed; all else is as on the fastest lanes.
+  std::vector<BoundedJob> passes_of(std::span<const std::size_t> tasks, double rate = 1) const {
     std::vector<BoundedJob> passes;
     for (const std::size_t task : tasks) {
       const PassPaths& path = paths_[task];
-      passes.push_back({path.forward_head, workload_.tasks[task].forward_ms, path.forward_tail});
+      passes.push_back({path.forward_head, workload_.tasks[task].forward_ms / rate, path.forward_tail});
       if (section_of(task).has_backward) {
-        passes.push_back({path.backward_head, workload_.tasks[task].backward_ms, path.backward_tail});
+        passes.push_back({path.backward_head, workload_.tasks[task].backward_ms / rate, path.backward_tail});
       }
     }
     return passes;

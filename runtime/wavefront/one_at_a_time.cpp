@@ -59,8 +59,9 @@ class SerialRun {
 
   void add(std::size_t task, bool backward, double ready, double ms) {
     const double start = std::max(now_, ready);
-    now_ = start + ms;
-    schedule_.passes.push_back({task, backward, static_cast<std::int64_t>(lane_[task]), start, now_});
+    const auto replica = static_cast<std::int64_t>(lane_[task]);
+    now_ = start + ms / workload_.sections[workload_.tasks[task].section].speed(replica);
+    schedule_.passes.push_back({task, backward, replica, start, now_});
     (backward ? backward_end_ : forward_end_)[task] = now_;
   }
 

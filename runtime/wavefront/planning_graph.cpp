@@ -2,7 +2,9 @@
 #include "runtime/wavefront/planning_graph.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace maestro {
@@ -29,7 +31,19 @@ void PlanningGraph::lay_out_sections(const Workload& workload) {
     section.has_backward = given.has_backward;
     section.max_in_flight = given.has_backward ? int_of(given.max_in_flight) : unlimited;
     const int number = static_cast<int>(sections.size());
-    lanes.resize(lanes.size() + static_cast<std::size_t>(section.lanes), {number, 0});
+    std::vector<int> replicas(static_cast<std::size_t>(section.lanes));
+    std::iota(replicas.begin(), replicas.end(), 0);
+    std::ranges::stable_sort(replicas, std::greater<>(), [&](int replica) { return given.speed(replica); });
+    replica_lanes.resize(lanes.size() + replicas.size());
+    double faster = 0;
+    for (const int replica : replicas) {
+      const double speed = given.speed(replica);
+      const bool first = lanes.size() == static_cast<std::size_t>(section.first_lane);
+      if (!first && speed < lanes.back().speed) faster = section.rate;
+      replica_lanes[section.first_lane + replica] = static_cast<int>(lanes.size());
+      lanes.push_back({number, 0, replica, speed, faster});
+      section.rate += speed;
+    }
     sections.push_back(section);
   }
   lay_out_devices(workload);

@@ -34,8 +34,9 @@ struct PlanningGraph {
     int classes = 0;
     bool has_backward = true;
     int max_in_flight = unlimited;
-    double work_ms = 0;
+    double work_ms = 0;  ///< on its fastest lanes
     double mean_forward_ms = 0;
+    double rate = 0;         ///< sum of the speeds of its lanes
     int consumer_lanes = 0;  ///< over all edges that leave it
     bool shared = false;     ///< some lane shares a device
   };
@@ -49,6 +50,9 @@ struct PlanningGraph {
   struct Lane {
     int section = 0;
     int devices = 0;  ///< its device set
+    int replica = 0;  ///< of its section; the fastest lanes come first
+    double speed = 1;
+    double faster = 0;  ///< sum of the speeds of the faster lanes of its section
   };
   /// The devices that a pass occupies, all at once.
   struct DeviceSet {
@@ -107,8 +111,19 @@ struct PlanningGraph {
   [[nodiscard]] const Section& section_of(std::integral auto task) const { return sections[tasks[task].section]; }
   [[nodiscard]] const Class& class_of(std::integral auto task) const { return classes[tasks[task].task_class]; }
   /// Returns the replica of its section that the lane is.
-  [[nodiscard]] int replica_of(int lane) const { return lane - sections[lanes[lane].section].first_lane; }
+  [[nodiscard]] int replica_of(int lane) const { return lanes[lane].replica; }
+  /// Returns the lane that is the replica.
+  [[nodiscard]] int lane_of(int section, int replica) const {
+    return replica_lanes[sections[section].first_lane + replica];
+  }
+  /// Returns the milliseconds of the task's passes on the lane.
+  [[nodiscard]] double forward_ms(int lane, int task) const { return tasks[task].forward_ms / lanes[lane].speed; }
+  [[nodiscard]] double backward_ms(int lane, int task) const { return tasks[task].backward_ms / lanes[lane].speed; }
 
+  /// Returns whether some section has lanes of different speeds.
+  [[nodiscard]] bool has_slower_lanes() const {
+    return std::ranges::any_of(lanes, [](const Lane& lane) { return lane.speed < 1; });
+  }
   [[nodiscard]] bool has_joint_tasks() const {
     return std::any_of(tasks.begin(), tasks.end(),
                        [](const Task& task) { return task.need_end - task.need_begin > 1; });
@@ -117,6 +132,7 @@ struct PlanningGraph {
   std::vector<Section> sections;
   std::vector<Edge> edges;
   std::vector<Lane> lanes;
+  std::vector<int> replica_lanes;  ///< by section, in it by replica
   std::vector<DeviceSet> device_sets;
   std::vector<Task> tasks;
   std::vector<Link> inputs;

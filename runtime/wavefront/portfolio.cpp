@@ -172,7 +172,7 @@ std::vector<char> linked_with(const PlanningGraph& graph, int section) {
 }
 
 double load_of(const PlanningGraph::Section& section) {
-  return section.work_ms / section.lanes;
+  return section.work_ms / section.rate;
 }
 
 /// Returns the section with the most work per lane. Of equals the section behind: the orders of the sections before it

@@ -98,7 +98,8 @@ class ScheduleCheck {
       if (!std::isfinite(pass.start_ms) || !std::isfinite(pass.end_ms) || pass.start_ms < -tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms));
       }
-      const double cost = pass.backward ? task_of(pass).backward_ms : task_of(pass).forward_ms;
+      const double cost =
+          (pass.backward ? task_of(pass).backward_ms : task_of(pass).forward_ms) / section.speed(pass.replica);
       if (std::abs(pass.end_ms - pass.start_ms - cost) > tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms) +
                       ", but takes " + milliseconds(cost));

@@ -211,7 +211,7 @@ class Move {
 class Slack {
  public:
   Slack(const PlanningGraph& graph, double due_ms) : due_ms_(due_ms) {
-    const auto load = [](const PlanningGraph::Section& section) { return section.work_ms / section.lanes; };
+    const auto load = [](const PlanningGraph::Section& section) { return section.work_ms / section.rate; };
     const auto most = std::max_element(graph.sections.begin(), graph.sections.end(),
                                        [&](const auto& a, const auto& b) { return load(a) < load(b); });
     critical_ = static_cast<int>(most - graph.sections.begin());

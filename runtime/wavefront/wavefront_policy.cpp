@@ -62,6 +62,7 @@ class Trial {
   void try_portfolio(Spending& spending, std::int64_t steps) {
     steps_ = steps;
     DispatchRules rules;
+    rules.await_faster = graph_.has_slower_lanes();
     rules.theta.assign(graph_.sections.size(), 0.5);
     rules.depth.assign(graph_.edges.size(), 1.0);
     rules.slots_at_start.assign(graph_.sections.size(), 0);
@@ -114,6 +115,9 @@ class Trial {
       keep_if_better(rules);
     }
     DispatchRules rules = best.rules;
+    rules.await_faster = false;
+    if (graph_.has_slower_lanes()) keep_if_better(rules);
+    rules = best.rules;
     rules.ordered_gradients = true;
     keep_if_better(rules);
     rules = best.rules;

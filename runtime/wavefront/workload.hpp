@@ -26,6 +26,14 @@ struct WorkloadSection {
   /// By replica, the different devices of the lane, one or more: a pass occupies them all, and a device runs a single
   /// pass at a time. Lanes with equal numbers share a device. Empty: each lane has a device of its own.
   std::vector<std::vector<int>> devices;
+  /// By replica, over 0: a pass takes the time of its task divided by the speed of its lane. The fastest has 1. Empty:
+  /// all have 1.
+  std::vector<double> speeds = {};
+
+  /// Returns the speed of a lane.
+  [[nodiscard]] double speed(std::int64_t replica) const {
+    return speeds.empty() ? 1 : speeds[static_cast<std::size_t>(replica)];
+  }
 };
 
 struct WorkloadEdge {
@@ -47,8 +55,8 @@ struct TaskInput {
 /// input of and whose sections are trained; after the forward passes of those that are not.
 struct WorkloadTask {
   std::size_t section = 0;
-  std::int64_t sample = 0;  ///< id in the file; of a micro-batch, its index in the section's step
-  double forward_ms = 0;
+  std::int64_t sample = 0;        ///< id in the file; of a micro-batch, its index in the section's step
+  double forward_ms = 0;          ///< on the fastest lanes of its section, as is the next
   double backward_ms = 0;         ///< 0 where the section is not trained
   std::vector<TaskInput> inputs;  ///< tasks of lower index
 };

@@ -11,6 +11,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/core/relative_speeds.hpp"
 #include "runtime/wavefront/json_path.hpp"
 
 namespace maestro {
@@ -22,6 +23,7 @@ namespace {
 constexpr std::size_t largest_workload = std::size_t{1} << 30;  // bytes: millions of samples
 constexpr std::size_t longest_cycle = 480;                      // bytes, in a message
 constexpr std::int64_t most_lanes = 65'536;
+constexpr double least_speed = 1e-3;
 constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
 
 /// Sections and edges in the order of the file, then sorted.
@@ -61,8 +63,21 @@ std::vector<int> read_lane_devices(const JsonPath& place) {
   return devices;
 }
 
+/// Reads the speeds of a section's replicas, of which the fastest has to be 1: times are those on the fastest.
+void read_speeds(const JsonPath& place, WorkloadSection& section) {
+  std::vector<double> speeds;
+  for (const JsonPath& speed : place.items()) speeds.push_back(speed.number(least_speed, 1));
+  if (static_cast<std::int64_t>(speeds.size()) != section.replicas) {
+    place.fail("one speed per replica: " + std::to_string(speeds.size()) + " for " + std::to_string(section.replicas) +
+               " replicas");
+  }
+  RelativeSpeeds relative = relative_speeds(std::move(speeds));
+  if (relative.fastest != 1) place.fail("times are those on the fastest replicas, so the highest speed must be 1");
+  section.speeds = std::move(relative.speeds);
+}
+
 WorkloadSection read_section(const JsonPath& place) {
-  place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices"});
+  place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices", "speeds"});
   WorkloadSection section;
   section.name = place.required("name").text();
   if (section.name.empty()) place.required("name").fail("a section needs a name");
@@ -83,6 +98,7 @@ WorkloadSection read_section(const JsonPath& place) {
                     std::to_string(section.replicas) + " replicas");
     }
   }
+  if (const auto speeds = place.optional("speeds")) read_speeds(*speeds, section);
   return section;
 }
 

@@ -62,6 +62,21 @@ class Emulation(unittest.TestCase):
         slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # each of both passes
         self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
 
+    def test_replicas_of_unequal_speeds_share_out_the_samples(self):
+        content = workload(llm=2, vision=1)
+        content["sections"][1]["speeds"] = [1, 0.5]
+        work = 36 * 18
+        answer = self.answer(content, "--rehearse", "--steps", "6")
+        self.assertGreaterEqual(answer["step_ms"], work / 1.5 - 1e-6)
+        self.assertLess(answer["step_ms"], 1.1 * work / 1.5)
+        ran = self.answer(content, "--steps", "3")
+        self.assertGreaterEqual(ran["run_ms"], 0.99 * 3 * work / 1.5)
+        self.assertLess(ran["run_ms"], 1.3 * 3 * work / 1.5)
+        content["sections"][1]["speeds"] = [1]
+        done = self.run_workload(content)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("speeds: one speed per replica: 1 for 2 replicas", done.stderr)
+
     def test_a_rehearsal_refuses_unknown_names(self):
         for arguments, error in ((["--rehearse", "--free", "visio"], "did you mean vision?"),
                                  (["--rehearse", "--constant-ms", "llm=x"], "write a section and milliseconds"),

@@ -79,6 +79,37 @@ TEST(Rehearsal, a_step_with_the_planned_times_ends_at_the_makespan_of_its_schedu
   }
 }
 
+TEST(Rehearsal, a_step_on_lanes_of_different_speeds_ends_at_the_makespan_of_its_schedule) {  // RH-1
+  const SectionGraph graph = testing::distillation_graph(3);
+  const FlowLimits limits{16, 16, 0};
+  Generator random(6);
+  for (const std::string_view policy : {"arrival", "wavefront"}) {
+    for (int round = 0; round < 20; ++round) {
+      StepPlannerOptions planning = options_of(graph, policy, limits);
+      planning.speeds = {{}, {0.25, 1, 0.5}, {}};
+      StepPlanner planner(planning);
+      const auto planned = planner.plan(StepId(1), Pass::train, random_samples(random, 12), 1).value_or_throw();
+      RehearsalOptions options;
+      options.graph = &graph;
+      options.limits = limits;
+      options.times.passes = [times = planned_times(graph), planning](const MicroBatchPlan& batch) {
+        const auto& speeds = planning.speeds[batch.section.value()];
+        const double speed = speeds.empty() ? 1 : speeds[batch.replica.value()];
+        const PassCost fastest = times.passes(batch);
+        return PassCost{fastest.forward / speed, fastest.backward / speed};
+      };
+      std::vector<RehearsalUnit> units(1);
+      units[0].plan = planned.plan;
+      const Rehearsed played = Rehearsal(std::move(options)).play(std::move(units)).value_or_throw();
+      // Lanes of the run start passes as soon as they can; a plan may leave a lane idle in between.
+      EXPECT_LE(played.unit_ends_ms.front(), planned.schedule.makespan_ms + 1e-9) << policy;
+      if (policy == "arrival") {
+        EXPECT_NEAR(played.unit_ends_ms.front(), planned.schedule.makespan_ms, 1e-9);
+      }
+    }
+  }
+}
+
 TEST(Rehearsal, sections_run_ahead_so_a_step_takes_less_than_its_makespan) {
   const SectionGraph graph = testing::distillation_graph();
   const FlowLimits limits{2, 4, 0};

@@ -146,6 +146,25 @@ TEST_F(TracedTimesTest, any_other_pass_is_estimated_by_its_work) {
   EXPECT_NEAR(times_->pass(deeper, plan_of(2, 8).micro_batches[0]).forward, 30, 1e-6);
 }
 
+TEST_F(TracedTimesTest, passes_on_lanes_of_other_speeds_take_their_times_by_the_ratio) {  // TT-1
+  TimedJob unequal = job_;
+  unequal.speeds = {{}, {1, 0.5}, {}};
+  StepPlan moved = plan_of(2, 8);
+  moved.micro_batches[0].replica = ReplicaIndex(1);
+  EXPECT_NEAR(times_->pass(unequal, plan_of(2, 8).micro_batches[0]).forward, 10, 1e-6);
+  EXPECT_NEAR(times_->pass(unequal, moved.micro_batches[0]).forward, 20, 1e-6);
+  // Where the traced lane was the slow one, the fit is of the fast lane.
+  std::vector<StepPlan> plans;
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    plans.push_back(plan_of(number, 8));
+    plans.back().micro_batches[0].replica = ReplicaIndex(1);
+  }
+  const TracedTimes slow(run_, unequal, plans);
+  EXPECT_NEAR(slow.pass(unequal, moved.micro_batches[0]).forward, 10, 1e-6);
+  EXPECT_NEAR(slow.pass(unequal, plan_of(2, 8).micro_batches[0]).forward, 5, 1e-6);
+  EXPECT_NEAR(slow.pass(unequal, plan_of(2, 16).micro_batches[0]).forward, 10, 1e-6);
+}
+
 TEST_F(TracedTimesTest, actions_take_their_slices_and_exchanges_the_time_between) {
   EXPECT_NEAR(times_->action(job_, SectionId(2), StepAction::norm), 2, 1e-6);
   EXPECT_NEAR(times_->action(job_, SectionId(2), StepAction::step), 3, 1e-6);

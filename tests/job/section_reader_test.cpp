@@ -23,6 +23,26 @@ std::string decoder_error(const std::string& lines) {
   return job_error_of([&] { (void)read_decoder(student_of(lines)); });
 }
 
+TEST(SectionReader, a_speed_is_a_number_or_a_list_with_one_for_each_replica) {
+  const SectionConfig unequal = read_section(student_of("replicas = 3\nspeed = [2, 1, 0.5]"), "student");
+  EXPECT_EQ(unequal.speed, 2);
+  EXPECT_THAT(unequal.replica_speeds, ElementsAre(1, 0.5, 0.25));
+  EXPECT_EQ(unequal.replica_speed(2), 0.25);
+  const SectionConfig equal = read_section(student_of("replicas = 2\nspeed = [0.3, 0.3]"), "student");
+  EXPECT_EQ(equal.speed, 0.3) << "as the number alone";
+  EXPECT_THAT(equal.replica_speeds, ElementsAre());
+  EXPECT_EQ(read_section(student_of("speed = 0.3"), "student").speed, 0.3);
+  EXPECT_EQ(section_error("replicas = 3\nspeed = [1, 0.5]"),
+            "job.toml:3: student.speed: names 2 speeds for replicas = 3; name one per replica, or a number for all of "
+            "them");
+  EXPECT_THAT(section_error("speed = [1, 0.5]"),
+              HasSubstr("job.toml:2: student.speed: names 2 speeds for replicas = 1"));
+  EXPECT_THAT(section_error("replicas = 2\nspeed = [1, 0]"),
+              HasSubstr("student.speed: element 2 must be at least 0.001"));
+  EXPECT_THAT(section_error("replicas = 2\nspeed = []"), HasSubstr("names 0 speeds for replicas = 2"));
+  EXPECT_THAT(section_error("speed = \"fast\""), HasSubstr("job.toml:2: student.speed: expected a number"));
+}
+
 TEST(SectionReader, reads_every_key_of_a_section) {
   const auto student = student_of(R"(replicas = 2
 micro_batch = 4

@@ -77,6 +77,7 @@ inline DispatchRules random_rules(const Workload& workload, const PlanningGraph&
   rules.hungry_producers_first = random.below(2) == 0;
   rules.ordered_gradients = random.below(2) == 0;
   rules.device_order = static_cast<DispatchRules::DeviceOrder>(random.below(3));
+  rules.await_faster = random.below(2) == 0;
   rules.last_lane_first = random.below(2) == 0;
   rules.whole_tasks = random.below(2) == 0;
   rules.foresee_slots = random.below(4) != 0;

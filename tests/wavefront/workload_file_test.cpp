@@ -112,6 +112,22 @@ TEST(WorkloadFile, a_lane_may_take_several_devices) {
               HasSubstr("sections[0].devices[0][1]: expected a whole number"));
 }
 
+TEST(WorkloadFile, lanes_may_have_speeds_relative_to_the_fastest) {
+  json unequal = example();
+  unequal["sections"][0]["speeds"] = {1, 0.5};
+  const WorkloadSection section = parse_workload(unequal.dump(), "w.json").sections[0];
+  EXPECT_EQ(section.speeds, (std::vector{1.0, 0.5}));
+  EXPECT_EQ(section.speed(1), 0.5);
+  unequal["sections"][0]["speeds"] = {1, 1};
+  EXPECT_TRUE(parse_workload(unequal.dump(), "w.json").sections[0].speeds.empty());
+  EXPECT_EQ(refusal_with("/sections/0/speeds", {1}),
+            "w.json: sections[0].speeds: one speed per replica: 1 for 2 replicas");
+  EXPECT_EQ(refusal_with("/sections/0/speeds", {0.5, 0.25}),
+            "w.json: sections[0].speeds: times are those on the fastest replicas, so the highest speed must be 1");
+  EXPECT_THAT(refusal_with("/sections/0/speeds", {1, 0}),
+              HasSubstr("sections[0].speeds[1]: expected a number from 0.001 to 1"));
+}
+
 TEST(WorkloadFile, what_is_not_json_is_refused_with_its_line) {
   EXPECT_THAT(refusal("{\n  \"sections\": [,]}"),
               HasSubstr("w.json is not valid JSON: parse error at line 2, column 16"));

@@ -30,7 +30,7 @@ void Admission::reset(const DispatchRules& rules) {
   }
   lane_of_.assign(lane_of_.size(), -1);
   for (std::size_t task = 0; task < rules.fixed_lane.size(); ++task) {
-    lane_of_[task] = graph_.section_of(task).first_lane + rules.fixed_lane[task];
+    lane_of_[task] = graph_.lane_of(graph_.tasks[task].section, rules.fixed_lane[task]);
   }
   admitted_.assign(admitted_.size(), 0);
   bound_work_ms_.assign(bound_work_ms_.size(), 0);
@@ -133,7 +133,7 @@ bool Admission::reserve_for_consumers(int task) {
 bool Admission::reserve(int task, int edge) {
   const int lane = lane_for(task, edge);
   if (lane < 0) return false;
-  if (lane_of_[task] < 0) bound_work_ms_[lane] += work_ms(task);
+  if (lane_of_[task] < 0) bound_work_ms_[lane] += work_ms(lane, task);
   lane_of_[task] = lane;
   for (const PlanningGraph::Need& need : graph_.needs_of(task)) {
     if (edge != all_edges && need.edge != edge) continue;
@@ -192,7 +192,7 @@ void Admission::cancel(const Reservation& reservation) {
   const bool holds =
       std::any_of(needs.begin(), needs.end(), [&](const auto& other) { return reserved_[other.number] > 0; });
   if (holds || !rules_->fixed_lane.empty()) return;
-  bound_work_ms_[lane_of_[task]] -= work_ms(task);
+  bound_work_ms_[lane_of_[task]] -= work_ms(lane_of_[task], task);
   lane_of_[task] = -1;
 }
 
@@ -205,7 +205,8 @@ bool Admission::can_reserve(int task, int edge, int lane) const {
   return true;
 }
 
-/// Returns, of the lanes with the slots, the lane that will be done with its work first; -1 when there is none.
+/// Returns, of the lanes with the slots, the lane that will be done with its work and the task first; -1 when there is
+/// none.
 int Admission::lane_for(int task, int edge) {
   const int known = lane_of_[task];
   if (known >= 0) return can_reserve(task, edge, known) ? known : -1;
@@ -214,7 +215,9 @@ int Admission::lane_for(int task, int edge) {
   double least = EventQueue::never;
   for (int lane = section.first_lane; lane < section.first_lane + section.lanes; ++lane) {
     ++steps_;
-    const double load = lanes_.backlog_ms(lane) + bound_work_ms_[lane];
+    // Of the task itself only the time beyond that of the fastest lanes, which all lanes have.
+    const double slower = work_ms(lane, task) * (1 - graph_.lanes[lane].speed);
+    const double load = lanes_.backlog_ms(lane) + bound_work_ms_[lane] + slower;
     if (load >= least || !can_reserve(task, edge, lane)) continue;
     best = lane;
     least = load;
@@ -244,7 +247,7 @@ void Admission::take_inputs(int lane, int task, double now_ms) {
       ledger.take(replica, need.count, produced_ms, now_ms);
     }
   }
-  if (early && rules_->fixed_lane.empty()) bound_work_ms_[bound] -= work_ms(task);
+  if (early && rules_->fixed_lane.empty()) bound_work_ms_[bound] -= work_ms(bound, task);
   lane_of_[task] = lane;
 }
 

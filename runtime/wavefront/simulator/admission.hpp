@@ -4,8 +4,8 @@
 //
 // AD-1 (all or none): admit() takes the slots of all outputs that the task must have together, or leaves slots,
 // promises and lanes as they were. AD-2 (least backlog): of the lanes with enough slots, a task is bound to the lane
-// with the least work ahead of it, bound work included; of equals, the first. AD-3 (early binding): the slots of an
-// early task are reserved on its lane before its inputs are made, and stay its own until it starts.
+// that ends it first behind the work ahead of it, bound work included; of equals, the first. AD-3 (early binding): the
+// slots of an early task are reserved on its lane before its inputs are made, and stay its own until it starts.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +90,8 @@ class Admission {
   [[nodiscard]] int lane_for(int task, int edge);
   [[nodiscard]] bool can_reserve(int task, int edge, int lane) const;
   [[nodiscard]] bool whole_tasks() const { return rules_->discipline == DispatchRules::Discipline::list; }
-  [[nodiscard]] double work_ms(int task) const {
-    return graph_.tasks[task].forward_ms + graph_.tasks[task].backward_ms;
+  [[nodiscard]] double work_ms(int lane, int task) const {
+    return graph_.forward_ms(lane, task) + graph_.backward_ms(lane, task);
   }
 
   const PlanningGraph& graph_;

@@ -2,6 +2,7 @@
 #include "runtime/wavefront/simulator/dispatch.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace maestro {
 
@@ -174,6 +175,25 @@ double Dispatch::hunger(int task) const {
     least = std::min(least, lanes_.backlog_ms(lane) + room_ms);
   }
   return least;
+}
+
+/// Returns whether the faster lanes of the section, of which some run passes, can do all tasks that have not started
+/// before the lane would end this one.
+bool Dispatch::leave_to_faster(int lane, int task) {
+  const PlanningGraph::Section& section = graph_.section_of(task);
+  const int not_started = section.tasks - next_of_section_[graph_.tasks[task].section];
+  const double mean_ms = section.work_ms / section.tasks;
+  const double own_ms = graph_.forward_ms(lane, task) + graph_.backward_ms(lane, task);
+  if (graph_.lanes[lane].faster * own_ms < not_started * mean_ms) return false;
+  double tasks = 0;
+  bool busy = false;  // then a pass ends, and the lane may decide anew
+  for (int other = section.first_lane; graph_.lanes[other].speed > graph_.lanes[lane].speed; ++other) {
+    ++steps_;
+    const double backlog_ms = lanes_.backlog_ms(other);
+    busy |= backlog_ms > 0;
+    tasks += std::floor(std::max(own_ms - backlog_ms, 0.0) * graph_.lanes[other].speed / mean_ms);
+  }
+  return busy && tasks >= not_started;
 }
 
 }  // namespace maestro

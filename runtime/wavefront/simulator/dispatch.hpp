@@ -52,7 +52,12 @@ class Dispatch {
     return ahead_[section] < rules_->theta[section] * consumer_lanes;
   }
   /// Picks the task that an idle lane starts next.
-  [[nodiscard]] Pick pick(int lane) { return listed() ? pick_listed(lane) : Pick{pick_in_order(lane)}; }
+  [[nodiscard]] Pick pick(int lane) {
+    const Pick picked = listed() ? pick_listed(lane) : Pick{pick_in_order(lane)};
+    // Slower lanes, which come later in their usual order, would leave it, too.
+    const bool left = picked.task >= 0 && rules_->await_faster && leave_to_faster(lane, picked.task);
+    return left ? Pick{-1, !rules_->last_lane_first} : picked;
+  }
 
   /// Starts the picked task on the lane.
   void start(int lane, int task);
@@ -70,6 +75,7 @@ class Dispatch {
   [[nodiscard]] int pick_from_class(int lane, int class_index, int first_rank);
   [[nodiscard]] int pick_in_order(int lane);
   [[nodiscard]] double hunger(int task) const;
+  [[nodiscard]] bool leave_to_faster(int lane, int task);
 
   const PlanningGraph& graph_;
   const Lanes& lanes_;

@@ -37,6 +37,9 @@ struct DispatchRules {
   DeviceOrder device_order = DeviceOrder::trained_behind;
   /// Of several idle lanes the lane with the highest number; else the lowest.
   bool last_lane_first = false;
+  /// A lane leaves a task to the faster lanes of its section where these, of which some run passes, can do all tasks
+  /// that have not started before the lane would end the task.
+  bool await_faster = false;
   /// A task that feeds nobody runs backward right after forward.
   bool whole_tasks = true;
   /// A pass that waited for a slot starts as if the time at which the slot becomes free had been known: slots are full

@@ -70,7 +70,7 @@ class Lanes {
       next_gradient_[state.last_gradient] = task;
     }
     state.last_gradient = task;
-    state.gradient_work_ms += graph_.tasks[task].backward_ms;
+    state.gradient_work_ms += graph_.backward_ms(lane, task);
     masks_.set_gradient(lane, true);
   }
   /// Takes the waiting gradient of the least `rank(task)`, of equals the oldest, and returns its task. Needs
@@ -87,7 +87,7 @@ class Lanes {
     }
     (before < 0 ? state.first_gradient : next_gradient_[before]) = next_gradient_[task];
     if (state.last_gradient == task) state.last_gradient = before;
-    state.gradient_work_ms -= graph_.tasks[task].backward_ms;
+    state.gradient_work_ms -= graph_.backward_ms(lane, task);
     masks_.set_gradient(lane, state.first_gradient >= 0);
     return task;
   }
@@ -96,7 +96,7 @@ class Lanes {
     State& state = states_[lane];
     const int task = state.first_gradient;
     state.first_gradient = next_gradient_[task];
-    state.gradient_work_ms -= graph_.tasks[task].backward_ms;
+    state.gradient_work_ms -= graph_.backward_ms(lane, task);
     masks_.set_gradient(lane, state.first_gradient >= 0);
     return task;
   }

@@ -150,10 +150,10 @@ void Simulator::start_forward(int lane, int task) {
   double start_ms = now_ms;
   if (rules_->foresee_slots) {
     const double free_ms = devices_[graph_.lanes[lane].devices].idle_since_ms;
-    start_ms = std::max({free_ms, tasks_[task].ready_ms, now_ms - given.forward_ms});
+    start_ms = std::max({free_ms, tasks_[task].ready_ms, now_ms - graph_.forward_ms(lane, task)});
   }
   const bool whole = runs_whole(task);
-  const double length_ms = given.forward_ms + (whole ? given.backward_ms : 0);
+  const double length_ms = graph_.forward_ms(lane, task) + (whole ? graph_.backward_ms(lane, task) : 0);
   begin_pass(lane, {task, whole, whole, start_ms, std::max(start_ms + length_ms, now_ms)});
 }
 
@@ -168,7 +168,7 @@ void Simulator::start_backward(int lane) {
   const int task = rules_->ordered_gradients ? lanes_.take_gradient(lane, [&](int n) { return dispatch_.rank(n); })
                                              : lanes_.take_gradient(lane);
   const double now_ms = events_.now_ms();
-  begin_pass(lane, {task, true, false, now_ms, now_ms + graph_.tasks[task].backward_ms});
+  begin_pass(lane, {task, true, false, now_ms, now_ms + graph_.backward_ms(lane, task)});
 }
 
 void Simulator::begin_pass(int lane, const Lanes::Pass& pass) {
@@ -177,8 +177,8 @@ void Simulator::begin_pass(int lane, const Lanes::Pass& pass) {
   const DevicesState& devices = count_pass(lane, 1);
   if (!section.shared) {
     double& idle_ms = idle_ms_[given.section];
-    idle_ms += pass.start_ms - devices.idle_since_ms;
-    if (section.work_ms + idle_ms > cutoff_ms_ * section.lanes) hopeless_ = true;
+    idle_ms += (pass.start_ms - devices.idle_since_ms) * given.speed;
+    if (section.work_ms + idle_ms > cutoff_ms_ * section.rate) hopeless_ = true;
   }
   lanes_.begin_pass(lane, pass);
   events_.add_end(pass.end_ms, lane);
@@ -217,7 +217,7 @@ void Simulator::leave(int lane) {
   const double now_ms = events_.now_ms();
   if (const double late_ms = now_ms - lanes_.pass(lane).end_ms; late_ms > 0) {
     // The pass was blocked at its end; it runs as late as the slots are free.
-    idle_ms_[given.section] += late_ms;
+    idle_ms_[given.section] += late_ms * given.speed;
     lanes_.delay_pass(lane, late_ms, now_ms);
   }
   if (record_ != nullptr) record(lane);
@@ -234,7 +234,7 @@ void Simulator::record(int lane) {
   const Lanes::Pass& pass = lanes_.pass(lane);
   const auto task = static_cast<std::size_t>(pass.task);
   const int replica = graph_.replica_of(lane);
-  const double middle = pass.whole ? pass.start_ms + graph_.tasks[task].forward_ms : pass.start_ms;
+  const double middle = pass.whole ? pass.start_ms + graph_.forward_ms(lane, pass.task) : pass.start_ms;
   if (pass.whole) record_->push_back({task, false, replica, pass.start_ms, middle, 0, 0});
   record_->push_back({task, pass.backward, replica, middle, pass.end_ms, 0, 0});
 }
@@ -295,7 +295,7 @@ void Simulator::withdraw(int lane) {
   const PlanningGraph::Lane& given = graph_.lanes[lane];
   const PlanningGraph::Section& section = graph_.sections[given.section];
   const DevicesState& devices = count_pass(lane, -1);
-  if (!section.shared) idle_ms_[given.section] -= pass.start_ms - devices.idle_since_ms;
+  if (!section.shared) idle_ms_[given.section] -= (pass.start_ms - devices.idle_since_ms) * given.speed;
   lanes_.end_pass(lane);
   if (section.has_backward) lanes_.leave_flight(lane);
   admission_.put_inputs_back(lane, pass.task);

@@ -33,8 +33,8 @@ class Simulator {
   double run(const DispatchRules& rules, double cutoff_ms);
   /// Returns, of the latest run, the task whose pass ended last.
   [[nodiscard]] int last_task() const { return last_task_; }
-  /// Returns, of the latest run, how long the lanes of a section waited before their latest passes, in all. Only of
-  /// sections that share no devices.
+  /// Returns, of the latest run, how long the lanes of a section waited before their latest passes, in all, each by its
+  /// speed. Only of sections that share no devices.
   [[nodiscard]] double idle_ms(int section) const { return idle_ms_[section]; }
   /// Returns, of the latest run, the sum over all lanes of the time from `due_ms` to their last ends, where these are
   /// later.

@@ -60,5 +60,19 @@ TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
   EXPECT_DOUBLE_EQ(planned_costs(plan).of(SectionId(0), samples).forward, before.forward);
 }
 
+TEST(PlanningOptions, lanes_have_the_speeds_of_their_replicas) {
+  JobPlan plan = job_with({});
+  plan.sections.resize(2);
+  plan.sections[1].config.replica_speeds = {1, 0.25};
+  plan.cost = [](SectionId, const SampleRef&) { return PassCost{1e9, 2e9}; };
+  EXPECT_EQ(planner_options(plan).speeds, (std::vector<std::vector<double>>{{}, {1, 0.25}}));
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const PassCost fastest = planned_costs(plan).of(SectionId(1), samples);
+  EXPECT_EQ(replica_costs(plan, SectionId(1), ReplicaIndex(0))(samples).forward, fastest.forward);
+  const PassCost slower = replica_costs(plan, SectionId(1), ReplicaIndex(1))(samples);
+  EXPECT_DOUBLE_EQ(slower.forward, 4 * fastest.forward);
+  EXPECT_DOUBLE_EQ(slower.backward, 4 * fastest.backward);
+}
+
 }  // namespace
 }  // namespace maestro

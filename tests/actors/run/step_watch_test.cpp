@@ -14,7 +14,10 @@ using std::chrono::milliseconds;
 /// An encoder and a decoder section with a lane each; `micro_batches` go through both.
 class StepWatchTest : public ::testing::Test {
  protected:
-  StepWatchTest() {
+  StepWatchTest() { connect(1); }
+
+  void connect(std::int64_t decoders) {
+    graph_ = SectionGraph();
     for (const char* name : {"encoder", "decoder"}) {
       GraphNode node;
       node.name = name;
@@ -24,13 +27,15 @@ class StepWatchTest : public ::testing::Test {
         node.ports.inputs.push_back({"in", DType::f32, 1, true, false});
       }
       node.max_in_flight = 4;
+      if (!graph_.nodes().empty()) node.replicas = decoders;
       graph_.add(std::move(node));
     }
     graph_.connect("encoder", "out", "decoder", "in");
   }
 
-  StepPlanned planned(std::string_view policy, std::size_t samples) {
+  StepPlanned planned(std::string_view policy, std::size_t samples, std::vector<std::vector<double>> speeds = {}) {
     StepPlannerOptions options;
+    options.speeds = std::move(speeds);
     options.graph = &graph_;
     options.policy = make_policy(policy);
     options.costs = CostModel([](SectionId, const SampleRef&) { return PassCost{1, 2}; }, 1);
@@ -115,6 +120,29 @@ TEST_F(StepWatchTest, measured_passes_keep_forward_and_backward_apart) {
     EXPECT_DOUBLE_EQ(pass.ms, expected);
     EXPECT_EQ(pass.samples.size(), 1u);
   }
+}
+
+TEST_F(StepWatchTest, times_of_a_slow_replica_count_by_its_speed_and_do_not_distort_the_model) {
+  connect(2);
+  const StepPlanned step = planned("arrival", 4, {{}, {1, 0.25}});
+  StepWatch watch(graph_, step);
+  for (const MicroBatchPlan& batch : step.planned->plan.micro_batches) {
+    const bool slow = batch.section == SectionId(1) && batch.replica == ReplicaIndex(1);
+    MicroBatchDone message = done(batch.section.value(), batch.index, slow ? 40 : 10, slow ? 80 : 20, 1);
+    message.replica = batch.replica;
+    watch.done(message, start_ + milliseconds(500));
+  }
+  CostModel model;
+  for (const MeasuredPass& pass : watch.measured()) {
+    EXPECT_DOUBLE_EQ(pass.ms, pass.backward ? 20 : 10);
+    model.measured(pass);
+  }
+  const std::vector<SampleRef> samples{{SampleId(0), 4}};
+  EXPECT_DOUBLE_EQ(model.of(SectionId(1), samples).forward, 10) << "of the fast replica";
+  const SchedulingRow row = watch.row(start_);
+  EXPECT_NEAR(row.lower_bound_ms, 10 + 4 * 30 / 1.25 + 20, 1e-6)
+      << "on lanes of 1 and 0.25, between the encoder's passes";
+  EXPECT_NEAR(row.utilization.at("decoder"), (2 * 30 + 2 * 120) / (2 * row.makespan_ms), 1e-6) << "as it was";
 }
 
 TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched) {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts of ClusterPlanner in which a section has replicas on several pools.
+#include <algorithm>
+#include <numeric>
+
+#include "actors/layouts/cluster_places.hpp"
+#include "actors/layouts/cluster_planner.hpp"
+
+namespace maestro {
+
+namespace {
+constexpr double precision = 1e-4;       // of a bisection, of the time
+constexpr double worth_spreading = 1.5;  // bounds of layouts on single pools, by the fastest step so far
+}  // namespace
+
+bool ClusterPlanner::may_spread(const std::vector<std::string>& group) const {
+  return group.size() == 1 && keys_.of(group.front()).contains("replicas") && !gives_speed(group.front());
+}
+
+std::optional<ClusterLayouts> ClusterPlanner::spread_over(const Candidate& base, std::size_t group,
+                                                          double most_ms) const {
+  const std::vector<std::int64_t> all = all_devices();
+  std::vector<std::int64_t> left = all;
+  ClusterLayouts layouts;
+  for (std::size_t other = 0; other < base.division.size(); ++other) {
+    if (other == group) continue;
+    const std::size_t pool = base.allocation.sections[other].pool;
+    const auto shared = shared_by(base.division[other], pool, most_ms, all);
+    if (!shared || shared->devices > left[pool]) return std::nullopt;
+    left[pool] -= shared->devices;
+    for (std::size_t at = 0; at < base.division[other].size(); ++at) {
+      layouts[base.division[other][at]] = shared->layouts[at];
+      layouts[base.division[other][at]].group = other;
+    }
+  }
+  ClusterLayout& on = layouts[base.division[group].front()];
+  const auto fits = [&](const ClusterLayout& tried) {
+    on = tried;
+    on.group = group;
+    return ClusterPlaces(cluster_, layouts).price_per_hour() <= options_.most_per_hour;
+  };
+  const auto spread = lanes_.spread(base.division[group].front(), left, most_ms, fits);
+  if (!spread) return std::nullopt;
+  on = *spread;
+  on.group = group;
+  return layouts;
+}
+
+std::optional<ClusterLayouts> ClusterPlanner::best_spread(const Candidate& base, double most_ms) const {
+  std::optional<ClusterLayouts> best;
+  const auto try_within = [&](std::size_t group, double ms) {
+    auto made = spread_over(base, group, ms);
+    if (!made) return false;
+    most_ms = bound_of(*made);
+    best = std::move(made);
+    return true;
+  };
+  for (std::size_t group = 0; group < base.division.size(); ++group) {
+    if (!may_spread(base.division[group]) || !try_within(group, most_ms)) continue;
+    // The others need more devices for a shorter step.
+    double low = base.division.size() == 1 ? most_ms : 0;
+    while (most_ms - low > precision * most_ms) {
+      const double middle = (low + most_ms) / 2;
+      if (!try_within(group, middle)) low = middle;
+    }
+  }
+  return best;
+}
+
+double ClusterPlanner::bound_of(const ClusterLayouts& layouts) {
+  double bound_ms = 0;
+  std::map<std::size_t, double> work_ms;  // of a device of each group
+  for (const auto& [section, on] : layouts) {
+    bound_ms = std::max({bound_ms, on.bound_ms, work_ms[on.group] += on.work_ms});
+  }
+  return bound_ms;
+}
+
+ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candidate>& candidates,
+                                             ClusterChoice& chosen) {
+  if (cluster_.pools.size() < 2 || options_.cheapest) return best;
+  std::map<bool, ClusterLayouts> worth;  // by whether no two sections share devices, as bounds favour those that do
+  double least_ms = best.played.step_ms;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.allocation.bound_ms > best.played.step_ms * worth_spreading) continue;
+    const bool apart = candidate.division.size() == keys_.sections().size();  // the first, if any
+    auto made = best_spread(candidate, least_ms);
+    if (!made) continue;
+    const double bound_ms = bound_of(*made);
+    chosen.least_bound_ms = std::min(chosen.least_bound_ms, bound_ms);
+    if (apart) chosen.apart_bound_ms = std::min(chosen.apart_bound_ms, bound_ms);
+    if (!apart) least_ms = bound_ms;
+    if (bound_ms <= best.played.step_ms * (1 - least_plan_gain)) worth[apart] = *std::move(made);
+  }
+  if (worth.empty()) return best;
+  // Replicas on several pools have speeds, and plans compare them with other sections; so these have theirs, too.
+  keys_of_run_.speeds = true;
+  double most_ms = std::min(best.played.step_ms, play(best.layouts).step_ms) * (1 - least_plan_gain);
+  bool faster = false;
+  for (auto& [apart, layouts] : worth) {
+    PlayedLayouts played = play(layouts);
+    if (played.step_ms > most_ms) continue;
+    const ClusterPlaces places(cluster_, layouts);
+    const auto devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
+    if (!faster)
+      rivals_.push_back({"each section on one pool", best.layouts, best.played.step_ms, true, best.price_per_hour});
+    most_ms = played.step_ms;
+    best = {{}, std::move(layouts), std::move(played), places.price_per_hour(), devices};
+    faster = true;
+  }
+  keys_of_run_.speeds = faster;
+  return best;
+}
+
+}  // namespace maestro

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speeds of devices, in terms of the fastest.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace maestro {
+
+struct RelativeSpeeds {
+  double fastest = 1;
+  std::vector<double> speeds;  ///< the fastest has 1; empty where all are equal
+};
+
+/// Returns the speeds, each over 0, by the fastest of them.
+[[nodiscard]] inline RelativeSpeeds relative_speeds(std::vector<double> speeds) {
+  if (speeds.empty()) return {};
+  const double fastest = std::ranges::max(speeds);
+  if (std::ranges::min(speeds) == fastest) return {fastest, {}};
+  for (double& speed : speeds) speed /= fastest;
+  return {fastest, std::move(speeds)};
+}
+
+}  // namespace maestro
