@@ -82,7 +82,7 @@ bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) 
 
 void ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
                        std::span<const SampleRef> samples) {
-  const auto dry = std::make_shared<DrySections>(plan, samples, &values_);
+  const auto dry = std::make_shared<DrySections>(plan, samples, false, &values_);
   std::vector<Lane>& lanes = lanes_[section];
   const std::size_t before = lanes.size();
   for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {

@@ -105,7 +105,7 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
     if (!faster)
       rivals_.push_back({"each section on one pool", best.layouts, best.played.step_ms, true, best.price_per_hour});
     most_ms = played.step_ms;
-    best = {{}, std::move(layouts), std::move(played), places.price_per_hour(), devices};
+    best = {std::move(layouts), std::move(played), places.price_per_hour(), devices};
     faster = true;
   }
   keys_of_run_.speeds = faster;

@@ -50,7 +50,7 @@ PassProbe& DrySections::probe(SectionId section) {
     ProbedSection probed =
         values_ == nullptr ? probed_section(*plan_, section) : probed_section(*plan_, section, *values_);
     ProbeSite dry;
-    dry.own_memory = prices_->own_memory();
+    dry.own_memory = own_memory_;
     found = std::make_unique<PassProbe>(std::move(probed), LayoutRank(0), dry);
   }
   return *found;

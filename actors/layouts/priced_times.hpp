@@ -30,9 +30,10 @@ using PricedPasses = std::map<std::string, PricedPass>;
 /// Dry passes of a job's sections, for the prices of several devices. Not thread-safe.
 class DrySections {
  public:
-  /// `samples`: of a step, for its end; `values`: that were read for other layouts. All outlive the sections.
-  DrySections(const JobPlan& plan, std::span<const SampleRef> samples, PortValues* values = nullptr)
-      : plan_(&plan), samples_(samples), values_(values) {}
+  /// `samples`: of a step, for its end; `own_memory`: ProbeSite; `values`: that were read for other layouts. All
+  /// outlive the sections.
+  DrySections(const JobPlan& plan, std::span<const SampleRef> samples, bool own_memory, PortValues* values = nullptr)
+      : plan_(&plan), samples_(samples), own_memory_(own_memory), values_(values) {}
   /// Returns the probe of a section's first rank.
   [[nodiscard]] PassProbe& probe(SectionId section);
   /// Observes a pass, or repeats one of the first that were observed; `key`: of the passes that make equal calls.
@@ -50,6 +51,7 @@ class DrySections {
 
   const JobPlan* plan_;
   std::span<const SampleRef> samples_;
+  bool own_memory_;
   PortValues* values_;
   std::map<SectionId, std::unique_ptr<PassProbe>> probes_;
   std::map<std::string, ObservedPasses> passes_;
@@ -61,7 +63,7 @@ class PricedTimes {
   /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
   PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
               PricedPasses& known)
-      : PricedTimes(plan, std::make_shared<DrySections>(plan, samples), prices, hop_ms, known) {}
+      : PricedTimes(plan, std::make_shared<DrySections>(plan, samples, prices.own_memory()), prices, hop_ms, known) {}
   /// `sections`: shared by the times of several devices.
   PricedTimes(const JobPlan& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices, double hop_ms,
               PricedPasses& known);

@@ -113,7 +113,7 @@ class Following(ClientTest):
         rows, again = [], None
         for row in self.attached().metrics(follow=True, restart_s=60):
             rows.append(row)
-            if again is None and any(self.out.glob("checkpoints/step-*")):
+            if again is None and any(not each.suffix for each in self.out.glob("checkpoints/step-*")):  # complete
                 run.end()
                 again = self.start(job, "--resume", "auto")
         finished = again.wait()

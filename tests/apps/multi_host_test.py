@@ -231,10 +231,13 @@ class BySsh(OnHosts):
 
     def serve(self, hosts, at):
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd leaves its privileges
+        sanitizers = " ".join(f'{name}="{os.environ[name]}"' for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
+                              if name in os.environ)
         server = subprocess.Popen([*hosts.on(at), shutil.which("sshd"), "-D", "-e", "-f", "/dev/null", "-o", "PidFile=none",
                                    "-o", f"HostKey={self.folder}/key", "-o", "StrictModes=no", "-o", "UsePAM=no",
                                    "-o", f"AuthorizedKeysFile={self.folder}/key.pub", "-o", "PermitRootLogin=yes",
-                                   "-o", f"ListenAddress={hosts.addresses[at]}"],
+                                   "-o", f"ListenAddress={hosts.addresses[at]}",
+                                   *(["-o", f"SetEnv={sanitizers}"] if sanitizers else [])],
                                   stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
