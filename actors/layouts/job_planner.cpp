@@ -27,6 +27,12 @@ DeviceId::Kind kind_of(const PlannedMachine& machine) {
   return machine.gpus == nullptr ? DeviceId::Kind::cpu : DeviceId::Kind::cuda;
 }
 
+/// Returns how to plan for devices of a kind.
+std::string other_machine(DeviceId::Kind kind) {
+  if (kind == DeviceId::Kind::cuda) return ", or give --devices to plan for GPUs";
+  return kind == DeviceId::Kind::cpu ? ", or give --cpu-devices to plan for processors" : "";
+}
+
 /// Returns the bytes that the ranks of a section need, in the order of its devices.
 std::vector<double> bytes_of(const JobPlan& plan, const std::string& section) {
   std::vector<double> bytes;
@@ -81,10 +87,8 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
     if (keys_.of(section).contains("devices")) continue;
     for (const DeviceId& device : base_.sections[base_.graph.stages_of(section).front().value()].config.devices) {
       if (device.kind == kind_of(options_.machine)) continue;
-      throw JobError(
-          section + ".devices: \"" + text_of(device) + "\": this plan is for " + options_.machine.text() +
-          "; leave devices out, or " +
-          (options_.machine.gpus == nullptr ? "plan for GPUs" : "give --cpu-devices to plan for processors"));
+      throw JobError(section + ".devices: \"" + text_of(device) + "\": this plan is for " + options_.machine.text() +
+                     "; leave devices out" + other_machine(device.kind));
     }
   }
   for (const std::string& section : keys_.sections()) find_choices(section);
@@ -126,7 +130,7 @@ bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) co
   const ObservedPasses passes = probe.pass(batch);
   const auto known = [&](const ObservedCall& observed) {
     return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
-           (!chooses_shares() || prices_->parts.front().has(observed.call));
+           (!needs_shares() || prices_->parts.front().has(observed.call));
   };
   return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
 }
@@ -361,13 +365,14 @@ LayoutRanking JobPlanner::rank() {
     const std::vector<Alternative> cut = shared(choices, tuned);
     ranking.best = ranked_layouts();
     const RankedLayout& best = ranking.best.front();
-    ranking.least_bound_ms = std::min(ranking.least_bound_ms, best.step_ms);  // parts may add up to more
     std::ranges::copy_if(cut, std::back_inserter(ranking.alternatives),
                          [&](const Alternative& other) { return other.step_ms != best.step_ms; });
     if (!best.shares_of_devices.empty()) {
       ranking.alternatives.push_back({"share = 1", rehearsed(choices, tuned)->step_ms});
     }
   }
+  // Shares of a GPU may add up to more than the whole.
+  ranking.least_bound_ms = std::min(ranking.least_bound_ms, ranking.best.front().step_ms);
   ranking.rehearsed = rehearsed_.size();
   ranking.refused = refused_;
   ranking.first_refusal = first_refusal_;

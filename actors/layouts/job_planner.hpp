@@ -100,6 +100,8 @@ class JobPlanner {
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
   /// Returns whether shares of GPUs are chosen: the job gives none, and has two sections or more.
   [[nodiscard]] bool chooses_shares() const;
+  /// Returns whether the prices of calls on shares of GPUs are needed.
+  [[nodiscard]] bool needs_shares() const;
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const JobPlan& base() const { return base_; }

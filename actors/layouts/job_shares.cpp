@@ -93,6 +93,21 @@ bool JobPlanner::chooses_shares() const {
   return options_.machine.gpus != nullptr && keys_.sections().size() > 1 && !given;
 }
 
+bool JobPlanner::needs_shares() const {
+  if (options_.machine.gpus == nullptr) return false;
+  bool given = false;
+  for (const PlannedSection& section : base_.sections) {
+    const double share = section.config.share;
+    if (!(share < 1)) continue;
+    if (std::ranges::find(measured_shares, share) == measured_shares.end()) {
+      throw JobError(section.config.name + ".share = " + number_text(share) +
+                     ": plan measures the shares 0.25, 0.5 and 0.75 of a GPU; give one of them, or leave share out");
+    }
+    given = true;
+  }
+  return given || chooses_shares();
+}
+
 std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre) {
   std::vector<Alternative> found;
   std::set<std::vector<std::size_t>> seen;

@@ -99,7 +99,7 @@ class PlannedJob {
     options.least = std::chrono::milliseconds(arguments_.measure_ms);
     if (arguments_.measure_ms == 0) options.rounds = 1;
     options.deterministic = base().train.deterministic;
-    options.shares = planner_->chooses_shares();
+    options.shares = planner_->needs_shares();
     SectionProfiler profiler(machine_, options);
     std::size_t measured = 0;
     planner_->measure(profiler, [&](const std::string& line) {

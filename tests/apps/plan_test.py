@@ -138,7 +138,7 @@ class Plan(SystemTest):
         self.refuse('head.type = "served"', "cannot price", arguments=(self.write_job(served),))
         job = self.without_layouts()
         job["teacher"]["devices"] = ["emulated"]
-        self.refuse("teacher.devices", "processors of this machine alone", arguments=(self.write_job(job),))
+        self.refuse("teacher.devices", "this plan is for ", "leave devices out", arguments=(self.write_job(job),))
 
 
 if __name__ == "__main__":

@@ -309,8 +309,8 @@ TEST_F(ClusterPlannerTest, a_cell_has_the_keys_of_the_run_with_which_it_was_rehe
   const auto of_run = [](const std::string& setting) {
     return setting.starts_with("transport.slots=") || setting.find(".speed=") != std::string::npos;
   };
-  EXPECT_TRUE(std::ranges::any_of(
-      cells, [&](const ClusterCell& cell) { return std::ranges::any_of(cell.settings, of_run); }));
+  EXPECT_TRUE(
+      std::ranges::any_of(cells, [&](const ClusterCell& cell) { return std::ranges::any_of(cell.settings, of_run); }));
 }
 
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {

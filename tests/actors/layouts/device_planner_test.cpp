@@ -175,7 +175,7 @@ class DevicePlanner : public ::testing::Test {
 
 TEST_F(DevicePlanner, a_profile_of_gpus_has_calls_groups_and_shares) {
   JobPlanner made = planner(distillation_job, planned_gpus(cuda_status(), gpus));
-  SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0), 1, true, made.chooses_shares()});
+  SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0), 1, true, made.needs_shares()});
   made.measure(profiler, [](const std::string&) {});
   std::set<std::string> seen;
   for (const auto& [call, ms] : prices_.alone.measured()) {
@@ -234,6 +234,15 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   EXPECT_GT(found.alternatives.back().step_ms, best.step_ms);
   JobPlanner given = planner(distillation_job + "share = 0.5\ndevices = [\"cuda:0\"]\n", one);
   EXPECT_FALSE(given.chooses_shares()) << "the job has shares of its own";
+  EXPECT_TRUE(given.needs_shares());
+  const LayoutRanking of_given = given.rank();
+  EXPECT_GT(of_given.best.front().passes_ms.at("plain"), 0);
+  try {
+    (void)planner(distillation_job + "share = 0.3\ndevices = [\"cuda:0\"]\n", one).needs_shares();
+    FAIL() << "no error";
+  } catch (const JobError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("plain.share = 0.3: plan measures the shares 0.25, 0.5 and 0.75"));
+  }
 }
 
 TEST(PlannedMachine, more_gpus_than_there_are_is_an_error) {
