@@ -14,17 +14,6 @@ constexpr double close_ms = 0.01;  // share of a step within which a choice coun
 constexpr std::size_t most_examined = 40'000;
 constexpr std::size_t least_rehearsals = 2;
 
-/// Returns the least time of a step where the passes of a section take `longer` times as long: that of the device that
-/// works most.
-double least_ms(const ClusterLayouts& layouts, const std::string& section, double longer) {
-  std::map<std::size_t, double> work_ms;  // by group
-  double most = 0;
-  for (const auto& [name, on] : layouts) {
-    most = std::max(most, work_ms[on.group] += name == section ? on.work_ms * std::min(1.0, longer) : on.work_ms);
-  }
-  return most;
-}
-
 }  // namespace
 
 void ClusterPlanner::compare_rivals(const ClusterLayouts& layouts, ClusterChoice& chosen) {
@@ -51,7 +40,7 @@ bool ClusterPlanner::stays(const ClusterLayouts& layouts, const std::vector<Riva
   const RunKeys keys = keys_of_run_;
   keys_of_run_ = {};  // with which the rivals were rehearsed
   const bool stays = std::ranges::all_of(rivals, [&](const RivalDivision& rival) {
-    if (own_ms <= least_ms(rival.layouts, section, longer) * (1 + close_ms)) return true;
+    if (own_ms <= busiest_ms(rival.layouts, section, std::min(1.0, longer)) * (1 + close_ms)) return true;
     return left > 0 && own_ms <= step_ms(rival.layouts) * (1 + close_ms);
   });
   keys_of_run_ = keys;

@@ -34,6 +34,15 @@ bool alike(const JobPlan& plan, SectionId one, SectionId other) {
 
 }  // namespace
 
+double busiest_ms(const ClusterLayouts& layouts, const std::string& section, double longer) {
+  std::map<std::size_t, double> work_ms;  // by group
+  double most = 0;
+  for (const auto& [name, on] : layouts) {
+    most = std::max(most, work_ms[on.group] += on.work_ms * (name == section ? longer : 1));
+  }
+  return most;
+}
+
 ClusterLanes::ClusterLanes(const DescribedCluster& cluster, const JobPlan& base, const ChosenKeys& keys,
                            double headroom, double hop_ms)
     : cluster_(&cluster), base_(&base), keys_(&keys), headroom_(headroom), hop_ms_(hop_ms) {

@@ -155,6 +155,10 @@ class ClusterLanes {
   PortValues values_;
 };
 
+/// Returns the time that a device of the busiest group works, where the passes of a section take `longer` times as
+/// long, 1 at most: no step takes less, and no rehearsal of it.
+[[nodiscard]] double busiest_ms(const ClusterLayouts& layouts, const std::string& section = {}, double longer = 1);
+
 /// Returns the prices of exchanges between replicas on these pools: those of the slowest network between two of them.
 [[nodiscard]] DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const PoolShare> shares);
 

@@ -162,6 +162,7 @@ class ClusterPlanner {
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
   /// Rehearses candidates and returns the best of them; the others are rivals.
   [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
+  /// Returns the candidates that are worth a rehearsal, in order; the one without shared devices is among them.
   [[nodiscard]] std::vector<const Candidate*> promising(const std::vector<Candidate>& candidates) const;
   /// Orders the rivals of a choice, and examines how sure it is beside them.
   void compare_rivals(const ClusterLayouts& layouts, ClusterChoice& chosen);

@@ -30,13 +30,6 @@ std::string text_of(const std::vector<std::vector<std::string>>& division) {
   return text.empty() ? "all apart" : text + " together";
 }
 
-/// Returns the time that a device of the busiest group works: no step takes less, and no rehearsal of it.
-double busiest_of(const ClusterLayouts& layouts) {
-  std::map<std::size_t, double> work_ms;  // by group
-  for (const auto& [section, on] : layouts) work_ms[on.group] += on.work_ms;
-  return std::ranges::max_element(work_ms, {}, [](const auto& entry) { return entry.second; })->second;
-}
-
 }  // namespace
 
 const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layouts) {
@@ -107,7 +100,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
     made.price_per_hour = places.price_per_hour();
     made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
     const double best_cost = best ? cost(*best, best->played.step_ms) : infinity;
-    const double least_ms = busiest_of(made.layouts);
+    const double least_ms = busiest_ms(made.layouts);
     if (cost(made, least_ms) > best_cost * alike) {
       add_rival(made, least_ms, false);
       continue;

@@ -91,6 +91,7 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
                      "; leave devices out" + other_machine(device.kind));
     }
   }
+  check_shares();
   for (const std::string& section : keys_.sections()) find_choices(section);
 }
 

@@ -134,6 +134,8 @@ class JobPlanner {
   [[nodiscard]] SearchedDevices searched() const {
     return {static_cast<int>(options_.machine.devices), options_.machine.cores};
   }
+  /// Throws JobError for a share of the job that is none of measured_shares.
+  void check_shares() const;
   [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
   /// Returns the layouts rehearsed so far, in order.
   [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;

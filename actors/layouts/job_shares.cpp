@@ -94,18 +94,18 @@ bool JobPlanner::chooses_shares() const {
 }
 
 bool JobPlanner::needs_shares() const {
-  if (options_.machine.gpus == nullptr) return false;
-  bool given = false;
+  const bool given =
+      std::ranges::any_of(base_.sections, [](const PlannedSection& section) { return section.config.share < 1; });
+  return options_.machine.gpus != nullptr && (given || chooses_shares());
+}
+
+void JobPlanner::check_shares() const {
   for (const PlannedSection& section : base_.sections) {
     const double share = section.config.share;
-    if (!(share < 1)) continue;
-    if (std::ranges::find(measured_shares, share) == measured_shares.end()) {
-      throw JobError(section.config.name + ".share = " + number_text(share) +
-                     ": plan measures the shares 0.25, 0.5 and 0.75 of a GPU; give one of them, or leave share out");
-    }
-    given = true;
+    if (!(share < 1) || std::ranges::find(measured_shares, share) != measured_shares.end()) continue;
+    throw JobError(section.config.name + ".share = " + number_text(share) +
+                   ": plan measures the shares 0.25, 0.5 and 0.75 of a GPU; give one of them, or leave share out");
   }
-  return given || chooses_shares();
 }
 
 std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre) {

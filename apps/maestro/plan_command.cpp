@@ -2,23 +2,18 @@
 #include "apps/maestro/plan_command.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
-#include "actors/layouts/job_planner.hpp"
-#include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_estimate.hpp"
-#include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/cluster_rivals.hpp"
 #include "apps/maestro/padded.hpp"
-#include "apps/maestro/planned_app.hpp"
+#include "apps/maestro/planned_job.hpp"
 #include "apps/maestro/ranking_page.hpp"
 #include "apps/maestro/scratch_folder.hpp"
-#include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
 #include "runtime/observe/output_file.hpp"
@@ -56,124 +51,6 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
                   "measure each layout of a section for so long at least (default 60)")
       ->check(CLI::Range(0, 60000));
 }
-
-/// Returns the devices to plan for: those of the options, else of the kind that the job names, else GPUs where there
-/// are any. Looks for a driver only where GPUs may be meant.
-PlannedMachine machine_of(const PlanArguments& arguments, const JobDocument& job) {
-  const auto names = [&](const std::string& kind) {
-    return std::ranges::any_of(job.settings(), [&](const auto& setting) {
-      return setting.first.ends_with(".devices") && setting.second.find("\"" + kind + ":") != std::string::npos;
-    });
-  };
-  const bool processors = arguments.cpu_devices > 0 || (names("cpu") && !names("cuda"));
-  if (arguments.gpus == 0 && (processors || (!names("cuda") && cuda_status().devices() == 0))) {
-    return planned_processors(arguments.cpu_devices);
-  }
-  return planned_gpus(cuda_status(), arguments.gpus);
-}
-
-/// A job and the prices of its layouts on this machine.
-class PlannedJob {
- public:
-  PlannedJob(const PlanArguments& arguments, Console& console)
-      : arguments_(arguments), console_(console), app_(arguments, console) {
-    machine_ = machine_of(arguments, app_.document());
-    std::error_code failure;
-    if (!arguments.profile.empty() && fs::exists(arguments.profile, failure)) {
-      prices_ = read_profile(arguments.profile).value_or_throw();
-      check_profile();
-    }
-    prices_.build = build_id();
-    prices_.devices = machine_.devices;
-    if (machine_.gpus != nullptr) prices_.set_gpus(machine_.device);
-    JobPlannerOptions options;
-    options.machine = machine_;
-    options.least = static_cast<std::size_t>(std::max(arguments.top, arguments.tries));
-    options.varied.insert(arguments.varied.begin(), arguments.varied.end());
-    planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, cpu_devices()); },
-                     std::move(options), prices_);
-  }
-
-  void measure() {
-    ProfilerOptions options;
-    options.least = std::chrono::milliseconds(arguments_.measure_ms);
-    if (arguments_.measure_ms == 0) options.rounds = 1;
-    options.deterministic = base().train.deterministic;
-    options.shares = planner_->needs_shares();
-    SectionProfiler profiler(machine_, options);
-    std::size_t measured = 0;
-    planner_->measure(profiler, [&](const std::string& line) {
-      console_.note("measuring " + line);
-      ++measured;
-    });
-    if (measured > 0 && !arguments_.profile.empty()) {
-      write_profile(prices_, arguments_.profile).or_throw();
-      console_.note("wrote     " + printable(arguments_.profile.string()));
-    }
-  }
-
-  [[nodiscard]] LayoutRanking rank() { return planner_->rank(); }
-  [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking) {
-    return planner_->certainties(ranking);
-  }
-  [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout) { return planner_->rehearsal(layout); }
-  [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
-  [[nodiscard]] const PlannedMachine& machine() const { return machine_; }
-  [[nodiscard]] std::string title() const { return base().name + " on " + machine_.text(); }
-  [[nodiscard]] const MachinePrices& prices() const { return prices_; }
-  [[nodiscard]] const PlannedApp& app() const { return app_; }
-
-  /// Runs a layout for some steps. Returns the milliseconds of each behind the first two.
-  std::vector<double> run(const std::vector<std::string>& settings, std::int64_t steps, const fs::path& folder) {
-    std::vector<std::string> all = settings;
-    for (const char* const quiet : {"train.checkpoint_at_end=false", "train.checkpoint_every=0", "train.shadow_every=0",
-                                    "train.archive_every=0", "train.validate_every=0", "train.export=\"none\""}) {
-      all.emplace_back(quiet);
-    }
-    all.push_back("train.out=" + quoted(folder.string()));
-    RunOptions options;
-    options.quiet = true;
-    options.cpu_devices = cpu_devices();
-    options.fresh = true;
-    options.control = "none";
-    options.until = static_cast<std::uint64_t>(steps);
-    std::ostringstream out;
-    Console silent({out, out, false, {}});
-    const RunResult result = app_.app(all, std::move(options), silent).run();
-    if (result.status != 0) throw JobError("a tried layout did not run: " + out.str());
-    if (result.interrupted) throw JobError("interrupted while a layout was tried", ErrorCode::unavailable);
-    std::vector<double> times;
-    for (std::size_t row = 3; row < result.scheduling.size(); ++row) {
-      times.push_back(result.scheduling[row].begin_ms - result.scheduling[row - 1].begin_ms);
-    }
-    return times;
-  }
-
- private:
-  /// Returns the processor devices of a run; 0: the cores.
-  [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
-  void check_profile() const {
-    if (prices_.device != machine_.device) {
-      throw JobError(arguments_.profile.string() + ": measured on " + printable(prices_.device) + ", and plan is for " +
-                     machine_.text() + "; give another file");
-    }
-    if (prices_.devices != machine_.devices) {
-      throw JobError(arguments_.profile.string() + ": measured with " + std::to_string(prices_.devices) +
-                     " devices at work, and plan is for " + std::to_string(machine_.devices) + "; give " +
-                     (machine_.gpus == nullptr ? "--cpu-devices" : "--devices") + ", or another file");
-    }
-    if (prices_.build == build_id()) return;
-    console_.note("note: " + printable(arguments_.profile.string()) +
-                  " was measured by another build of maestro; remove it to measure anew");
-  }
-
-  const PlanArguments& arguments_;
-  Console& console_;
-  PlannedMachine machine_;
-  MachinePrices prices_;
-  PlannedApp app_;
-  std::optional<JobPlanner> planner_;
-};
 
 /// The layouts that were also run.
 struct Tried {
@@ -373,7 +250,7 @@ int PlanCommand::run(Console& shown) const {
   if (!arguments_.cluster.empty()) return plan_on_cluster(arguments_, json, console);
   PlannedJob job(arguments_, console);
   job.measure();
-  LayoutRanking ranking = job.rank();
+  LayoutRanking ranking = job.planner().rank();
   std::optional<Tried> tried;
   if (arguments_.tries > 0) tried = try_layouts(job, ranking.best, arguments_, console);
   const RankedLayout* best = &ranking.best.front();
@@ -381,7 +258,7 @@ int PlanCommand::run(Console& shown) const {
     const auto least = std::ranges::min_element(tried->step_ms) - tried->step_ms.begin();
     best = &ranking.best[static_cast<std::size_t>(least)];
   }
-  const Printed printed(job, ranking, tried, job.certainties(ranking));
+  const Printed printed(job, ranking, tried, job.planner().certainties(ranking));
   if (json) {
     std::cout << printed.json(arguments_.top).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   } else {
@@ -395,7 +272,7 @@ int PlanCommand::run(Console& shown) const {
                       job.machine().text() + "; no layout that was compared takes less than " +
                       fixed(ranking.least_bound_ms, 1) + " ms.");
   if (!arguments_.page.empty()) {
-    const LaneRehearsal lanes = job.rehearsal(*best);
+    const LaneRehearsal lanes = job.planner().rehearsal(*best);
     const PlanPage page = ranking_page(job.title(), ranking, *best, job.base().train.global_batch,
                                        timeline_of(lanes.rehearsed, lanes.graph));
     write_output(arguments_.page, page_of(page)).or_throw();

@@ -22,9 +22,9 @@ class PlannedApp {
   [[nodiscard]] App app(const std::vector<std::string>& settings, RunOptions options, Console& console) const;
   /// Returns its plan, which nothing starts, on so many processor devices (0: any number). Throws JobError.
   [[nodiscard]] JobPlan resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
-  /// Returns the names of the sections that are composed.
   /// Returns the job with the overrides and these settings.
   [[nodiscard]] JobDocument document(const std::vector<std::string>& settings = {}) const;
+  /// Returns the names of the sections that are composed.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Writes the job with the chosen keys to PlanArguments::out, where that is given, below a line of comment.
   void write(const std::vector<std::string>& settings, const PlanConfig& predicted, const std::string& comment) const;

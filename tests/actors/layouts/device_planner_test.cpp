@@ -238,7 +238,7 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   const LayoutRanking of_given = given.rank();
   EXPECT_GT(of_given.best.front().passes_ms.at("plain"), 0);
   try {
-    (void)planner(distillation_job + "share = 0.3\ndevices = [\"cuda:0\"]\n", one).needs_shares();
+    (void)planner(distillation_job + "share = 0.3\ndevices = [\"cuda:0\"]\n", one);
     FAIL() << "no error";
   } catch (const JobError& error) {
     EXPECT_THAT(error.what(), HasSubstr("plain.share = 0.3: plan measures the shares 0.25, 0.5 and 0.75"));
