@@ -99,8 +99,14 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
   bool faster = false;
   for (auto& [apart, layouts] : worth) {
     PlayedLayouts played = play(layouts);
-    if (played.step_ms > most_ms) continue;
     const ClusterPlaces places(cluster_, layouts);
+    if (played.step_ms > most_ms) {
+      const auto on_several =
+          std::ranges::find_if(layouts, [](const auto& entry) { return !entry.second.more.empty(); });
+      rivals_.push_back(
+          {on_several->first + " on several pools", layouts, played.step_ms, true, places.price_per_hour()});
+      continue;
+    }
     const auto devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
     if (!faster)
       rivals_.push_back({"each section on one pool", best.layouts, best.played.step_ms, true, best.price_per_hour});
