@@ -30,6 +30,7 @@ if(PROJECT_IS_TOP_LEVEL AND "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSI
   set(maestro_werror ON)
 endif()
 option(MAESTRO_WERROR "Treat warnings as errors" ${maestro_werror})
+option(MAESTRO_UNITY "Compile sources that include long headers several at a time. OFF: each alone, for work on them" ON)
 option(MAESTRO_FUZZ "Instrument everything for libFuzzer and build the fuzzers of tests/fuzz (clang)" OFF)
 set(MAESTRO_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
@@ -44,7 +45,8 @@ endif()
 add_library(maestro_flags INTERFACE)
 target_compile_features(maestro_flags INTERFACE cxx_std_20)
 target_compile_options(maestro_flags INTERFACE
-  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>>")
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wnon-virtual-dtor>>"
+  "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>>:-Wshadow>>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # gcc bug 105651: `"text" + std::string` is reported as overlapping memory.
   target_compile_options(maestro_flags INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>>")

@@ -25,6 +25,17 @@ function(maestro_room name)
   set_property(GLOBAL APPEND PROPERTY MAESTRO_ROOMS maestro_${name})
 endfunction()
 
+# maestro_unity(TARGET): compiles the sources of a target eight at a time, in half to a quarter of the time where headers
+# are long (CAF, CLI11, nlohmann). A name in a source may then shadow one of another: the clang preset, which compiles each
+# source alone, warns of shadowed names.
+function(maestro_unity name)
+  if(MAESTRO_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # A class that is private to a source may have members of its unnamed namespace's types.
+    target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
+  endif()
+endfunction()
+
 # Puts a choice before the list of cases that gtest_discover_tests() has made: ctest reads these files when it starts.
 function(maestro_test_as_program name label)
   get_directory_property(files TEST_INCLUDE_FILES)

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
 constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
 constexpr std::size_t most_divided = 5;     // sections of which every division is tried
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
   double sum = 0;
@@ -47,7 +47,7 @@ ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, Cluste
 }
 
 void ClusterPlanner::check_options() const {
-  if ((options_.cheapest || options_.most_per_hour < infinity) && !cluster_.priced()) {
+  if ((options_.cheapest || options_.most_per_hour < unlimited) && !cluster_.priced()) {
     throw JobError(printable(cluster_.name) + ": a plan by its cost needs price_per_hour of all hosts");
   }
   if (options_.kept.empty()) return;
@@ -99,7 +99,7 @@ std::vector<std::int64_t> ClusterPlanner::all_devices() const {
 std::optional<ClusterLayout> ClusterPlanner::kept_layout(const std::vector<std::int64_t>& devices) const {
   std::optional<ClusterLayout> best;
   for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-    const auto layout = lanes_.fewest(options_.kept, pool, infinity, devices[pool]);
+    const auto layout = lanes_.fewest(options_.kept, pool, unlimited, devices[pool]);
     if (layout && (!best || layout->bound_ms < best->bound_ms)) best = layout;
   }
   return best;
@@ -261,7 +261,7 @@ void ClusterPlanner::fail_as_too_small() const {
   for (const DescribedPool& pool : cluster_.pools) memory = std::max(memory, pool.memory_bytes);
   throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
                  " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
-                 " GiB is too small" + (options_.most_per_hour < infinity ? ", or the budget is too low" : "") +
+                 " GiB is too small" + (options_.most_per_hour < unlimited ? ", or the budget is too low" : "") +
                  ", for the sections of the job");
 }
 

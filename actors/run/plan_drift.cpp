@@ -17,7 +17,7 @@ namespace {
 constexpr double tolerated = 0.1;          // of a step
 constexpr double least_difference = 0.05;  // of a section's passes: below it they are as predicted
 
-std::string milliseconds(double ms) {
+std::string in_ms(double ms) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f ms", ms);
   return text.data();
@@ -58,10 +58,10 @@ std::string text_of(const PlanDrift& drift) {
   const double share = drift.measured_ms / drift.predicted_ms - 1;
   const std::string passes = drift.section.empty()
                                  ? "; the passes of no section account for it"
-                                 : "; passes of " + drift.section + " take " + milliseconds(drift.measured_passes_ms) +
-                                       " instead of " + milliseconds(drift.predicted_passes_ms);
-  return "steps take " + milliseconds(drift.measured_ms) + ", " + std::to_string(std::lround(std::abs(share) * 100)) +
-         (share > 0 ? "% above the " : "% below the ") + milliseconds(drift.predicted_ms) + " of [plan]" + passes +
+                                 : "; passes of " + drift.section + " take " + in_ms(drift.measured_passes_ms) +
+                                       " instead of " + in_ms(drift.predicted_passes_ms);
+  return "steps take " + in_ms(drift.measured_ms) + ", " + std::to_string(std::lround(std::abs(share) * 100)) +
+         (share > 0 ? "% above the " : "% below the ") + in_ms(drift.predicted_ms) + " of [plan]" + passes +
          ": choose again on this machine (maestro plan JOB.toml --vary all)";
 }
 

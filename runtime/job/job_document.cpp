@@ -10,6 +10,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_state.hpp"
+#include "runtime/job/toml_text.hpp"
 
 namespace maestro {
 namespace {
@@ -120,9 +121,7 @@ void JobDocument::finish() const {
 }
 
 std::string JobDocument::to_toml() const {
-  std::ostringstream out;
-  out << toml::toml_formatter(state_->root) << '\n';
-  return out.str();
+  return toml_text(state_->root);
 }
 
 std::vector<JobKey> JobDocument::keys() const {

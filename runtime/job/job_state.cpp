@@ -7,6 +7,7 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/job/toml_text.hpp"
 
 namespace maestro {
 namespace {
@@ -18,12 +19,6 @@ bool is_prefix(const JobPath& prefix, const JobPath& path) {
 constexpr char element_mark = '\0';
 
 constexpr std::size_t longest_label = 240;  // bytes, in a message
-
-bool is_bare(std::string_view key) {
-  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
-}
 
 bool stands_before(const JobPlace& a, const JobPlace& b) {
   return std::tie(a.overridden, a.line, a.column) < std::tie(b.overridden, b.line, b.column);
@@ -99,7 +94,7 @@ std::string label_of(const JobPath& path) {
       continue;
     }
     if (!label.empty()) label += '.';
-    label += is_bare(key) ? key : '"' + printable(key) + '"';
+    label += is_bare_key(key) ? key : '"' + printable(key) + '"';
   }
   return label;
 }

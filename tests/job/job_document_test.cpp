@@ -267,6 +267,30 @@ TEST(JobDocument, the_written_document_reads_back_the_same) {
   EXPECT_EQ(again.integer("n", 0), -7);
 }
 
+TEST(JobDocument, a_written_document_has_quotes_where_toml_needs_them) {
+  const std::string text =
+      "name = \"first\\nsecond \\u0007\"\nwhen = 2026-01-02T03:04:05Z\nlist = [1, {a = 2.0}, [inf]]\nempty = []\n"
+      "[data]\n\"it's\" = 0.1\n'a\"b' = 1\nspeed = 0.329\n[data.\"of two\"]\n[[host]]\nname = 'a'\n[[host]]\n";
+  EXPECT_EQ(
+      document(text).to_toml(),
+      "empty = []\nlist = [1, { a = 2.0 }, [inf]]\nname = \"\"\"\nfirst\nsecond \\u0007\"\"\"\n"
+      "when = 2026-01-02T03:04:05Z\n\n[data]\n\"a\\\"b\" = 1\n\"it's\" = 0.1\nspeed = 0.329\n\n[data.\"of two\"]\n"
+      "\n[[host]]\nname = \"a\"\n\n[[host]]\n");
+}
+
+TEST(JobDocument, a_string_longer_than_a_line_may_be_is_written_in_lines) {
+  std::string text = "name = \"\"\"";
+  for (int part = 0; part < 6; ++part) {
+    text += 'x';  // behind a break, blanks would belong to it
+    for (int pair = 0; pair < 1000; ++pair) text += part % 2 == 0 ? "\u00e4" : "  ";
+    text += "\\\n";
+  }
+  const JobDocument job = document(text + "\"\"\"\n");
+  const std::string name = job.root().text("name", "");
+  ASSERT_EQ(name.size(), 12006u);
+  EXPECT_EQ(JobDocument::parse(job.to_toml(), "again.toml").root().text("name", ""), name);
+}
+
 class JobFile : public testing::Test {
  protected:
   void SetUp() override {

@@ -39,7 +39,7 @@ int parse_and_read(const std::string& text, const std::vector<std::string>& over
   try {
     const auto document = JobDocument::parse(text, "job.toml", overrides);
     parsed = true;
-    EXPECT_FALSE(document.to_toml().empty());
+    EXPECT_EQ(JobDocument::parse(document.to_toml(), "again.toml").settings(), document.settings());
     read_all(document);
   } catch (const JobError& error) {
     const std::string line = error.what();

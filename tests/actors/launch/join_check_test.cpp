@@ -7,7 +7,7 @@
 namespace maestro {
 namespace {
 
-using testing::IsEmpty;
+using ::testing::IsEmpty;
 
 JoinRequest process(std::int64_t rank, const std::string& host = "a") {
   return {.rank = rank,

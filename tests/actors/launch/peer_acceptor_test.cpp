@@ -17,7 +17,7 @@ namespace maestro {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr auto plenty = 30s;
 

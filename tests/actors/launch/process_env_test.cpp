@@ -14,8 +14,8 @@
 namespace maestro {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Values = std::map<std::string, std::string, std::less<>>;
 
 ProcessEnv place_of(const Values& values) {

@@ -27,22 +27,22 @@ std::string refusal(const MemoryDemand& demand, std::int64_t memory_mib) {
   return "fits";
 }
 
-constexpr double mega = 1 << 20;
+constexpr double mebi = 1 << 20;
 
 TEST(MemoryEstimate, a_trained_rank_has_values_gradients_two_moments_and_activations_in_flight) {
   const MemoryUse use = use_of(student());
-  EXPECT_EQ(use.parameters, 4 * mega);
-  EXPECT_EQ(use.gradients, 4 * mega);
-  EXPECT_EQ(use.optimizer, 8 * mega);
-  EXPECT_EQ(use.activations, 16 * mega);
-  EXPECT_EQ(use.sum(), 32 * mega);
+  EXPECT_EQ(use.parameters, 4 * mebi);
+  EXPECT_EQ(use.gradients, 4 * mebi);
+  EXPECT_EQ(use.optimizer, 8 * mebi);
+  EXPECT_EQ(use.activations, 16 * mebi);
+  EXPECT_EQ(use.sum(), 32 * mebi);
   MemoryDemand more = student();
   more.moment_shards = 4;
-  more.exchange_bytes = mega;
-  more.working_bytes = mega / 2;
-  EXPECT_EQ(use_of(more).optimizer, 2 * mega);
-  EXPECT_EQ(use_of(more).gradients, 5 * mega);
-  EXPECT_EQ(use_of(more).activations, 24 * mega);
+  more.exchange_bytes = mebi;
+  more.working_bytes = mebi / 2;
+  EXPECT_EQ(use_of(more).optimizer, 2 * mebi);
+  EXPECT_EQ(use_of(more).gradients, 5 * mebi);
+  EXPECT_EQ(use_of(more).activations, 24 * mebi);
 }
 
 TEST(MemoryEstimate, moments_in_bf16_take_half_the_memory) {
@@ -59,40 +59,40 @@ TEST(MemoryEstimate, moments_in_bf16_take_half_the_memory) {
 TEST(MemoryEstimate, bf16_packs_matrices_for_both_directions_and_a_gpu_rounds_all_values_once) {
   MemoryDemand narrow = student();
   narrow.precision = DType::bf16;
-  EXPECT_EQ(use_of(narrow).parameters, (4 + 2 * 0.5 * 2) * mega);
+  EXPECT_EQ(use_of(narrow).parameters, (4 + 2 * 0.5 * 2) * mebi);
   narrow.on_cuda = true;
-  EXPECT_EQ(use_of(narrow).parameters, (4 + 2) * mega);
-  EXPECT_EQ(use_of(narrow).activations, 2 * 256 * mega) << "in whole pieces of an arena";
+  EXPECT_EQ(use_of(narrow).parameters, (4 + 2) * mebi);
+  EXPECT_EQ(use_of(narrow).activations, 2 * 256 * mebi) << "in whole pieces of an arena";
 }
 
 TEST(MemoryEstimate, a_frozen_rank_keeps_packed_forms_and_no_activations_unless_gradients_pass_through) {
   MemoryDemand frozen = student();
   frozen.trained = frozen.keeps_activations = false;
-  EXPECT_EQ(use_of(frozen).sum(), 4 * mega);
+  EXPECT_EQ(use_of(frozen).sum(), 4 * mebi);
   frozen.precision = DType::bf16;
-  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 4 + 0.25 * 4) * mega) << "a table that bf16 rounds stays";
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 4 + 0.25 * 4) * mebi) << "a table that bf16 rounds stays";
   frozen.from_file = true;
-  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mega);
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mebi);
   frozen.held.tied = true;
-  frozen.held.extra_bytes = 3 * mega;
-  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.5 * 4 + 3) * mega);
+  frozen.held.extra_bytes = 3 * mebi;
+  EXPECT_EQ(use_of(frozen).parameters, (0.5 * 2 + 0.5 * 4 + 3) * mebi);
   frozen.shared = true;
-  EXPECT_EQ(use_of(frozen).parameters, 3 * mega) << "the values are those of an earlier replica";
+  EXPECT_EQ(use_of(frozen).parameters, 3 * mebi) << "the values are those of an earlier replica";
   frozen.shared = false;
   frozen.keeps_activations = true;
-  EXPECT_EQ(use_of(frozen).activations, 16 * mega);
-  EXPECT_EQ(use_of(frozen).parameters, (4 + 2 * 0.5 * 2 + 3) * mega);
+  EXPECT_EQ(use_of(frozen).activations, 16 * mebi);
+  EXPECT_EQ(use_of(frozen).parameters, (4 + 2 * 0.5 * 2 + 3) * mebi);
 }
 
 TEST(MemoryEstimate, weights_below_adapters_are_their_packed_forms) {
   MemoryDemand adapted = student();
   const double plain = use_of(adapted).sum();
   adapted.below = {.all = 1 << 20, .matrices = 1 << 19, .table = 1 << 18};
-  EXPECT_EQ(use_of(adapted).sum(), plain + 4 * mega) << "products read the values";
+  EXPECT_EQ(use_of(adapted).sum(), plain + 4 * mebi) << "products read the values";
   adapted.precision = DType::bf16;
   adapted.from_file = true;
-  const double below = (2 * 0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mega;
-  EXPECT_EQ(use_of(adapted).parameters, (4 + 2 * 0.5 * 2) * mega + below) << "both directions";
+  const double below = (2 * 0.5 * 2 + 0.25 * 2 + 0.25 * 4) * mebi;
+  EXPECT_EQ(use_of(adapted).parameters, (4 + 2 * 0.5 * 2) * mebi + below) << "both directions";
 }
 
 TEST(MemoryEstimate, a_micro_batch_that_cannot_fit_is_refused_with_the_largest_that_does) {

@@ -13,8 +13,8 @@
 namespace maestro {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr double mega = 1e6;
 
@@ -35,7 +35,7 @@ class Measured final : public Section {
   Parameters parameters_;
 };
 
-class MemoryTable : public testing::Test {
+class MemoryTable : public ::testing::Test {
  protected:
   MemoryTable() {
     add("teacher", Role::frozen, {});
@@ -144,7 +144,7 @@ TEST_F(MemoryTable, a_section_above_its_memory_is_refused) {
   check_memory(plan_);
   plan_.sections[1].config.memory_mib = 17;
   EXPECT_THAT([this] { check_memory(plan_); },
-              testing::ThrowsMessage<JobError>(HasSubstr("student.micro_batch = 2 needs about ")));
+              ::testing::ThrowsMessage<JobError>(HasSubstr("student.micro_batch = 2 needs about ")));
 }
 
 TEST_F(MemoryTable, sections_that_fit_a_device_alone_are_refused_where_they_do_not_together) {
@@ -158,7 +158,7 @@ TEST_F(MemoryTable, sections_that_fit_a_device_alone_are_refused_where_they_do_n
   for (ReplicaPlacement& place : plan_.places)
     place.devices = {{DeviceId::Kind::cpu, static_cast<int>(place.replica.value())}};
   EXPECT_THAT([this] { check_memory(plan_); },
-              testing::ThrowsMessage<JobError>(testing::AllOf(
+              ::testing::ThrowsMessage<JobError>(::testing::AllOf(
                   HasSubstr("student.memory_mib = "), HasSubstr(": the sections on cpu:0 need about "),
                   HasSubstr("(teacher replica 0 "), HasSubstr(", student replica 0 "),
                   HasSubstr("give them devices of their own, lower a micro_batch, or raise memory_mib"))));

@@ -13,11 +13,11 @@
 namespace maestro {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-class PlanChecks : public testing::Test {
+class PlanChecks : public ::testing::Test {
  protected:
   /// Adds a section that reads its predecessor.
   void add(const std::string& name, std::int64_t micro_batch, std::int64_t replicas = 1, bool trained = true) {

@@ -7,8 +7,8 @@
 namespace maestro {
 namespace {
 
-using testing::ElementsAre;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 LaneClock::Time at(int ms) {
   return LaneClock::Time(std::chrono::milliseconds(1000 + ms));

@@ -18,10 +18,10 @@ namespace {
 using namespace std::chrono_literals;
 using std::filesystem::path;
 using std::filesystem::perms;
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class KeySets : public TemporaryFolder {
  protected:

@@ -25,7 +25,7 @@ namespace maestro {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string error_of(const std::function<void()>& call) {
   try {

@@ -12,8 +12,8 @@
 namespace maestro {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<StepRow> rows(std::uint64_t step, double student, double plain) {
   return {{"plain", StepId(step), {{"loss", plain}, {"grad_norm", 1.0}}},

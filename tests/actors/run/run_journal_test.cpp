@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::system_clock;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr system_clock::time_point noon(std::chrono::milliseconds(1'795'521'600'042));
 
-class RunJournalTest : public testing::Test {
+class RunJournalTest : public ::testing::Test {
  protected:
   [[nodiscard]] RunJournal open() {
     return RunJournal(std::move(RunLog::open(record_, 0).value_or_throw()), std::nullopt, writer_, console_);

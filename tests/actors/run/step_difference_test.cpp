@@ -9,7 +9,7 @@
 namespace maestro {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string line(const std::string& digest, const std::string& student) {
   return R"({"step":7,"time":"now","samples":8,"tokens":256,"samples_digest":")" + digest +

@@ -29,7 +29,7 @@ class Plain final : public Section {
   Parameters parameters_;
 };
 
-class SnapshotWriterTest : public testing::Test {
+class SnapshotWriterTest : public ::testing::Test {
  protected:
   /// Result of busy() while the report of `work` ran.
   bool busy_in_report(const std::function<void()>& work) {
