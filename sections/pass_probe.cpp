@@ -184,11 +184,11 @@ ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   const auto run = [&](std::vector<ObservedCall>& calls, const std::function<void()>& work) {
     double ms = 0;
     std::tie(calls, ms) = observed(work);
-    const auto packs =
-        std::ranges::stable_partition(calls, [](const ObservedCall& each) { return each.call.op != "pack"; });
-    for (const ObservedCall& pack : packs) ms -= pack.ms;
-    passes.packs.insert(passes.packs.end(), packs.begin(), packs.end());
-    calls.erase(packs.begin(), packs.end());
+    const auto packs = std::stable_partition(calls.begin(), calls.end(),
+                                             [](const ObservedCall& each) { return each.call.op != "pack"; });
+    for (auto pack = packs; pack != calls.end(); ++pack) ms -= pack->ms;
+    passes.packs.insert(passes.packs.end(), packs, calls.end());
+    calls.erase(packs, calls.end());
     return ms;
   };
   const Fed given = inputs(batch);

@@ -207,6 +207,9 @@ class Section {
   [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
   /// Whether the section does its share of the work under a layout of several ranks (SectionContext::parallel).
   [[nodiscard]] virtual bool spreads_over_ranks() const { return false; }
+  /// Whether a pass may run with nothing computed: it computes by the operators of its tape alone and has no effect
+  /// beside its outputs. Then a dry pass states the memory of passes before a run; otherwise `cost` does.
+  [[nodiscard]] virtual bool runs_dry() const { return false; }
   /// Whether the section observes SectionContext::recompute.
   [[nodiscard]] virtual bool recomputes() const { return false; }
   /// For pipelines; without layers the section cannot be cut into stages.

@@ -147,8 +147,8 @@ SectionRunner::~SectionRunner() {
 
 std::size_t SectionRunner::working_bytes() const {
   std::size_t sum = 0;
-  for (const auto& batch : free_) sum += batch->arena.peak_bytes();
-  for (const auto& [key, batch] : in_flight_) sum += batch->arena.peak_bytes();
+  for (const auto& batch : free_) sum += batch->arena.held_bytes();
+  for (const auto& [key, batch] : in_flight_) sum += batch->arena.held_bytes();
   return sum;
 }
 

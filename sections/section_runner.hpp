@@ -53,7 +53,7 @@ class SectionRunner {
   [[nodiscard]] Section& section() { return *section_; }
   [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
-  /// Returns the most bytes that its arenas have held for micro-batches, each at its own time.
+  /// Returns the bytes that its arenas hold (Arena::held_bytes), one for each micro-batch that was in flight at once.
   [[nodiscard]] std::size_t working_bytes() const;
   /// Returns the gradients that replicas add up at the end of a step.
   [[nodiscard]] virtual std::span<float> gradients() { return section_->parameters().gradients(); }

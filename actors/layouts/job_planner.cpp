@@ -9,6 +9,7 @@
 
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/job_shares.hpp"
+#include "actors/layouts/pass_memory.hpp"
 #include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_table.hpp"
 #include "runtime/core/printable.hpp"
@@ -115,6 +116,7 @@ void JobPlanner::find_choices(const std::string& section) {
     try {
       choices.layouts.push_back(
           {layout, resolve_(keys_.settings(section, layout, devices_text(options_.machine.kind(), devices)))});
+      if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan);
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -242,7 +244,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   ranked.settings.insert(ranked.settings.end(), layout.settings.begin(), layout.settings.end());
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
-    const JobPlan plan = resolve_(ranked.settings);
+    JobPlan plan = resolve_(ranked.settings);
     Times times(*this, plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
@@ -253,6 +255,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
+    add_pass_bytes(plan);
     const MemoryEstimate memory = estimate_memory(plan);
     for (const auto& [device, bytes] : memory.devices) {
       if (bytes > most_bytes()) throw JobError(text_of(device.second) + " would need " + text_of_bytes(bytes));

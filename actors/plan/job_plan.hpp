@@ -52,6 +52,7 @@ struct JobPlan {
   EmulationConfig emulation;            ///< of the job
   double unit_per_ms = 1;               ///< units per millisecond of an emulated device
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
+  std::vector<double> pass_bytes;       ///< by SectionId, of a rank for the largest micro-batch; negative: by its cost
   double program_bytes = 0;             ///< of a process before its sections are built: program and corpus
   std::vector<NamedObserver> observers;
   std::vector<std::string> notes;

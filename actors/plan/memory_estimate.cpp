@@ -79,6 +79,7 @@ MemoryUse use_of(const MemoryDemand& demand) {
   const double kept = demand.keeps_activations ? demand.sample_bytes : 0;
   double batch = (kept + demand.working_bytes) * static_cast<double>(demand.micro_batch);
   if (demand.on_cuda) batch = std::ceil(batch / bytes_of_device_chunk) * bytes_of_device_chunk;
+  batch = demand.pass_bytes.value_or(batch);
   use.activations = batch * static_cast<double>(demand.in_flight);
   use.edges = demand.edge_bytes;
   use.checkpoint = demand.checkpoint_bytes;

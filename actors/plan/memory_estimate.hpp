@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/core/dtype.hpp"
@@ -39,9 +40,11 @@ struct MemoryDemand {
   bool shared = false;             ///< an earlier replica of the process has the frozen values
   bool on_cuda = false;
   DType precision = DType::f32;
-  DType moments = DType::f32;    ///< of the optimizer state
-  double sample_bytes = 0;       ///< activations of the largest sample, kept for the backward pass
-  double working_bytes = 0;      ///< beside them for a while, of the largest sample
+  DType moments = DType::f32;  ///< of the optimizer state
+  double sample_bytes = 0;     ///< activations of the largest sample, kept for the backward pass
+  double working_bytes = 0;    ///< beside them for a while, of the largest sample
+  std::optional<double> pass_bytes =
+      {};                        ///< of a micro-batch, where a dry pass measured them; the two above do not count
   std::int64_t micro_batch = 1;  ///< samples, all of the largest size
   std::int64_t in_flight = 1;    ///< micro-batches whose activations are kept at once
   double edge_bytes = 0;         ///< slots and send buffers

@@ -40,6 +40,9 @@ class ReplicaDemands {
         {plan_->largest.tokens, plan_->largest.patches, plan_->largest.images});
     demand.sample_bytes = largest.bytes / static_cast<double>(node_->layout.ranks());
     demand.working_bytes = largest.working / static_cast<double>(node_->layout.ranks());
+    const double measured =
+        place_->section.value() < plan_->pass_bytes.size() ? plan_->pass_bytes[place_->section.value()] : -1;
+    if (measured >= 0) demand.pass_bytes = measured;
     demand.micro_batch = samples();
     demand.in_flight = in_flight();
     demand.edge_bytes = edges(rank);

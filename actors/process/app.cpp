@@ -5,6 +5,7 @@
 #include <optional>
 #include <system_error>
 
+#include "actors/layouts/pass_memory.hpp"
 #include "actors/messages/caf_compat.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
@@ -118,7 +119,10 @@ std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& 
       memory.start = std::make_unique<JobStart>(
           JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
     }
-    if (!plan) plan = resolve_job(composed_);
+    if (!plan) {
+      plan = resolve_job(composed_);
+      add_pass_bytes(*plan);
+    }
     process.emplace(*plan, *console_, memory);
     process->prepare();
   } catch (const JobError& problem) {

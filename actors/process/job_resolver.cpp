@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "actors/layouts/pass_memory.hpp"
 #include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
@@ -303,6 +304,8 @@ JobPlan JobResolver::resolve() && {
   place_sections();
   check_cuda(plan_);
   plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
+  const auto limited = [](const PlannedSection& section) { return section.config.memory_mib > 0; };
+  if (std::ranges::any_of(plan_.sections, limited)) add_pass_bytes(plan_);
   check_memory(plan_);
   check_seats(plan_);
   check_shadows(plan_);

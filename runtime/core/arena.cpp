@@ -22,7 +22,25 @@ std::byte* Arena::allocate(std::size_t bytes) {
   if (best->bytes == 0) free_.erase(best);
   used_ += wanted;
   peak_ = std::max(peak_, used_);
+  reach(block, block + wanted);
   return block;
+}
+
+/// A block may be in two chunks that follow each other.
+void Arena::reach(const std::byte* begin, const std::byte* end) {
+  for (Chunk& chunk : chunks_) {
+    const std::byte* const first = chunk.memory.data();
+    const std::byte* const last = first + chunk.memory.size();
+    if (end <= first || begin >= last) continue;
+    chunk.reached = std::max(chunk.reached, static_cast<std::size_t>(std::min(end, last) - first));
+  }
+}
+
+std::size_t Arena::held_bytes() const {
+  if (!space_->host()) return mapped_;
+  std::size_t sum = 0;
+  for (const Chunk& chunk : chunks_) sum += chunk.reached;
+  return sum;
 }
 
 void Arena::release(std::byte* block, std::size_t bytes) {
@@ -49,9 +67,9 @@ void Arena::release(std::byte* block, std::size_t bytes) {
 
 void Arena::grow(std::size_t bytes) {
   const std::size_t size = std::max(bytes, chunk_bytes_);
-  chunks_.emplace_back(*space_, size);
-  mapped_ += chunks_.back().size();
-  const Free fresh{chunks_.back().data(), chunks_.back().size()};
+  const SpaceMemory& chunk = chunks_.emplace_back(Chunk{{*space_, size}}).memory;
+  mapped_ += chunk.size();
+  const Free fresh{chunk.data(), chunk.size()};
   auto at = std::lower_bound(free_.begin(), free_.end(), fresh.begin,
                              [](const Free& entry, const std::byte* where) { return entry.begin < where; });
   free_.insert(at, fresh);

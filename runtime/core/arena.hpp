@@ -4,8 +4,7 @@
 // AR-1 (accounting): used bytes + free bytes == mapped bytes.
 // AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
 // AR-3 (no growth): once a micro-batch of a shape has passed and mapped nothing, later ones of it map nothing. That is
-// the
-//       second mostly; chunks that the first has added may lie so that it needs one more.
+//       the second mostly; chunks that the first has added may lie so that it needs one more.
 #pragma once
 
 #include <algorithm>
@@ -41,13 +40,21 @@ class Arena {
   [[nodiscard]] std::size_t used_bytes() const { return used_; }
   [[nodiscard]] std::size_t peak_bytes() const { return peak_; }
   [[nodiscard]] std::size_t mapped_bytes() const { return mapped_; }
+  /// Returns the bytes that the arena takes of its memory: chunks up to the end of the furthest block that was in them,
+  /// since a host maps pages when they are written; of a device with memory of its own, all chunks.
+  [[nodiscard]] std::size_t held_bytes() const;
 
  private:
   struct Free {
     std::byte* begin;
     std::size_t bytes;
   };
+  struct Chunk {
+    SpaceMemory memory;
+    std::size_t reached = 0;  ///< bytes, up to the end of the furthest block
+  };
   void grow(std::size_t bytes);
+  void reach(const std::byte* begin, const std::byte* end);
 
   [[nodiscard]] std::size_t rounded(std::size_t bytes) const {
     return std::max(alignment_, (bytes + alignment_ - 1) / alignment_ * alignment_);
@@ -56,7 +63,7 @@ class Arena {
   std::size_t chunk_bytes_;
   std::size_t alignment_;
   MemorySpace* space_;
-  std::vector<SpaceMemory> chunks_;
+  std::vector<Chunk> chunks_;
   std::vector<Free> free_;  // sorted by address
   std::size_t used_ = 0;
   std::size_t peak_ = 0;

@@ -44,6 +44,7 @@ class DecoderSection : public Section {
   [[nodiscard]] std::string config_json() const override;
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
+  [[nodiscard]] bool runs_dry() const override { return true; }
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
   void freeze() override;

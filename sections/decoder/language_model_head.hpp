@@ -29,6 +29,7 @@ class LanguageModelHead final : public Section {
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
+  [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override { return {{head_}}; }
   void freeze() override;
 

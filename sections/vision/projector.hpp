@@ -44,6 +44,7 @@ class Projector final : public Section {
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
+  [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override { return {{first_.weight, second_.weight}}; }
   void freeze() override;
   /// Not over ranks: they meet in collectives, so forward passes never overlap.

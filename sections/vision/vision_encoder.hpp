@@ -50,6 +50,7 @@ class VisionEncoder final : public Section {
   [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
+  [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override;
   void freeze() override;
   /// Not over ranks: they meet in collectives, so forward passes never overlap.

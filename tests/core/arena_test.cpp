@@ -55,6 +55,25 @@ TEST(Arena, a_block_larger_than_a_chunk_gets_its_own) {
   EXPECT_EQ(arena.used_bytes(), 0U);
 }
 
+TEST(Arena, holds_its_chunks_up_to_the_furthest_block) {
+  Arena arena(4096);
+  std::byte* const a = arena.allocate(1024);
+  std::byte* const b = arena.allocate(512);
+  EXPECT_EQ(arena.held_bytes(), 1536U);
+  arena.release(a, 1024);
+  std::byte* const c = arena.allocate(64);
+  EXPECT_EQ(arena.held_bytes(), 1536U) << "in the gap";
+  std::byte* const d = arena.allocate(1024);
+  EXPECT_EQ(arena.held_bytes(), 2560U) << "the gap is too small for it";
+  std::byte* const e = arena.allocate(8192);
+  EXPECT_GE(arena.held_bytes(), 2560U + 8192U);
+  EXPECT_LT(arena.held_bytes(), arena.mapped_bytes());
+  for (const auto& [block, bytes] : {std::pair(b, 512), {c, 64}, {d, 1024}, {e, 8192}}) {
+    arena.release(block, static_cast<std::size_t>(bytes));
+  }
+  EXPECT_GE(arena.held_bytes(), 2560U + 8192U);
+}
+
 TEST(Arena, the_peak_stays_when_memory_is_released) {
   Arena arena(4096);
   std::byte* const a = arena.allocate(1024);

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "actors/layouts/job_probes.hpp"
+#include "actors/layouts/pass_memory.hpp"
 #include "actors/plan/job_rehearsal.hpp"
+#include "actors/plan/memory_table.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
@@ -66,7 +69,8 @@ std::vector<std::string> texts_of(const std::vector<ObservedCall>& calls) {
 class PassProbes : public ::testing::TestWithParam<ProbeCase> {};
 
 TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) {  // DY-1, DY-2, OB-1
-  const JobPlan plan = plan_of(GetParam().job, GetParam().settings);
+  JobPlan plan = plan_of(GetParam().job, GetParam().settings);
+  add_pass_bytes(plan);
   const cpu::CpuOperatorTable table;
   const auto units = first_steps(plan, 1);
   const auto plans = plans_of(plan, units, nullptr).value_or_throw();
@@ -88,6 +92,11 @@ TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) { 
     EXPECT_EQ(texts_of(dry.end.norm), texts_of(real.end.norm)) << node.name;
     EXPECT_EQ(texts_of(dry.end.step), texts_of(real.end.step)) << node.name;
     EXPECT_EQ(dry.working_bytes, real.working_bytes) << node.name;
+    if (GetParam().job != vision_job) {  // whose samples differ
+      EXPECT_EQ(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;
+    } else {
+      EXPECT_GE(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;
+    }
   }
   EXPECT_GE(seen.size(), 3U);
 }
@@ -108,6 +117,22 @@ std::vector<ProbeCase> cases() {
       {"pictures_tensor", vlm, {"vision.tensor=2", "llm.tensor=2"}},
       {"frozen_llm", vlm, {"llm.trained=false", "llm.weights=random"}},
   };
+}
+
+TEST(PassMemory, of_sections_that_do_not_run_dry_is_that_of_their_cost) {
+  JobPlan plan = plan_of(distillation_job, {"teacher.devices=[\"emulated:0\"]"});
+  add_pass_bytes(plan);
+  EXPECT_LT(plan.pass_bytes[plan.graph.find("teacher")->value()], 0);
+  EXPECT_LT(plan.pass_bytes[plan.graph.find("corpus")->value()], 0);
+  EXPECT_GT(plan.pass_bytes[plan.graph.find("student")->value()], 0);
+  const auto of_student = [](const JobPlan& estimated) {
+    const MemoryEstimate estimate = estimate_memory(estimated);
+    return std::ranges::find(estimate.ranks, *estimated.graph.find("student"), &RankMemory::section)->use.activations;
+  };
+  const double in_flight = of_student(plan) / plan.pass_bytes[plan.graph.find("student")->value()];
+  EXPECT_EQ(in_flight, std::round(in_flight)) << "whole arenas";
+  EXPECT_GE(in_flight, 1);
+  EXPECT_NE(of_student(plan), of_student(plan_of(distillation_job)));
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, PassProbes, ::testing::ValuesIn(cases()),

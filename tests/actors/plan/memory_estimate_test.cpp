@@ -43,6 +43,8 @@ TEST(MemoryEstimate, a_trained_rank_has_values_gradients_two_moments_and_activat
   EXPECT_EQ(use_of(more).optimizer, 2 * mebi);
   EXPECT_EQ(use_of(more).gradients, 5 * mebi);
   EXPECT_EQ(use_of(more).activations, 24 * mebi);
+  more.pass_bytes = 3 * mebi;
+  EXPECT_EQ(use_of(more).activations, 6 * mebi) << "measured for a micro-batch";
 }
 
 TEST(MemoryEstimate, moments_in_bf16_take_half_the_memory) {

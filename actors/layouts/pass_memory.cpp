@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/layouts/pass_memory.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "actors/layouts/job_probes.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/schedule/port_sizes.hpp"
+
+namespace maestro {
+namespace {
+
+/// Returns the micro-batch with the most rows that the section makes of `samples`.
+std::optional<MicroBatchPlan> largest_batch(const JobPlan& plan, SectionId section,
+                                            std::span<const SampleRef> samples) {
+  const Axis axis = plan.graph.node(section).axis();
+  std::vector<MicroBatchPlan> batches = batches_of(plan, section, samples);
+  const auto largest =
+      std::ranges::max_element(batches, {}, [&](const MicroBatchPlan& batch) { return batch.rows(axis); });
+  if (largest == batches.end() || largest->rows(axis) == 0) return std::nullopt;
+  return std::move(*largest);
+}
+
+double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
+  const std::optional<MicroBatchPlan> batch = largest_batch(plan, section, samples);
+  if (!batch) return -1;
+  ProbeSite dry;
+  dry.own_memory = find_place(plan.places, section, ReplicaIndex(0))->devices.front().is_cuda();
+  PassProbe probe(probed_section(plan, section), LayoutRank(0), dry);
+  for (int pass = 0; pass < 2; ++pass) (void)probe.pass(*batch);  // the second may find gaps in its arena (AR-3)
+  const Axis axis = plan.graph.node(section).axis();
+  const std::int64_t most = PortSizes(plan.graph, section, plan.largest, flow_limits(plan)).max_rows(axis);
+  return static_cast<double>(probe.working_bytes()) * static_cast<double>(most) /
+         static_cast<double>(batch->rows(axis));
+}
+
+}  // namespace
+
+void add_pass_bytes(JobPlan& plan) {
+  if (!plan.pass_bytes.empty()) return;
+  plan.pass_bytes.assign(plan.sections.size(), -1);
+  const std::vector<TracedUnit> steps = first_steps(plan, 1);
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    if (!plan.meta_sections[index]->runs_dry() || plan.sections[index].config.emulated()) continue;
+    try {
+      plan.pass_bytes[index] = bytes_of(plan, SectionId(static_cast<std::uint32_t>(index)), steps.front().samples);
+    } catch (const JobError&) {
+      // A sample that cannot be read; the run reports it.
+    }
+  }
+}
+
+}  // namespace maestro

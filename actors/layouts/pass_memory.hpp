@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a job's passes, by dry passes.
+#pragma once
+
+#include "actors/plan/job_plan.hpp"
+
+namespace maestro {
+
+/// Sets `pass_bytes` of a placed plan, unless they are set: for each section the bytes of a rank's arena for a
+/// micro-batch of the job's largest samples, which a dry pass over samples of the first step has (DY-2), in proportion
+/// where those are shorter. Negative where `Section::runs_dry` is false, where the section is emulated, and where no
+/// sample can be read.
+void add_pass_bytes(JobPlan& plan);
+
+}  // namespace maestro
