@@ -4,7 +4,7 @@
 
 #include <caf/actor.hpp>
 #include <cstdint>
-#include <ranges>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -88,9 +88,12 @@ struct Directory {
   std::vector<ProcessInfo> processes;
   caf::actor coordinator;
 
-  /// Returns a view of the replicas of all processes.
-  [[nodiscard]] auto replicas() const {
-    return processes | std::views::transform(&ProcessInfo::replicas) | std::views::join;
+  /// Returns the replicas of all processes, which live as long as this. (clang 14 has no views of gcc 12's library.)
+  [[nodiscard]] std::vector<std::reference_wrapper<const ReplicaAddress>> replicas() const {
+    std::vector<std::reference_wrapper<const ReplicaAddress>> all;
+    for (const ProcessInfo& process : processes)
+      all.insert(all.end(), process.replicas.begin(), process.replicas.end());
+    return all;
   }
 };
 

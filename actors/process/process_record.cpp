@@ -21,7 +21,7 @@ std::optional<TensorBoardWriter> ProcessRun::State::open_board() const {
   const bool chosen = plan.options.tensorboard != "auto";
   const fs::path folder = chosen ? fs::path(plan.options.tensorboard) : fs::path(plan.train.out) / "tensorboard";
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  TensorBoardWriter board = std::move(TensorBoardWriter::create(folder, now).value_or_throw());
+  TensorBoardWriter board = TensorBoardWriter::create(folder, now).value_or_throw();
   if (start.first_step > 1) board.add_start(static_cast<std::int64_t>(start.first_step), now).or_throw();
   return board;
 }
@@ -29,7 +29,7 @@ std::optional<TensorBoardWriter> ProcessRun::State::open_board() const {
 /// Opens the record of the run, and notes this start in it.
 void ProcessRun::State::open_journal() {
   if (has_emulated(plan)) return;
-  RunLog log = std::move(RunLog::open(record_path(), start.first_step - 1).value_or_throw());
+  RunLog log = RunLog::open(record_path(), start.first_step - 1).value_or_throw();
   const std::uint64_t last = log.last_step();
   journal = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, console, plan.observers);
   if (last + 1 < start.first_step) {

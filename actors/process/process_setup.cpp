@@ -310,7 +310,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::scoped_actor self(actors->system());
   for (const ReplicaPlacement& at : plan.places) {
     if (at.process != process || joins_later()) continue;
-    const Seat& seat = seats.emplace_back(at.section, at.replica, process);
+    const Seat& seat = seats.emplace_back(Seat{at.section, at.replica, process});
     local.own.push_back(spawn_replica(built_for(seat), seat, rendezvous_info.epoch));
     self->request(local.own.back().actor, std::chrono::seconds(30), AddressRequest{})
         .receive([&](const ReplicaAddress& address) { local.info.replicas.push_back(address); },

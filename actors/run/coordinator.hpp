@@ -201,7 +201,7 @@ class Coordinator : public RunActor {
   caf::result<CheckpointAnswer> checkpoint_requested();
   void checkpoint_committed(const CheckpointCommitted& committed);
   caf::result<PauseAnswer> pause_requested(const PauseRequest& request);
-  void resume();
+  void resume_run();
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;

@@ -113,7 +113,7 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
   if (request.pause) {
     schedule_.pause();
   } else {
-    resume();
+    resume_run();
   }
   if (state() != RunState::pausing) return PauseAnswer{state(), last_step()};
   caf::response_promise promise = make_response_promise();
@@ -121,7 +121,7 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
   return promise;
 }
 
-void Coordinator::resume() {
+void Coordinator::resume_run() {
   if (!schedule_.paused() || rolling_back_) return;
   const bool stood_still = state() == RunState::paused;
   schedule_.resume();

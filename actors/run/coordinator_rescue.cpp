@@ -17,7 +17,7 @@ caf::result<Rescued> Coordinator::rescue(const Rescue& loss) {
   if (!going_on || !options_.schedule.keeps_state) return Rescued{};
   const std::vector<caf::actor> survivors = trained_survivors(loss.lost);
   if (survivors.empty()) return Rescued{};
-  rescuing_.emplace();
+  rescuing_ = decltype(rescuing_)::value_type{};  // clang 14 has no emplace() of a nested class
   rescuing_->lost = loss.lost;
   rescuing_->answer = make_response_promise<Rescued>();
   stand_still(survivors);

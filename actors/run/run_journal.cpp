@@ -81,7 +81,8 @@ std::string line_of(const std::string& event, const EventFields& fields, system_
   Json line;
   line["event"] = event;
   line["time"] = iso_time(now);
-  for (const auto& [name, value] : fields) std::visit([&](const auto& held) { line[name] = held; }, value.held());
+  for (const auto& [name, value] : fields)
+    std::visit([&, &key = name](const auto& held) { line[key] = held; }, value.held());
   return line_of(line);
 }
 

@@ -8,8 +8,7 @@
 namespace maestro {
 
 StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
-    : graph_(&graph),
-      planned_(std::move(planned.planned)),
+    : planned_(std::move(planned.planned)),
       planning_ms_(planned.planning_ms),
       measured_(planned_->workload),
       busy_ms_(measured_.sections.size()),

@@ -49,7 +49,6 @@ class StepWatch {
   /// Returns nothing for the source, which is not planned.
   [[nodiscard]] std::optional<std::size_t> task_of(SectionId section, std::uint32_t index) const;
 
-  const SectionGraph* graph_ = nullptr;
   std::shared_ptr<PlannedStep> planned_;
   double planning_ms_ = 0;
   Workload measured_;                              // of the plan, with measured times

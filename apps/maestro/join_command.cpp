@@ -30,8 +30,9 @@ namespace {
     setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
   std::vector<std::string> words = terms.command;
-  const auto of_rank_0 = std::ranges::search(words, log_arguments("json"));
-  words.erase(of_rank_0.begin(), of_rank_0.end());
+  const std::vector<std::string> of_rank_0 = log_arguments("json");
+  const auto found = std::search(words.begin(), words.end(), of_rank_0.begin(), of_rank_0.end());
+  if (found != words.end()) words.erase(found, found + std::ssize(of_rank_0));
   words.insert(words.end(), log.begin(), log.end());
   words.insert(words.begin(), program);
   std::vector<char*> argv;

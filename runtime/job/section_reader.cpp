@@ -16,7 +16,6 @@ constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange decay{.min = 0.0, .max = 1.0, .max_open = true};
 // Far above any model, and small enough that products of two sizes fit an int64.
 constexpr std::int64_t no_bound = std::int64_t{1} << 31;  // of samples: a global batch is smaller
-constexpr Range size_range{.min = 1, .max = std::int64_t{1} << 31};
 
 std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);

@@ -21,9 +21,7 @@ using testing::HasSubstr;
 
 class RunReaderTest : public testing::Test {
  protected:
-  void open(std::uint64_t last_step) {
-    log_.emplace(std::move(RunLog::open(run_ / record_folder, last_step).value_or_throw()));
-  }
+  void open(std::uint64_t last_step) { log_.emplace(RunLog::open(run_ / record_folder, last_step).value_or_throw()); }
   void begin(std::uint64_t first_step, const std::string& job = "name = 'curve'\\n[train]\\nsteps = 400\\n") {
     log_->append_event(
             R"({"event":"began","time":"2026-11-24T12:00:00.000Z","first_step":)" + std::to_string(first_step) +

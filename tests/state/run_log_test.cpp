@@ -23,9 +23,7 @@ class RunLogTest : public testing::Test {
   static std::string line_of(std::uint64_t step) {
     return R"({"step":)" + std::to_string(step) + R"(,"loss":)" + std::to_string(1.0 / static_cast<double>(step)) + "}";
   }
-  [[nodiscard]] RunLog open(std::uint64_t last_step) const {
-    return std::move(RunLog::open(folder_, last_step).value_or_throw());
-  }
+  [[nodiscard]] RunLog open(std::uint64_t last_step) const { return RunLog::open(folder_, last_step).value_or_throw(); }
   [[nodiscard]] std::vector<std::uint64_t> steps() const {
     std::vector<std::uint64_t> found;
     for (const std::string& line : read_record(steps_).value_or_throw()) found.push_back(step_of_line(line));

@@ -37,8 +37,7 @@ LayoutChoices drawn_section(std::mt19937& random, int devices) {
     section.devices.push_back((below(devices) + static_cast<int>(device)) % devices);
   }
   std::ranges::sort(section.devices);
-  const auto repeated = std::ranges::unique(section.devices);
-  if (!repeated.empty()) section.devices.clear();  // a section has no device twice
+  if (std::ranges::adjacent_find(section.devices) != section.devices.end()) section.devices.clear();  // none twice
   return section;
 }
 
