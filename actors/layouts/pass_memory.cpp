@@ -2,12 +2,12 @@
 #include "actors/layouts/pass_memory.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <span>
 
 #include "actors/layouts/job_probes.hpp"
 #include "actors/plan/planning_options.hpp"
-#include "runtime/core/result.hpp"
 #include "runtime/schedule/port_sizes.hpp"
 
 namespace maestro {
@@ -42,14 +42,14 @@ double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRe
 void add_pass_bytes(JobPlan& plan) {
   if (!plan.pass_bytes.empty()) return;
   plan.pass_bytes.assign(plan.sections.size(), -1);
-  const std::vector<TracedUnit> steps = first_steps(plan, 1);
-  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
-    if (!plan.meta_sections[index]->runs_dry() || plan.sections[index].config.emulated()) continue;
-    try {
+  try {
+    const std::vector<TracedUnit> steps = first_steps(plan, 1);
+    for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+      if (!plan.meta_sections[index]->runs_dry() || plan.sections[index].config.emulated()) continue;
       plan.pass_bytes[index] = bytes_of(plan, SectionId(static_cast<std::uint32_t>(index)), steps.front().samples);
-    } catch (const JobError&) {
-      // A sample that cannot be read; the run reports it.
     }
+  } catch (const std::exception&) {
+    // A sample that cannot be read, or no memory even for this: the run reports it.
   }
 }
 

@@ -121,7 +121,7 @@ std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& 
     }
     if (!plan) {
       plan = resolve_job(composed_);
-      add_pass_bytes(*plan);
+      if (plan->options.launch_info.place.rank == 0) add_pass_bytes(*plan);  // for its header and report
     }
     process.emplace(*plan, *console_, memory);
     process->prepare();
