@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/ops/owned_tensor.hpp"
 #include "tests/support/fake_cuda/column_major_product.hpp"
 
@@ -140,6 +142,48 @@ TEST(LtPlan, spaced_rows_are_those_of_y_and_dy_alone) {
   request.kind = ProductKind::backward_weight;
   EXPECT_EQ(product_plan(request).b, (ColumnMajor{DType::f32, 5, 3, 8}));
   EXPECT_EQ(product_plan(request).d.leading, 7);
+}
+
+/// "n of a request at the offsets of a, b, d" of each part.
+std::vector<std::array<std::int64_t, 4>> parts_of(const ProductRequest& request) {
+  std::vector<std::array<std::int64_t, 4>> parts;
+  for (const ProductPart& part : product_parts(request)) parts.push_back({part.request.n, part.a, part.b, part.d});
+  return parts;
+}
+
+TEST(LtPlan, columns_behind_the_last_whole_access_are_a_product_of_their_own) {
+  using Parts = std::vector<std::array<std::int64_t, 4>>;
+  ProductRequest request{ProductKind::forward, 4, 50257, 3, DType::bf16, DType::bf16};
+  request.pitch = 50304;
+  EXPECT_EQ(parts_of(request), (Parts{{50256, 0, 0, 0}, {1, 50256 * 3, 0, 50256}}));
+  request.kind = ProductKind::backward_weight;
+  request.accumulate = true;
+  EXPECT_EQ(parts_of(request), (Parts{{50256, 0, 0, 0}, {1, 0, 50256, 50256 * 3}}));
+  request.kind = ProductKind::backward_input;
+  request.accumulate = false;
+  EXPECT_EQ(parts_of(request), (Parts{{1, 50256 * 3, 50256, 0}, {50256, 0, 0, 0}}));
+  EXPECT_FALSE(product_parts(request)[0].request.accumulate);  // the second adds to the first
+  EXPECT_TRUE(product_parts(request)[1].request.accumulate);
+  request.operands = DType::f32;  // accesses of four
+  request.n = 50254;
+  EXPECT_EQ(product_parts(request)[0].request.n, 2);
+}
+
+TEST(LtPlan, a_product_is_whole_where_a_part_would_not_be_faster) {
+  ProductRequest request{ProductKind::forward, 4, 50257, 3, DType::bf16, DType::bf16};
+  const auto whole = [](const ProductRequest& of) { return product_parts(of).size() == 1; };
+  EXPECT_TRUE(whole(request)) << "rows of y begin anywhere";
+  request.pitch = 50257 + 6;
+  EXPECT_TRUE(whole(request)) << "likewise";
+  request.pitch = 50304;
+  EXPECT_FALSE(whole(request));
+  request.epilogue = ProductEpilogue::bias;
+  EXPECT_TRUE(whole(request)) << "a bias would be cut, too";
+  request.epilogue = ProductEpilogue::none;
+  request.n = 7;
+  EXPECT_TRUE(whole(request)) << "nothing but a rest";
+  request.n = 50256;
+  EXPECT_TRUE(whole(request)) << "no rest";
 }
 
 TEST(LtPlan, the_vector_is_as_long_as_the_side_it_belongs_to) {

@@ -7,6 +7,7 @@
 namespace maestro::cuda {
 namespace {
 
+constexpr std::int64_t access_bytes = 16;
 constexpr std::int64_t auxiliary_multiple = 8;  // demanded of the leading dimension of the input of gelu
 
 /// A row-major (rows, columns) tensor as the library sees it.
@@ -70,6 +71,33 @@ ProductPlan product_plan(const ProductRequest& request) {
   }
   if (has_auxiliary(request.epilogue)) plan.auxiliary_leading = plan.d.leading;
   return plan;
+}
+
+std::vector<ProductPart> product_parts(const ProductRequest& request) {
+  const std::int64_t access = access_bytes / static_cast<std::int64_t>(size_of(request.operands));
+  const std::int64_t large = request.n / access * access;
+  const bool aligned = request.pitch % access == 0 && request.pitch > 0;
+  if (large == request.n || large == 0 || !aligned || request.epilogue != ProductEpilogue::none) return {{request}};
+  ProductPart first{request};
+  ProductPart rest{request};
+  first.request.n = large;
+  rest.request.n = request.n - large;
+  switch (request.kind) {
+    case ProductKind::forward:
+      rest.a = large * request.k;
+      rest.d = large;
+      break;
+    case ProductKind::backward_input:
+      rest.a = large * request.k;
+      rest.b = large;
+      first.request.accumulate = true;
+      return {rest, first};
+    case ProductKind::backward_weight:
+      rest.b = large;
+      rest.d = large * request.k;
+      break;
+  }
+  return {first, rest};
 }
 
 std::string product_refusal(const ProductRequest& request) {

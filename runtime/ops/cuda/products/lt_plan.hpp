@@ -14,6 +14,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/core/dtype.hpp"
 
@@ -77,6 +78,18 @@ struct ProductPointers {
 };
 
 [[nodiscard]] ProductPlan product_plan(const ProductRequest& request);
+
+/// A product over some of the N columns of y or dy; the offsets are those of its operands, in elements.
+struct ProductPart {
+  ProductRequest request;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t d = 0;
+};
+/// Returns the calls that make up a request, in their order. The library's fast kernels access 16 bytes at a time:
+/// where rows of y or dy begin aligned and N is no multiple of that, as with 50,257 tokens, the columns left over are a
+/// small product of their own. In backward_input that one comes first, and the large one adds to it.
+[[nodiscard]] std::vector<ProductPart> product_parts(const ProductRequest& request);
 
 /// Returns why the library's documented demands forbid this request, before any call of it; empty: they do not.
 [[nodiscard]] std::string product_refusal(const ProductRequest& request);

@@ -155,8 +155,11 @@ bool LtProducts::sums_pay(const ProductRequest& request, const Factors& factors,
       request, [&] { return run_with_sums(request, timed, sums); }, [&] { run_sums_apart(request, timed, sums); });
 }
 
-ProductPointers LtProducts::pointers_of(const Factors& factors) {
-  return {.a = factors.a.raw(), .b = factors.b.raw(), .d = factors.result.raw()};
+ProductPointers LtProducts::pointers_of(const Factors& factors, const ProductPart& part) {
+  const auto at = [](const Tensor& tensor, std::int64_t elements) {
+    return tensor.raw() + elements * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  };
+  return {.a = at(factors.a, part.a), .b = at(factors.b, part.b), .d = at(factors.result, part.d)};
 }
 
 Tensor LtProducts::bias_for(const Tensor& bias, DType wanted) const {
@@ -169,10 +172,16 @@ Tensor LtProducts::bias_for(const Tensor& bias, DType wanted) const {
 
 void LtProducts::run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias) {
   const Workspace::Scope scope(*at_.workspace);
-  ProductPointers pointers = pointers_of(factors);
-  pointers.vector = bias_for(bias, request.result).raw();
+  for (const ProductPart& part : product_parts(request)) {
+    ProductPointers pointers = pointers_of(factors, part);
+    pointers.vector = bias_for(bias, request.result).raw();
+    run_part(part.request, pointers);
+  }
+}
+
+void LtProducts::run_part(const ProductRequest& request, const ProductPointers& pointers) {
   if (engine_.run(request, pointers)) return;
-  if (bias.defined() && engine_.run(without_epilogue(request), pointers)) {
+  if (request.epilogue == ProductEpilogue::bias && engine_.run(without_epilogue(request), pointers)) {
     return add_bias(at_, product_plan(request), pointers);
   }
   if (report_slow_) {

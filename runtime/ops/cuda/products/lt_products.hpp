@@ -61,6 +61,7 @@ class LtProducts {
   [[nodiscard]] Tensor bias_for(const Tensor& bias, DType wanted) const;
   /// By the library, with the bias or before it, else by plain_product; epilogues `none` and `bias`.
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
+  void run_part(const ProductRequest& request, const ProductPointers& pointers);
   void run_gelu_apart(const ProductRequest& request, const Factors& factors, const Tensor& bias, const Tensor& pre);
   void run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre);
   /// Runs product and column sums as a single call, into dbias too; returns false when the library refuses.
@@ -73,7 +74,7 @@ class LtProducts {
   [[nodiscard]] bool fused_pays(const ProductRequest& request, Fused fused, Apart apart);
   /// Returns the result of fused_pays() if it is there without measuring; else nothing.
   [[nodiscard]] std::optional<bool> known_choice(const ProductRequest& request) const;
-  [[nodiscard]] static ProductPointers pointers_of(const Factors& factors);
+  [[nodiscard]] static ProductPointers pointers_of(const Factors& factors, const ProductPart& part = {});
 
   Launch at_;
   LtEngine engine_;
