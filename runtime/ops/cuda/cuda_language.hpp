@@ -113,7 +113,14 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Pack<T, N>) != 0) fake_cuda::kernel_fault("unaligned store");
   std::memcpy(to, pack.values, sizeof pack.values);
 #else
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  // By a type of the language: the compiler may cut an assignment of a struct into stores of its members.
+  if constexpr (sizeof pack == 16) {
+    *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, pack);
+  } else if constexpr (sizeof pack == 8) {
+    *reinterpret_cast<uint2*>(to) = __builtin_bit_cast(uint2, pack);
+  } else {
+    *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  }
 #endif
 }
 

@@ -30,6 +30,20 @@ struct NormBackwardCall {
 /// A thread's values of all its columns.
 using NormRegisters = float[norm_packs][norm_width];
 
+/// Loads accesses First to First + Count of a thread's part of a row, 0 behind its end. Nothing is computed between the
+/// loads, so that all are in flight at once.
+template <NormKind Kind, int First, int Count, class T>
+__device__ __forceinline__ void load_part(const T* row, int columns, float (&to)[Count][norm_width]) {
+  using Team = RowTeam<Kind>;
+  MAESTRO_UNROLL
+  for (int p = 0; p < Count; ++p) {
+    const int column = (Team::member() + (First + p) * Team::members()) * norm_width;
+    MAESTRO_UNROLL
+    for (int i = 0; i < norm_width; ++i) to[p][i] = 0;
+    if (column < columns) load_floats(row + column, to[p]);
+  }
+}
+
 /// Writes the block's sums (row blockIdx.x of `to`) from those of its threads.
 template <NormKind Kind>
 __device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int columns, float* to) {
@@ -63,8 +77,36 @@ __device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int 
   }
 }
 
+/// Writes dx of half of a thread's accesses, those from First on: registers for what dx held before are few.
+template <NormKind Kind, int First, class D, class X, class G>
+__device__ __forceinline__ void write_input_gradient(const NormBackwardCall<D, X, G>& call, std::int64_t start,
+                                                     const NormRegisters& g, const NormRegisters& xhat, float shift,
+                                                     float along, float rstd) {
+  using Team = RowTeam<Kind>;
+  float dx[norm_packs / 2][norm_width] = {};
+  if (call.accumulate) load_part<Kind, First>(call.dx + start, call.columns, dx);
+  MAESTRO_UNROLL
+  for (int p = 0; p < norm_packs / 2; ++p) {
+    const int column = (Team::member() + (First + p) * Team::members()) * norm_width;
+    if (column >= call.columns) continue;
+    MAESTRO_UNROLL
+    for (int i = 0; i < norm_width; ++i) dx[p][i] += (g[First + p][i] - shift - xhat[First + p][i] * along) * rstd;
+    store_floats(call.dx + start + column, dx[p]);
+  }
+}
+
+/// As many threads of a block, and blocks of a multiprocessor, as norm_backward_blocks() counts on.
+template <NormKind Kind>
+inline constexpr int norm_backward_block_threads = warp_size*(Kind == NormKind::warp ? norm_rows_block
+                                                                                     : norm_most_warps);
+template <NormKind Kind>
+inline constexpr int norm_backward_resident = Kind == NormKind::warp
+                                                  ? norm_backward_threads / (warp_size * norm_rows_block)
+                                                  : 1;
+
 template <bool Centred, bool Parameters, NormKind Kind, class D, class X, class G>
-__global__ void __launch_bounds__(warp_size* norm_most_warps) norm_backward_kernel(NormBackwardCall<D, X, G> call) {
+__global__ void __launch_bounds__(norm_backward_block_threads<Kind>, norm_backward_resident<Kind>)
+    norm_backward_kernel(NormBackwardCall<D, X, G> call) {
   using Team = RowTeam<Kind>;
   const float scale = 1.0F / static_cast<float>(call.columns);
   NormRegisters dweight = {};
@@ -75,16 +117,16 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_backward_kern
     const float rstd = call.rstd[row];
     NormRegisters g;
     NormRegisters xhat;
+    load_part<Kind, 0>(call.dy + start, call.columns, g);
+    load_part<Kind, 0>(call.x + start, call.columns, xhat);
     float along = 0;
     float shift = 0;
     MAESTRO_UNROLL
     for (int p = 0; p < norm_packs; ++p) {
       const int column = (Team::member() + p * Team::members()) * norm_width;
-      if (column >= call.columns) continue;
-      float weight[norm_width];
-      load_floats(call.dy + start + column, g[p]);
-      load_floats(call.x + start + column, xhat[p]);
-      load_floats(call.weight + column, weight);
+      float weight[norm_width] = {};
+      if (column < call.columns)
+        load_floats(call.weight + column, weight);  // behind the end g is 0, and all that it adds
       MAESTRO_UNROLL
       for (int i = 0; i < norm_width; ++i) {
         xhat[p][i] = (xhat[p][i] - mean) * rstd;
@@ -97,16 +139,8 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_backward_kern
     }
     along = scale * Team::sum(along);
     shift = Centred ? scale * Team::sum(shift) : 0.0F;
-    MAESTRO_UNROLL
-    for (int p = 0; p < norm_packs; ++p) {
-      const int column = (Team::member() + p * Team::members()) * norm_width;
-      if (column >= call.columns) continue;
-      float before[norm_width] = {};
-      if (call.accumulate) load_floats(call.dx + start + column, before);
-      MAESTRO_UNROLL
-      for (int i = 0; i < norm_width; ++i) g[p][i] = (g[p][i] - shift - xhat[p][i] * along) * rstd + before[i];
-      store_floats(call.dx + start + column, g[p]);
-    }
+    write_input_gradient<Kind, 0>(call, start, g, xhat, shift, along, rstd);
+    write_input_gradient<Kind, norm_packs / 2>(call, start, g, xhat, shift, along, rstd);
   }
   if constexpr (Parameters) write_block_sums<Kind>(dweight, call.columns, call.dweight);
   if constexpr (Parameters && Centred) write_block_sums<Kind>(dbias, call.columns, call.dbias);
