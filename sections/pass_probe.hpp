@@ -3,7 +3,9 @@
 // them, or with nothing computed (a dry pass), which gives the calls and the memory of a section of any size. Works for
 // every section type, as a section computes by its operator table and its groups alone.
 //
-// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU.
+// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU in each pass
+// but
+//       the first, which also rounds the weights.
 // DY-2 (same memory): its parameters and arenas have the bytes that they have there.
 // DY-3 (times of the device): calls of a device that returns before work is complete take the time between marks behind
 //       them, in which the device may wait for the next call; their sum is the time of the pass.
@@ -107,6 +109,7 @@ class PassProbe {
   [[nodiscard]] Fed inputs(const MicroBatchPlan& batch);
   [[nodiscard]] Fed outputs(const MicroBatchPlan& batch, bool gradients);
   [[nodiscard]] Fed input_gradients(const MicroBatchPlan& batch);
+  [[nodiscard]] ObservedPasses one_pass(const MicroBatchPlan& batch);
   /// Runs `work`; returns its calls and its milliseconds.
   std::pair<std::vector<ObservedCall>, double> observed(const std::function<void()>& work);
 
@@ -123,6 +126,7 @@ class PassProbe {
   std::size_t parameter_bytes_ = 0;
   std::unique_ptr<SectionRunner> runner_;
   std::uint64_t steps_ = 0;
+  bool warm_ = false;  // has run a pass
 };
 
 /// Returns the milliseconds of all calls.

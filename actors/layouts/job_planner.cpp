@@ -2,6 +2,7 @@
 #include "actors/layouts/job_planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <list>
@@ -62,6 +63,13 @@ std::vector<double> bytes_of(const JobPlan& plan, const std::string& section) {
   throw JobError("no layout of the job fits into " + text_of_bytes(most_bytes) +
                  " of each GPU; the sections need at least " + needs +
                  " of one: plan for more GPUs, or free tensor, pipeline, zero or micro_batch with --vary");
+}
+
+/// Returns whether two micro-batches make the same calls, as far as lengths decide.
+bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
+  return std::ranges::equal(a.samples, b.samples, [](const SampleRef& left, const SampleRef& right) {
+    return left.tokens == right.tokens && left.patches == right.patches;
+  });
 }
 
 /// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
@@ -148,8 +156,8 @@ void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(con
       if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
       progress(choices.section + ": " + std::to_string(batches.front().samples.size()) + " samples, tensor " +
                std::to_string(choice.layout.tensor) + ", context " + std::to_string(choice.layout.context));
-      profiler.add(choice.plan, batches.front(), *prices_);
-      if (batches.size() > 1) profiler.add(choice.plan, batches[batches.size() / 2], *prices_);
+      const std::array measured{batches.front(), batches[batches.size() / 2]};
+      profiler.add(choice.plan, std::span(measured).first(same_lengths(measured[0], measured[1]) ? 1 : 2), *prices_);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <set>
+#include <span>
 
 #include "actors/layouts/job_probes.hpp"
 #include "actors/services/device_groups.hpp"
@@ -81,10 +82,9 @@ void add_calls(const std::vector<ObservedCall>& calls, CallPrices& prices) {
   for (const ObservedCall& observed : calls) prices.add(observed.call, observed.ms);
 }
 
-/// Adds the times of a rank.
-void add_times(MeasuredRank& rank, CallPrices& prices) {
-  rank.passes.erase(rank.passes.begin());  // it maps its memory
-  for (const ObservedPasses& passes : rank.passes) {
+/// Adds the times of a rank, but for those of its first pass, which maps its memory.
+void add_times(const MeasuredRank& rank, CallPrices& prices) {
+  for (const ObservedPasses& passes : std::span(rank.passes).subspan(1)) {
     add_calls(passes.forward, prices);
     add_calls(passes.backward, prices);
     add_calls(passes.packs, prices);
@@ -133,26 +133,30 @@ Groups SectionProfiler::make_group(const std::vector<Device*>& members, std::int
   return join_devices(*machine_.gpus, members, std::make_shared<AbortReason>());
 }
 
-void SectionProfiler::add(const JobPlan& plan, const MicroBatchPlan& batch, MachinePrices& prices) {
-  const GraphNode& node = plan.graph.node(batch.section);
+void SectionProfiler::add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices) {
+  const GraphNode& node = plan.graph.node(batches.front().section);
   const std::int64_t ranks = node.layout.ranks();
   if (ranks > devices()) {
     throw JobError(node.section_name() + ": a replica of " + std::to_string(ranks) + " ranks cannot be measured on " +
                    std::to_string(devices()) + " devices");
   }
-  measure(devices_, plan, batch, 1, prices.alone);
-  measure(devices_, plan, batch, std::max<std::int64_t>(1, at_once_ / ranks), prices.busy);
+  const std::int64_t copies = std::max<std::int64_t>(1, at_once_ / ranks);
+  std::vector<CallPrices*> alone{&prices.alone};
+  if (copies == 1) alone.push_back(&prices.busy);
+  measure(devices_, plan, batches, 1, alone);
+  if (copies > 1) measure(devices_, plan, batches, copies, {&prices.busy});
   if (machine_.gpus == nullptr || !options_.shares) return;
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     const Devices cut = open_devices(machine_, *table_, options_.deterministic, measured_shares[part]);
-    measure(cut, plan, batch, 1, prices.parts[part]);
+    measure(cut, plan, batches, 1, {&prices.parts[part]});
     for (const auto& device : cut) device->stop();
   }
 }
 
-void SectionProfiler::measure(const Devices& devices, const JobPlan& plan, const MicroBatchPlan& batch,
-                              std::int64_t copies, CallPrices& prices) {
-  const GraphNode& node = plan.graph.node(batch.section);
+void SectionProfiler::measure(const Devices& devices, const JobPlan& plan, std::span<const MicroBatchPlan> batches,
+                              std::int64_t copies, const std::vector<CallPrices*>& prices) {
+  const SectionId section = batches.front().section;
+  const GraphNode& node = plan.graph.node(section);
   const std::int64_t all = copies * node.layout.ranks();
   const auto make = [&](const std::vector<std::int64_t>& members) {
     std::vector<Device*> joined;
@@ -175,29 +179,38 @@ void SectionProfiler::measure(const Devices& devices, const JobPlan& plan, const
     ProbeSite site{&devices[at]->ops(), rank.tensor_group.get(), rank.context_group.get()};
     if (machine_.gpus != nullptr) site.device = devices[at].get();
     if (machine_.devices > at_once_) site.now = thread_cpu_ms;
-    rank.probe = std::make_unique<PassProbe>(probed_section(plan, batch.section), of_layout, site);
+    rank.probe = std::make_unique<PassProbe>(probed_section(plan, section), of_layout, site);
   });
-  const Clock::time_point begin = Clock::now();
-  for (int round = 0; round < most_rounds && (round <= options_.rounds || Clock::now() - begin < options_.least);
-       ++round) {
-    each([&](MeasuredRank& rank, std::size_t) {
-      rank.passes.push_back(rank.probe->pass(batch));
-      if (node.trained()) rank.ends.push_back(rank.probe->step_end());
-    });
+  for (const MicroBatchPlan& batch : batches) {
+    const Clock::time_point begin = Clock::now();
+    for (int round = 0; round < most_rounds && (round <= options_.rounds || Clock::now() - begin < options_.least);
+         ++round) {
+      each([&](MeasuredRank& rank, std::size_t) {
+        rank.passes.push_back(rank.probe->pass(batch));
+        if (node.trained()) rank.ends.push_back(rank.probe->step_end());
+      });
+    }
+    if (machine_.gpus != nullptr) {
+      each([&](MeasuredRank& rank, std::size_t) {
+        rank.whole_ms = rank.probe->whole_passes(batch, 2 * options_.rounds + 2);
+      });
+    }
+    for (MeasuredRank& rank : ranks) {
+      for (CallPrices* const of : prices) add_times(rank, *of);
+      rank.passes.clear();
+      rank.ends.clear();
+    }
   }
-  if (machine_.gpus != nullptr) {
-    each([&](MeasuredRank& rank, std::size_t) {
-      rank.whole_ms = rank.probe->whole_passes(batch, 2 * options_.rounds + 2);
-    });
-  }
-  for (MeasuredRank& rank : ranks) add_times(rank, prices);
   const std::size_t gradients = node.trained() ? ranks.front().probe->runner().gradients().size() : 0;
   each([](MeasuredRank& rank, std::size_t) {
     rank.probe.reset();
     rank.tensor_group.reset();  // members leave a group of GPUs at the same time
     rank.context_group.reset();
   });
-  if (gradients > 0) machine_.gpus == nullptr ? add_sums(*table_, gradients, prices) : measure_sums(gradients, prices);
+  if (gradients == 0) return;
+  for (CallPrices* const of : prices) {
+    machine_.gpus == nullptr ? add_sums(*table_, gradients, *of) : measure_sums(gradients, *of);
+  }
 }
 
 void SectionProfiler::measure_sums(std::size_t gradients, CallPrices& prices) {

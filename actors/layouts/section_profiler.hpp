@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "actors/layouts/planned_machine.hpp"
@@ -31,14 +32,15 @@ class SectionProfiler {
   ~SectionProfiler();
 
   [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
-  /// Adds the times of the calls that the section's passes and step ends make with `batch`, by the layout of its node.
-  /// Throws JobError for a replica with more ranks than there are devices, and the errors of the section.
-  void add(const JobPlan& plan, const MicroBatchPlan& batch, MachinePrices& prices);
+  /// Adds the times of the calls that a section's passes and step ends make with each of `batches`, of which there is
+  /// at least one, by the layout of its node. Throws JobError for a replica with more ranks than there are devices, and
+  /// the errors of the section.
+  void add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
 
  private:
   using Devices = std::vector<std::unique_ptr<Device>>;
-  void measure(const Devices& devices, const JobPlan& plan, const MicroBatchPlan& batch, std::int64_t copies,
-               CallPrices& prices);
+  void measure(const Devices& devices, const JobPlan& plan, std::span<const MicroBatchPlan> batches,
+               std::int64_t copies, const std::vector<CallPrices*>& prices);
   /// Measures the groups by which 2, 4, ... GPUs add up so many gradients.
   void measure_sums(std::size_t gradients, CallPrices& prices);
   [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const std::vector<Device*>& members,

@@ -46,6 +46,16 @@ class APlanForGpus(OnDevices):
             self.assertTrue(all(re.fullmatch("cuda:[01]", each) for each in planned[section]["devices"]), planned)
         self.assert_close(figures_of(self.train(job)), figures_of(self.train(planned)), FP32_TOLERANCE)
 
+    def test_takes_every_price_from_the_profile_of_the_same_job(self):
+        path = self.write_job(self.job(precision="bf16"))
+        measured = self.call("profile", path, "--devices", 1, "--measure-ms", 0)
+        self.assertEqual(measured.status, 0, measured.describe())
+        self.assertIn("measuring student", measured.out)
+        planned = self.call("plan", path, "--devices", 1, "--profile", "profile.json", "--measure-ms", 0)
+        self.assertEqual(planned.status, 0, planned.describe())
+        self.assertNotIn("measuring", planned.out)
+        self.assertIn("Times: 100.0% measured", planned.out)
+
     def test_needs_the_gpus_and_the_profile_that_it_is_made_for(self):
         path = self.write_job(self.job())
         self.assertIn("--devices 9: there are 4 GPUs", self.plan(path, "--devices", 9, status=2))
