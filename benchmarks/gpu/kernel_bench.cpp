@@ -4,8 +4,10 @@
 // other lines.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,9 +43,12 @@ class Operators {
   Operators(BenchDevice& device, const Sizes& sizes, DType compute)
       : device_(device), ops_(device.ops()), sizes_(sizes), act_(compute), memory_(ops_.memory()) {}
 
-  void run(int repeats) {
+  /// Those whose name is `only`, or all.
+  void run(int repeats, const std::string& only) {
     device_.run([this] { make_cases(); });
-    for (const Case& each : cases_) print(each, milliseconds(each, repeats));
+    for (const Case& each : cases_) {
+      if (only.empty() || each.name == only) print(each, milliseconds(each, repeats));
+    }
     device_.run([this] {
       cases_.clear();
       weights_.clear();
@@ -325,18 +330,24 @@ int main(int count, char** words) {
   try {
     std::string device = "cuda:0";
     std::string sizes = "gpt2-124m";
-    for (int at = 1; at + 1 < count; at += 2) {
-      const std::string name = words[at];
-      if (name != "--device" && name != "--sizes") {
-        throw maestro::JobError("usage: kernel_bench [--device cuda:0|cpu] [--sizes gpt2-124m|tiny]");
+    std::string only;
+    std::string repeats = "20";
+    const std::map<std::string, std::string*> options{
+        {"--device", &device}, {"--sizes", &sizes}, {"--operator", &only}, {"--repeats", &repeats}};
+    for (int at = 1; at < count; at += 2) {
+      const auto option = options.find(words[at]);
+      if (option == options.end() || at + 1 == count) {
+        throw maestro::JobError(
+            "usage: kernel_bench [--device cuda:0|cpu] [--sizes gpt2-124m|tiny]\n"
+            "                    [--operator NAME] [--repeats N]");
       }
-      (name == "--device" ? device : sizes) = words[at + 1];
+      *option->second = words[at + 1];
     }
     Sizes of_model;
     if (sizes == "tiny") of_model = {256, 64, 128, 4, 64, 503, 10'000};
-    constexpr int repeats = 20;
     maestro::bench::BenchDevice opened(device);
-    maestro::bench::Operators(opened, of_model, maestro::DType::bf16).run(repeats);
+    maestro::bench::Operators(opened, of_model, maestro::DType::bf16)
+        .run(std::max(1, std::atoi(repeats.c_str())), only);
     return 0;
   } catch (const std::exception& failed) {
     std::cerr << "kernel_bench: " << failed.what() << '\n';

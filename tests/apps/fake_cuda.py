@@ -3,6 +3,10 @@
 
 MAESTRO_FAKE_CUDA names the backend over fakes of CUDA's runtime, of cuBLASLt and of NCCL: it has four devices, and
 runs every kernel on the CPU, thread by thread. So models and runs are tiny.
+
+On a machine with a GPU the same tests take the real backend: MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so
+MAESTRO_TEST_DEVICES=cuda:0 (or more, by spaces). Sections that would have a device each then share the one there is, and
+tests of replicas or ranks on several devices are skipped.
 """
 
 import os
@@ -19,8 +23,10 @@ VOCABULARY = 61
 # Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
 FP32_TOLERANCE = 2e-5
 BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
-DEVICES = [f"cuda:{index}" for index in range(4)]
-ONE, OTHER = DEVICES[:2]
+DEVICES = os.environ.get("MAESTRO_TEST_DEVICES", "cuda:0 cuda:1 cuda:2 cuda:3").split()
+ONE, OTHER = DEVICES[0], DEVICES[1 % len(DEVICES)]
+several_devices = unittest.skipIf(ONE == OTHER, "one device")
+IS_FAKE = "fake" in os.path.basename(DOUBLE)
 
 
 def gpt2(**changes):

@@ -9,7 +9,7 @@ import bad_input_test
 import interrupt_test
 import vlm_test
 from fake_cuda import (BF16_TOLERANCE, FAMILIES, FEW, FP32_TOLERANCE, HALF, LEARNS, ONE, OTHER, OnDevices, STEPS,
-                         WithDevices, distillation, gpt2, job_of, language_model, setUpModule, split)
+                         WithDevices, distillation, gpt2, job_of, language_model, setUpModule, several_devices, split)
 from layouts_test import figures_of
 
 def has_driver():
@@ -29,7 +29,7 @@ class ALanguageModel(OnDevices):
 
     def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
         one, two = {"teacher.devices": [ONE]}, {"teacher.devices": [ONE, OTHER], "teacher.pipeline": 2}
-        for settings in (one, two):
+        for settings in (one, two)[:len({ONE, OTHER})]:
             with self.subTest(**settings):
                 self.check_graphs(language_model(tied=True, micro_batch=1), settings)
 
@@ -42,12 +42,14 @@ class ALanguageModel(OnDevices):
                     self.check(job, {"teacher": [ONE]}, tolerance=tolerance)
         self.check_graphs(language_model(micro_batch=1, **changes), {"teacher.devices": [ONE]})
 
+    @several_devices
     def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
         for family in FAMILIES:
             with self.subTest(family):
                 self.check(language_model(family, tied=True), {"teacher": [ONE, OTHER]},
                            settings={"teacher.pipeline": 2})
 
+    @several_devices
     def test_reports_the_memory_of_each_device_beside_its_estimate(self):
         finished = self.train_on(language_model("gpt2", {"steps": 2}), {"teacher": [ONE, OTHER]},
                                  settings={"teacher.replicas": 2})
@@ -112,6 +114,7 @@ class ACheckpoint(OnDevices):
                     self.assert_close(wholes[made], finished.curve(), tolerance)
 
 
+@several_devices
 class CtrlC(WithDevices, interrupt_test.Interrupted):
     def job(self):
         job = language_model(train={"steps": interrupt_test.LONG, "checkpoint_at_end": True}, schedule="constant")
@@ -151,6 +154,8 @@ class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
         self.write_questions()
         curves = []
         for devices, cut in ((["cpu:0"], {}), ([ONE], {}), ([ONE, OTHER], {"tensor": 2}), ([ONE, OTHER], {"context": 2})):
+            if len(devices) > len(set(devices)):
+                continue
             settings = {f"{section}.devices": devices[:1] for section in vlm_test.SECTIONS}
             settings |= {"llm.devices": devices, **{f"llm.{key}": degree for key, degree in cut.items()}}
             # Sections that depend on their inputs make different calls: the replayed graph must be that of the input.
