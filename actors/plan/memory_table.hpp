@@ -23,8 +23,7 @@ struct RankMemory {
 
 struct MemoryEstimate {
   std::vector<RankMemory> ranks;  ///< in order of section, replica and rank; emulated sections have none
-  std::vector<double>
-      processes;  ///< bytes in the memory of each host process: program, corpus, CUDA's libraries and ranks
+  std::vector<double> processes;  ///< bytes in the memory of each host process: program, corpus, CUDA and ranks
   using DeviceOfHost = std::pair<std::uint32_t, DeviceId>;
   std::map<DeviceOfHost, double> devices;  ///< bytes in the memory of devices that have their own
 };
