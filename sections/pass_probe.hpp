@@ -3,8 +3,8 @@
 // them, or with nothing computed (a dry pass), which gives the calls and the memory of a section of any size. Works for
 // every section type, as a section computes by its operator table and its groups alone.
 //
-// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU behind the first
-//       pass, in which it also rounds the weights.
+// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU behind the
+//       first pass, in which it also rounds the weights.
 // DY-2 (same memory): its parameters and arenas have the bytes that they have there.
 // DY-3 (times of the device): calls of a device that returns before work is complete take the time between marks behind
 //       them, in which the device may wait for the next call; their sum is the time of the pass.
