@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Helpers that give every room the same shape of library and test.
 
-# maestro_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
-# A room as a static library `maestro_NAME` (alias maestro::NAME), included from the root.
+# maestro_room(NAME [ALONE] SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [APART ...])
+# A room as a static library `maestro_NAME` (alias maestro::NAME), included from the root. Its sources compile several at a
+# time (maestro_unity), but for those in APART, whose private names are those of others; with ALONE each does by itself.
 function(maestro_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;APART" ${ARGN})
   set(kind PUBLIC)
   if(ARG_SOURCES)
     add_library(maestro_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(maestro_${name} PRIVATE $<BUILD_INTERFACE:maestro_flags>)
+    if(NOT ARG_ALONE)
+      maestro_unity(maestro_${name})
+      set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
   else()
     add_library(maestro_${name} INTERFACE)
     set(kind INTERFACE)
