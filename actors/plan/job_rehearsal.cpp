@@ -33,8 +33,8 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
 
 /// Adds the devices of all lanes, and their cores where `cores` of a host are shared: a device's thread belongs to its
 /// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
-/// device of its own.
-void add_devices(const JobPlan& plan, std::int64_t cores, RehearsalOptions& options) {
+/// device of its own, and so is a GPU with times of JobTimes::beside.
+void add_devices(const JobPlan& plan, std::int64_t cores, bool beside, RehearsalOptions& options) {
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
   int next = 0;
@@ -45,8 +45,8 @@ void add_devices(const JobPlan& plan, std::int64_t cores, RehearsalOptions& opti
     if (source) lane.push_back(next++);
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
       const DeviceId& device = place.devices[rank];
-      const auto [known, fresh] =
-          numbers.try_emplace({place.process, device, part ? place.section : SectionId()}, next);
+      const bool own = part || (beside && device.kind == DeviceId::Kind::cuda);
+      const auto [known, fresh] = numbers.try_emplace({place.process, device, own ? place.section : SectionId()}, next);
       lane.push_back(known->second);
       if (!fresh) continue;
       ++next;
@@ -156,7 +156,7 @@ TimedJob timed_job(const JobPlan& plan) {
 
 bool shares_cores(const JobPlan& plan, std::int64_t cores) {
   RehearsalOptions options;
-  add_devices(plan, cores, options);
+  add_devices(plan, cores, false, options);
   std::set<int> used;
   return std::ranges::any_of(options.cores, [&](int core) { return core >= 0 && !used.insert(core).second; });
 }
@@ -171,6 +171,7 @@ JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const Trace
     return times.write(plan.graph.node(from).name, plan.graph.node(to).name, rows);
   };
   made.hop_ms = run.hop_ms;
+  made.beside = true;
   return made;
 }
 
@@ -201,7 +202,7 @@ Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit>
   RehearsalOptions options;
   options.graph = &plan.graph;
   options.limits = flow_limits(plan);
-  add_devices(plan, times.cores, options);
+  add_devices(plan, times.cores, times.beside, options);
   options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };

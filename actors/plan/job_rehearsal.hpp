@@ -30,7 +30,9 @@ struct JobTimes {
   /// Of each host, over which its processors are laid (cpu:K on core K modulo cores): passes are as long as they are
   /// with a core to themselves. 0: each has a core, or as in measured runs the times have it already.
   std::int64_t cores = 0;
-  bool apart = false;  ///< no two sections have a process in common, so that every tensor is written
+  bool beside = false;  ///< passes on a GPU are as long as they are beside those of other sections there, as in
+                        ///< measured runs; else sections take turns on it
+  bool apart = false;   ///< no two sections have a process in common, so that every tensor is written
 };
 /// Returns whether devices of the job share a core; `cores`: of a host (JobTimes).
 [[nodiscard]] bool shares_cores(const JobPlan& plan, std::int64_t cores);

@@ -6,7 +6,7 @@
 // was planned. A lane reports its time at step ends as a sum, which stands for the optimizer's step: the lower quartile
 // over steps, as a lane also waits there for a device that others use. An exchange between replicas takes as long as
 // the replica that waits least for it, a transfer its mean over the steps. A hop is assumed (usual_hop_ms). Devices
-// that share a core do so in the measured times, and not once more in the rehearsal.
+// that share a core, and sections that share a GPU, do so in the measured times, and not once more in the rehearsal.
 //
 // UR-1 (own plans): the steps are planned anew, by the job's policy, and play by the rules of a run (RH-1).
 // UR-2 (same steps): the two periods are medians over the same steps, the shares are of the same steps.

@@ -99,8 +99,9 @@ class Operators {
     const Tensor to = tensor({sizes_.rows, sizes_.inner}, act_);
     add("copy", bytes_of({from, to}), [=, this] { ops_.copy(from, to); });
     add("gelu", bytes_of({from, to}), [=, this] { ops_.run(Gelu{.x = from, .y = to}); });
-    add("gelu_backward", bytes_of({from, from, to}),
-        [=, this] { ops_.run(GeluBackward{.dy = from, .x = from, .dx = to}); });
+    const Tensor dy = random({sizes_.rows, sizes_.inner}, act_);
+    add("gelu_backward", bytes_of({dy, from, to}),
+        [=, this] { ops_.run(GeluBackward{.dy = dy, .x = from, .dx = to}); });
     const Tensor half = tensor({sizes_.rows, sizes_.inner / 2}, act_);
     add("swiglu", bytes_of({from, half}), [=, this] { ops_.run(Glu{.x = from, .y = half}); });
     add("swiglu_backward", bytes_of({half, from, to}),

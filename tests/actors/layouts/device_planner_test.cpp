@@ -8,6 +8,7 @@
 #include "actors/layouts/job_planner.hpp"
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/section_profiler.hpp"
+#include "actors/plan/job_rehearsal.hpp"
 #include "actors/services/device_groups.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
 
@@ -244,6 +245,25 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   } catch (const JobError& error) {
     EXPECT_THAT(error.what(), HasSubstr("plain.share = 0.3: plan measures the shares 0.25, 0.5 and 0.75"));
   }
+}
+
+TEST(RehearsalOnGpus, sections_of_a_common_gpu_take_turns_unless_their_times_have_it_already) {
+  const JobPlan plan = plan_of(distillation_job, on_gpus(distillation_job));
+  JobTimes times;
+  times.pass = [&plan](const MicroBatchPlan& batch) {
+    const GraphNode& node = plan.graph.node(batch.section);
+    if (node.role == Role::source) return PassCost{0, 0};
+    return node.trained() ? PassCost{3, 6} : PassCost{2, 0};
+  };
+  times.action = [](SectionId, StepAction) { return 0.0; };
+  times.write = [](SectionId, SectionId, std::int64_t) { return 0.0; };
+  const std::vector<TracedUnit> units = first_steps(plan, 16);
+  const auto step_ms = [&] { return rehearse_steps(plan, units, times).value_or_throw().time.period_ms(); };
+  const std::size_t batches = batches_of(plan, *plan.graph.find("student"), units.front().samples).size();
+  const double of_student = 9.0 * static_cast<double>(batches);
+  EXPECT_GT(step_ms(), 2 * of_student) << "student and plain follow each other, and the teacher comes on top";
+  times.beside = true;
+  EXPECT_NEAR(step_ms(), of_student, 1e-6);
 }
 
 TEST(PlannedMachine, more_gpus_than_there_are_is_an_error) {

@@ -125,7 +125,11 @@ TEST_F(MemoryTable, sums_are_by_process_and_by_gpu) {
   plan_.places[2].devices = {gpu};
   estimate = estimate_memory(plan_);
   EXPECT_EQ(estimate.devices.at({0, gpu}), use(1, 0).on_device());
-  EXPECT_EQ(estimate.processes[0], 50 * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + sum(1, 1));
+  constexpr double of_cuda = 400;  // context and libraries, once for a process
+  EXPECT_EQ(estimate.processes[0], (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + sum(1, 1));
+  plan_.places[3].devices = {gpu};
+  EXPECT_EQ(estimate_memory(plan_).processes[0],
+            (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + use(1, 1).edges);
 }
 
 TEST_F(MemoryTable, equal_ranks_stand_in_one_line_and_the_sums_below) {
