@@ -110,7 +110,7 @@ def train(settings, device):
     others = [p for p in model.parameters() if p.dim() != 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=3e-4, betas=(0.9, 0.95), fused=True)
-    run = model if settings.eager else torch.compile(model)
+    run = model if settings.eager else torch.compile(model, mode="reduce-overhead" if settings.graphs else None)
     shape = (settings.batch // settings.micro_batches, settings.sequence)
     batches = []
     for _ in range(settings.micro_batches):
@@ -125,6 +125,8 @@ def train(settings, device):
             begin = time.perf_counter()
         total = 0.0
         for tokens, targets in batches:
+            if settings.graphs:
+                torch.compiler.cudagraph_mark_step_begin()
             with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
                 loss = run(tokens, targets) / settings.micro_batches
             loss.backward()
@@ -137,8 +139,9 @@ def train(settings, device):
     synchronize(device)
     step_ms = 1000 * (time.perf_counter() - begin) / settings.steps
     report = {"program": "pytorch", "version": torch.__version__, "model": settings.model, "padded": settings.padded,
-              "compiled": not settings.eager, "precision": settings.precision, "batch": settings.batch,
-              "sequence": settings.sequence, "micro_batches": settings.micro_batches, "step_ms": step_ms,
+              "compiled": not settings.eager, "graphs": settings.graphs, "precision": settings.precision,
+              "batch": settings.batch, "sequence": settings.sequence, "micro_batches": settings.micro_batches,
+              "step_ms": step_ms,
               "tokens_per_s": 1000 * settings.batch * settings.sequence / step_ms,
               "parameters": sum(p.numel() for p in model.parameters()), "losses": [float(loss) for loss in losses]}
     if device.type == "cuda":
@@ -181,6 +184,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--padded", action="store_true", help="vocabulary rounded up to a multiple of 64")
+    parser.add_argument("--graphs", action="store_true", help="torch.compile's mode for CUDA graphs")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--peaks", action="store_true")
     settings = parser.parse_args()
