@@ -88,7 +88,8 @@ struct ProductPart {
 };
 /// Returns the calls that make up a request, in their order. The library's fast kernels access 16 bytes at a time:
 /// where rows of y or dy begin aligned and N is no multiple of that, as with 50,257 tokens, the columns left over are a
-/// small product of their own. In backward_input that one comes first, and the large one adds to it.
+/// small product of their own. In backward_input that one comes first, and the large one adds to it, so that its share
+/// of a bf16 result is rounded twice.
 [[nodiscard]] std::vector<ProductPart> product_parts(const ProductRequest& request);
 
 /// Returns why the library's documented demands forbid this request, before any call of it; empty: they do not.

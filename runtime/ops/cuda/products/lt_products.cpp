@@ -172,9 +172,10 @@ Tensor LtProducts::bias_for(const Tensor& bias, DType wanted) const {
 
 void LtProducts::run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias) {
   const Workspace::Scope scope(*at_.workspace);
+  const Tensor vector = bias_for(bias, request.result);
   for (const ProductPart& part : product_parts(request)) {
     ProductPointers pointers = pointers_of(factors, part);
-    pointers.vector = bias_for(bias, request.result).raw();
+    pointers.vector = vector.raw();
     run_part(part.request, pointers);
   }
 }

@@ -61,6 +61,7 @@ class LtProducts {
   [[nodiscard]] Tensor bias_for(const Tensor& bias, DType wanted) const;
   /// By the library, with the bias or before it, else by plain_product; epilogues `none` and `bias`.
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
+  /// The same for one of product_parts().
   void run_part(const ProductRequest& request, const ProductPointers& pointers);
   void run_gelu_apart(const ProductRequest& request, const Factors& factors, const Tensor& bias, const Tensor& pre);
   void run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre);
