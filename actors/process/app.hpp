@@ -141,6 +141,10 @@ class App {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
   }
 
+  /// Gives every section one replica where the job file gives no number, whatever the app's default is.
+  void default_to_one_replica() {
+    for (SectionBuilder& builder : composed_.builders) builder.replicas(1);
+  }
   /// Takes the corpus of a plan of a job with the same [data], so that it is not opened again; null: it is opened.
   void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
   /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.

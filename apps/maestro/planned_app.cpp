@@ -48,6 +48,7 @@ JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64
   options.cpu_devices = cpu_devices;
   App composed = app(settings, std::move(options), console_);
   composed.reuse_corpus(corpus_);
+  composed.default_to_one_replica();  // an app's default may be too many for the global batch
   JobPlan plan = composed.plan();
   corpus_ = plan.corpus;
   return plan;

@@ -7,7 +7,7 @@ import re
 import tomllib
 import unittest
 
-from maestro_program import SystemTest, distillation
+from maestro_program import SystemTest, distillation, language_model
 
 STEPS = 10
 
@@ -121,6 +121,13 @@ class Plan(SystemTest):
         given = json.loads(self.plan(path, "--json", "--set", "teacher.replicas=2"))["layouts"]
         for layout in given:
             self.assertNotIn("teacher.replicas", " ".join(layout["settings"]))
+
+    def test_a_step_too_small_for_the_apps_default_of_replicas_is_planned(self):  # JP-1
+        job = language_model(steps=STEPS, global_batch=3)
+        for key in ("replicas", "micro_batch", "devices"):
+            job["teacher"].pop(key, None)
+        layouts = json.loads(self.plan(self.write_job(job), "--json"))["layouts"]
+        self.assertIn("teacher.replicas=2", sum((layout["settings"] for layout in layouts), []))
 
     def test_wrong_input_is_told_in_one_line(self):
         path = self.write_job(self.without_layouts())
