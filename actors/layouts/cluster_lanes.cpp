@@ -34,6 +34,11 @@ bool alike(const JobPlan& plan, SectionId one, SectionId other) {
 
 }  // namespace
 
+void ClusterLayout::keep_in_flight(std::int64_t batches) {
+  in_flight = batches;
+  bytes = resting_bytes + pass_bytes * static_cast<double>(batches);
+}
+
 double busiest_ms(const ClusterLayouts& layouts, const std::string& section, double longer) {
   std::map<std::size_t, double> work_ms;  // by group
   double most = 0;
@@ -145,14 +150,16 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
   const double of_element = node.trained() ? 2.0 * static_cast<double>(size_of(parameters.moments_dtype())) : 0;
   const auto stepped = static_cast<double>(node.trained() ? parameters.kept_moments().count : 0);  // a shard with zero
   const auto kept = node.runs_backward() ? node.max_in_flight : 1;
-  const double bytes = static_cast<double>(probe.parameter_bytes()) - of_element * stepped +
-                       (rounded ? 2 * values : 0) +
-                       static_cast<double>(probe.working_bytes()) * static_cast<double>(kept);
+  const double resting =
+      static_cast<double>(probe.parameter_bytes()) - of_element * stepped + (rounded ? 2 * values : 0);
+  const auto working = static_cast<double>(probe.working_bytes());
   lane.end_ms = std::max(lane.end_ms, end);
   lane.optimizer_ms = std::max(lane.optimizer_ms, stepped > 0 ? optimizer * values / stepped : 0);
   lane.gradient_bytes = std::max(lane.gradient_bytes, node.trained() ? sizeof(float) * values : 0);
   lane.state_bytes = std::max(lane.state_bytes, of_element * values);
-  lane.other_bytes = std::max(lane.other_bytes, bytes);
+  lane.resting_bytes = std::max(lane.resting_bytes, resting);
+  lane.pass_bytes = std::max(lane.pass_bytes, working);
+  lane.other_bytes = std::max(lane.other_bytes, resting + working * static_cast<double>(kept));
 }
 
 ClusterLanes::Lane ClusterLanes::priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
@@ -182,7 +189,10 @@ std::optional<ClusterLayout> ClusterLanes::on(const Lane& lane, std::int64_t rep
   on.layout.replicas = replicas;
   on.layout.zero = shards;
   on.pool = lane.pool;
-  on.bytes = lane.other_bytes + lane.state_bytes / (shards ? members : 1);
+  const double state = lane.state_bytes / (shards ? members : 1);
+  on.bytes = lane.other_bytes + state;
+  on.resting_bytes = lane.resting_bytes + state;
+  on.pass_bytes = lane.pass_bytes;
   if (on.bytes > headroom_ * cluster_->pools[lane.pool].memory_bytes) return std::nullopt;
   const double exchange = 2 * prices_[lane.pool].exchange_ms(lane.gradient_bytes, replicas);
   const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
@@ -316,7 +326,9 @@ std::optional<ClusterLayout> ClusterLanes::grown(const std::string& section, con
   const bool alike = lane->longest_ms <= lane->shortest_ms * static_cast<double>(on.layout.pipeline) * nearly;
   if (alike && rounds > 1) more = std::max(more, (lane->batches + rounds - 2) / (rounds - 1) - replicas);
   if (more * lane->devices() > more_devices || on.layout.replicas + more > lane->batches) return std::nullopt;
-  return this->on(*lane, on.layout.replicas + more, on.layout.zero);
+  auto grown = this->on(*lane, on.layout.replicas + more, on.layout.zero);
+  if (grown && on.in_flight > 0) grown->keep_in_flight(on.in_flight);
+  return grown;
 }
 
 }  // namespace maestro

@@ -46,9 +46,14 @@ struct ClusterLayout {
   double bound_ms = 0;          ///< T(n)
   double work_ms = 0;           ///< of a step on each device: all but exchanges and waits
   double bytes = 0;             ///< of a device, estimated by a dry pass
+  double resting_bytes = 0;     ///< of these, without micro-batches
+  double pass_bytes = 0;        ///< of a micro-batch
+  std::int64_t in_flight = 0;   ///< max_in_flight; 0: as without the plan
   double rate = 0;              ///< PoolShare::rate of the first replicas
   /// Returns all replicas by pool, the first ones before the others.
   [[nodiscard]] std::vector<PoolShare> shares() const;
+  /// Sets max_in_flight, and the bytes with it.
+  void keep_in_flight(std::int64_t batches);
 };
 
 using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
@@ -81,8 +86,9 @@ class ClusterLanes {
   /// Returns the layouts of sections that share the fewest devices of a pool on which a step takes at most so long.
   [[nodiscard]] std::optional<SharedDevices> fewest(const std::vector<std::string>& sections, std::size_t pool,
                                                     double most_ms, std::int64_t most_devices) const;
-  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most. Where all
-  /// micro-batches take equally long, so many more that each replica has one less to do.
+  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most, and with the same
+  /// micro-batches in flight. Where all micro-batches take equally long, so many more replicas that each has one less to
+  /// do.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
 
@@ -110,7 +116,9 @@ class ClusterLanes {
     double optimizer_ms = 0;
     double gradient_bytes = 0;
     double state_bytes = 0;  // optimizer state of a rank
-    double other_bytes = 0;
+    double resting_bytes = 0;  // of a rank without optimizer state and micro-batches
+    double pass_bytes = 0;     // of a micro-batch
+    double other_bytes = 0;    // of all but optimizer state, with the micro-batches of each stage
     std::size_t slowest = 0;       // stage
     std::vector<double> batch_ms;  // of that stage; empty once shared_work is known
     double shared_work = 0;        // U of all pools; 0: the slowest stage is not the same on all of them

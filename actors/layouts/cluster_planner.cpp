@@ -274,7 +274,8 @@ ClusterChoice ClusterPlanner::choose() {
   if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
     chosen.least_bound_ms = hidden->least_bound_ms;
     layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
-    grow_until_hidden(layouts, play(layouts), chosen);
+    PlayedLayouts played = play_in_flight(layouts);
+    grow_until_hidden(layouts, std::move(played), chosen);
   } else {
     const std::vector<Candidate> found = candidates(all_devices());
     if (found.empty()) fail_as_too_small();

@@ -158,6 +158,11 @@ class ClusterPlanner {
   /// Returns the rehearsal of layouts with the run's keys; the latest ones are kept.
   [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts);
   [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts);
+  /// Likewise, with more micro-batches in flight where the layouts gain by them.
+  [[nodiscard]] PlayedLayouts play_in_flight(ClusterLayouts& layouts);
+  /// Returns the layouts with `times` as many micro-batches in flight of each section that awaits gradients, where the
+  /// job gives no number and the memory of all pools suffices; nothing where this holds for none.
+  [[nodiscard]] std::optional<ClusterLayouts> with_in_flight(const ClusterLayouts& layouts, std::int64_t times) const;
   /// Returns the step of a section where the passes of all others take no time.
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
   /// Rehearses candidates and returns the best of them; the others are rivals.
@@ -195,8 +200,8 @@ class ClusterPlanner {
   /// Grows the other sections until the critical one waits no longer than it may, or nothing can grow; without a kept
   /// section also until more devices gain nothing. `played`: of the layouts.
   void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
-  /// Returns the settings of the run's keys: speeds that the job does not give, relative to the fastest section, and
-  /// slots. A section on several pools has a speed for each replica in any case.
+  /// Returns the settings beside the layouts: speeds that the job does not give, relative to the fastest section, slots,
+  /// and micro-batches in flight. A section on several pools has a speed for each replica in any case.
   [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
   /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
   [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);

@@ -19,6 +19,9 @@ std::string speed_text(double speed) {
 
 std::vector<std::string> ClusterPlanner::run_settings(const ClusterLayouts& layouts) const {
   std::vector<std::string> settings;
+  for (const auto& [section, on] : layouts) {
+    if (on.in_flight > 0) settings.push_back(section + ".max_in_flight=" + std::to_string(on.in_flight));
+  }
   if (keys_of_run_.slots > 0) settings.push_back("transport.slots=" + std::to_string(keys_of_run_.slots));
   double most = 0;
   for (const auto& [section, on] : layouts) {

@@ -98,7 +98,7 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
   double most_ms = std::min(best.played.step_ms, play(best.layouts).step_ms) * (1 - least_plan_gain);
   bool faster = false;
   for (auto& [apart, layouts] : worth) {
-    PlayedLayouts played = play(layouts);
+    PlayedLayouts played = play_in_flight(layouts);
     const ClusterPlaces places(cluster_, layouts);
     if (played.step_ms > most_ms) {
       const auto on_several =

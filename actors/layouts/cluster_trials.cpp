@@ -57,6 +57,44 @@ PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts) {
   return rehearsal_of(layouts).play();
 }
 
+std::optional<ClusterLayouts> ClusterPlanner::with_in_flight(const ClusterLayouts& layouts, std::int64_t times) const {
+  ClusterLayouts more = layouts;
+  std::map<std::size_t, double> bytes;  // of a device of each group
+  for (const auto& [section, on] : layouts) bytes[on.group] += on.bytes;
+  bool some = false;
+  for (auto& [section, on] : more) {
+    const SectionId first = base_.graph.stages_of(section).front();
+    const GraphNode& node = base_.graph.node(first);
+    const bool awaits = node.runs_backward() && (on.layout.pipeline > 1 || base_.graph.awaits_gradient(first));
+    if (!awaits || base_.settings.contains(section + ".max_in_flight")) continue;
+    ClusterLayout raised = on;
+    raised.keep_in_flight(times * std::max(node.max_in_flight, on.layout.pipeline));
+    const auto fits = [&](const PoolShare& share) {
+      return bytes[on.group] - on.bytes + raised.bytes <= options_.headroom * cluster_.pools[share.pool].memory_bytes;
+    };
+    if (raised.in_flight > most_slots || !std::ranges::all_of(on.shares(), fits)) continue;
+    bytes[on.group] += raised.bytes - on.bytes;
+    on = std::move(raised);
+    some = true;
+  }
+  return some ? std::optional(std::move(more)) : std::nullopt;
+}
+
+PlayedLayouts ClusterPlanner::play_in_flight(ClusterLayouts& layouts) {
+  PlayedLayouts played = play(layouts);
+  const ClusterLayouts before = layouts;
+  for (const std::int64_t times : {2, 4}) {
+    if (played.step_ms <= bound_of(layouts) * (1 + options_.stall)) break;
+    auto more = with_in_flight(before, times);
+    if (!more) break;
+    PlayedLayouts other = play(*more);
+    if (other.step_ms > played.step_ms * (1 - least_plan_gain)) break;
+    layouts = *std::move(more);
+    played = std::move(other);
+  }
+  return played;
+}
+
 double ClusterPlanner::alone_ms(const ClusterLayouts& layouts, const std::string& section) {
   RehearsalChange change;
   for (const auto& [other, on] : layouts) {
@@ -105,7 +143,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
       add_rival(made, least_ms, false);
       continue;
     }
-    made.played = play(made.layouts);
+    made.played = play_in_flight(made.layouts);
     const double made_cost = cost(made, made.played.step_ms);
     const bool better =
         made_cost * alike < best_cost || (made_cost < best_cost * alike && made.devices < best->devices);

@@ -98,7 +98,10 @@ std::optional<ClusterLayout> ClusterLanes::across(const std::vector<Part>& parts
   on.rate = first.units / first.work_ms;
   for (const auto& [lane, count] : parts) {
     if (lane != &first) on.more.push_back({lane->pool, count, lane->units / lane->work_ms});
-    on.bytes = std::max(on.bytes, lane->other_bytes + lane->state_bytes / members);
+    const double state = lane->state_bytes / members;
+    on.bytes = std::max(on.bytes, lane->other_bytes + state);
+    on.resting_bytes = std::max(on.resting_bytes, lane->resting_bytes + state);
+    on.pass_bytes = std::max(on.pass_bytes, lane->pass_bytes);
     if (on.bytes > headroom_ * cluster_->pools[lane->pool].memory_bytes) return std::nullopt;
   }
   on.bound_ms = on.work_ms + 2 * exchange_prices(*cluster_, on.shares()).exchange_ms(first.gradient_bytes, replicas);

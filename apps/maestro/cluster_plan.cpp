@@ -178,7 +178,8 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
   print_front(chosen, cluster, job);
   std::string keys;
   for (const std::string& setting : chosen.settings) {
-    const bool of_run = setting.starts_with("transport.") || setting.find(".speed=") != std::string::npos;
+    const bool of_run = setting.starts_with("transport.") || setting.find(".speed=") != std::string::npos ||
+                        setting.find(".max_in_flight=") != std::string::npos;
     if (of_run) keys += (keys.empty() ? "" : ", ") + with_runs(setting);
   }
   if (!keys.empty()) std::cout << "run       " << keys << "\n";

@@ -82,14 +82,17 @@ class WhatIf(SystemTest):
         file = self.folder / "trace.json"
         trace = json.loads(file.read_text())
         self.assertEqual(trace["otherData"]["cores"], str(len(os.sched_getaffinity(0))))
+        for event in trace["traceEvents"]:  # passes as no other process slows them down
+            if event["ph"] == "X" and event["name"].startswith("forward"):
+                event["dur"] = 10_000
         steps = {}
         for cores in ("2", "1"):
             trace["otherData"]["cores"] = cores
             file.write_text(json.dumps(trace))
             answer = self.ask("--set", 'plain.devices=["cpu:1"]')
             steps[cores] = answer["changed"]["step_ms"] / answer["replay"]["step_ms"]
-        self.assertLess(steps["2"], 0.95, "two cores share the work")
-        self.assertGreater(steps["1"], 0.98, "one core does all of it")
+        self.assertLess(steps["2"], 0.7, "two cores share the work")  # three passes of a step instead of five
+        self.assertGreater(steps["1"], 0.9, "one core does all of it")  # steps at the ends of the trace overlap with none
 
     def test_plans_that_follow_measured_times_are_made_for_other_stages(self):
         job = distillation(steps=STEPS, deterministic=False)

@@ -9,6 +9,7 @@
 namespace maestro::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class ClusterPlannerTest : public ::testing::Test {
@@ -311,6 +312,29 @@ TEST_F(ClusterPlannerTest, a_cell_has_the_keys_of_the_run_with_which_it_was_rehe
   };
   EXPECT_TRUE(
       std::ranges::any_of(cells, [&](const ClusterCell& cell) { return std::ranges::any_of(cell.settings, of_run); }));
+}
+
+TEST_F(ClusterPlannerTest, more_micro_batches_are_in_flight_where_a_plan_gains_and_memory_suffices) {  // CY-1
+  pool().network = {4e6, 0.02};
+  pool().inside = {4e6, 0.02};  // tensors are long on their way between stages
+  std::string job = distillation_job;
+  job.replace(job.find("global_batch = 8"), 16, "global_batch = 64");
+  job.insert(job.find("[plain]\n") + 8, "replicas = 1\ntensor = 1\ncontext = 1\npipeline = 2\n");
+  const ClusterChoice free = planner(job).choose();
+  const ClusterLayout& on = free.sections.at("plain");
+  ASSERT_GT(on.in_flight, 2);
+  EXPECT_EQ(on.bytes, on.resting_bytes + on.pass_bytes * static_cast<double>(on.in_flight));
+  EXPECT_THAT(free.settings, Contains("plain.max_in_flight=" + std::to_string(on.in_flight)));
+  expect_places(free);
+
+  std::string given = job;
+  given.insert(given.find("[plain]\n") + 8, "max_in_flight = 2\n");
+  const ClusterChoice few = planner(given).choose();
+  EXPECT_EQ(few.sections.at("plain").in_flight, 0);
+  EXPECT_GT(few.played.step_ms, free.played.step_ms);
+
+  pool().memory_bytes = (on.bytes - 1) / options_.headroom;
+  EXPECT_LE(planner(job).choose().sections.at("plain").bytes, options_.headroom * pool().memory_bytes);
 }
 
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
