@@ -34,6 +34,12 @@ bool alike(const JobPlan& plan, SectionId one, SectionId other) {
 
 }  // namespace
 
+bool same_layouts(const ClusterLayouts& one, const ClusterLayouts& other) {
+  const auto of = [](const ClusterLayout& on) { return std::tie(on.layout, on.pool, on.more, on.group); };
+  return std::ranges::equal(
+      one, other, [&](const auto& a, const auto& b) { return a.first == b.first && of(a.second) == of(b.second); });
+}
+
 void ClusterLayout::keep_in_flight(std::int64_t batches) {
   in_flight = batches;
   bytes = resting_bytes + pass_bytes * static_cast<double>(batches);
@@ -236,59 +242,77 @@ std::optional<ClusterLayout> ClusterLanes::fewest(const std::string& section, st
   return best;
 }
 
-std::vector<ClusterLayout> ClusterLanes::worthwhile(const std::string& section, std::size_t pool,
-                                                    std::int64_t devices) const {
+std::vector<ClusterLanes::Sharer> ClusterLanes::worthwhile(const std::string& section, std::size_t pool,
+                                                           std::int64_t devices, const Sharing& sharing) const {
   const bool given = !keys_->of(section).contains("replicas");
-  std::vector<ClusterLayout> layouts;
+  std::vector<Sharer> sharers;
   for (const Lane& lane : lanes_.at(section)) {
-    if (lane.pool != pool || lane.devices() > devices) continue;
+    if (lane.pool != pool || lane.devices() > devices || (lane.layout.pipeline > 1 && !sharing.staged)) continue;
     const std::int64_t most = std::min(devices / lane.devices(), lane.batches);
     const std::int64_t replicas = given ? given_replicas(section) : most;
     if (replicas > most) continue;
     for (const bool zero : zero_choices(section)) {
-      if (const auto layout = on(lane, replicas, zero)) layouts.push_back(*layout);
+      if (const auto on = this->on(lane, replicas, zero)) {
+        sharers.push_back({*on, on->work_ms + sharing.exchanges * (on->bound_ms - on->work_ms)});
+      }
     }
   }
-  std::ranges::stable_sort(layouts, {}, [](const ClusterLayout& on) { return std::pair(on.bound_ms, on.bytes); });
-  std::vector<ClusterLayout> kept;
-  for (ClusterLayout& layout : layouts) {
-    if (kept.empty() || layout.bytes < kept.back().bytes) kept.push_back(std::move(layout));
+  std::ranges::stable_sort(
+      sharers, {}, [](const Sharer& each) { return std::tuple(each.busy_ms, each.on.bound_ms, each.on.bytes); });
+  std::vector<Sharer> kept;
+  for (Sharer& sharer : sharers) {
+    const auto rules_out = [&](const Sharer& other) {
+      return other.on.bound_ms <= sharer.on.bound_ms && other.on.bytes <= sharer.on.bytes;
+    };
+    if (std::ranges::none_of(kept, rules_out)) kept.push_back(std::move(sharer));
   }
   return kept;
 }
 
 std::optional<SharedDevices> ClusterLanes::together(const std::vector<std::string>& sections, std::size_t pool,
-                                                    std::int64_t devices) const {
+                                                    std::int64_t devices, const Sharing& sharing) const {
   const double most_bytes = headroom_ * cluster_->pools[pool].memory_bytes;
-  std::vector<std::vector<ClusterLayout>> choices;
-  for (const std::string& section : sections) choices.push_back(worthwhile(section, pool, devices));
+  std::vector<std::vector<Sharer>> choices;
+  for (const std::string& section : sections) choices.push_back(worthwhile(section, pool, devices, sharing));
+  if (std::ranges::any_of(choices, &std::vector<Sharer>::empty)) return std::nullopt;
+  std::vector<double> rest_ms(sections.size() + 1);  // the least of the sections from each on
+  for (std::size_t at = sections.size(); at-- > 0;) rest_ms[at] = rest_ms[at + 1] + choices[at].front().busy_ms;
   std::optional<SharedDevices> best;
+  double best_ms = infinity;
   SharedDevices made;
-  const std::function<void(double, double, double)> extend = [&](double bytes, double work_ms, double longest_ms) {
-    const double bound_ms = std::max(work_ms, longest_ms);
-    if (best && bound_ms >= best->bound_ms) return;
-    if (made.layouts.size() == sections.size()) {
+  const std::function<void(double, double, double)> extend = [&](double bytes, double busy_ms, double longest_ms) {
+    const std::size_t at = made.layouts.size();
+    if (std::max(busy_ms + rest_ms[at], longest_ms) >= best_ms) return;
+    if (at == sections.size()) {
       best = made;
-      best->bound_ms = bound_ms;
+      best_ms = std::max(busy_ms, longest_ms);
+      best->bound_ms = longest_ms;
       return;
     }
-    for (const ClusterLayout& layout : choices[made.layouts.size()]) {
-      if (bytes + layout.bytes > most_bytes) continue;
-      made.layouts.push_back(layout);
-      extend(bytes + layout.bytes, work_ms + layout.work_ms, std::max(longest_ms, layout.bound_ms));
+    for (const auto& [on, own_ms] : choices[at]) {
+      if (busy_ms + own_ms + rest_ms[at + 1] >= best_ms) break;  // so do all that are busier
+      if (bytes + on.bytes > most_bytes) continue;
+      made.layouts.push_back(on);
+      extend(bytes + on.bytes, busy_ms + own_ms, std::max(longest_ms, on.bound_ms));
       made.layouts.pop_back();
     }
   };
   extend(0, 0, 0);
   if (!best) return std::nullopt;
+  double work_ms = 0;
   std::vector<const SectionLayout*> layouts;
-  for (const ClusterLayout& on : best->layouts) layouts.push_back(&on.layout);
+  for (const ClusterLayout& on : best->layouts) {
+    work_ms += on.work_ms;
+    layouts.push_back(&on.layout);
+  }
+  best->bound_ms = std::max(best->bound_ms, work_ms);
   best->devices = devices_together(layouts);
   return best->devices <= devices ? best : std::nullopt;
 }
 
 std::optional<SharedDevices> ClusterLanes::fewest(const std::vector<std::string>& sections, std::size_t pool,
-                                                  double most_ms, std::int64_t most_devices) const {
+                                                  double most_ms, std::int64_t most_devices,
+                                                  const Sharing& sharing) const {
   if (sections.size() == 1) {
     const auto alone = fewest(sections.front(), pool, most_ms, most_devices);
     if (!alone) return std::nullopt;
@@ -297,7 +321,7 @@ std::optional<SharedDevices> ClusterLanes::fewest(const std::vector<std::string>
   std::int64_t low = 1;
   std::int64_t high = most_devices;
   const auto on = [&](std::int64_t devices) {
-    auto shared = together(sections, pool, devices);
+    auto shared = together(sections, pool, devices, sharing);
     return shared && shared->bound_ms <= most_ms ? shared : std::nullopt;
   };
   std::optional<SharedDevices> best = on(high);

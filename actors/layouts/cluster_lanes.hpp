@@ -35,6 +35,7 @@ struct PoolShare {
   std::size_t pool = 0;  ///< number in DescribedCluster::pools
   std::int64_t replicas = 0;
   double rate = 0;  ///< units of the job's cost model in a millisecond of a pass
+  friend bool operator==(const PoolShare&, const PoolShare&) = default;
 };
 
 /// A layout of a section on the cluster.
@@ -57,6 +58,17 @@ struct ClusterLayout {
 };
 
 using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
+
+/// Returns whether all sections have the same layouts on the same pools, in the same groups.
+[[nodiscard]] bool same_layouts(const ClusterLayouts& one, const ClusterLayouts& other);
+
+/// How the layouts of sections on the same devices are chosen. The default gives the least bound. A bound leaves out
+/// that a stage waits for the turns of other sections, and that devices may be idle during exchanges.
+struct Sharing {
+  bool staged = true;    ///< sections may have stages
+  double exchanges = 0;  ///< share of a section's exchanges in which its devices are taken to be idle
+  friend bool operator==(const Sharing&, const Sharing&) = default;
+};
 
 /// Sections on the same devices.
 struct SharedDevices {
@@ -85,10 +97,11 @@ class ClusterLanes {
                                                     std::int64_t most_devices) const;
   /// Returns the layouts of sections that share the fewest devices of a pool on which a step takes at most so long.
   [[nodiscard]] std::optional<SharedDevices> fewest(const std::vector<std::string>& sections, std::size_t pool,
-                                                    double most_ms, std::int64_t most_devices) const;
-  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most, and with the same
-  /// micro-batches in flight. Where all micro-batches take equally long, so many more replicas that each has one less to
-  /// do.
+                                                    double most_ms, std::int64_t most_devices,
+                                                    const Sharing& sharing) const;
+  /// Returns the layout with a sixteenth more replicas, one at least, on so many more devices at most, and with the
+  /// same micro-batches in flight. Where all micro-batches take equally long, so many more replicas that each has one
+  /// less to do.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
 
@@ -115,10 +128,10 @@ class ClusterLanes {
     double end_ms = 0;  // but for the optimizer
     double optimizer_ms = 0;
     double gradient_bytes = 0;
-    double state_bytes = 0;  // optimizer state of a rank
-    double resting_bytes = 0;  // of a rank without optimizer state and micro-batches
-    double pass_bytes = 0;     // of a micro-batch
-    double other_bytes = 0;    // of all but optimizer state, with the micro-batches of each stage
+    double state_bytes = 0;        // optimizer state of a rank
+    double resting_bytes = 0;      // of a rank without optimizer state and micro-batches
+    double pass_bytes = 0;         // of a micro-batch
+    double other_bytes = 0;        // of all but optimizer state, with the micro-batches of each stage
     std::size_t slowest = 0;       // stage
     std::vector<double> batch_ms;  // of that stage; empty once shared_work is known
     double shared_work = 0;        // U of all pools; 0: the slowest stage is not the same on all of them
@@ -143,12 +156,19 @@ class ClusterLanes {
   [[nodiscard]] static double all_batches_ms(const std::vector<Part>& parts);
   /// Sets `shared_work` of lanes of one layout on all pools that it fits.
   static void relate(std::span<Lane> lanes);
-  /// Returns the layouts of a section on up to so many devices of which none is slower and larger than another.
-  [[nodiscard]] std::vector<ClusterLayout> worthwhile(const std::string& section, std::size_t pool,
-                                                      std::int64_t devices) const;
-  /// Returns the layouts with the least bound that sections have together on up to so many devices.
+  /// A layout of a section among others on its devices.
+  struct Sharer {
+    ClusterLayout on;
+    double busy_ms = 0;  // its work, and the share of its exchanges
+  };
+  /// Returns the layouts of a section on up to so many devices, the least busy ones first: none of which another has no
+  /// longer a bound, is no busier and needs no more bytes.
+  [[nodiscard]] std::vector<Sharer> worthwhile(const std::string& section, std::size_t pool, std::int64_t devices,
+                                               const Sharing& sharing) const;
+  /// Returns the layouts that sections have together on up to so many devices, with which these are busy least, or the
+  /// longest step of a section is shortest where that is longer.
   [[nodiscard]] std::optional<SharedDevices> together(const std::vector<std::string>& sections, std::size_t pool,
-                                                      std::int64_t devices) const;
+                                                      std::int64_t devices, const Sharing& sharing) const;
   [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
   [[nodiscard]] std::int64_t given_replicas(const std::string& section) const;
 

@@ -16,9 +16,10 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t rehearsed_steps = 5;  // beside those that are ahead
-constexpr int most_rounds = 24;             // of more replicas for the sections that the critical one waits for
-constexpr std::size_t most_divided = 5;     // sections of which every division is tried
+constexpr std::size_t rehearsed_steps = 5;          // beside those that are ahead
+constexpr int most_rounds = 24;                     // of more replicas for the sections that the critical one waits for
+constexpr std::size_t most_divided = 5;             // sections of which every division is tried
+constexpr std::size_t most_of_all_variants = 2048;  // samples of a step: rehearsals of more take seconds
 constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
@@ -108,14 +109,14 @@ std::optional<ClusterLayout> ClusterPlanner::kept_layout(const std::vector<std::
 std::vector<ClusterPlanner::Division> ClusterPlanner::divisions() const {
   const std::vector<std::string>& sections = keys_.sections();
   Division apart;
-  for (const std::string& section : sections) apart.push_back({section});
+  for (const std::string& section : sections) apart.groups.push_back({section});
   if (!options_.kept.empty() || sections.size() < 2) return {apart};
-  if (sections.size() > most_divided) return {apart, {sections}};
+  if (sections.size() > most_divided) return {apart, {{sections}}};
   std::vector<Division> divisions;
-  Division made;
+  std::vector<std::vector<std::string>> made;
   const std::function<void(std::size_t)> extend = [&](std::size_t at) {
     if (at == sections.size()) {
-      divisions.push_back(made);
+      divisions.push_back({made});
       return;
     }
     made.push_back({sections[at]});
@@ -131,9 +132,12 @@ std::vector<ClusterPlanner::Division> ClusterPlanner::divisions() const {
   return divisions;
 }
 
-std::optional<SharedDevices> ClusterPlanner::shared_by(const std::vector<std::string>& group, std::size_t pool,
+std::optional<SharedDevices> ClusterPlanner::shared_by(const Division& division, std::size_t group, std::size_t pool,
                                                        double most_ms, const std::vector<std::int64_t>& devices) const {
-  if (group.front() != options_.kept) return lanes_.fewest(group, pool, most_ms, devices[pool]);
+  const std::vector<std::string>& sections = division.groups[group];
+  if (sections.front() != options_.kept) {
+    return lanes_.fewest(sections, pool, most_ms, devices[pool], division.sharing);
+  }
   const auto kept = kept_layout(devices);
   if (!kept || kept->pool != pool) return std::nullopt;
   return SharedDevices{{*kept}, kept->layout.devices(), kept->bound_ms};
@@ -146,25 +150,45 @@ Allocator ClusterPlanner::allocator(const Division& division, const std::vector<
   }
   const auto fewest = [this, division, devices](std::size_t group, std::size_t pool,
                                                 double most_ms) -> std::optional<Allotment> {
-    const auto shared = shared_by(division[group], pool, most_ms, devices);
+    const auto shared = shared_by(division, group, pool, most_ms, devices);
     if (!shared) return std::nullopt;
     return Allotment{pool, shared->devices, shared->bound_ms};
   };
-  return {std::move(pools), division.size(), fewest, options_.most_per_hour};
+  return {std::move(pools), division.groups.size(), fewest, options_.most_per_hour};
 }
 
 ClusterLayouts ClusterPlanner::layouts_of(const Division& division, const Allocation& allocation,
                                           const std::vector<std::int64_t>& devices) const {
   ClusterLayouts layouts;
-  for (std::size_t group = 0; group < division.size(); ++group) {
+  for (std::size_t group = 0; group < division.groups.size(); ++group) {
     const SharedDevices shared =
-        shared_by(division[group], allocation.sections[group].pool, allocation.most_ms, devices).value();
-    for (std::size_t at = 0; at < division[group].size(); ++at) {
-      layouts[division[group][at]] = shared.layouts[at];
-      layouts[division[group][at]].group = group;
+        shared_by(division, group, allocation.sections[group].pool, allocation.most_ms, devices).value();
+    for (std::size_t at = 0; at < division.groups[group].size(); ++at) {
+      ClusterLayout& on = layouts[division.groups[group][at]];
+      on = shared.layouts[at];
+      on.group = group;
     }
   }
   return layouts;
+}
+
+std::vector<ClusterPlanner::Division> ClusterPlanner::variants_of(const Division& division) const {
+  if (division.groups.size() == keys_.sections().size()) return {division};
+  const bool large = units_.front().samples.size() > most_of_all_variants;
+  std::vector<Division> variants;
+  for (const double exchanges : {0.3, 1.0}) {
+    for (const bool staged : {true, false}) variants.push_back({division.groups, {staged, exchanges}});
+    if (large) break;
+  }
+  return variants;
+}
+
+std::optional<Allocation> ClusterPlanner::allocated(const Division& division,
+                                                    const std::vector<std::int64_t>& devices) const {
+  const Allocator allocator = this->allocator(division, devices);
+  if (!options_.cheapest) return allocator.fastest();
+  const std::vector<Allocation> front = allocator.front();
+  return front.empty() ? std::nullopt : std::optional(front.back());
 }
 
 std::vector<ClusterPlanner::Candidate> ClusterPlanner::candidates(const std::vector<std::int64_t>& devices) const {
@@ -281,7 +305,7 @@ ClusterChoice ClusterPlanner::choose() {
     if (found.empty()) fail_as_too_small();
     chosen.least_bound_ms = std::ranges::min(found, {}, &Candidate::least_bound_ms).least_bound_ms;
     for (const Candidate& each : found) chosen.front.insert(chosen.front.end(), each.front.begin(), each.front.end());
-    if (found.front().division.size() == keys_.sections().size()) {
+    if (found.front().division.groups.size() == keys_.sections().size()) {
       chosen.apart_bound_ms = found.front().least_bound_ms;
     }
     chosen.front = common_front(std::move(chosen.front));

@@ -5,8 +5,9 @@
 // least time, or costs least.
 //
 // Devices are given out by the bounds of ClusterLanes, for every division of the sections into groups. The best
-// divisions are rehearsed at full size; where the critical section still waits, run keys (speeds, slots) and more
-// devices are tried.
+// divisions are rehearsed at full size, those with shared devices in up to four sets of layouts (Sharing), since bounds
+// leave out what layouts on shared devices wait for. A rehearsal that takes longer than its bound is repeated with more
+// micro-batches in flight; where the critical section still waits, run keys (speeds, slots) and more devices are tried.
 //
 // Where pools differ, a section without shared devices may get replicas on several of them: each is tried, with the
 // others on the fewest devices for a step of a time, by bisection over that time; a rehearsal decides.
@@ -114,9 +115,12 @@ class ClusterPlanner {
   [[nodiscard]] const JobPlan& base() const { return base_; }
 
  private:
-  using Division = std::vector<std::vector<std::string>>;  // sections that share devices
+  struct Division {
+    std::vector<std::vector<std::string>> groups;  // sections that share devices
+    Sharing sharing = {};
+  };
   struct Candidate {
-    Division division;
+    Division division = {};
     Allocation allocation;          // as the options ask for
     double least_bound_ms = 0;      // of the fastest
     std::vector<Allocation> front;  // where all pools have prices
@@ -144,12 +148,17 @@ class ClusterPlanner {
   [[nodiscard]] std::vector<Division> divisions() const;
   /// Returns the layout of the kept section in the pool where it is fastest. `devices`: of each pool at most.
   [[nodiscard]] std::optional<ClusterLayout> kept_layout(const std::vector<std::int64_t>& devices) const;
-  [[nodiscard]] std::optional<SharedDevices> shared_by(const std::vector<std::string>& group, std::size_t pool,
+  [[nodiscard]] std::optional<SharedDevices> shared_by(const Division& division, std::size_t group, std::size_t pool,
                                                        double most_ms, const std::vector<std::int64_t>& devices) const;
   [[nodiscard]] Allocator allocator(const Division& division, const std::vector<std::int64_t>& devices) const;
   /// Returns the layouts that an allocator for these devices has counted.
   [[nodiscard]] ClusterLayouts layouts_of(const Division& division, const Allocation& allocation,
                                           const std::vector<std::int64_t>& devices) const;
+  /// Returns a division once for each Sharing that is rehearsed; one without shared devices as it is.
+  [[nodiscard]] std::vector<Division> variants_of(const Division& division) const;
+  /// Returns the allocation as the options ask for; nothing where none fits.
+  [[nodiscard]] std::optional<Allocation> allocated(const Division& division,
+                                                    const std::vector<std::int64_t>& devices) const;
   /// Returns the allocation of every division that fits, in the order of divisions().
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<std::int64_t>& devices) const;
   /// Returns the layouts with which the kept section waits for none, by bounds.
@@ -167,6 +176,7 @@ class ClusterPlanner {
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
   /// Rehearses candidates and returns the best of them; the others are rivals.
   [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
+  [[nodiscard]] static std::string text_of(const Division& division);
   /// Returns the candidates that are worth a rehearsal, in order; the one without shared devices is among them.
   [[nodiscard]] std::vector<const Candidate*> promising(const std::vector<Candidate>& candidates) const;
   /// Orders the rivals of a choice, and examines how sure it is beside them.
@@ -200,8 +210,8 @@ class ClusterPlanner {
   /// Grows the other sections until the critical one waits no longer than it may, or nothing can grow; without a kept
   /// section also until more devices gain nothing. `played`: of the layouts.
   void grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen);
-  /// Returns the settings beside the layouts: speeds that the job does not give, relative to the fastest section, slots,
-  /// and micro-batches in flight. A section on several pools has a speed for each replica in any case.
+  /// Returns the settings beside the layouts: speeds that the job does not give, relative to the fastest section,
+  /// slots, and micro-batches in flight. A section on several pools has a speed for each replica in any case.
   [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
   /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
   [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);

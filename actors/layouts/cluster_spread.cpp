@@ -22,24 +22,25 @@ std::optional<ClusterLayouts> ClusterPlanner::spread_over(const Candidate& base,
   const std::vector<std::int64_t> all = all_devices();
   std::vector<std::int64_t> left = all;
   ClusterLayouts layouts;
-  for (std::size_t other = 0; other < base.division.size(); ++other) {
+  const std::vector<std::vector<std::string>>& groups = base.division.groups;
+  for (std::size_t other = 0; other < groups.size(); ++other) {
     if (other == group) continue;
     const std::size_t pool = base.allocation.sections[other].pool;
-    const auto shared = shared_by(base.division[other], pool, most_ms, all);
+    const auto shared = shared_by(base.division, other, pool, most_ms, all);
     if (!shared || shared->devices > left[pool]) return std::nullopt;
     left[pool] -= shared->devices;
-    for (std::size_t at = 0; at < base.division[other].size(); ++at) {
-      layouts[base.division[other][at]] = shared->layouts[at];
-      layouts[base.division[other][at]].group = other;
+    for (std::size_t at = 0; at < groups[other].size(); ++at) {
+      layouts[groups[other][at]] = shared->layouts[at];
+      layouts[groups[other][at]].group = other;
     }
   }
-  ClusterLayout& on = layouts[base.division[group].front()];
+  ClusterLayout& on = layouts[groups[group].front()];
   const auto fits = [&](const ClusterLayout& tried) {
     on = tried;
     on.group = group;
     return ClusterPlaces(cluster_, layouts).price_per_hour() <= options_.most_per_hour;
   };
-  const auto spread = lanes_.spread(base.division[group].front(), left, most_ms, fits);
+  const auto spread = lanes_.spread(groups[group].front(), left, most_ms, fits);
   if (!spread) return std::nullopt;
   on = *spread;
   on.group = group;
@@ -55,10 +56,10 @@ std::optional<ClusterLayouts> ClusterPlanner::best_spread(const Candidate& base,
     best = std::move(made);
     return true;
   };
-  for (std::size_t group = 0; group < base.division.size(); ++group) {
-    if (!may_spread(base.division[group]) || !try_within(group, most_ms)) continue;
+  for (std::size_t group = 0; group < base.division.groups.size(); ++group) {
+    if (!may_spread(base.division.groups[group]) || !try_within(group, most_ms)) continue;
     // The others need more devices for a shorter step.
-    double low = base.division.size() == 1 ? most_ms : 0;
+    double low = base.division.groups.size() == 1 ? most_ms : 0;
     while (most_ms - low > precision * most_ms) {
       const double middle = (low + most_ms) / 2;
       if (!try_within(group, middle)) low = middle;
@@ -79,25 +80,41 @@ double ClusterPlanner::bound_of(const ClusterLayouts& layouts) {
 ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candidate>& candidates,
                                              ClusterChoice& chosen) {
   if (cluster_.pools.size() < 2 || options_.cheapest) return best;
-  std::map<bool, ClusterLayouts> worth;  // by whether no two sections share devices, as bounds favour those that do
+  const double most_bound_ms = best.played.step_ms * (1 - least_plan_gain);
+  std::vector<ClusterLayouts> worth;
+  const auto add = [&](std::optional<ClusterLayouts> made) {
+    if (!made || bound_of(*made) > most_bound_ms) return;
+    const auto same = [&](const ClusterLayouts& other) { return same_layouts(*made, other); };
+    if (std::ranges::none_of(worth, same)) worth.push_back(*std::move(made));
+  };
   double least_ms = best.played.step_ms;
+  const Candidate* shared = nullptr;  // with the least bound of those in which sections share devices
   for (const Candidate& candidate : candidates) {
     if (candidate.allocation.bound_ms > best.played.step_ms * worth_spreading) continue;
-    const bool apart = candidate.division.size() == keys_.sections().size();  // the first, if any
+    const bool apart = candidate.division.groups.size() == keys_.sections().size();  // the first, if any
     auto made = best_spread(candidate, least_ms);
     if (!made) continue;
     const double bound_ms = bound_of(*made);
     chosen.least_bound_ms = std::min(chosen.least_bound_ms, bound_ms);
-    if (apart) chosen.apart_bound_ms = std::min(chosen.apart_bound_ms, bound_ms);
-    if (!apart) least_ms = bound_ms;
-    if (bound_ms <= best.played.step_ms * (1 - least_plan_gain)) worth[apart] = *std::move(made);
+    if (apart) {
+      chosen.apart_bound_ms = std::min(chosen.apart_bound_ms, bound_ms);
+      add(std::move(made));
+    } else {
+      least_ms = bound_ms;
+      shared = &candidate;
+    }
+  }
+  if (shared != nullptr) {
+    for (Division& variant : variants_of(shared->division)) {
+      add(best_spread({std::move(variant), shared->allocation, 0, {}}, most_bound_ms));
+    }
   }
   if (worth.empty()) return best;
   // Replicas on several pools have speeds, and plans compare them with other sections; so these have theirs, too.
   keys_of_run_.speeds = true;
   double most_ms = std::min(best.played.step_ms, play(best.layouts).step_ms) * (1 - least_plan_gain);
   bool faster = false;
-  for (auto& [apart, layouts] : worth) {
+  for (ClusterLayouts& layouts : worth) {
     PlayedLayouts played = play_in_flight(layouts);
     const ClusterPlaces places(cluster_, layouts);
     if (played.step_ms > most_ms) {

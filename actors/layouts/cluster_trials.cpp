@@ -12,25 +12,26 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t most_kept = 4;        // rehearsals, as those of thousands of devices are large
-constexpr std::size_t most_candidates = 3;  // that are rehearsed, beside sections apart
+constexpr std::size_t most_candidates = 3;  // divisions that are rehearsed, beside sections apart
 constexpr double near_the_best = 1.25;      // by bounds
 constexpr double alike = 1.01;              // rehearsed times
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+}  // namespace
+
 /// "teacher and student together", "all apart".
-std::string text_of(const std::vector<std::vector<std::string>>& division) {
+std::string ClusterPlanner::text_of(const Division& division) {
   std::string text;
-  for (const std::vector<std::string>& group : division) {
+  for (const std::vector<std::string>& group : division.groups) {
     if (group.size() < 2) continue;
     text += text.empty() ? "" : ", ";
     for (std::size_t at = 0; at < group.size(); ++at) {
       text += (at == 0 ? "" : at + 1 == group.size() ? " and " : ", ") + group[at];
     }
   }
-  return text.empty() ? "all apart" : text + " together";
+  if (text.empty()) return "all apart";
+  return text + (division.sharing.staged ? " together" : " together, without stages");
 }
-
-}  // namespace
 
 const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layouts) {
   const ClusterPlaces places(cluster_, layouts);
@@ -123,6 +124,7 @@ std::vector<const ClusterPlanner::Candidate*> ClusterPlanner::promising(
 ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
                                               const std::vector<std::int64_t>& devices) {
   rivals_.clear();
+  std::vector<ClusterLayouts> seen;
   std::optional<Tried> best;
   const auto cost = [&](const Tried& each, double step_ms) {
     return options_.cheapest ? each.price_per_hour * step_ms : step_ms;
@@ -130,10 +132,21 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
   const auto add_rival = [&](const Tried& each, double step_ms, bool rehearsed) {
     rivals_.push_back({text_of(each.division), each.layouts, step_ms, rehearsed, each.price_per_hour});
   };
+  std::vector<std::pair<Division, Allocation>> variants;
   for (const Candidate* const candidate : promising(candidates)) {
+    for (Division& division : variants_of(candidate->division)) {
+      const bool same = division.sharing == candidate->division.sharing;
+      if (auto made = same ? candidate->allocation : allocated(division, devices)) {
+        variants.emplace_back(std::move(division), *std::move(made));
+      }
+    }
+  }
+  for (auto& [division, allocation] : variants) {
     Tried made;
-    made.division = candidate->division;
-    made.layouts = layouts_of(candidate->division, candidate->allocation, devices);
+    made.layouts = layouts_of(division, allocation, devices);
+    made.division = std::move(division);
+    if (std::ranges::any_of(seen, [&](const auto& other) { return same_layouts(made.layouts, other); })) continue;
+    seen.push_back(made.layouts);
     const ClusterPlaces places(cluster_, made.layouts);
     made.price_per_hour = places.price_per_hour();
     made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
@@ -153,6 +166,10 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
     }
     if (!best || better) best = std::move(made);
   }
+  // Of each division the fastest, and no other of the choice's own.
+  std::ranges::stable_sort(rivals_, {}, &RivalDivision::step_ms);
+  std::set<std::string> named{text_of(best->division)};
+  std::erase_if(rivals_, [&](const RivalDivision& rival) { return !named.insert(rival.text).second; });
   return *std::move(best);
 }
 

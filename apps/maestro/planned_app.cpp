@@ -67,12 +67,14 @@ void PlannedApp::write(const std::vector<std::string>& settings, const PlanConfi
 }
 
 std::string layout_text(const SectionLayout& layout) {
-  std::string text = layout.replicas > 1 ? std::to_string(layout.replicas) + " x " : "";
-  if (layout.micro_batch <= most_samples_of_a_step) text += "m" + std::to_string(layout.micro_batch);  // else by tokens
-  if (layout.tensor > 1) text += " tensor " + std::to_string(layout.tensor);
-  if (layout.context > 1) text += " context " + std::to_string(layout.context);
-  if (layout.pipeline > 1) text += " pipeline " + std::to_string(layout.pipeline);
-  if (layout.zero) text += " zero";
+  std::string text;
+  const auto add = [&](const std::string& words) { text += (text.empty() ? "" : " ") + words; };
+  if (layout.replicas > 1) add(std::to_string(layout.replicas) + " x");
+  if (layout.micro_batch <= most_samples_of_a_step) add("m" + std::to_string(layout.micro_batch));  // else by tokens
+  if (layout.tensor > 1) add("tensor " + std::to_string(layout.tensor));
+  if (layout.context > 1) add("context " + std::to_string(layout.context));
+  if (layout.pipeline > 1) add("pipeline " + std::to_string(layout.pipeline));
+  if (layout.zero) add("zero");
   return text;
 }
 
@@ -85,7 +87,8 @@ std::string signed_percent(double share) {
 }
 
 std::string placed_text(const RankedLayout& ranked, const std::string& section) {
-  std::string text = layout_text(ranked.sections.at(section)) + " " + ranked.kind + ":";
+  std::string text = layout_text(ranked.sections.at(section));
+  text += (text.empty() ? "" : " ") + ranked.kind + ":";
   const std::vector<int>& devices = ranked.devices.at(section);
   for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? "" : ",") + std::to_string(devices[at]);
   const auto share = ranked.shares_of_devices.find(section);

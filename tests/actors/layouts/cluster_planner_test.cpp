@@ -167,6 +167,7 @@ TEST_F(ClusterPlannerTest, a_choice_names_its_rivals_and_how_long_passes_may_tak
     const RivalDivision& rival = choice.rivals[at];
     EXPECT_NEAR(rival.more, rival.step_ms / choice.played.step_ms - 1, 1e-12) << rival.text;
     EXPECT_GE(rival.more, -0.01) << rival.text;
+    EXPECT_GE(rival.step_ms, choice.least_bound_ms * 0.999) << rival.text;
     if (at > 0) {
       EXPECT_GE(rival.more, choice.rivals[at - 1].more);
     }
