@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t rehearsed_steps = 5;          // beside those that are ahead
 constexpr int most_rounds = 24;                     // of more replicas for the sections that the critical one waits for
 constexpr std::size_t most_divided = 5;             // sections of which every division is tried
-constexpr std::size_t most_of_all_variants = 2048;  // samples of a step: rehearsals of more take seconds
+constexpr std::size_t most_of_all_variants = 2048;  // samples of a step; with more a rehearsal takes seconds
 constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 double waits_of(const SectionShares& shares) {
@@ -310,7 +310,7 @@ ClusterChoice ClusterPlanner::choose() {
     }
     chosen.front = common_front(std::move(chosen.front));
     Tried best = spread(best_of(found, all_devices()), found, chosen);
-    chosen.rivals = std::move(rivals_);
+    chosen.rivals = rivals_of(best);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {
       chosen.critical =

@@ -135,7 +135,7 @@ class ClusterPlanner {
     PlayedLayouts played;
     double price_per_hour = 0;
     std::int64_t devices = 0;
-    Division division = {};
+    std::string text = {};  // RivalDivision::text
   };
   [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout,
                                                   const std::string& devices) const;
@@ -176,7 +176,10 @@ class ClusterPlanner {
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
   /// Rehearses candidates and returns the best of them; the others are rivals.
   [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
+  /// "teacher and student together, without stages", "all apart"
   [[nodiscard]] static std::string text_of(const Division& division);
+  /// Returns the rivals of a choice: the fastest of each text, and none of the choice's own.
+  [[nodiscard]] std::vector<RivalDivision> rivals_of(const Tried& choice);
   /// Returns the candidates that are worth a rehearsal, in order; the one without shared devices is among them.
   [[nodiscard]] std::vector<const Candidate*> promising(const std::vector<Candidate>& candidates) const;
   /// Orders the rivals of a choice, and examines how sure it is beside them.

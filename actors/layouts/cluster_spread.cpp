@@ -81,11 +81,18 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
                                              ClusterChoice& chosen) {
   if (cluster_.pools.size() < 2 || options_.cheapest) return best;
   const double most_bound_ms = best.played.step_ms * (1 - least_plan_gain);
-  std::vector<ClusterLayouts> worth;
-  const auto add = [&](std::optional<ClusterLayouts> made) {
+  std::vector<Tried> worth;
+  const auto add = [&](const Division& division, std::optional<ClusterLayouts> made) {
     if (!made || bound_of(*made) > most_bound_ms) return;
-    const auto same = [&](const ClusterLayouts& other) { return same_layouts(*made, other); };
-    if (std::ranges::none_of(worth, same)) worth.push_back(*std::move(made));
+    const auto same = [&](const Tried& other) { return same_layouts(*made, other.layouts); };
+    if (std::ranges::any_of(worth, same)) return;
+    const auto spread = std::ranges::find_if(*made, [](const auto& entry) { return !entry.second.more.empty(); });
+    Tried& tried = worth.emplace_back();
+    tried.text = text_of(division) + ", " + spread->first + " on several pools";
+    const ClusterPlaces places(cluster_, *made);
+    tried.price_per_hour = places.price_per_hour();
+    tried.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
+    tried.layouts = *std::move(made);
   };
   double least_ms = best.played.step_ms;
   const Candidate* shared = nullptr;  // with the least bound of those in which sections share devices
@@ -98,15 +105,15 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
     chosen.least_bound_ms = std::min(chosen.least_bound_ms, bound_ms);
     if (apart) {
       chosen.apart_bound_ms = std::min(chosen.apart_bound_ms, bound_ms);
-      add(std::move(made));
+      add(candidate.division, std::move(made));
     } else {
       least_ms = bound_ms;
       shared = &candidate;
     }
   }
   if (shared != nullptr) {
-    for (Division& variant : variants_of(shared->division)) {
-      add(best_spread({std::move(variant), shared->allocation, 0, {}}, most_bound_ms));
+    for (const Division& variant : variants_of(shared->division)) {
+      add(variant, best_spread({variant, shared->allocation, 0, {}}, most_bound_ms));
     }
   }
   if (worth.empty()) return best;
@@ -114,21 +121,14 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
   keys_of_run_.speeds = true;
   double most_ms = std::min(best.played.step_ms, play(best.layouts).step_ms) * (1 - least_plan_gain);
   bool faster = false;
-  for (ClusterLayouts& layouts : worth) {
-    PlayedLayouts played = play_in_flight(layouts);
-    const ClusterPlaces places(cluster_, layouts);
-    if (played.step_ms > most_ms) {
-      const auto on_several =
-          std::ranges::find_if(layouts, [](const auto& entry) { return !entry.second.more.empty(); });
-      rivals_.push_back(
-          {on_several->first + " on several pools", layouts, played.step_ms, true, places.price_per_hour()});
-      continue;
-    }
-    const auto devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
-    if (!faster)
-      rivals_.push_back({"each section on one pool", best.layouts, best.played.step_ms, true, best.price_per_hour});
-    most_ms = played.step_ms;
-    best = {std::move(layouts), std::move(played), places.price_per_hour(), devices};
+  for (Tried& tried : worth) {
+    tried.played = play_in_flight(tried.layouts);
+    const bool gains = tried.played.step_ms <= most_ms;
+    const Tried& rival = gains ? best : tried;
+    rivals_.push_back({rival.text, rival.layouts, rival.played.step_ms, true, rival.price_per_hour});
+    if (!gains) continue;
+    most_ms = tried.played.step_ms;
+    best = std::move(tried);
     faster = true;
   }
   keys_of_run_.speeds = faster;

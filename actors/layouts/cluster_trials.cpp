@@ -19,7 +19,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-/// "teacher and student together", "all apart".
 std::string ClusterPlanner::text_of(const Division& division) {
   std::string text;
   for (const std::vector<std::string>& group : division.groups) {
@@ -130,7 +129,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
     return options_.cheapest ? each.price_per_hour * step_ms : step_ms;
   };
   const auto add_rival = [&](const Tried& each, double step_ms, bool rehearsed) {
-    rivals_.push_back({text_of(each.division), each.layouts, step_ms, rehearsed, each.price_per_hour});
+    rivals_.push_back({each.text, each.layouts, step_ms, rehearsed, each.price_per_hour});
   };
   std::vector<std::pair<Division, Allocation>> variants;
   for (const Candidate* const candidate : promising(candidates)) {
@@ -144,7 +143,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
   for (auto& [division, allocation] : variants) {
     Tried made;
     made.layouts = layouts_of(division, allocation, devices);
-    made.division = std::move(division);
+    made.text = text_of(division);
     if (std::ranges::any_of(seen, [&](const auto& other) { return same_layouts(made.layouts, other); })) continue;
     seen.push_back(made.layouts);
     const ClusterPlaces places(cluster_, made.layouts);
@@ -166,11 +165,14 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
     }
     if (!best || better) best = std::move(made);
   }
-  // Of each division the fastest, and no other of the choice's own.
-  std::ranges::stable_sort(rivals_, {}, &RivalDivision::step_ms);
-  std::set<std::string> named{text_of(best->division)};
-  std::erase_if(rivals_, [&](const RivalDivision& rival) { return !named.insert(rival.text).second; });
   return *std::move(best);
+}
+
+std::vector<RivalDivision> ClusterPlanner::rivals_of(const Tried& choice) {
+  std::ranges::stable_sort(rivals_, {}, &RivalDivision::step_ms);
+  std::set<std::string> named{choice.text};
+  std::erase_if(rivals_, [&](const RivalDivision& rival) { return !named.insert(rival.text).second; });
+  return std::move(rivals_);
 }
 
 }  // namespace maestro
