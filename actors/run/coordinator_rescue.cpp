@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator after the loss of a process (CR-6): replicas of the trained sections that survive write their state.
 #include <algorithm>
-#include <iterator>
 
 #include "actors/run/coordinator.hpp"
 #include "actors/run/rescue_point.hpp"
@@ -54,22 +53,21 @@ void Coordinator::stand_still(const std::vector<caf::actor>& replicas) {
 }
 
 void Coordinator::end_steps_of(ProcessId lost) {
-  std::set<std::pair<SectionId, ReplicaIndex>> of_lost;
-  std::set<std::pair<SectionId, ReplicaIndex>> all;
-  for (const ReplicaAddress& replica : directory_->replicas()) {
-    all.emplace(replica.section, replica.replica);
-    if (replica.process == lost) of_lost.emplace(replica.section, replica.replica);
-  }
-  while (!open_.empty()) {
-    auto& [key, open] = *open_.begin();
-    std::set<std::pair<SectionId, ReplicaIndex>> missing;
-    std::ranges::set_difference(all, open.replicas_done, std::inserter(missing, missing.end()));
-    if (key.second != RunUnit::Kind::train || !open.watch.complete() || !std::ranges::includes(of_lost, missing))
-      return;
-    for (const auto& [section, replica] : missing) {
-      const auto [norm, lr] = open.norm_and_lr[section];
-      step_done({section, replica, open.unit.step, Pass::train, norm, lr});  // the last one closes it
+  for (auto next = open_.begin(); next != open_.end() && next->first.second == RunUnit::Kind::train;) {
+    const Open& open = (next++)->second;  // the last report of the step removes it
+    std::set<SectionId> awaited;          // sections of which a survivor has not reported
+    std::vector<StepDone> ends;
+    for (const ReplicaAddress& at : directory_->replicas()) {
+      if (at.process != lost && !open.replicas_done.contains({at.section, at.replica})) awaited.insert(at.section);
     }
+    for (const ReplicaAddress& at : directory_->replicas()) {
+      const bool ended = !awaited.contains(at.section) && open.watch.complete(at.section);
+      if (at.process != lost || !ended) continue;
+      const auto found = open.norm_and_lr.find(at.section);
+      const auto [norm, lr] = found == open.norm_and_lr.end() ? std::pair(0.0, 0.0) : found->second;
+      ends.push_back({at.section, at.replica, open.unit.step, Pass::train, norm, lr});
+    }
+    for (const StepDone& end : ends) step_done(end);
   }
 }
 

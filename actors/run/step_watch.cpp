@@ -14,7 +14,8 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
       busy_ms_(measured_.sections.size()),
       times_(measured_.tasks.size()),
       task_of_(graph.nodes().size()),
-      active_(graph.nodes().size()) {
+      active_(graph.nodes().size()),
+      left_(graph.nodes().size()) {
   for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
     const auto& [section, index] = planned_->tasks[task];
     auto& tasks = task_of_[section.value()];
@@ -23,7 +24,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
   }
   for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
     active_[batch.section.value()] = true;
-    if (task_of(batch.section, batch.index)) ++left_;
+    if (task_of(batch.section, batch.index)) ++left_[batch.section.value()];
   }
   for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
     if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].forward_ms = 0;  // trained already
@@ -43,7 +44,7 @@ void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(message.age_ms));
   const std::optional<std::size_t> found = task_of(message.section, message.index);
   if (!found) return;
-  --left_;
+  --left_[message.section.value()];
   WorkloadTask& task = measured_.tasks[*found];
   const WorkloadSection& section = measured_.sections[task.section];
   const double speed = section.speed(message.replica.value());  // tasks have the times of the fastest lanes

@@ -35,8 +35,8 @@ class StepWatch {
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
   /// Returns their times by section and MicroBatchPlan::index; nothing where a section was trained on the step already.
   [[nodiscard]] PassTimes times() const;
-  /// Whether the passes of all micro-batches are done.
-  [[nodiscard]] bool complete() const { return planned_ && left_ == 0; }
+  /// Whether the passes of all micro-batches of the section are done.
+  [[nodiscard]] bool complete(SectionId section) const { return planned_ && left_.at(section.value()) == 0; }
   /// Whether the section has a micro-batch in the step.
   [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
   /// Null before the step was planned.
@@ -56,7 +56,7 @@ class StepWatch {
   std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section
-  std::size_t left_ = 0;                           // micro-batches whose passes are not done
+  std::vector<std::size_t> left_;                  // by section: micro-batches whose passes are not done
   PhaseCounts phases_;
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;

@@ -75,16 +75,16 @@ class WhatIf(SystemTest):
         self.assertNotIn("assumed ", self.call("what-if", "trace.json", "--set", "student.replicas=2").out)
 
     def test_devices_of_a_core_share_it_where_they_did_not_in_the_trace(self):
-        job = distillation(steps=STEPS)
+        job = distillation(steps=4 * STEPS)  # what the first and the last ones overlap with is few of them
         for section in ("teacher", "student", "plain"):
             job[section] |= {"devices": ["cpu:0"]}
         self.train(job, "--cpu-devices", 2, "--trace", "trace.json")
         file = self.folder / "trace.json"
         trace = json.loads(file.read_text())
         self.assertEqual(trace["otherData"]["cores"], str(len(os.sched_getaffinity(0))))
-        for event in trace["traceEvents"]:  # passes as no other process slows them down
+        for event in trace["traceEvents"]:  # beside passes of a second, what other processes slow down is short
             if event["ph"] == "X" and event["name"].startswith("forward"):
-                event["dur"] = 10_000
+                event["dur"] = 1_000_000
         steps = {}
         for cores in ("2", "1"):
             trace["otherData"]["cores"] = cores
@@ -92,7 +92,7 @@ class WhatIf(SystemTest):
             answer = self.ask("--set", 'plain.devices=["cpu:1"]')
             steps[cores] = answer["changed"]["step_ms"] / answer["replay"]["step_ms"]
         self.assertLess(steps["2"], 0.7, "two cores share the work")  # three passes of a step instead of five
-        self.assertGreater(steps["1"], 0.9, "one core does all of it")  # steps at the ends of the trace overlap with none
+        self.assertGreater(steps["1"], 0.9, "one core does all of it")
 
     def test_plans_that_follow_measured_times_are_made_for_other_stages(self):
         job = distillation(steps=STEPS, deterministic=False)

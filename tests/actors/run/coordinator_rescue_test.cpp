@@ -17,6 +17,12 @@ class CoordinatorRescue : public CoordinatorTest {
     for (std::uint64_t step = 1; step <= steps; ++step) finish_step(step);
     settled_ = {StepId(steps), StepId(steps)};
   }
+  void end_passes(std::uint64_t step, std::uint32_t section) {
+    MicroBatchDone done;
+    done.section = SectionId(section);
+    done.step = StepId(step);
+    bench_.send(coordinator_, done);
+  }
   void lose(std::uint32_t process) {
     self_->send(coordinator_, Rescue{ProcessId(process)});
     bench_.deliver_all();
@@ -85,18 +91,45 @@ TEST_F(CoordinatorRescue, a_step_that_lacks_the_reports_of_the_lost_process_alon
   second_process_ = true;
   start(1, plain(1'000'000));
   settled_ = {StepId(1), StepId(1)};
-  for (std::uint32_t section = 0; section < 2; ++section) {
-    MicroBatchDone done;
-    done.section = SectionId(section);
-    done.step = StepId(1);
-    bench_.send(coordinator_, done);
-  }
+  for (std::uint32_t section = 0; section < 2; ++section) end_passes(1, section);
   finish_step(1);
   EXPECT_EQ(record_->last_step, 0u) << "the replica of process 1 has not reported";
   lose(1);
   EXPECT_EQ(record_->last_step, 1u);
   EXPECT_EQ(marks_.back().kind, StepBoundary::Kind::snapshot);
   EXPECT_EQ(marks_.back().step, StepId(1));
+}
+
+TEST_F(CoordinatorRescue, a_section_is_ahead_by_a_step_that_lacks_the_reports_of_the_lost_process_alone) {
+  second_process_ = true;
+  start(2, plain(1'000'000));
+  for (std::uint32_t section = 0; section < 2; ++section) end_passes(1, section);
+  finish_step(1);
+  bench_.send(coordinator_, StepDone{SectionId(0), ReplicaIndex(1), StepId(1), Pass::train, 1.0, 0.1});
+  end_passes(2, 0);
+  finish_step(2, 0);
+  settled_ = {StepId(2), StepId(1)};
+  lose(1);
+  EXPECT_EQ(record_->last_step, 1u);
+  EXPECT_EQ(record_->unfinished.at(2).size(), 1u) << "the row of the first section";
+  ASSERT_EQ(snapshots(), 2u);
+  const StepBoundary mark = marks_.back();
+  EXPECT_EQ(mark.step, StepId(1));
+  write_part(mark, 0);
+  write_part(mark, 1);
+  drain_writer();
+  EXPECT_EQ(load_manifest(record_->newest)->ahead, (std::map<std::string, std::uint64_t>{{"first", 2}}));
+}
+
+TEST_F(CoordinatorRescue, a_step_whose_passes_on_the_lost_process_were_not_reported_is_not_finished) {
+  second_process_ = true;
+  start(1, plain(1'000'000));
+  settled_ = {StepId(1), StepId(1)};
+  end_passes(1, 1);
+  finish_step(1);
+  lose(1);
+  EXPECT_EQ(record_->last_step, 0u);
+  EXPECT_EQ(snapshots(), 0u);
 }
 
 TEST_F(CoordinatorRescue, sharded_state_cannot_be_written) {

@@ -157,13 +157,14 @@ TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched
   EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 125, 1e-6);  // of the bound, 10 + 2 x 50 + 15
 }
 
-TEST_F(StepWatchTest, is_complete_when_the_passes_of_all_micro_batches_are_done) {
-  EXPECT_FALSE(StepWatch().complete());
+TEST_F(StepWatchTest, is_complete_in_a_section_when_the_passes_of_its_micro_batches_are_done) {
+  EXPECT_FALSE(StepWatch().complete(SectionId(0)));
   StepWatch watch(graph_, planned("wavefront", 1));
   watch.done(done(0, 0, 10, 15, 20), start_);
-  EXPECT_FALSE(watch.complete());
+  EXPECT_TRUE(watch.complete(SectionId(0)));
+  EXPECT_FALSE(watch.complete(SectionId(1)));
   watch.done(done(1, 0, 20, 30, 20), start_);
-  EXPECT_TRUE(watch.complete());
+  EXPECT_TRUE(watch.complete(SectionId(1)));
 }
 
 TEST_F(StepWatchTest, a_section_without_micro_batches_is_not_active) {
