@@ -282,7 +282,7 @@ double Spending::share() const {
 }
 
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
-                 Random& random) {
+                 Random& random, const std::function<void(const Candidate&)>& improved) {
   const Samples samples(graph);
   const Slack slack(graph, spending.good_enough_ms());
   const double scale_ms = mean_task_ms(graph);
@@ -308,7 +308,10 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
         current_ms + weight * current_slack_ms - cooling.temperature() * scale_ms * std::log(1.0 - random.uniform());
     const double makespan_ms = spending.run(simulator, rules, threshold_ms);
     cooling.count(makespan_ms < best.makespan_ms);
-    if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
+    if (makespan_ms < best.makespan_ms) {
+      best = {rules, makespan_ms};
+      if (improved) improved(best);
+    }
     const double slack_ms = makespan_ms > threshold_ms ? 0 : slack.of(simulator);
     if (makespan_ms + weight * slack_ms > threshold_ms) {
       move.undo();

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "runtime/core/random.hpp"
@@ -46,8 +47,8 @@ struct Candidate {
 };
 
 /// Anneals from `start` until the budget is spent; returns the best candidate seen, which is `start` when none is
-/// shorter.
+/// shorter. Calls `improved` with each that is shorter than all before; it must not use the simulator.
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
-                 Random& random);
+                 Random& random, const std::function<void(const Candidate&)>& improved = {});
 
 }  // namespace maestro

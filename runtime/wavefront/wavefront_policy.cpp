@@ -53,7 +53,7 @@ SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph,
 class Trial {
  public:
   Trial(const Workload& workload, Binding binding)
-      : graph_(workload, binding), simulator_(graph_), anchors_(workload, graph_) {}
+      : graph_(workload, binding), simulator_(graph_), even_simulator_(graph_), anchors_(workload, graph_) {}
 
   [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
 
@@ -81,8 +81,11 @@ class Trial {
 
   [[nodiscard]] const std::vector<Candidate>& tried() const { return tried_; }
   [[nodiscard]] Candidate search(const Candidate& start, Spending& spending, Random& random) {
-    return anneal(simulator_, graph_, start, spending, random);
+    return anneal(simulator_, graph_, start, spending, random, [this](const Candidate& best) { even_out(best); });
   }
+  /// Of the candidates that were the best so far, each with its tasks spread evenly over equally fast lanes, the best;
+  /// nothing where all of them took longer by that.
+  [[nodiscard]] const std::optional<Candidate>& evened() const { return evened_; }
   [[nodiscard]] Schedule schedule(const Candidate& candidate) { return simulator_.schedule(candidate.rules); }
 
  private:
@@ -144,9 +147,18 @@ class Trial {
     if (!tried_.empty() && (spending.steps() >= steps_ || spending.share() >= 1)) return endless;
     const double makespan_ms = spending.run(simulator_, rules, best_ms_ * worth_knowing);
     if (makespan_ms == endless) return endless;
-    best_ms_ = std::min(best_ms_, makespan_ms);
     tried_.push_back({rules, makespan_ms});
+    if (makespan_ms < best_ms_) even_out(tried_.back());
+    best_ms_ = std::min(best_ms_, makespan_ms);
     return makespan_ms;
+  }
+
+  void even_out(const Candidate& candidate) {
+    DispatchRules rules = candidate.rules;
+    rules.lanes_in_turn = true;
+    const double most_ms = std::min(candidate.makespan_ms, evened_ ? evened_->makespan_ms : endless);
+    const double makespan_ms = even_simulator_.run(rules, most_ms);
+    if (makespan_ms < endless) evened_ = {std::move(rules), makespan_ms};
   }
 
   void sort_tried() {
@@ -156,13 +168,17 @@ class Trial {
 
   const PlanningGraph graph_;  // before the simulator, which refers to it
   Simulator simulator_;
+  Simulator even_simulator_;  // outside of the budget, which decides how many candidates there are (AN-1)
   const Anchors anchors_;
   std::vector<Candidate> tried_;  // that did not deadlock
+  std::optional<Candidate> evened_;
   double best_ms_ = endless;
   std::int64_t steps_ = 0;
 };
 
-/// Returns the best schedule found; nothing when every candidate deadlocks. The budget decides only where it ends.
+/// Returns the best schedule found; nothing when every candidate deadlocks. The budget decides only where it ends. Of
+/// two that are equally long it takes that with evenly spread tasks: the end of the step, which is no part of a
+/// schedule, waits for the lane with most work.
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
   Trial late(workload, Binding::late);
   Spending spending(budget_of(options, late.graph(), workload));
@@ -179,7 +195,11 @@ std::optional<Schedule> search(const Workload& workload, const PolicyOptions& op
     return a->tried().front().makespan_ms < b->tried().front().makespan_ms;
   });
   Random random(options.seed);
-  return winner.schedule(winner.search(winner.tried().front(), spending, random));
+  const Candidate best = winner.search(winner.tried().front(), spending, random);
+  Trial& even = **std::ranges::min_element(
+      trials, {}, [](const Trial* trial) { return trial->evened() ? trial->evened()->makespan_ms : endless; });
+  const bool evened = even.evened() && even.evened()->makespan_ms <= best.makespan_ms;
+  return evened ? even.schedule(*even.evened()) : winner.schedule(best);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
 #include "benchmarks/schedule/workload_generator.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
+#include "runtime/wavefront/policy.hpp"
 #include "tests/wavefront/simulated_workloads.hpp"
 
 namespace maestro {
@@ -93,6 +95,22 @@ TEST(Anneal, tries_the_same_candidates_under_every_budget) {  // AN-1
     last_ms = best_ms;
   }
   EXPECT_LT(last_ms, start.candidate.makespan_ms);
+}
+
+TEST(Wavefront, gives_equally_fast_lanes_that_wait_for_tasks_as_many_of_them) {
+  Workload workload;
+  workload.sections = {{"teacher", false, 1, no_limit, {}}, {"student", true, 4, no_limit, {}}};
+  workload.edges = {{0, 1, 2, 0}};
+  for (std::int64_t sample = 0; sample < 40; ++sample) {
+    workload.tasks.push_back({0, sample, 1, 0, {}});
+    workload.tasks.push_back({1, sample, 0.6, 0.6, {{0, workload.tasks.size() - 1}}});
+  }
+  const Schedule schedule = make_policy("wavefront", {})->plan(workload).value_or_throw();
+  std::map<std::int64_t, int> tasks;
+  for (const PlannedPass& pass : schedule.passes) {
+    if (workload.tasks[pass.task].section == 1 && !pass.backward) ++tasks[pass.replica];
+  }
+  EXPECT_EQ(tasks, (std::map<std::int64_t, int>{{0, 10}, {1, 10}, {2, 10}, {3, 10}})) << "two could do all";
 }
 
 TEST(Spending, counts_steps_of_the_simulator_when_there_are_no_evaluations_to_count) {

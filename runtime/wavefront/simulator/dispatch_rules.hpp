@@ -37,6 +37,9 @@ struct DispatchRules {
   DeviceOrder device_order = DeviceOrder::trained_behind;
   /// Of several idle lanes the lane with the highest number; else the lowest.
   bool last_lane_first = false;
+  /// Of several idle lanes that are equally fast, the next behind the last that started a task: where they wait for
+  /// tasks, each gets as many as the others.
+  bool lanes_in_turn = false;
   /// A lane leaves a task to the faster lanes of its section where these, of which some run passes, can do all tasks
   /// that have not started before the lane would end the task.
   bool await_faster = false;

@@ -21,6 +21,7 @@ Simulator::Simulator(const PlanningGraph& graph)
       dispatch_(graph, lanes_, admission_),
       devices_(graph.device_sets.size()),
       idle_ms_(graph.sections.size()),
+      turns_(graph.sections.size()),
       marked_(graph.sections.size()) {
   for (const PlanningGraph::Task& task : graph.tasks) fresh_tasks_.push_back({task.backward_needs, 0});
 }
@@ -64,6 +65,7 @@ void Simulator::reset(const DispatchRules& rules) {
   tasks_ = fresh_tasks_;
   blocked_.clear();
   idle_ms_.assign(idle_ms_.size(), 0);
+  turns_.assign(turns_.size(), 0);
   marked_.assign(marked_.size(), 1);
   any_marked_ = 1;
   makespan_ms_ = 0;
@@ -107,9 +109,14 @@ void Simulator::dispatch_all() {
 
 void Simulator::dispatch(int section) {
   const PlanningGraph::Section& given = graph_.sections[section];
+  const int words = (given.lanes + 63) / 64;
+  const bool equal = graph_.lanes[given.first_lane].speed == graph_.lanes[given.first_lane + given.lanes - 1].speed;
+  const int turn = equal && rules_->lanes_in_turn ? turns_[section] : 0;
+  const std::uint64_t behind = ~std::uint64_t{0} << (turn % 64);
   bool section_waits = false;
-  for (int word = 0; word * 64 < given.lanes; ++word) {
-    std::uint64_t tried = 0;
+  for (int n = 0; n <= words; ++n) {
+    const int word = (turn / 64 + n) % words;
+    std::uint64_t tried = n == 0 ? ~behind : n == words ? behind : 0;
     while (true) {
       const bool forward = !section_waits && dispatch_.has_ready(section);
       const std::uint64_t candidates = lanes_.masks().candidates(section, word, forward) & ~tried;
@@ -143,6 +150,7 @@ void Simulator::start_forward(int lane, int task) {
   const double now_ms = events_.now_ms();
   admission_.take_inputs(lane, task, now_ms);
   dispatch_.start(lane, task);
+  turns_[given.section] = (lane - graph_.sections[given.section].first_lane + 1) % graph_.sections[given.section].lanes;
   for (const PlanningGraph::Link& link : graph_.inputs_of(task)) mark(graph_.tasks[link.task].section);
   if (graph_.sections[given.section].has_backward) lanes_.enter_flight(lane);
   if (rules_->discipline == DispatchRules::Discipline::section_order) mark(given.section);

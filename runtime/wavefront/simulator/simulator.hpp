@@ -102,6 +102,7 @@ class Simulator {
   std::vector<TaskState> fresh_tasks_;  // before the first pass
   std::vector<int> blocked_;            // lanes whose pass has ended but for a slot, the longest first
   std::vector<double> idle_ms_;         // by section: over its lanes, before their latest passes
+  std::vector<int> turns_;              // by section: the lane that is looked at first
   std::vector<char> marked_;            // by section: may have a pass to start
   char any_marked_ = 0;                 // some section, or a blocked pass
   std::vector<PlannedPass>* record_ = nullptr;
