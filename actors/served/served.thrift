@@ -8,6 +8,7 @@
 namespace cpp maestro.served
 namespace py maestro_served
 
+// Fields of it are i32: a C++ enum holds no value that it lacks.
 enum DataType {
   FP32 = 0
   BF16 = 1
@@ -16,7 +17,7 @@ enum DataType {
 
 struct Port {
   1: required string name
-  2: required DataType dtype
+  2: required i32 dtype  // DataType
   3: required i64 columns
   // A gradient of the same shape may travel the other way; never of I32.
   4: required bool differentiable
@@ -59,7 +60,7 @@ struct Session {
 // (rows, columns) of a port.
 struct Tensor {
   1: required string port
-  2: required DataType dtype
+  2: required i32 dtype  // DataType
   3: required i64 rows
   4: required i64 columns
   5: required binary data

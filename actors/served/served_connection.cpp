@@ -42,7 +42,7 @@ std::vector<served::Tensor> on_wire(std::span<const ServedTensor> tensors) {
   for (std::size_t at = 0; at < tensors.size(); ++at) {
     const Tensor& tensor = tensors[at].tensor;
     sent[at].port = tensors[at].port;
-    sent[at].dtype = static_cast<served::DataType::type>(wire_of(tensor.dtype()));
+    sent[at].dtype = wire_of(tensor.dtype());
     sent[at].rows = tensor.rows();
     sent[at].columns = tensor.columns();
     sent[at].data.assign(reinterpret_cast<const char*>(tensor.raw()), tensor.bytes());

@@ -19,10 +19,12 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+constexpr std::size_t longest_word = 96;  // of a name, by the hub's rules
+
 bool is_word(std::string_view text) {
   const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const auto in_word = [&](char c) { return letter(c) || c == '-' || c == '_' || c == '.'; };
-  return !text.empty() && letter(text.front()) && std::ranges::all_of(text, in_word);
+  return !text.empty() && text.size() <= longest_word && letter(text.front()) && std::ranges::all_of(text, in_word);
 }
 
 std::string download(const std::string& name) {

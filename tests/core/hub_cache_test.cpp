@@ -45,6 +45,8 @@ TEST_F(HubCache, only_an_owner_and_a_model_are_a_name_of_the_hub) {
   for (const char* name : {"", "gpt2", "/gpt2", "gpt2/", "./gpt2", "../gpt2", "a/b/c", "a b/c", "~/c", "a/.b"}) {
     EXPECT_FALSE(is_hub_name(name)) << name;
   }
+  EXPECT_TRUE(is_hub_name("a/" + std::string(96, 'b')));
+  EXPECT_FALSE(is_hub_name("a/" + std::string(97, 'b')));
 }
 
 TEST_F(HubCache, gives_the_snapshot_of_refs_main_or_else_the_only_snapshot) {

@@ -106,7 +106,7 @@ TEST(ServedConnection, refuses_other_tensors_than_expected_and_writes_nothing) {
       {[](auto& r) { r.outputs[0].columns = 1LL << 62; }, "expected fp32 (2, 2)"},
       {[](auto& r) { r.outputs[0].rows = -2; }, "output 'y' is fp32 (-2, 2), expected fp32 (2, 2)"},
       {[](auto& r) { r.outputs[0].dtype = served::DataType::BF16; }, "output 'y' is bf16 (2, 2), expected fp32 (2, 2)"},
-      {[](auto& r) { r.outputs[0].dtype = static_cast<served::DataType::type>(9); }, "is an unknown dtype (2, 2)"},
+      {[](auto& r) { r.outputs[0].dtype = 9; }, "is an unknown dtype (2, 2)"},
       {[](auto& r) { r.outputs[0].data.pop_back(); }, "output 'y' has 15 bytes, expected 16"},
       {[](auto& r) { r.outputs[0].data.assign(1U << 20, 'x'); }, "output 'y' has 1048576 bytes, expected 16"},
       {[](auto& r) { r.metrics.resize(1000); }, "it sent 1000 metrics"},
