@@ -100,7 +100,7 @@ bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) 
   return pool.devices_of_host % ranks == 0 && ranks * layout.pipeline <= pool.devices();
 }
 
-void ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+bool ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
                        std::span<const SampleRef> samples) {
   const auto dry = std::make_shared<DrySections>(plan, samples, false, &values_);
   std::vector<Lane>& lanes = lanes_[section];
@@ -108,7 +108,12 @@ void ClusterLanes::add(const std::string& section, const SectionLayout& layout, 
   for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {
     if (fits(layout, cluster_->pools[pool])) lanes.push_back(priced(section, layout, pool, plan, samples, dry));
   }
-  relate(std::span(lanes).subspan(before));
+  const std::span added = std::span(lanes).subspan(before);
+  relate(added);
+  return std::ranges::any_of(added, [&](const Lane& lane) {
+    const auto members = static_cast<double>(cluster_->pools[lane.pool].devices() / lane.devices());
+    return lane.other_bytes + lane.state_bytes / members <= headroom_ * cluster_->pools[lane.pool].memory_bytes;
+  });
 }
 
 std::size_t ClusterLanes::count() const {
@@ -121,6 +126,8 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
                              const std::vector<MicroBatchPlan>& batches) {
   double work = 0;
   double units = 0;
+  double units_of_sample = 0;
+  const SampleRef* counted = nullptr;  // the sample that has these
   double longest = 0;
   double shortest = infinity;
   std::vector<double> batch_ms;
@@ -129,8 +136,12 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
     work += cost.forward + cost.backward;
     batch_ms.push_back(cost.forward + cost.backward);
     for (const SampleRef& sample : batch.samples) {
-      const PassCost counted = plan.cost(stage, sample);
-      units += counted.forward + counted.backward;
+      if (counted == nullptr || !sample.same_size(*counted)) {
+        const PassCost cost_of_sample = plan.cost(stage, sample);
+        units_of_sample = cost_of_sample.forward + cost_of_sample.backward;
+        counted = &sample;
+      }
+      units += units_of_sample;
     }
     longest = std::max(longest, cost.forward + cost.backward);
     shortest = std::min(shortest, cost.forward + cost.backward);
@@ -285,7 +296,7 @@ std::optional<SharedDevices> ClusterLanes::together(const std::vector<std::strin
     if (std::max(busy_ms + rest_ms[at], longest_ms) >= best_ms) return;
     if (at == sections.size()) {
       best = made;
-      best_ms = std::max(busy_ms, longest_ms);
+      best_ms = best->expected_ms = std::max(busy_ms, longest_ms);
       best->bound_ms = longest_ms;
       return;
     }
@@ -316,13 +327,13 @@ std::optional<SharedDevices> ClusterLanes::fewest(const std::vector<std::string>
   if (sections.size() == 1) {
     const auto alone = fewest(sections.front(), pool, most_ms, most_devices);
     if (!alone) return std::nullopt;
-    return SharedDevices{{*alone}, alone->layout.devices(), alone->bound_ms};
+    return SharedDevices{{*alone}, alone->layout.devices(), alone->bound_ms, alone->bound_ms};
   }
   std::int64_t low = 1;
   std::int64_t high = most_devices;
   const auto on = [&](std::int64_t devices) {
     auto shared = together(sections, pool, devices, sharing);
-    return shared && shared->bound_ms <= most_ms ? shared : std::nullopt;
+    return shared && shared->expected_ms <= most_ms ? shared : std::nullopt;
   };
   std::optional<SharedDevices> best = on(high);
   while (best && low < high) {

@@ -74,7 +74,8 @@ struct Sharing {
 struct SharedDevices {
   std::vector<ClusterLayout> layouts;  ///< in the order of the sections
   std::int64_t devices = 0;
-  double bound_ms = 0;  ///< the longest step of a section, or the work of all on a device
+  double bound_ms = 0;     ///< the longest step of a section, or the work of all on a device
+  double expected_ms = 0;  ///< likewise, with the exchanges of Sharing; by which devices are given out
 };
 
 class ClusterLanes {
@@ -86,8 +87,9 @@ class ClusterLanes {
 
   /// Returns the layouts that a section may have on the cluster; `replicas` and `zero` are chosen later.
   [[nodiscard]] std::vector<SectionLayout> possible(const std::string& section) const;
-  /// Prices a layout on every pool whose hosts it fills without a gap. `plan`: the job with it; `samples`: of a step.
-  void add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+  /// Prices a layout on every pool whose hosts it fills without a gap. Returns whether the memory of one suffices.
+  /// `plan`: the job with it; `samples`: of a step.
+  bool add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
            std::span<const SampleRef> samples);
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
@@ -95,7 +97,8 @@ class ClusterLanes {
   /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.
   [[nodiscard]] std::optional<ClusterLayout> fewest(const std::string& section, std::size_t pool, double most_ms,
                                                     std::int64_t most_devices) const;
-  /// Returns the layouts of sections that share the fewest devices of a pool on which a step takes at most so long.
+  /// Returns the layouts of sections that share the fewest devices of a pool on which a step is expected to take at
+  /// most so long.
   [[nodiscard]] std::optional<SharedDevices> fewest(const std::vector<std::string>& sections, std::size_t pool,
                                                     double most_ms, std::int64_t most_devices,
                                                     const Sharing& sharing) const;

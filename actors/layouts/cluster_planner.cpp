@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
@@ -73,9 +75,13 @@ std::vector<std::string> ClusterPlanner::emulated(const std::string& section, co
 }
 
 void ClusterPlanner::price(const std::string& section) {
+  const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
+  std::optional<SectionLayout> too_large;  // larger micro-batches need no less memory
   for (const SectionLayout& layout : lanes_.possible(section)) {
+    if (too_large && degrees(*too_large) == degrees(layout) && layout.micro_batch > too_large->micro_batch) continue;
     try {
-      lanes_.add(section, layout, resolve_(emulated(section, layout, own_devices)), units_.front().samples);
+      const JobPlan plan = resolve_(emulated(section, layout, own_devices));
+      if (!lanes_.add(section, layout, plan, units_.front().samples)) too_large = layout;
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -140,7 +146,7 @@ std::optional<SharedDevices> ClusterPlanner::shared_by(const Division& division,
   }
   const auto kept = kept_layout(devices);
   if (!kept || kept->pool != pool) return std::nullopt;
-  return SharedDevices{{*kept}, kept->layout.devices(), kept->bound_ms};
+  return SharedDevices{{*kept}, kept->layout.devices(), kept->bound_ms, kept->bound_ms};
 }
 
 Allocator ClusterPlanner::allocator(const Division& division, const std::vector<std::int64_t>& devices) const {
@@ -152,7 +158,7 @@ Allocator ClusterPlanner::allocator(const Division& division, const std::vector<
                                                 double most_ms) -> std::optional<Allotment> {
     const auto shared = shared_by(division, group, pool, most_ms, devices);
     if (!shared) return std::nullopt;
-    return Allotment{pool, shared->devices, shared->bound_ms};
+    return Allotment{pool, shared->devices, shared->expected_ms};
   };
   return {std::move(pools), division.groups.size(), fewest, options_.most_per_hour};
 }

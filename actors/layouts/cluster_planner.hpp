@@ -5,9 +5,10 @@
 // least time, or costs least.
 //
 // Devices are given out by the bounds of ClusterLanes, for every division of the sections into groups. The best
-// divisions are rehearsed at full size, those with shared devices in up to four sets of layouts (Sharing), since bounds
-// leave out what layouts on shared devices wait for. A rehearsal that takes longer than its bound is repeated with more
-// micro-batches in flight; where the critical section still waits, run keys (speeds, slots) and more devices are tried.
+// divisions are rehearsed at full size, those with shared devices in up to four sets of layouts (Sharing), for each of
+// which devices are given out anew, since bounds leave out what layouts on shared devices wait for. A rehearsal that
+// takes longer than its bound is repeated with more micro-batches in flight; where the critical section still waits,
+// run keys (speeds, slots) and more devices are tried.
 //
 // Where pools differ, a section without shared devices may get replicas on several of them: each is tried, with the
 // others on the fewest devices for a step of a time, by bisection over that time; a rehearsal decides.

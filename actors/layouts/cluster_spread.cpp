@@ -52,7 +52,7 @@ std::optional<ClusterLayouts> ClusterPlanner::best_spread(const Candidate& base,
   const auto try_within = [&](std::size_t group, double ms) {
     auto made = spread_over(base, group, ms);
     if (!made) return false;
-    most_ms = bound_of(*made);
+    most_ms = base.division.sharing.exchanges > 0 ? ms : bound_of(*made);
     best = std::move(made);
     return true;
   };

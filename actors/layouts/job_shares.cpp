@@ -37,6 +37,7 @@ std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) 
 JobPlanner::Times::Times(JobPlanner& planner, const JobPlan& plan)
     : plan_(&plan),
       cores_(planner.options_.machine.cores),
+      on_gpus_(planner.options_.machine.gpus != nullptr),
       whole_(plan, planner.units_.front().samples,
              uses_several(plan, cores_) ? planner.prices_->busy : planner.prices_->alone, planner.options_.hop_ms,
              uses_several(plan, cores_) ? planner.busy_ : planner.alone_) {
@@ -54,6 +55,7 @@ PricedTimes& JobPlanner::Times::of(SectionId section) {
 JobTimes JobPlanner::Times::times() {
   JobTimes made = whole_.times();
   made.cores = cores_;
+  if (on_gpus_) made.sharing = DeviceSharing::streams;
   made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
   return made;

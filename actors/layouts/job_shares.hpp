@@ -25,6 +25,7 @@ class JobPlanner::Times {
 
   const JobPlan* plan_;
   int cores_;
+  bool on_gpus_;
   PricedTimes whole_;
   std::map<double, PricedTimes> parts_;
 };

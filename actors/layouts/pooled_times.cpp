@@ -24,6 +24,7 @@ JobTimes PooledTimes::times() const {
   made.action = [this](SectionId section, StepAction action) { return action_ms(section, action); };
   made.write = [this](SectionId from, SectionId to, std::int64_t rows) { return write_ms(from, to, rows); };
   made.hop_ms = times_.front().hop_ms;
+  made.sharing = DeviceSharing::streams;
   made.apart = true;
   return made;
 }

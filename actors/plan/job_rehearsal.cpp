@@ -33,10 +33,12 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
 
 /// Adds the devices of all lanes, and their cores where `cores` of a host are shared: a device's thread belongs to its
 /// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
-/// device of its own, and so is a GPU with times of JobTimes::beside.
-void add_devices(const JobPlan& plan, std::int64_t cores, bool beside, RehearsalOptions& options) {
+/// device of its own, and so is its stream, whose core is the GPU.
+void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing, RehearsalOptions& options) {
   options.devices.resize(plan.graph.nodes().size());
+  options.streams = sharing == DeviceSharing::streams;
   std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
+  std::map<std::tuple<std::uint32_t, DeviceId>, int> core_of;  // of a host's processors, or a process' GPUs
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
@@ -45,15 +47,24 @@ void add_devices(const JobPlan& plan, std::int64_t cores, bool beside, Rehearsal
     if (source) lane.push_back(next++);
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
       const DeviceId& device = place.devices[rank];
-      const bool own = part || (beside && device.kind == DeviceId::Kind::cuda);
+      const bool cpu = device.kind == DeviceId::Kind::cpu;
+      const bool measured = sharing == DeviceSharing::measured && device.kind == DeviceId::Kind::cuda;
+      const bool stream = options.streams && !cpu;
+      const bool own = part || measured || stream;
       const auto [known, fresh] = numbers.try_emplace({place.process, device, own ? place.section : SectionId()}, next);
       lane.push_back(known->second);
       if (!fresh) continue;
       ++next;
-      if (cores == 0 || device.kind != DeviceId::Kind::cpu) continue;
-      const std::uint32_t host = plan.options.launch_info.place.hosts.at(place.process.value());
+      DeviceId core = device;
+      std::uint32_t owner = place.process.value();
+      if (cpu && cores > 0) {
+        core.index = static_cast<int>(device.index % cores);
+        owner = plan.options.launch_info.place.hosts.at(owner);
+      } else if (!stream || part) {
+        continue;
+      }
       options.cores.resize(static_cast<std::size_t>(next), -1);
-      options.cores.back() = static_cast<int>(host * cores + device.index % cores);
+      options.cores.back() = core_of.try_emplace({owner, core}, std::ssize(core_of)).first->second;
     }
   }
 }
@@ -156,7 +167,7 @@ TimedJob timed_job(const JobPlan& plan) {
 
 bool shares_cores(const JobPlan& plan, std::int64_t cores) {
   RehearsalOptions options;
-  add_devices(plan, cores, false, options);
+  add_devices(plan, cores, DeviceSharing::turns, options);
   std::set<int> used;
   return std::ranges::any_of(options.cores, [&](int core) { return core >= 0 && !used.insert(core).second; });
 }
@@ -171,7 +182,7 @@ JobTimes traced_job_times(const JobPlan& plan, const TracedRun& run, const Trace
     return times.write(plan.graph.node(from).name, plan.graph.node(to).name, rows);
   };
   made.hop_ms = run.hop_ms;
-  made.beside = true;
+  made.sharing = DeviceSharing::measured;
   return made;
 }
 
@@ -196,19 +207,20 @@ Result<std::vector<StepPlan>> plans_of(const JobPlan& plan, const std::vector<Tr
   return plans;
 }
 
-Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit> units, const JobTimes& times,
-                                 const RehearsalChange& change, std::optional<std::size_t> last) {
+Result<Rehearsed> rehearse_units(const JobPlan& plan, std::size_t units, const UnitMaker& unit_of,
+                                 const JobTimes& times, const RehearsalChange& change,
+                                 std::optional<std::size_t> last) {
   const ChangedTimes changed(plan, times, change);
   RehearsalOptions options;
   options.graph = &plan.graph;
   options.limits = flow_limits(plan);
-  add_devices(plan, times.cores, times.beside, options);
+  add_devices(plan, times.cores, times.sharing, options);
   options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
   options.times = changed.times();
   options.last = last;
-  return Rehearsal(std::move(options)).play(std::move(units));
+  return Rehearsal(std::move(options)).play(units, unit_of);
 }
 
 Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& given,
@@ -221,7 +233,8 @@ Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& g
     checkpoint.plan.step = plans[at].step;
     checkpoint.checkpoint = true;
   }
-  return rehearse_units(plan, std::move(units), times, change);
+  const auto unit_of = [&units](std::size_t at) { return std::move(units[at]); };
+  return rehearse_units(plan, units.size(), unit_of, times, change);
 }
 
 std::size_t units_behind(const JobPlan& plan) {

@@ -19,6 +19,13 @@ namespace maestro {
 /// RehearsalTimes::hop_ms, as traces of runs on processors have it.
 inline constexpr double usual_hop_ms = 0.03;
 
+/// How sections run on a device, other than a processor, that they share.
+enum class DeviceSharing : std::uint8_t {
+  turns,     ///< a pass at a time, as on emulated devices
+  streams,   ///< beside each other, as streams of a GPU: in equal parts, and frozen sections while no other has work
+  measured,  ///< on a GPU: as the times have it already
+};
+
 /// The times of a job's work, in milliseconds.
 struct JobTimes {
   std::function<PassCost(const MicroBatchPlan& batch)> pass;
@@ -30,9 +37,8 @@ struct JobTimes {
   /// Of each host, over which its processors are laid (cpu:K on core K modulo cores): passes are as long as they are
   /// with a core to themselves. 0: each has a core, or as in measured runs the times have it already.
   std::int64_t cores = 0;
-  bool beside = false;  ///< passes on a GPU are as long as they are beside those of other sections there, as in
-                        ///< measured runs; else sections take turns on it
-  bool apart = false;   ///< no two sections have a process in common, so that every tensor is written
+  DeviceSharing sharing = DeviceSharing::turns;
+  bool apart = false;  ///< no two sections have a process in common, so that every tensor is written
 };
 /// Returns whether devices of the job share a core; `cores`: of a host (JobTimes).
 [[nodiscard]] bool shares_cores(const JobPlan& plan, std::int64_t cores);
@@ -57,8 +63,8 @@ struct RehearsalChange {
 [[nodiscard]] Result<Rehearsed> rehearse(const JobPlan& plan, const std::vector<TracedUnit>& units,
                                          const std::vector<StepPlan>& plans, const JobTimes& times,
                                          const RehearsalChange& change = {});
-/// Rehearses units whose plans are numbered. `last`: RehearsalOptions::last.
-[[nodiscard]] Result<Rehearsed> rehearse_units(const JobPlan& plan, std::vector<RehearsalUnit> units,
+/// Rehearses so many units whose plans are numbered, each made when it is announced. `last`: RehearsalOptions::last.
+[[nodiscard]] Result<Rehearsed> rehearse_units(const JobPlan& plan, std::size_t units, const UnitMaker& unit_of,
                                                const JobTimes& times, const RehearsalChange& change,
                                                std::optional<std::size_t> last = {});
 

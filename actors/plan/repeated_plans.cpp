@@ -9,9 +9,7 @@ namespace maestro {
 namespace {
 
 bool same_sizes(const std::vector<SampleRef>& one, const std::vector<SampleRef>& other) {
-  return std::ranges::equal(one, other, [](const SampleRef& a, const SampleRef& b) {
-    return a.tokens == b.tokens && a.patches == b.patches && a.images == b.images && a.source == b.source;
-  });
+  return std::ranges::equal(one, other, [](const SampleRef& a, const SampleRef& b) { return a.same_size(b); });
 }
 
 template <class Numbers>
@@ -98,15 +96,14 @@ StepPlan StepNumbers::numbered(const StepPlan& plan, StepId step) {
 Result<SteadyRehearsal> rehearse_repeated(const JobPlan& plan, const std::vector<TracedUnit>& units,
                                           const RepeatedPlans& plans, const JobTimes& times,
                                           const RehearsalChange& change) {
-  std::vector<RehearsalUnit> numbered;
   StepNumbers numbers;
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    numbered.push_back({numbers.numbered(plans.planned[plans.of_unit[unit]], units[unit].step)});
-  }
+  const auto unit_of = [&](std::size_t unit) {
+    return RehearsalUnit{numbers.numbered(plans.planned[plans.of_unit[unit]], units[unit].step)};
+  };
   const std::size_t behind = units_behind(plan);
   const std::optional<std::size_t> last =
       units.size() > behind ? std::optional(units.size() - behind - 1) : std::nullopt;
-  return steady_rehearsal(plan, rehearse_units(plan, std::move(numbered), times, change, last));
+  return steady_rehearsal(plan, rehearse_units(plan, units.size(), unit_of, times, change, last));
 }
 
 }  // namespace maestro

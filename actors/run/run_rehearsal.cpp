@@ -46,7 +46,7 @@ class MeasuredTimes {
       return found == transfers_.end() ? 0 : found->second.sum_ms / static_cast<double>(found->second.pieces);
     };
     made.hop_ms = usual_hop_ms;
-    made.beside = true;
+    made.sharing = DeviceSharing::measured;
     return made;
   }
   /// Returns a step of which the run had other micro-batches.

@@ -141,7 +141,7 @@ void print_groups(const ClusterChoice& chosen) {
     for (std::size_t at = 0; at < sections.size(); ++at) {
       std::cout << (at == 0 ? "" : at + 1 == sections.size() ? " and " : ", ") << sections[at];
     }
-    std::cout << " take turns on their devices\n";
+    std::cout << " share their devices\n";
   }
 }
 

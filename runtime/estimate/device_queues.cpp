@@ -26,10 +26,10 @@ void DeviceQueues::try_start(Number number) {
   if (!turn) return;
   work.begun = true;
   work.start_ms = clock_->now_ms();
-  run(work.devices, work.ms, [this, number] { end(number); });
+  run(work.devices, work.priority, work.ms, [this, number] { end(number); });
 }
 
-void DeviceQueues::run(std::span<const int> devices, double ms, VirtualClock::Event done) {
+void DeviceQueues::run(std::span<const int> devices, Priority priority, double ms, VirtualClock::Event done) {
   std::vector<int> shared;  // parts on cores of their own end no later than others
   for (const int device : devices) {
     const auto at = static_cast<std::size_t>(device);
@@ -38,7 +38,7 @@ void DeviceQueues::run(std::span<const int> devices, double ms, VirtualClock::Ev
   if (shared.empty()) return clock_->after(ms, std::move(done));
   const auto parts = std::make_shared<std::size_t>(shared.size());
   for (const int core : shared) {
-    cores_.run(core, ms, [parts, done] {
+    cores_.run(core, priority, ms, [parts, done] {
       if (--*parts == 0) done();
     });
   }

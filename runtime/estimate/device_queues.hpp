@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The devices of a rehearsal: each runs one work at a time, critical work first, like a device's thread. Devices may
-// share cores, as device threads of processors do where there are more of them than cores. Pure; not thread-safe.
+// share cores, as device threads of processors do where there are more of them than cores, and the streams of sections
+// on a GPU. Pure; not thread-safe.
 //
 // DQ-1 (together): work of several devices runs on all of them at the same time; a device whose turn it is waits for
 //       the others. It ends with its last part, where cores are shared.
@@ -30,11 +31,11 @@ class DeviceQueues {
   /// `clock` outlives it. `cores`: by device; a device without an entry, or below 0, has a core of its own.
   explicit DeviceQueues(VirtualClock& clock, std::vector<int> cores = {})
       : clock_(&clock), core_of_(std::move(cores)), cores_(clock) {}
-  /// Queues work on these devices, numbered from 0; on none it starts at once. Work of several devices has to be
-  /// critical.
+  /// Queues work on these devices, numbered from 0; on none it starts at once. Work of several devices has the
+  /// priority of all their work, or is critical.
   void submit(std::span<const int> devices, Priority priority, double ms, Done done);
   /// Runs work on the cores of these devices at once, beside the work of their queues.
-  void run(std::span<const int> devices, double ms, VirtualClock::Event done);
+  void run(std::span<const int> devices, Priority priority, double ms, VirtualClock::Event done);
 
  private:
   struct Work {

@@ -28,7 +28,7 @@ Kind kind_of(ReplicaLane::Kind pass) {
 /// A single rehearsal.
 class Play {
  public:
-  Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units);
+  Play(const RehearsalOptions& options, std::size_t units, const UnitMaker& unit_of);
   Result<Rehearsed> result();
 
  private:
@@ -46,6 +46,7 @@ class Play {
   }
   [[nodiscard]] bool reached();  // RehearsalOptions::last
   void announce();
+  void add_unit(std::size_t at);
   void announced(std::size_t unit);
   void lane_ended(std::size_t unit);
   void end(std::size_t unit);
@@ -67,6 +68,7 @@ class Play {
   [[nodiscard]] Error stuck() const;
 
   const RehearsalOptions& options_;
+  const UnitMaker& make_unit_;
   const WaitReasons reasons_{graph()};
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_;
@@ -85,21 +87,24 @@ class Play {
   Rehearsed rehearsed_;
 };
 
-Play::Play(const RehearsalOptions& options, std::vector<RehearsalUnit> units)
-    : options_(options), devices_(clock_, options.cores), ports_(clock_, ports_options()) {
+Play::Play(const RehearsalOptions& options, std::size_t units, const UnitMaker& unit_of)
+    : options_(options),
+      make_unit_(unit_of),
+      devices_(clock_, options.cores),
+      ports_(clock_, ports_options()),
+      units_(units) {
   add_lanes();
-  for (RehearsalUnit& given : units) {
-    Unit unit{std::move(given), std::vector<bool>(graph().nodes().size())};
-    for (const MicroBatchPlan& batch : unit.given.plan.micro_batches) unit.active[batch.section.value()] = true;
-    const StepPlan& plan = unit.given.plan;
-    if (unit.given.checkpoint) {
-      checkpoints_[plan.step] = units_.size();
-    } else {
-      steps_[{plan.step, plan.pass}] = units_.size();
-    }
-    units_.push_back(std::move(unit));
+  rehearsed_.unit_ends_ms.resize(units);
+}
+
+void Play::add_unit(std::size_t at) {
+  units_[at].begin(make_unit_(at), graph().nodes().size());
+  const StepPlan& plan = units_[at].given.plan;
+  if (units_[at].given.checkpoint) {
+    checkpoints_[plan.step] = at;
+  } else {
+    steps_[{plan.step, plan.pass}] = at;
   }
-  rehearsed_.unit_ends_ms.resize(units_.size());
 }
 
 RehearsedPortsOptions Play::ports_options() {
@@ -156,6 +161,7 @@ void Play::announce() {
     const std::size_t unit = next_unit_++;
     ++open_;
     planning_ = true;
+    add_unit(unit);
     clock_.after(units_[unit].given.planning_ms, [this, unit] {
       planning_ = false;
       announced(unit);
@@ -197,6 +203,7 @@ void Play::lane_ended(std::size_t at) {
 
 void Play::end(std::size_t at) {
   units_[at].ended = true;
+  units_[at].given.plan.micro_batches = {};
   phases_.erase(at);
   rehearsed_.unit_ends_ms[at] = clock_.now_ms();
   --open_;
@@ -238,7 +245,8 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
   const bool backward = lane.work->kind != ReplicaLane::Kind::forward;
   ports_.acquire(batch, forward, backward);
   const PassCost cost = options_.times.passes ? options_.times.passes(batch) : PassCost();
-  devices_.submit(lane.devices, lane.priority(), (forward ? cost.forward : 0) + (backward ? cost.backward : 0),
+  devices_.submit(lane.devices, lane.priority(options_.streams),
+                  (forward ? cost.forward : 0) + (backward ? cost.backward : 0),
                   [this, &lane](double start_ms) { pass_ended(lane, start_ms); });
 }
 
@@ -285,7 +293,7 @@ void Play::act(Lane& lane) {
   const double ms = time_of(lane, *action);
   if (is_exchange(*action)) return meet(lane, *action, ms);
   if (*action == StepAction::await_total) return meet(lane, *action, ms + 2 * hop());
-  devices_.submit(lane.devices, lane.priority(), ms,
+  devices_.submit(lane.devices, lane.priority(options_.streams), ms,
                   [this, &lane](double) { clock_.after(hop(), [this, &lane] { action_done(lane); }); });
 }
 
@@ -324,9 +332,10 @@ void Play::meet(Lane& lane, StepAction action, double ms) {
   std::vector<int> devices;  // that an exchange keeps busy
   for (Lane* other : here) {
     add(*other, Kind::wait, clock_.now_ms(), &reasons_.replicas);
-    if (is_exchange(action)) devices.insert(devices.end(), other->devices.begin(), other->devices.end());
+    if (is_exchange(action) && !options_.streams)
+      devices.insert(devices.end(), other->devices.begin(), other->devices.end());
   }
-  devices_.run(devices, ms, [this, all = std::move(here)] {
+  devices_.run(devices, Priority::critical, ms, [this, all = std::move(here)] {
     for (Lane* other : all) action_done(*other);
   });
   meetings_.erase(meeting);
@@ -379,8 +388,12 @@ Error Play::stuck() const {
 
 }  // namespace
 
+Result<Rehearsed> Rehearsal::play(std::size_t units, const UnitMaker& unit_of) const {
+  return Play(options_, units, unit_of).result();
+}
+
 Result<Rehearsed> Rehearsal::play(std::vector<RehearsalUnit> units) const {
-  return Play(options_, std::move(units)).result();
+  return play(units.size(), [&units](std::size_t at) { return std::move(units[at]); });
 }
 
 }  // namespace maestro

@@ -48,6 +48,8 @@ struct RehearsalOptions {
   std::vector<std::vector<std::vector<int>>> devices;
   /// DeviceQueues: of each device, for times of work that has its core alone; empty: each has its own.
   std::vector<int> cores;
+  bool streams = false;       ///< devices are streams of GPUs, which are the cores: exchanges take nothing of them, and
+                              ///< all work of a section has its priority
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
   std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections step, and no more
@@ -62,6 +64,9 @@ struct RehearsalUnit {
   bool checkpoint = false;
   double planning_ms = 0;  ///< before it is announced; units are planned one after another
 };
+
+/// Makes the unit with a number.
+using UnitMaker = std::function<RehearsalUnit(std::size_t at)>;
 
 /// A piece of a lane's time.
 struct LaneInterval {
@@ -84,8 +89,9 @@ struct Rehearsed {
 class Rehearsal {
  public:
   explicit Rehearsal(RehearsalOptions options) : options_(std::move(options)) {}
-  /// Plays the units in order. The sequences of their plans begin at 0. Error `internal`, naming the lanes that wait,
-  /// where nothing can go on.
+  /// Plays so many units in order, each of which is made when it is announced: unit_of(0), unit_of(1), ... The
+  /// sequences of their plans begin at 0. Error `internal`, naming the lanes that wait, where nothing can go on.
+  [[nodiscard]] Result<Rehearsed> play(std::size_t units, const UnitMaker& unit_of) const;
   [[nodiscard]] Result<Rehearsed> play(std::vector<RehearsalUnit> units) const;
 
  private:

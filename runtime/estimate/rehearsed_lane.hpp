@@ -26,19 +26,25 @@ struct RehearsedLane {
   const std::string* waits_for = nullptr;
   std::pair<double, std::uint64_t> woken = {};  // by the latest wake(): for when, and the events that were added then
   std::vector<LaneInterval> intervals = {};
-  /// As a replica submits its work.
-  [[nodiscard]] Priority priority() const {
-    return node->runs_backward() || devices.size() > 1 ? Priority::critical : Priority::background;
+  /// As a replica submits its work, or as its stream has it.
+  [[nodiscard]] Priority priority(bool streams) const {
+    const bool joint = devices.size() > 1 && !streams;
+    return node->runs_backward() || joint ? Priority::critical : Priority::background;
   }
   [[nodiscard]] StepId step() const { return work->batch ? work->batch->step : work->mark.step; }
 };
 
 /// A unit of a rehearsal that was announced, or will be.
 struct OpenUnit {
-  RehearsalUnit given;
-  std::vector<bool> active;    // by section: it has a micro-batch
-  std::size_t lanes_left = 0;  // that have not passed the unit's end
+  RehearsalUnit given = {};
+  std::vector<bool> active = {};  // by section: it has a micro-batch
+  std::size_t lanes_left = 0;     // that have not passed the unit's end
   bool ended = false;
+  void begin(RehearsalUnit unit, std::size_t sections) {
+    given = std::move(unit);
+    active.resize(sections);
+    for (const MicroBatchPlan& batch : given.plan.micro_batches) active[batch.section.value()] = true;
+  }
 };
 
 }  // namespace maestro

@@ -25,6 +25,10 @@ struct SampleRef {
   std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
   std::uint32_t source = 0;         ///< number of the source in a mixture
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
+  /// Returns whether passes of the two do the same work.
+  [[nodiscard]] bool same_size(const SampleRef& other) const {
+    return tokens == other.tokens && patches == other.patches && images == other.images && source == other.source;
+  }
   /// Returns its rows where only samples of `sources` have any.
   [[nodiscard]] std::int64_t rows(Axis axis, const SourceSet& sources) const {
     return sources.has(source) ? rows(axis) : 0;

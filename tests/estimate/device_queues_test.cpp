@@ -123,9 +123,25 @@ TEST_F(DeviceQueuesTest, work_outside_of_queues_takes_its_part_of_cores) {
   DeviceQueues queues(clock_, {0, 0});
   std::vector<double> ends;
   queues.submit(std::array{0}, Priority::critical, 2, [&](double) { ends.push_back(clock_.now_ms()); });
-  queues.run(std::array{0, 1}, 1, [&] { ends.push_back(clock_.now_ms()); });
+  queues.run(std::array{0, 1}, Priority::critical, 1, [&] { ends.push_back(clock_.now_ms()); });
   run();
   EXPECT_THAT(ends, ElementsAre(3, 4));
+}
+
+TEST_F(DeviceQueuesTest, background_work_has_a_core_while_there_is_no_critical_work) {  // CO-1
+  DeviceQueues queues(clock_, {0, 0, 0});
+  std::vector<std::pair<int, double>> ends;
+  const auto add = [&](int device, Priority priority, double ms) {
+    queues.submit(std::array{device}, priority, ms,
+                  [&, device](double) { ends.emplace_back(device, clock_.now_ms()); });
+  };
+  add(0, Priority::background, 10);
+  clock_.after(4, [&] { add(1, Priority::critical, 3); });
+  clock_.after(5, [&] { add(2, Priority::critical, 1); });
+  clock_.after(20, [&] { add(0, Priority::background, 2); });
+  run();
+  // From 4 on the background work has 6 ms to go. The critical work of 5 ms shares the core until 7, and ends at 8.
+  EXPECT_THAT(ends, ElementsAre(Pair(2, 7), Pair(1, 8), Pair(0, 14), Pair(0, 22)));
 }
 
 /// Work for some devices at random times.

@@ -338,6 +338,19 @@ TEST_F(ClusterPlannerTest, more_micro_batches_are_in_flight_where_a_plan_gains_a
   EXPECT_LE(planner(job).choose().sections.at("plain").bytes, options_.headroom * pool().memory_bytes);
 }
 
+TEST_F(ClusterPlannerTest, micro_batches_larger_than_those_that_memory_is_too_small_for_are_not_priced) {
+  std::string job = distillation_job;
+  job.replace(job.find("global_batch = 8"), 16, "global_batch = 64");
+  const ClusterChoice large = planner(job, "", {"micro_batch"}).choose();
+  double least = large.sections.at("student").bytes;
+  for (const auto& [section, on] : large.sections) least = std::min(least, on.bytes);
+  pool().memory_bytes = 4 * least / options_.headroom;
+  const ClusterChoice small = planner(job, "", {"micro_batch"}).choose();
+  EXPECT_LT(small.priced, large.priced);
+  EXPECT_GT(small.priced, 0U);
+  EXPECT_GE(small.least_bound_ms, large.least_bound_ms * 0.999);
+}
+
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
   const auto error_of = [](const std::function<void()>& call) -> std::string {
     try {

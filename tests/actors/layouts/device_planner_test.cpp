@@ -247,7 +247,7 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   }
 }
 
-TEST(RehearsalOnGpus, sections_of_a_common_gpu_take_turns_unless_their_times_have_it_already) {
+TEST(RehearsalOnGpus, sections_of_a_common_gpu_share_it_unless_their_times_have_it_already) {
   const JobPlan plan = plan_of(distillation_job, on_gpus(distillation_job));
   JobTimes times;
   times.pass = [&plan](const MicroBatchPlan& batch) {
@@ -258,12 +258,18 @@ TEST(RehearsalOnGpus, sections_of_a_common_gpu_take_turns_unless_their_times_hav
   times.action = [](SectionId, StepAction) { return 0.0; };
   times.write = [](SectionId, SectionId, std::int64_t) { return 0.0; };
   const std::vector<TracedUnit> units = first_steps(plan, 16);
-  const auto step_ms = [&] { return rehearse_steps(plan, units, times).value_or_throw().time.period_ms(); };
-  const std::size_t batches = batches_of(plan, *plan.graph.find("student"), units.front().samples).size();
-  const double of_student = 9.0 * static_cast<double>(batches);
-  EXPECT_GT(step_ms(), 2 * of_student) << "student and plain follow each other, and the teacher comes on top";
-  times.beside = true;
-  EXPECT_NEAR(step_ms(), of_student, 1e-6);
+  const auto step_ms = [&](DeviceSharing sharing) {
+    times.sharing = sharing;
+    return rehearse_steps(plan, units, times).value_or_throw().time.period_ms();
+  };
+  const auto batches = [&](const char* section) {
+    return static_cast<double>(batches_of(plan, *plan.graph.find(section), units.front().samples).size());
+  };
+  const double of_student = 9.0 * batches("student");
+  const double of_all = of_student + 9.0 * batches("plain") + 2.0 * batches("teacher");
+  EXPECT_GT(step_ms(DeviceSharing::turns), 2 * of_student) << "student and plain, and the teacher comes on top";
+  EXPECT_NEAR(step_ms(DeviceSharing::streams), of_all, 1e-6) << "the GPU is never idle";
+  EXPECT_NEAR(step_ms(DeviceSharing::measured), of_student, 1e-6);
 }
 
 TEST(PlannedMachine, more_gpus_than_there_are_is_an_error) {
