@@ -256,7 +256,7 @@ std::optional<ClusterLayouts> ClusterPlanner::grown(const ClusterLayouts& layout
 
 void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen) {
   const bool kept = !options_.kept.empty();
-  const double alone = alone_ms(layouts, chosen.critical);
+  const double alone = layouts.size() == 1 ? played.step_ms : alone_ms(layouts, chosen.critical);
   std::optional<ClusterLayouts> next = layouts;
   for (int round = 0; next && round < most_rounds; ++round) {
     const RunKeys before = keys_of_run_;

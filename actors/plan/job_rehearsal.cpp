@@ -67,6 +67,11 @@ void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing,
       options.cores.back() = core_of.try_emplace({owner, core}, std::ssize(core_of)).first->second;
     }
   }
+  std::vector<int> users(core_of.size());
+  for (const int core : options.cores) users[static_cast<std::size_t>(std::max(core, 0))] += core >= 0 ? 1 : 0;
+  for (int& core : options.cores) {
+    if (core >= 0 && users[static_cast<std::size_t>(core)] == 1) core = -1;  // the same times, sooner (CO-2)
+  }
 }
 
 /// The passes of a plan with their times, as a run would report them to its planner.
