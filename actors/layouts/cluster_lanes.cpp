@@ -111,7 +111,7 @@ bool ClusterLanes::add(const std::string& section, const SectionLayout& layout, 
   const std::span added = std::span(lanes).subspan(before);
   relate(added);
   return std::ranges::any_of(added, [&](const Lane& lane) {
-    const auto members = static_cast<double>(cluster_->pools[lane.pool].devices() / lane.devices());
+    const auto members = static_cast<double>(cluster_->devices() / lane.devices());
     return lane.other_bytes + lane.state_bytes / members <= headroom_ * cluster_->pools[lane.pool].memory_bytes;
   });
 }

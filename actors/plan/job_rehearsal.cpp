@@ -67,10 +67,13 @@ void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing,
       options.cores.back() = core_of.try_emplace({owner, core}, std::ssize(core_of)).first->second;
     }
   }
-  std::vector<int> users(core_of.size());
-  for (const int core : options.cores) users[static_cast<std::size_t>(std::max(core, 0))] += core >= 0 ? 1 : 0;
+  if (!options.streams) return;
+  std::vector<int> streams(core_of.size());
+  for (const int core : options.cores) {
+    if (core >= 0) ++streams[static_cast<std::size_t>(core)];
+  }
   for (int& core : options.cores) {
-    if (core >= 0 && users[static_cast<std::size_t>(core)] == 1) core = -1;  // the same times, sooner (CO-2)
+    if (core >= 0 && streams[static_cast<std::size_t>(core)] == 1) core = -1;  // the same times (CO-2), sooner
   }
 }
 
