@@ -181,7 +181,7 @@ class Coordinator : public RunActor {
   caf::result<Rescued> rescue(const Rescue& loss);
   [[nodiscard]] std::vector<caf::actor> trained_survivors(ProcessId lost) const;
   void stand_still(const std::vector<caf::actor>& replicas);
-  /// Ends steps in sections that lack nothing but reports of the lost process.
+  /// Ends the open steps of each section that lacks nothing but reports of the lost process.
   void end_steps_of(ProcessId lost);
   void write_rescued();
   /// Whether the record has the section's figures of the step.

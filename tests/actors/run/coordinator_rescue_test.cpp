@@ -23,6 +23,16 @@ class CoordinatorRescue : public CoordinatorTest {
     done.step = StepId(step);
     bench_.send(coordinator_, done);
   }
+  /// The checkpoint of step 1 is written, in which the section has trained on step 2 already.
+  void expect_written_with_ahead(const std::string& section) {
+    ASSERT_EQ(snapshots(), 2u);
+    const StepBoundary mark = marks_.back();
+    EXPECT_EQ(mark.step, StepId(1));
+    write_part(mark, 0);
+    write_part(mark, 1);
+    drain_writer();
+    EXPECT_EQ(load_manifest(record_->newest)->ahead, (std::map<std::string, std::uint64_t>{{section, 2}}));
+  }
   void lose(std::uint32_t process) {
     self_->send(coordinator_, Rescue{ProcessId(process)});
     bench_.deliver_all();
@@ -78,13 +88,7 @@ TEST_F(CoordinatorRescue, a_section_may_be_ahead_by_steps_that_are_recorded) {
   finish_step(2, 1);
   settled_ = {StepId(1), StepId(2)};
   lose(1);
-  ASSERT_EQ(snapshots(), 2u);
-  const StepBoundary mark = marks_.back();
-  EXPECT_EQ(mark.step, StepId(1));
-  write_part(mark, 0);
-  write_part(mark, 1);
-  drain_writer();
-  EXPECT_EQ(load_manifest(record_->newest)->ahead, (std::map<std::string, std::uint64_t>{{"second", 2}}));
+  expect_written_with_ahead("second");
 }
 
 TEST_F(CoordinatorRescue, a_step_that_lacks_the_reports_of_the_lost_process_alone_is_finished) {
@@ -112,13 +116,7 @@ TEST_F(CoordinatorRescue, a_section_is_ahead_by_a_step_that_lacks_the_reports_of
   lose(1);
   EXPECT_EQ(record_->last_step, 1u);
   EXPECT_EQ(record_->unfinished.at(2).size(), 1u) << "the row of the first section";
-  ASSERT_EQ(snapshots(), 2u);
-  const StepBoundary mark = marks_.back();
-  EXPECT_EQ(mark.step, StepId(1));
-  write_part(mark, 0);
-  write_part(mark, 1);
-  drain_writer();
-  EXPECT_EQ(load_manifest(record_->newest)->ahead, (std::map<std::string, std::uint64_t>{{"first", 2}}));
+  expect_written_with_ahead("first");
 }
 
 TEST_F(CoordinatorRescue, a_step_whose_passes_on_the_lost_process_were_not_reported_is_not_finished) {
