@@ -156,6 +156,7 @@ class Trial {
   void even_out(const Candidate& candidate) {
     DispatchRules rules = candidate.rules;
     rules.lanes_in_turn = true;
+    rules.last_lane_first = false;  // the turn is upwards
     const double most_ms = std::min(candidate.makespan_ms, evened_ ? evened_->makespan_ms : endless);
     const double makespan_ms = even_simulator_.run(rules, most_ms);
     if (makespan_ms < endless) evened_ = {std::move(rules), makespan_ms};
