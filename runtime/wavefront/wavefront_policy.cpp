@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/wavefront/arrival.hpp"
+#include "runtime/wavefront/equal_parts.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "runtime/wavefront/portfolio.hpp"
 #include "runtime/wavefront/safe_schedule.hpp"
@@ -232,7 +233,9 @@ std::vector<std::size_t> WavefrontPolicy::packing_order(const Workload& samples,
 
 Result<Schedule> WavefrontPolicy::plan(const Workload& workload) const {
   if (workload.tasks.empty()) return Schedule{};
-  std::optional<Schedule> best = search(workload, options_);
+  const std::optional<EqualParts> parts = EqualParts::of(workload);
+  std::optional<Schedule> best = search(parts ? parts->part() : workload, options_);
+  if (best && parts) best = parts->repeated(*best);
   Result<Schedule> arrival = ArrivalPolicy().plan(workload);
   if (!best || (arrival && arrival->makespan_ms < best->makespan_ms)) return arrival;
   return std::move(*best);

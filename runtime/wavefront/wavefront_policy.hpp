@@ -10,6 +10,7 @@ namespace maestro {
 /// WF-2 (early end): planning ends before its budget when a schedule is within 0.1% of lower_bound_ms.
 /// WF-3 (anytime): the budget decides only how many of the same schedules are tried: no plan is longer than that of a
 /// smaller budget, and that of the smallest is the best of the portfolio.
+/// WF-4 (equal parts): where a workload consists of equal parts (EqualParts), one of them is searched.
 class WavefrontPolicy final : public SchedulingPolicy {
  public:
   explicit WavefrontPolicy(const PolicyOptions& options) : options_(options) {}
