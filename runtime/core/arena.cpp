@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <utility>
 
 namespace maestro {
 
@@ -16,24 +18,23 @@ std::byte* Arena::allocate(std::size_t bytes) {
     grow(wanted);
     return allocate(bytes);
   }
-  std::byte* block = best->begin;
+  std::byte* const block = best->begin;
+  Chunk& chunk = chunks_[best->chunk];
   best->begin += wanted;
   best->bytes -= wanted;
   if (best->bytes == 0) free_.erase(best);
   used_ += wanted;
   peak_ = std::max(peak_, used_);
-  reach(block, block + wanted);
+  chunk.reached = std::max(chunk.reached, static_cast<std::size_t>(block + wanted - chunk.memory.data()));
   return block;
 }
 
-/// A block may be in two chunks that follow each other.
-void Arena::reach(const std::byte* begin, const std::byte* end) {
-  for (Chunk& chunk : chunks_) {
-    const std::byte* const first = chunk.memory.data();
-    const std::byte* const last = first + chunk.memory.size();
-    if (end <= first || begin >= last) continue;
-    chunk.reached = std::max(chunk.reached, static_cast<std::size_t>(std::min(end, last) - first));
-  }
+std::size_t Arena::chunk_of(const std::byte* block) const {
+  const auto has = [&](const Chunk& chunk) {
+    return std::less_equal()(static_cast<const std::byte*>(chunk.memory.data()), block) &&
+           std::less()(block, static_cast<const std::byte*>(chunk.memory.data() + chunk.memory.size()));
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(chunks_, has) - chunks_.begin());
 }
 
 std::size_t Arena::held_bytes() const {
@@ -47,21 +48,26 @@ void Arena::release(std::byte* block, std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   assert(used_ >= size);
   used_ -= size;
-  auto next = std::lower_bound(free_.begin(), free_.end(), block,
-                               [](const Free& entry, const std::byte* at) { return entry.begin < at; });
-  // Chunks are separate mappings: two adjacent chunks may merge, which is harmless while both live (AR-2).
-  const bool joins_next = next != free_.end() && block + size == next->begin;
-  const bool joins_previous = next != free_.begin() && (next - 1)->begin + (next - 1)->bytes == block;
+  const std::size_t chunk = chunk_of(block);
+  assert(chunk < chunks_.size());
+  const auto before = [](const Free& entry, const std::pair<std::size_t, const std::byte*>& at) {
+    return std::pair<std::size_t, const std::byte*>(entry.chunk, entry.begin) < at;
+  };
+  const auto next = std::lower_bound(free_.begin(), free_.end(), std::pair(chunk, block), before);
+  const auto previous = next == free_.begin() ? free_.end() : next - 1;
+  const bool joins_next = next != free_.end() && next->chunk == chunk && block + size == next->begin;
+  const bool joins_previous =
+      previous != free_.end() && previous->chunk == chunk && previous->begin + previous->bytes == block;
   if (joins_previous && joins_next) {
-    (next - 1)->bytes += size + next->bytes;
+    previous->bytes += size + next->bytes;
     free_.erase(next);
   } else if (joins_previous) {
-    (next - 1)->bytes += size;
+    previous->bytes += size;
   } else if (joins_next) {
     next->begin = block;
     next->bytes += size;
   } else {
-    free_.insert(next, Free{block, size});
+    free_.insert(next, Free{chunk, block, size});
   }
 }
 
@@ -69,10 +75,7 @@ void Arena::grow(std::size_t bytes) {
   const std::size_t size = std::max(bytes, chunk_bytes_);
   const SpaceMemory& chunk = chunks_.emplace_back(Chunk{{*space_, size}}).memory;
   mapped_ += chunk.size();
-  const Free fresh{chunk.data(), chunk.size()};
-  auto at = std::lower_bound(free_.begin(), free_.end(), fresh.begin,
-                             [](const Free& entry, const std::byte* where) { return entry.begin < where; });
-  free_.insert(at, fresh);
+  free_.push_back({chunks_.size() - 1, chunk.data(), chunk.size()});
 }
 
 }  // namespace maestro

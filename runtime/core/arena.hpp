@@ -4,7 +4,8 @@
 // AR-1 (accounting): used bytes + free bytes == mapped bytes.
 // AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
 // AR-3 (no growth): once a micro-batch of a shape has passed and mapped nothing, later ones of it map nothing. That is
-//       the second mostly; chunks that the first has added may lie so that it needs one more.
+//       the second mostly; the first had no room in chunks that it added last, and the second may need one more.
+// AR-4 (by calls alone): the same calls take the same bytes, wherever the memory of chunks lies.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +47,7 @@ class Arena {
 
  private:
   struct Free {
+    std::size_t chunk;
     std::byte* begin;
     std::size_t bytes;
   };
@@ -54,7 +56,7 @@ class Arena {
     std::size_t reached = 0;  ///< bytes, up to the end of the furthest block
   };
   void grow(std::size_t bytes);
-  void reach(const std::byte* begin, const std::byte* end);
+  [[nodiscard]] std::size_t chunk_of(const std::byte* block) const;
 
   [[nodiscard]] std::size_t rounded(std::size_t bytes) const {
     return std::max(alignment_, (bytes + alignment_ - 1) / alignment_ * alignment_);
@@ -64,7 +66,7 @@ class Arena {
   std::size_t alignment_;
   MemorySpace* space_;
   std::vector<Chunk> chunks_;
-  std::vector<Free> free_;  // sorted by address
+  std::vector<Free> free_;  // sorted by chunk and address
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
   std::size_t mapped_ = 0;

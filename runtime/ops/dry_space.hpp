@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host memory that is mapped without being there: for passes of which nothing is computed. A page that is written is
-// there from then on.
+// there until its block is released. Blocks are parts of large mappings, since a dry pass has hundreds of them.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <vector>
 
 #include "runtime/core/memory_space.hpp"
 
@@ -14,6 +17,9 @@ class DrySpace final : public MemorySpace {
  public:
   /// With `host` false sections use it as the memory of a device that has its own.
   explicit DrySpace(bool host = true) : host_(host) {}
+  ~DrySpace() override;
+  DrySpace(const DrySpace&) = delete;
+  DrySpace& operator=(const DrySpace&) = delete;
   [[nodiscard]] bool host() const override { return host_; }
   [[nodiscard]] bool holds_values() const override { return false; }
   /// Throws JobError(unavailable) where the address space is too small.
@@ -23,11 +29,22 @@ class DrySpace final : public MemorySpace {
   void write(std::byte* to, const std::byte* host_from, std::size_t bytes) override;
   void zero(std::byte* to, std::size_t bytes) override;
   /// Returns the bytes of all blocks.
-  [[nodiscard]] std::size_t held() const { return held_; }
+  [[nodiscard]] std::size_t held() const;
 
  private:
+  struct Mapping {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// Maps at least `bytes` more: twice as many as before where the system has them.
+  void map(std::size_t bytes);
+
   bool host_;
-  std::atomic<std::size_t> held_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Mapping> mappings_;
+  std::size_t taken_ = 0;                                // bytes of the last one
+  std::map<std::size_t, std::vector<std::byte*>> free_;  // released blocks, by their pages
+  std::size_t held_ = 0;
 };
 
 }  // namespace maestro

@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace maestro {
 namespace {
@@ -137,6 +139,43 @@ TEST(Arena, random_passes_keep_blocks_apart_and_repeat_without_mapping_more) {  
     random_pass(arena, seed);
     EXPECT_EQ(arena.mapped_bytes(), mapped) << "seed " << seed;
   }
+}
+
+/// Takes chunks from a buffer upwards or downwards, with gaps or without.
+class OrderedMemory final : public MemorySpace {
+ public:
+  OrderedMemory(bool upwards, std::size_t gap) : upwards_(upwards), gap_(gap) {}
+  [[nodiscard]] bool host() const override { return true; }
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) override {
+    const std::size_t first = taken_;
+    taken_ += bytes + gap_;
+    return upwards_ ? buffer_.data() + first : buffer_.data() + buffer_.size() - first - bytes;
+  }
+  void release(std::byte* /*block*/, std::size_t /*bytes*/) noexcept override {}
+  void read(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) override {}
+  void write(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) override {}
+  void zero(std::byte* /*to*/, std::size_t /*bytes*/) override {}
+
+ private:
+  bool upwards_;
+  std::size_t gap_;
+  std::size_t taken_ = 0;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{8} << 20);
+};
+
+TEST(Arena, takes_the_same_bytes_wherever_its_chunks_lie) {  // AR-4
+  std::vector<std::vector<std::size_t>> taken;
+  for (const auto& [upwards, gap] : {std::pair(true, 0), {false, 0}, {true, 4096}, {false, 4096}}) {
+    OrderedMemory memory(upwards, static_cast<std::size_t>(gap));
+    Arena arena(16384, memory);
+    std::vector<std::size_t>& bytes = taken.emplace_back();
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      random_pass(arena, seed);
+      bytes.insert(bytes.end(), {arena.mapped_bytes(), arena.held_bytes(), arena.peak_bytes()});
+    }
+  }
+  EXPECT_GT(taken.front().front(), 16384U * 3) << "there are several chunks";
+  for (const std::vector<std::size_t>& of_others : taken) EXPECT_EQ(of_others, taken.front());
 }
 
 }  // namespace
