@@ -35,14 +35,13 @@ std::vector<std::string> ClusterPlanner::run_settings(const ClusterLayouts& layo
       continue;
     }
     if (!keys_of_run_.speeds) most = std::ranges::max(shares, {}, &PoolShare::rate).rate;
-    std::string list;
+    std::vector<std::string> speeds;
     for (const PoolShare& share : shares) {
-      const std::string speed = speed_text(share.rate / most);
-      for (std::int64_t replica = 0; replica < share.replicas; ++replica) list += (list.empty() ? "" : ", ") + speed;
+      speeds.insert(speeds.end(), static_cast<std::size_t>(share.replicas), speed_text(share.rate / most));
     }
     const std::string alone = speed_text(on.rate / most);
     if (!on.more.empty()) {
-      settings.push_back(section + ".speed=[" + list + "]");
+      settings.push_back(section + ".speed=" + list_text(speeds));
     } else if (alone != speed_text(1) || options_.planned_speeds.contains(section)) {
       settings.push_back(section + ".speed=" + alone);
     }

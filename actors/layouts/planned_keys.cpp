@@ -30,17 +30,6 @@ void check_varied(const std::vector<std::string>& sections, const std::set<std::
   }
 }
 
-/// Returns a list as TOML, of several lines where it is long, as a line of a job has a limit.
-std::string list_of(const std::vector<std::string>& values) {
-  constexpr std::size_t of_a_line = 64;
-  std::string text;
-  for (std::size_t at = 0; at < values.size(); ++at) {
-    if (at > 0) text += at % of_a_line == 0 ? ",\n" : ", ";
-    text += values[at];
-  }
-  return "[" + text + "]";
-}
-
 }  // namespace
 
 const std::vector<std::string>& planned_keys() {
@@ -68,16 +57,26 @@ std::string only_difference(const SectionLayout& a, const SectionLayout& b) {
   return found;
 }
 
+std::string list_text(const std::vector<std::string>& values) {
+  constexpr std::size_t of_a_line = 64;
+  std::string text;
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    if (at > 0) text += at % of_a_line == 0 ? ",\n" : ", ";
+    text += values[at];
+  }
+  return "[" + text + "]";
+}
+
 std::string devices_text(const std::string& kind, const std::vector<int>& devices) {
   std::vector<std::string> names;
   for (const int device : devices) names.push_back("\"" + kind + ":" + std::to_string(device) + "\"");
-  return list_of(names);
+  return list_text(names);
 }
 
 std::string list_text(const std::vector<std::int64_t>& numbers) {
   std::vector<std::string> texts;
   for (const std::int64_t number : numbers) texts.push_back(std::to_string(number));
-  return list_of(texts);
+  return list_text(texts);
 }
 
 ChosenKeys::ChosenKeys(const JobPlan& job, const std::set<std::string>& varied) {

@@ -20,6 +20,8 @@ namespace maestro {
 [[nodiscard]] std::string only_difference(const SectionLayout& a, const SectionLayout& b);
 /// Returns "[\"cpu:0\", \"cpu:1\"]".
 [[nodiscard]] std::string devices_text(const std::string& kind, const std::vector<int>& devices);
+/// Returns a list as TOML, of several lines where it is long, as a line of a job has a limit.
+[[nodiscard]] std::string list_text(const std::vector<std::string>& values);
 /// Returns "[0, 1]".
 [[nodiscard]] std::string list_text(const std::vector<std::int64_t>& numbers);
 

@@ -135,7 +135,7 @@ void read_speed(const JobTable& section, SectionConfig& out) {
 /// Reads a number, or a table: replicas = {least = 1, most = 4}. A file without either has the keys of both in its
 /// reference.
 void read_replicas(const JobTable& section, SectionConfig& out) {
-  constexpr Range copies{.min = 1, .max = 4096};
+  constexpr Range copies{.min = 1, .max = 16384};
   const bool may_move = section.holds_table("replicas");
   if (!may_move) {
     out.replicas = section.integer("replicas", out.replicas, copies,

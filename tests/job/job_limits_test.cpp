@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Limit{"emulation", "reduce_gb_s", "0", "-5e-324", "1e9", "1000000000.0000001"}));
 
 INSTANTIATE_TEST_SUITE_P(section, JobLimits,
-                         testing::Values(Limit{"section", "replicas", "1", "0", "4096", "4097"},
+                         testing::Values(Limit{"section", "replicas", "1", "0", "16384", "16385"},
                                          Limit{"section", "tensor", "1", "0", "1024", "1025"},
                                          Limit{"section", "context", "1", "0", "1024", "1025"},
                                          Limit{"section", "pipeline", "1", "0", "1024", "1025"},

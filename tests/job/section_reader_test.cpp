@@ -105,7 +105,7 @@ TEST(SectionReader, refuses_impossible_section_settings) {
   EXPECT_EQ(section_error("micro_batch = 0"), "job.toml:2: student.micro_batch: must be from 1 to 2147483648, got 0");
   EXPECT_EQ(section_error("precision = \"fp16\""),
             "job.toml:2: student.precision: \"fp16\" is not one of fp32, bf16; did you mean 'fp32'?");
-  EXPECT_THAT(section_error("replicas = 0"), HasSubstr("student.replicas: must be from 1 to 4096"));
+  EXPECT_THAT(section_error("replicas = 0"), HasSubstr("student.replicas: must be from 1 to 16384"));
   EXPECT_THAT(section_error("max_in_flight = 65"), HasSubstr("must be from 1 to 64"));
   EXPECT_THAT(section_error("beta1 = 1.0"), HasSubstr("must be at least 0 and less than 1"));
   EXPECT_THAT(section_error("beta2 = -0.1"), HasSubstr("must be at least 0 and less than 1"));
@@ -281,7 +281,7 @@ TEST(SectionReader, replicas_that_move_have_two_bounds) {
   EXPECT_EQ(read_section(student_of("replicas = 3\n"), "student", {}).placed(), 3);
   EXPECT_EQ(read_section(student_of("replicas = {most = 3}\n"), "student", {}).least, 1);
   EXPECT_THAT(section_error("replicas = {least = 3, most = 2}"), HasSubstr("most: must be at least least = 3"));
-  EXPECT_THAT(section_error("replicas = {least = 0}"), HasSubstr("least: must be from 1 to 4096"));
+  EXPECT_THAT(section_error("replicas = {least = 0}"), HasSubstr("least: must be from 1 to 16384"));
   EXPECT_THAT(section_error("replicas = {least = 2, most = 6}\ndevices = [\"cpu:0\"]"),
               HasSubstr("names 1 device for replicas.least = 2"));
 }

@@ -217,6 +217,12 @@ TEST(SpreadReplicas, are_faster_than_either_pool_alone_and_never_cost_more_than_
   EXPECT_TRUE(cheaper.sections.at("plain").more.empty()) << "both pools cost 15";
 }
 
+TEST(SpreadReplicas, of_thousands_have_speeds_in_lines_that_a_job_may_have) {
+  const std::vector<std::string> speeds(6000, "0.831");
+  const JobDocument job = JobDocument::parse("", "job", {"a.speed=" + list_text(speeds)});
+  EXPECT_EQ(job.root().table("a").numbers("speed").size(), 6000U);
+}
+
 TEST(SpreadReplicas, leave_a_speed_that_the_job_gives) {
   const auto given = [](std::vector<std::string> settings) {
     settings.emplace_back("plain.speed=0.5");
