@@ -31,7 +31,6 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
   stack_.recompute(context.recompute);
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
-  if (context.stage.count > 1) names_of_model_ = body_names(this->decoder(), context.lora);
   context.allocate(parameters());
   if (!context.lora.given() || context.meta) return;
   parameters_.allocate(false, context.memory(), context.values);
@@ -91,6 +90,8 @@ bool DecoderSection::ignores(std::string_view stored_name) const {
   if (is_stored_buffer(stored_name)) return true;
   // Some writers store the output layer of a tied model a second time; a body alone has no use for it at all.
   if (stored_name == head_name) return head_ == nullptr || decoder().tied;
+  if (context_.stage.count == 1) return false;
+  if (names_of_model_.empty()) names_of_model_ = body_names(decoder(), context_.lora);
   return std::ranges::binary_search(names_of_model_, stored_name);
 }
 

@@ -110,8 +110,8 @@ class DecoderSection : public Section {
   Parameters adapters_;
   DecoderStack stack_;  // after the parameters: refers to them
   bool frozen_ = false;
-  Parameter* head_ = nullptr;                // null without an output layer in this stage
-  std::vector<std::string> names_of_model_;  // of the whole body, sorted; empty with a single stage
+  Parameter* head_ = nullptr;                        // null without an output layer in this stage
+  mutable std::vector<std::string> names_of_model_;  // of the whole body, sorted; made by ignores() of a stage
 };
 
 /// Targets of a micro-batch as the losses want them, (M_c) i32.

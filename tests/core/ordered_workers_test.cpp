@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/records/ordered_workers.hpp"
+#include "runtime/core/ordered_workers.hpp"
 
 #include <gtest/gtest.h>
 
