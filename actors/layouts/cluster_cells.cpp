@@ -25,7 +25,7 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
       const std::vector<Candidate> found = candidates(devices);
       if (!found.empty()) {
         Tried best = best_of(found, devices);
-        best.played = tuned(best.layouts, std::move(best.played));
+        best.played = played_whole(best.layouts, tuned(best.layouts, std::move(best.played)));
         ClusterCell cell = cell_of(best);
         keys_of_run_ = {};
         cell.pool = pool;

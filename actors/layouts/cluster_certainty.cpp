@@ -10,9 +10,8 @@ namespace maestro {
 namespace {
 
 constexpr double close_ms = 0.01;  // share of a step within which a choice counts as the best
-/// Micro-batches of all rehearsals that examine a choice: on thousands of devices a rehearsal takes seconds.
-constexpr std::size_t most_examined = 40'000;
-constexpr std::size_t least_rehearsals = 2;
+/// Micro-batches of a step, of all rehearsals that examine a choice: on thousands of devices one takes seconds.
+constexpr std::size_t most_examined = 20'000;
 
 }  // namespace
 
@@ -31,9 +30,10 @@ bool ClusterPlanner::stays(const ClusterLayouts& layouts, const std::vector<Riva
   RehearsalChange change;
   change.faster[section] = 1 / longer;
   const auto step_ms = [&](const ClusterLayouts& of) {
-    --left;
     ++rehearsed_;
-    return rehearsal_of(of).play(change).step_ms;
+    const ClusterRehearsal& rehearsal = rehearsal_of(of);
+    left -= std::min(left, rehearsal.passes());
+    return rehearsal.play(change).step_ms;
   };
   if (left == 0) return false;
   const double own_ms = step_ms(layouts);
@@ -52,10 +52,10 @@ std::vector<Certainty> ClusterPlanner::certainties(const ClusterLayouts& layouts
   for (const std::string& section : keys_.sections()) {
     if (section != chosen.critical) order.push_back(section);
   }
-  std::size_t left = std::max(least_rehearsals, most_examined / rehearsal_of(layouts).passes());
+  std::size_t left = std::max(most_examined, 2 * rehearsal_of(layouts).passes());
   std::vector<Certainty> certain;
   for (const std::string& section : order) {
-    if (left < 2) break;
+    if (left == 0) break;
     Certainty& of = certain.emplace_back(Certainty{section});
     const auto farthest = [&](std::initializer_list<double> factors) {
       for (const double longer : factors) {

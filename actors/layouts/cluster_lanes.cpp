@@ -100,20 +100,29 @@ bool ClusterLanes::fits(const SectionLayout& layout, const DescribedPool& pool) 
   return pool.devices_of_host % ranks == 0 && ranks * layout.pipeline <= pool.devices();
 }
 
-bool ClusterLanes::add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
-                       std::span<const SampleRef> samples) {
+bool ClusterLanes::price(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+                         std::span<const SampleRef> samples, Priced& priced) {
   const auto dry = std::make_shared<DrySections>(plan, samples, false, &values_);
-  std::vector<Lane>& lanes = lanes_[section];
-  const std::size_t before = lanes.size();
+  const std::size_t before = priced.lanes_.size();
   for (std::size_t pool = 0; pool < cluster_->pools.size(); ++pool) {
-    if (fits(layout, cluster_->pools[pool])) lanes.push_back(priced(section, layout, pool, plan, samples, dry));
+    if (!fits(layout, cluster_->pools[pool])) continue;
+    priced.lanes_.push_back(this->priced(section, layout, pool, plan, samples, dry, priced.passes_[pool]));
   }
-  const std::span added = std::span(lanes).subspan(before);
+  const std::span added = std::span(priced.lanes_).subspan(before);
   relate(added);
   return std::ranges::any_of(added, [&](const Lane& lane) {
     const auto members = static_cast<double>(cluster_->devices() / lane.devices());
     return lane.other_bytes + lane.state_bytes / members <= headroom_ * cluster_->pools[lane.pool].memory_bytes;
   });
+}
+
+void ClusterLanes::add(const std::string& section, Priced priced) {
+  if (priced.lanes_.empty()) return;
+  sharers_.clear();
+  std::vector<Lane>& lanes = lanes_[section];
+  lanes.insert(lanes.end(), std::make_move_iterator(priced.lanes_.begin()),
+               std::make_move_iterator(priced.lanes_.end()));
+  for (auto& [pool, passes] : priced.passes_) passes_[pool].merge(passes);
 }
 
 std::size_t ClusterLanes::count() const {
@@ -123,28 +132,23 @@ std::size_t ClusterLanes::count() const {
 }
 
 void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
-                             const std::vector<MicroBatchPlan>& batches) {
+                             const std::vector<EqualBatches>& batches) {
   double work = 0;
   double units = 0;
-  double units_of_sample = 0;
-  const SampleRef* counted = nullptr;  // the sample that has these
   double longest = 0;
   double shortest = infinity;
   std::vector<double> batch_ms;
-  for (const MicroBatchPlan& batch : batches) {
+  for (const auto& [batch, count] : batches) {
     const PassCost cost = times.pass(batch);
-    work += cost.forward + cost.backward;
-    batch_ms.push_back(cost.forward + cost.backward);
+    const double ms = cost.forward + cost.backward;
+    work += ms * static_cast<double>(count);
+    batch_ms.insert(batch_ms.end(), static_cast<std::size_t>(count), ms);
     for (const SampleRef& sample : batch.samples) {
-      if (counted == nullptr || !sample.same_size(*counted)) {
-        const PassCost cost_of_sample = plan.cost(stage, sample);
-        units_of_sample = cost_of_sample.forward + cost_of_sample.backward;
-        counted = &sample;
-      }
-      units += units_of_sample;
+      const PassCost of_sample = plan.cost(stage, sample);
+      units += (of_sample.forward + of_sample.backward) * static_cast<double>(count);
     }
-    longest = std::max(longest, cost.forward + cost.backward);
-    shortest = std::min(shortest, cost.forward + cost.backward);
+    longest = std::max(longest, ms);
+    shortest = std::min(shortest, ms);
   }
   const double end = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
   const double optimizer = times.action(stage, StepAction::step);
@@ -152,14 +156,14 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
     lane.work_ms = work;
     lane.units = units;
     lane.slowest = stage.value();
+    lane.batches = std::ssize(batch_ms);
     lane.batch_ms = std::move(batch_ms);
-    lane.batches = std::ssize(batches);
     lane.shortest_ms = batches.empty() ? 0 : shortest;
     lane.longest_ms = longest * static_cast<double>(lane.layout.pipeline);
     lane.fill_ms = longest * static_cast<double>(lane.layout.pipeline - 1);
   }
   PassProbe& probe = times.probe(stage);
-  if (!batches.empty()) (void)probe.pass(batches.front());
+  if (!batches.empty()) (void)probe.pass(batches.front().first);
   Parameters& parameters = probe.runner().section().parameters();
   const GraphNode& node = plan.graph.node(stage);
   const auto values = static_cast<double>(parameters.elements());
@@ -181,8 +185,8 @@ void ClusterLanes::add_stage(Lane& lane, const JobPlan& plan, SectionId stage, P
 
 ClusterLanes::Lane ClusterLanes::priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
                                         const JobPlan& plan, std::span<const SampleRef> samples,
-                                        const std::shared_ptr<DrySections>& dry) {
-  PricedTimes times(plan, dry, prices_[pool], hop_ms_, passes_[pool]);
+                                        const std::shared_ptr<DrySections>& dry, PricedPasses& passes) const {
+  PricedTimes times(plan, dry, prices_[pool], hop_ms_, passes);
   Lane lane;
   lane.layout = layout;
   lane.layout.replicas = 1;
@@ -193,7 +197,7 @@ ClusterLanes::Lane ClusterLanes::priced(const std::string& section, const Sectio
     const bool same = before && alike(plan, *before, stage);
     before = stage;
     if (same) continue;
-    add_stage(lane, plan, stage, times, batches_of(plan, stage, samples));
+    add_stage(lane, plan, stage, times, equal_batches_of(plan, stage, samples));
   }
   return lane;
 }
@@ -253,8 +257,10 @@ std::optional<ClusterLayout> ClusterLanes::fewest(const std::string& section, st
   return best;
 }
 
-std::vector<ClusterLanes::Sharer> ClusterLanes::worthwhile(const std::string& section, std::size_t pool,
-                                                           std::int64_t devices, const Sharing& sharing) const {
+const std::vector<ClusterLanes::Sharer>& ClusterLanes::worthwhile(const std::string& section, std::size_t pool,
+                                                                  std::int64_t devices, const Sharing& sharing) const {
+  const auto [known, fresh] = sharers_.try_emplace({section, pool, devices, sharing.staged, sharing.exchanges});
+  if (!fresh) return known->second;
   const bool given = !keys_->of(section).contains("replicas");
   std::vector<Sharer> sharers;
   for (const Lane& lane : lanes_.at(section)) {
@@ -270,7 +276,7 @@ std::vector<ClusterLanes::Sharer> ClusterLanes::worthwhile(const std::string& se
   }
   std::ranges::stable_sort(
       sharers, {}, [](const Sharer& each) { return std::tuple(each.busy_ms, each.on.bound_ms, each.on.bytes); });
-  std::vector<Sharer> kept;
+  std::vector<Sharer>& kept = known->second;
   for (Sharer& sharer : sharers) {
     const auto rules_out = [&](const Sharer& other) {
       return other.on.bound_ms <= sharer.on.bound_ms && other.on.bytes <= sharer.on.bytes;
@@ -283,11 +289,11 @@ std::vector<ClusterLanes::Sharer> ClusterLanes::worthwhile(const std::string& se
 std::optional<SharedDevices> ClusterLanes::together(const std::vector<std::string>& sections, std::size_t pool,
                                                     std::int64_t devices, const Sharing& sharing) const {
   const double most_bytes = headroom_ * cluster_->pools[pool].memory_bytes;
-  std::vector<std::vector<Sharer>> choices;
-  for (const std::string& section : sections) choices.push_back(worthwhile(section, pool, devices, sharing));
-  if (std::ranges::any_of(choices, &std::vector<Sharer>::empty)) return std::nullopt;
+  std::vector<const std::vector<Sharer>*> choices;
+  for (const std::string& section : sections) choices.push_back(&worthwhile(section, pool, devices, sharing));
+  if (std::ranges::any_of(choices, [](const auto* each) { return each->empty(); })) return std::nullopt;
   std::vector<double> rest_ms(sections.size() + 1);  // the least of the sections from each on
-  for (std::size_t at = sections.size(); at-- > 0;) rest_ms[at] = rest_ms[at + 1] + choices[at].front().busy_ms;
+  for (std::size_t at = sections.size(); at-- > 0;) rest_ms[at] = rest_ms[at + 1] + choices[at]->front().busy_ms;
   std::optional<SharedDevices> best;
   double best_ms = infinity;
   SharedDevices made;
@@ -300,7 +306,7 @@ std::optional<SharedDevices> ClusterLanes::together(const std::vector<std::strin
       best->bound_ms = longest_ms;
       return;
     }
-    for (const auto& [on, own_ms] : choices[at]) {
+    for (const auto& [on, own_ms] : *choices[at]) {
       if (busy_ms + own_ms + rest_ms[at + 1] >= best_ms) break;  // so do all that are busier
       if (bytes + on.bytes > most_bytes) continue;
       made.layouts.push_back(on);
@@ -348,13 +354,31 @@ std::optional<SharedDevices> ClusterLanes::fewest(const std::vector<std::string>
   return best;
 }
 
-std::optional<ClusterLayout> ClusterLanes::grown(const std::string& section, const ClusterLayout& on,
-                                                 std::int64_t more_devices) const {
+const ClusterLanes::Lane* ClusterLanes::lane_of(const std::string& section, const ClusterLayout& on) const {
   SectionLayout one = on.layout;
   one.replicas = 1;
   one.zero = false;
-  const auto lane = std::ranges::find_if(lanes_.at(section),
-                                         [&](const Lane& each) { return each.pool == on.pool && each.layout == one; });
+  const std::vector<Lane>& lanes = lanes_.at(section);
+  const auto same = [&](const Lane& lane) { return lane.pool == on.pool && lane.layout == one; };
+  const auto found = std::ranges::find_if(lanes, same);
+  return found == lanes.end() ? nullptr : &*found;
+}
+
+std::optional<ClusterLayout> ClusterLanes::with_micro_batch(const std::string& section, const ClusterLayout& on,
+                                                            std::int64_t samples) const {
+  ClusterLayout other = on;
+  other.layout.micro_batch = samples;
+  const Lane* const lane = lane_of(section, other);
+  if (lane == nullptr || lane->batches < on.layout.replicas) return std::nullopt;
+  auto made = this->on(*lane, on.layout.replicas, on.layout.zero);
+  if (made && on.in_flight > 0) made->keep_in_flight(on.in_flight);
+  if (made) made->group = on.group;
+  return made;
+}
+
+std::optional<ClusterLayout> ClusterLanes::grown(const std::string& section, const ClusterLayout& on,
+                                                 std::int64_t more_devices) const {
+  const Lane* const lane = lane_of(section, on);
   const std::int64_t replicas = on.layout.replicas;
   std::int64_t more = std::max<std::int64_t>(1, replicas / 16);
   const std::int64_t rounds = (lane->batches + replicas - 1) / replicas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layouts of a job's sections on the pools of a described cluster, by dry passes and prices: bound and memory of a
-// section on so many devices. Not thread-safe.
+// section on so many devices. Not thread-safe, but for price().
 //
 // A section's step on n devices of a pool is bounded by T(n) = min over its layouts of
 // max(W / r + F, ceil(B / r) S + F, L) + R(r), with r lanes of the layout on n devices: B micro-batches, S the shortest
@@ -22,8 +22,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/planned_keys.hpp"
 #include "actors/layouts/priced_times.hpp"
 #include "runtime/estimate/described_cluster.hpp"
@@ -87,10 +89,13 @@ class ClusterLanes {
 
   /// Returns the layouts that a section may have on the cluster; `replicas` and `zero` are chosen later.
   [[nodiscard]] std::vector<SectionLayout> possible(const std::string& section) const;
+  /// Layouts of a section that differ in their micro-batches alone, and their passes.
+  class Priced;
   /// Prices a layout on every pool whose hosts it fills without a gap. Returns whether the memory of one suffices.
-  /// `plan`: the job with it; `samples`: of a step.
-  bool add(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
-           std::span<const SampleRef> samples);
+  /// `plan`: the job with it; `samples`: of a step. Thread-safe, where each thread has a `priced` of its own.
+  bool price(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
+             std::span<const SampleRef> samples, Priced& priced);
+  void add(const std::string& section, Priced priced);
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
 
@@ -107,6 +112,11 @@ class ClusterLanes {
   /// less to do.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
+
+  /// Returns the layout with micro-batches of so many samples; nothing where it was not priced, has replicas without
+  /// work, or needs too much memory.
+  [[nodiscard]] std::optional<ClusterLayout> with_micro_batch(const std::string& section, const ClusterLayout& on,
+                                                              std::int64_t samples) const;
 
   /// Returns the layout with the least bound, of at most `most_ms`, whose replicas are on two pools or more, on up to
   /// so many devices of each; nothing where there is none. `allowed`: whether a layout that would be it may be. Of few
@@ -144,9 +154,9 @@ class ClusterLanes {
   [[nodiscard]] static bool fits(const SectionLayout& layout, const DescribedPool& pool);
   [[nodiscard]] Lane priced(const std::string& section, const SectionLayout& layout, std::size_t pool,
                             const JobPlan& plan, std::span<const SampleRef> samples,
-                            const std::shared_ptr<DrySections>& dry);
+                            const std::shared_ptr<DrySections>& dry, PricedPasses& passes) const;
   static void add_stage(Lane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
-                        const std::vector<MicroBatchPlan>& batches);
+                        const std::vector<EqualBatches>& batches);
   /// Returns the layout on so many replicas with its bound; nothing where the memory is too small.
   [[nodiscard]] std::optional<ClusterLayout> on(const Lane& lane, std::int64_t replicas, bool zero) const;
   struct Part {
@@ -165,13 +175,15 @@ class ClusterLanes {
     double busy_ms = 0;  // its work, and the share of its exchanges
   };
   /// Returns the layouts of a section on up to so many devices, the least busy ones first: none of which another has no
-  /// longer a bound, is no busier and needs no more bytes.
-  [[nodiscard]] std::vector<Sharer> worthwhile(const std::string& section, std::size_t pool, std::int64_t devices,
-                                               const Sharing& sharing) const;
+  /// longer a bound, is no busier and needs no more bytes. They are kept until layouts are added.
+  [[nodiscard]] const std::vector<Sharer>& worthwhile(const std::string& section, std::size_t pool,
+                                                      std::int64_t devices, const Sharing& sharing) const;
   /// Returns the layouts that sections have together on up to so many devices, with which these are busy least, or the
   /// longest step of a section is shortest where that is longer.
   [[nodiscard]] std::optional<SharedDevices> together(const std::vector<std::string>& sections, std::size_t pool,
                                                       std::int64_t devices, const Sharing& sharing) const;
+  /// Returns the lane of a layout's degrees, on the pool of its first replicas; null: there is none.
+  [[nodiscard]] const Lane* lane_of(const std::string& section, const ClusterLayout& on) const;
   [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
   [[nodiscard]] std::int64_t given_replicas(const std::string& section) const;
 
@@ -184,6 +196,14 @@ class ClusterLanes {
   std::vector<PricedPasses> passes_;     // likewise
   std::map<std::string, std::vector<Lane>> lanes_;
   PortValues values_;
+  using SharersOf = std::tuple<std::string, std::size_t, std::int64_t, bool, double>;  // arguments of worthwhile()
+  mutable std::map<SharersOf, std::vector<Sharer>> sharers_;
+};
+
+class ClusterLanes::Priced {
+  friend class ClusterLanes;
+  std::vector<Lane> lanes_;
+  std::map<std::size_t, PricedPasses> passes_;  // by pool
 };
 
 /// Returns the time that a device of the busiest group works, where the passes of a section take `longer` times as

@@ -5,13 +5,16 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <numeric>
 #include <optional>
+#include <thread>
 #include <tuple>
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/job_probes.hpp"
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/ordered_workers.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -45,6 +48,7 @@ ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, Cluste
       base_(resolve_({})),
       keys_(base_, options_.varied),
       units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead) + 1)),
+      equal_samples_(equal_samples(units_)),
       lanes_(cluster_, base_, keys_, options_.headroom, options_.hop_ms) {
   check_options();
 }
@@ -74,26 +78,49 @@ std::vector<std::string> ClusterPlanner::emulated(const std::string& section, co
   return settings;
 }
 
-void ClusterPlanner::price(const std::string& section) {
-  const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
-  std::optional<SectionLayout> too_large;  // larger micro-batches need no less memory
-  for (const SectionLayout& layout : lanes_.possible(section)) {
-    if (too_large && degrees(*too_large) == degrees(layout) && layout.micro_batch > too_large->micro_batch) continue;
+ClusterPlanner::PricedRun ClusterPlanner::priced(const LayoutRun& run, std::mutex& resolving) {
+  PricedRun made{run.section, {}, 0, {}};
+  for (const SectionLayout& layout : run.layouts) {
     try {
-      const JobPlan plan = resolve_(emulated(section, layout, own_devices));
-      if (!lanes_.add(section, layout, plan, units_.front().samples)) too_large = layout;
+      const JobPlan plan = [&] {
+        const std::scoped_lock lock(resolving);
+        return resolve_(emulated(run.section, layout, own_devices));
+      }();
+      // Larger micro-batches need no less memory.
+      if (!lanes_.price(run.section, layout, plan, units_.front().samples, made.priced)) break;
     } catch (const JobError& refusal) {
-      if (refused_++ == 0) first_refusal_ = refusal.what();
+      if (made.refused++ == 0) made.first_refusal = refusal.what();
     }
   }
-  if (lanes_.has(section)) return;
-  throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +
-                 printable(cluster_.name) + (first_refusal_.empty() ? "" : ": " + first_refusal_));
+  return made;
 }
 
 void ClusterPlanner::price_all() {
+  std::mutex resolving;
+  const auto add = [this](PricedRun made) {
+    lanes_.add(made.section, std::move(made.priced));
+    if (refused_ == 0) first_refusal_ = made.first_refusal;
+    refused_ += made.refused;
+  };
+  OrderedWorkers<LayoutRun, PricedRun> workers(
+      std::max(1U, std::thread::hardware_concurrency()), [&](const LayoutRun& run) { return priced(run, resolving); },
+      add);
+  const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
   for (const std::string& section : keys_.sections()) {
-    if (!lanes_.has(section)) price(section);
+    if (lanes_.has(section)) continue;
+    const std::vector<SectionLayout> layouts = lanes_.possible(section);
+    for (auto first = layouts.begin(); first != layouts.end();) {
+      const auto end =
+          std::find_if(first, layouts.end(), [&](const auto& each) { return degrees(each) != degrees(*first); });
+      workers.add({section, {first, end}});
+      first = end;
+    }
+  }
+  workers.finish();
+  for (const std::string& section : keys_.sections()) {
+    if (lanes_.has(section)) continue;
+    throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +
+                   printable(cluster_.name) + (first_refusal_.empty() ? "" : ": " + first_refusal_));
   }
 }
 
@@ -180,7 +207,7 @@ ClusterLayouts ClusterPlanner::layouts_of(const Division& division, const Alloca
 
 std::vector<ClusterPlanner::Division> ClusterPlanner::variants_of(const Division& division) const {
   if (division.groups.size() == keys_.sections().size()) return {division};
-  const bool large = units_.front().samples.size() > most_of_all_variants;
+  const bool large = !equal_samples_ && units_.front().samples.size() > most_of_all_variants;
   std::vector<Division> variants;
   for (const double exchanges : {0.3, 1.0}) {
     for (const bool staged : {true, false}) variants.push_back({division.groups, {staged, exchanges}});
@@ -315,7 +342,7 @@ ClusterChoice ClusterPlanner::choose() {
       chosen.apart_bound_ms = found.front().least_bound_ms;
     }
     chosen.front = common_front(std::move(chosen.front));
-    Tried best = spread(best_of(found, all_devices()), found, chosen);
+    Tried best = spread(with_best_batches(best_of(found, all_devices())), found, chosen);
     chosen.rivals = rivals_of(best);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {
@@ -325,6 +352,7 @@ ClusterChoice ClusterPlanner::choose() {
     grow_until_hidden(layouts, std::move(best.played), chosen);
   }
   compare_rivals(layouts, chosen);
+  chosen.played = played_whole(layouts, std::move(chosen.played));
   chosen.least_bound_ms = std::min(chosen.least_bound_ms, chosen.played.step_ms);  // passes of two steps may overlap
   const ClusterPlaces places(cluster_, layouts);
   for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);

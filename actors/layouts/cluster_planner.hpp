@@ -5,10 +5,11 @@
 // least time, or costs least.
 //
 // Devices are given out by the bounds of ClusterLanes, for every division of the sections into groups. The best
-// divisions are rehearsed at full size, those with shared devices in up to four sets of layouts (Sharing), for each of
-// which devices are given out anew, since bounds leave out what layouts on shared devices wait for. A rehearsal that
-// takes longer than its bound is repeated with more micro-batches in flight; where the critical section still waits,
-// run keys (speeds, slots) and more devices are tried.
+// divisions are rehearsed, those with shared devices in up to four sets of layouts (Sharing), for each of which devices
+// are given out anew, since bounds leave out what layouts on shared devices wait for. A rehearsal that takes longer
+// than its bound is repeated with more micro-batches in flight; where the critical section still waits, run keys
+// (speeds, slots) and more devices are tried. Layouts of equal parts are compared by one part (ClusterPart); the choice
+// is rehearsed at full size.
 //
 // Where pools differ, a section without shared devices may get replicas on several of them: each is tried, with the
 // others on the fewest devices for a step of a time, by bisection over that time; a rehearsal decides.
@@ -23,6 +24,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,7 +68,7 @@ struct RivalDivision {
 
 struct ClusterChoice {
   ClusterLayouts sections;
-  PlayedLayouts played;
+  PlayedLayouts played;       ///< at full size
   double bound_ms = 0;        ///< of the choice: its slowest section
   double least_bound_ms = 0;  ///< of all choices, within the price; at most the rehearsed step
   double apart_bound_ms = 0;  ///< of those in which no two sections share devices; 0: none fits
@@ -100,6 +102,7 @@ struct ClusterCell {
 /// Not thread-safe.
 class ClusterPlanner {
  public:
+  /// Called by one thread at a time, though not always by the same; its results are independent of each other.
   using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
   /// `resolve` gets settings that put every section on emulated devices. Throws the errors of ChosenKeys, and JobError
   /// for a kept section that the job has not, or to which it gives no replicas, and for a cost where a pool has no
@@ -141,7 +144,19 @@ class ClusterPlanner {
   [[nodiscard]] std::vector<std::string> emulated(const std::string& section, const SectionLayout& layout,
                                                   const std::string& devices) const;
   void check_options() const;
-  void price(const std::string& section);
+  struct LayoutRun {  // from the smallest micro-batch on
+    std::string section;
+    std::vector<SectionLayout> layouts;  // that differ in their micro-batches alone
+  };
+  struct PricedRun {
+    std::string section;
+    ClusterLanes::Priced priced;
+    std::size_t refused = 0;
+    std::string first_refusal;
+  };
+  /// Thread-safe; plans are resolved one at a time.
+  [[nodiscard]] PricedRun priced(const LayoutRun& run, std::mutex& resolving);
+  /// Prices the layouts of all sections, on all cores.
   void price_all();
   [[nodiscard]] std::vector<std::int64_t> all_devices() const;  // of each pool
   /// Returns every way to divide up to five sections, the one in which none share devices first; of more sections that
@@ -165,14 +180,30 @@ class ClusterPlanner {
   /// Returns the layouts with which the kept section waits for none, by bounds.
   [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;
   [[noreturn]] void fail_as_too_small() const;
-  /// Returns the rehearsal of layouts with the run's keys; the latest ones are kept.
-  [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts);
+  /// Returns the number of equal parts of which one is rehearsed in place of all.
+  [[nodiscard]] std::int64_t parts_of(const ClusterLayouts& layouts) const;
+  /// Returns the settings of layouts on emulated devices, with the run's keys.
+  [[nodiscard]] std::vector<std::string> rehearsed_settings(const ClusterLayouts& layouts) const;
+  /// Returns the rehearsal of a part of the layouts with the run's keys; the latest ones are kept.
+  [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts, std::int64_t parts);
+  [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts) {
+    return rehearsal_of(layouts, parts_of(layouts));
+  }
   [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts);
+  /// Returns the rehearsal at full size of layouts of which `played` may be that of a part.
+  [[nodiscard]] PlayedLayouts played_whole(const ClusterLayouts& layouts, PlayedLayouts played);
   /// Likewise, with more micro-batches in flight where the layouts gain by them.
   [[nodiscard]] PlayedLayouts play_in_flight(ClusterLayouts& layouts);
   /// Returns the layouts with `times` as many micro-batches in flight of each section that awaits gradients, where the
   /// job gives no number and the memory of all pools suffices; nothing where this holds for none.
   [[nodiscard]] std::optional<ClusterLayouts> with_in_flight(const ClusterLayouts& layouts, std::int64_t times) const;
+  /// Returns the layouts with `times` as large micro-batches of these sections, as far as memory suffices; nothing
+  /// where it does for none.
+  [[nodiscard]] std::optional<ClusterLayouts> with_batches(const ClusterLayouts& layouts,
+                                                           const std::vector<std::string>& sections,
+                                                           double times) const;
+  /// Returns the layouts with the micro-batches with which their rehearsal is shortest, all else being equal.
+  [[nodiscard]] Tried with_best_batches(Tried tried);
   /// Returns the step of a section where the passes of all others take no time.
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
   /// Rehearses candidates and returns the best of them; the others are rivals.
@@ -187,7 +218,7 @@ class ClusterPlanner {
   void compare_rivals(const ClusterLayouts& layouts, ClusterChoice& chosen);
   [[nodiscard]] std::vector<Certainty> certainties(const ClusterLayouts& layouts, const ClusterChoice& chosen);
   /// Whether a choice stays within a hundredth of its rivals where the passes of a section take `longer` times as long.
-  /// `left`: rehearsals; where they do not suffice, it does not.
+  /// `left`: micro-batches of rehearsals; where they do not suffice, it does not.
   [[nodiscard]] bool stays(const ClusterLayouts& layouts, const std::vector<RivalDivision>& rivals,
                            const std::string& section, double longer, std::size_t& left);
   /// Whether the job gives the section's speed.
@@ -228,6 +259,7 @@ class ClusterPlanner {
   JobPlan base_;
   ChosenKeys keys_;
   std::vector<TracedUnit> units_;  // of every layout: the first steps
+  bool equal_samples_;             // of these
   ClusterLanes lanes_;
   RunKeys keys_of_run_;
   struct Kept {

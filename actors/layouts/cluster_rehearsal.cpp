@@ -27,21 +27,26 @@ JobPlan with_evaluations(JobPlan plan) {
 }  // namespace
 
 ClusterRehearsal::ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
-                                   const std::vector<TracedUnit>& units, ClusterLanes& lanes, double hop_ms)
+                                   const std::vector<TracedUnit>& units, ClusterLanes& lanes, double hop_ms,
+                                   std::optional<ClusterPart> part)
     : plan_(with_evaluations(std::move(plan))),
       pooled_(plan_, layouts, cluster, units.front().samples, lanes, hop_ms),
       times_(pooled_.times()),
       units_(&units),
-      plans_(repeated_plans_of(plan_, units, times_).value_or_throw()) {}
+      part_(std::move(part)) {
+  if (part_) part_->plan.schedule.evaluations = plan_.schedule.evaluations;  // a part is planned as well as the whole
+  plans_ = repeated_plans_of(played_plan(), played_units(), times_).value_or_throw();
+}
 
 PlayedLayouts ClusterRehearsal::play(const RehearsalChange& change) const {
-  SteadyRehearsal steady = rehearse_repeated(plan_, *units_, plans_, times_, change).value_or_throw();
-  PlayedLayouts played{steady.time.period_ms(), section_shares(steady.rehearsed, plan_.graph, steady.time),
-                       std::move(steady.rehearsed), plan_.graph};
+  const JobPlan& plan = played_plan();
+  SteadyRehearsal steady = rehearse_repeated(plan, played_units(), plans_, times_, change).value_or_throw();
+  PlayedLayouts played{steady.time.period_ms(), section_shares(steady.rehearsed, plan.graph, steady.time),
+                       std::move(steady.rehearsed), plan.graph};
   if (!change.faster.empty()) return played;
   std::vector<const StepPlan*> steps;
   for (const std::size_t number : plans_.of_unit) steps.push_back(&plans_.planned[number]);
-  played.step_ms = std::max(played.step_ms, busiest_ms(plan_, steps, times_));
+  played.step_ms = std::max(played.step_ms, busiest_ms(plan, steps, times_));
   return played;
 }
 

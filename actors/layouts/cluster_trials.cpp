@@ -11,10 +11,12 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_kept = 4;        // rehearsals, as those of thousands of devices are large
-constexpr std::size_t most_candidates = 3;  // divisions that are rehearsed, beside sections apart
-constexpr double near_the_best = 1.25;      // by bounds
-constexpr double alike = 1.01;              // rehearsed times
+constexpr std::size_t most_kept = 4;                 // rehearsals, as those of thousands of devices are large
+constexpr std::size_t most_candidates = 3;           // divisions that are rehearsed, beside sections apart
+constexpr std::size_t most_passes_to_vary = 10'000;  // of a step: micro-batches are varied while a rehearsal is short
+constexpr double near_the_best = 1.25;               // by bounds
+constexpr double alike = 1.01;                       // rehearsed times
+constexpr std::int64_t least_replicas = 8;           // of a section, in a part that is rehearsed in place of all
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -32,7 +34,15 @@ std::string ClusterPlanner::text_of(const Division& division) {
   return text + (division.sharing.staged ? " together" : " together, without stages");
 }
 
-const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layouts) {
+std::int64_t ClusterPlanner::parts_of(const ClusterLayouts& layouts) const {
+  const auto all_alike = [&](const std::string& section) {
+    return keys_.of(section).contains("replicas") && !gives_speed(section);
+  };
+  if (!equal_samples_ || !std::ranges::all_of(keys_.sections(), all_alike)) return 1;
+  return equal_parts(layouts, base_.train.global_batch, least_replicas);
+}
+
+std::vector<std::string> ClusterPlanner::rehearsed_settings(const ClusterLayouts& layouts) const {
   const ClusterPlaces places(cluster_, layouts);
   std::vector<std::string> settings = run_settings(layouts);
   for (const auto& [section, on] : layouts) {
@@ -40,14 +50,22 @@ const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layou
         emulated(section, on.layout, places.shared(section) ? places.emulated_devices(section) : own_devices);
     settings.insert(settings.end(), more.begin(), more.end());
   }
+  return settings;
+}
+
+const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layouts, std::int64_t parts) {
+  std::vector<std::string> settings = rehearsed_settings(part_of(layouts, parts));
+  if (parts > 1) settings.push_back("train.global_batch=" + std::to_string(base_.train.global_batch / parts));
   const auto known = std::ranges::find(kept_, settings, &Kept::settings);
   if (known != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, known);
     return *kept_.front().rehearsal;
   }
   if (kept_.size() == most_kept) kept_.pop_back();
-  auto made =
-      std::make_unique<ClusterRehearsal>(resolve_(settings), layouts, cluster_, units_, lanes_, options_.hop_ms);
+  std::optional<ClusterPart> part;
+  if (parts > 1) part = {resolve_(settings), part_of(units_, parts)};
+  auto made = std::make_unique<ClusterRehearsal>(resolve_(parts > 1 ? rehearsed_settings(layouts) : settings), layouts,
+                                                 cluster_, units_, lanes_, options_.hop_ms, std::move(part));
   kept_.push_front({std::move(settings), std::move(made)});
   return *kept_.front().rehearsal;
 }
@@ -55,6 +73,13 @@ const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layou
 PlayedLayouts ClusterPlanner::play(const ClusterLayouts& layouts) {
   ++rehearsed_;
   return rehearsal_of(layouts).play();
+}
+
+PlayedLayouts ClusterPlanner::played_whole(const ClusterLayouts& layouts, PlayedLayouts played) {
+  if (parts_of(layouts) == 1) return played;
+  ++rehearsed_;
+  kept_.clear();  // the whole of a large cluster needs memory
+  return rehearsal_of(layouts, 1).play();
 }
 
 std::optional<ClusterLayouts> ClusterPlanner::with_in_flight(const ClusterLayouts& layouts, std::int64_t times) const {
@@ -93,6 +118,46 @@ PlayedLayouts ClusterPlanner::play_in_flight(ClusterLayouts& layouts) {
     played = std::move(other);
   }
   return played;
+}
+
+std::optional<ClusterLayouts> ClusterPlanner::with_batches(const ClusterLayouts& layouts,
+                                                           const std::vector<std::string>& sections,
+                                                           double times) const {
+  std::map<std::size_t, double> bytes;  // of a device of each group
+  for (const auto& [section, on] : layouts) bytes[on.group] += on.bytes;
+  ClusterLayouts made = layouts;
+  bool some = false;
+  for (const std::string& section : sections) {
+    ClusterLayout& on = made.at(section);
+    const auto samples = static_cast<std::int64_t>(static_cast<double>(on.layout.micro_batch) * times);
+    if (samples < 1 || !on.more.empty() || !keys_.of(section).contains("micro_batch")) continue;
+    const auto other = lanes_.with_micro_batch(section, on, samples);
+    if (!other) continue;
+    const double needed = bytes[on.group] - on.bytes + other->bytes;
+    if (needed > options_.headroom * cluster_.pools[on.pool].memory_bytes) continue;
+    bytes[on.group] = needed;
+    on = *other;
+    some = true;
+  }
+  return some ? std::optional(std::move(made)) : std::nullopt;
+}
+
+ClusterPlanner::Tried ClusterPlanner::with_best_batches(Tried tried) {
+  const auto try_batches = [&](const std::vector<std::string>& sections, double times) {
+    if (tried.played.step_ms <= bound_of(tried.layouts) * (1 + options_.stall)) return;
+    auto made = with_batches(tried.layouts, sections, times);
+    if (!made) return;
+    PlayedLayouts played = play(*made);
+    if (played.step_ms > tried.played.step_ms * (1 - least_plan_gain)) return;
+    tried.layouts = *std::move(made);
+    tried.played = std::move(played);
+  };
+  if (rehearsal_of(tried.layouts).passes() > most_passes_to_vary) return tried;
+  for (const double times : {2.0, 0.5}) {
+    try_batches(keys_.sections(), times);
+    for (const std::string& section : keys_.sections()) try_batches({section}, times);
+  }
+  return tried;
 }
 
 double ClusterPlanner::alone_ms(const ClusterLayouts& layouts, const std::string& section) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/layouts/job_probes.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "actors/plan/corpus_section.hpp"
@@ -32,11 +33,22 @@ void read_port(const JobPlan& plan, const std::string& port, const MicroBatchPla
   if (const Var* const read = outputs.find(port)) std::memcpy(value.raw(), read->value().raw(), value.bytes());
 }
 
+MicroBatchPlan batch_of(SectionId section, std::span<const SampleRef> samples, const CutBatch& cut, std::size_t index) {
+  MicroBatchPlan batch;
+  batch.section = section;
+  batch.step = StepId(1);
+  batch.index = static_cast<std::uint32_t>(index);
+  batch.loss_scale = 1;
+  for (const std::uint32_t sample : cut) batch.samples.push_back(samples[sample]);
+  return batch;
+}
+
 }  // namespace
 
 void PortValues::fill(const std::string& port, const MicroBatchPlan& batch, const Tensor& value, const Read& read) {
   std::pair<std::string, std::vector<SampleId>> key{port, {}};
   for (const SampleRef& sample : batch.samples) key.second.push_back(sample.id);
+  const std::scoped_lock lock(mutex_);
   const auto found = known_.find(key);
   if (found != known_.end() && found->second.size() == value.bytes()) {
     std::memcpy(value.raw(), found->second.data(), value.bytes());
@@ -87,14 +99,23 @@ std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
 std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
   std::vector<MicroBatchPlan> batches;
   for (const CutBatch& cut : cut_section(plan.graph, section, samples)) {
-    MicroBatchPlan& batch = batches.emplace_back();
-    batch.section = section;
-    batch.step = StepId(1);
-    batch.index = static_cast<std::uint32_t>(batches.size() - 1);
-    batch.loss_scale = 1;
-    for (const std::uint32_t sample : cut) batch.samples.push_back(samples[sample]);
+    batches.push_back(batch_of(section, samples, cut, batches.size()));
   }
   return batches;
+}
+
+std::vector<EqualBatches> equal_batches_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
+  std::vector<EqualBatches> runs;
+  std::size_t index = 0;
+  for (const CutBatch& cut : cut_section(plan.graph, section, samples)) {
+    const auto same = [&](std::uint32_t sample, const SampleRef& other) { return samples[sample].same_size(other); };
+    if (runs.empty() || !std::ranges::equal(cut, runs.back().first.samples, same)) {
+      runs.push_back({batch_of(section, samples, cut, index), 0});
+    }
+    ++runs.back().count;
+    ++index;
+  }
+  return runs;
 }
 
 }  // namespace maestro

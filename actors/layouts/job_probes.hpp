@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,14 +17,16 @@
 
 namespace maestro {
 
-/// Values of a corpus's ports, up to some bytes of them: layouts have the micro-batches of others. Not thread-safe.
+/// Values of a corpus's ports, up to some bytes of them: layouts have the micro-batches of others. Thread-safe.
 class PortValues {
  public:
   using Read = std::function<void(const Tensor& value)>;
-  /// Fills a port's value for the samples of a micro-batch, by `read` where it is not known.
+  /// Fills a port's value for the samples of a micro-batch, by `read` where it is not known; one call at a time, since
+  /// `read` uses the corpus.
   void fill(const std::string& port, const MicroBatchPlan& batch, const Tensor& value, const Read& read);
 
  private:
+  std::mutex mutex_;
   std::map<std::pair<std::string, std::vector<SampleId>>, std::vector<std::byte>> known_;
   std::size_t bytes_ = 0;
 };
@@ -40,5 +43,14 @@ class PortValues {
 /// Returns the micro-batches into which a run cuts the samples of a step for a section, of all replicas.
 [[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section,
                                                      std::span<const SampleRef> samples);
+
+/// Consecutive micro-batches of samples with equal sizes, in order.
+struct EqualBatches {
+  MicroBatchPlan first;
+  std::int64_t count = 0;
+};
+/// Returns the micro-batches of batches_of(), with those that do the same work as the one before counted.
+[[nodiscard]] std::vector<EqualBatches> equal_batches_of(const JobPlan& plan, SectionId section,
+                                                         std::span<const SampleRef> samples);
 
 }  // namespace maestro

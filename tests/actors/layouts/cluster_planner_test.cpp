@@ -351,6 +351,20 @@ TEST_F(ClusterPlannerTest, micro_batches_larger_than_those_that_memory_is_too_sm
   EXPECT_GE(small.least_bound_ms, large.least_bound_ms * 0.999);
 }
 
+TEST_F(ClusterPlannerTest, a_choice_on_many_devices_is_rehearsed_at_full_size) {
+  std::string job = distillation_job;
+  job.replace(job.find("global_batch = 8"), 16, "global_batch = 512");
+  pool().hosts = 32;
+  const ClusterChoice choice = planner(job, "", {"micro_batch"}).choose();
+  std::map<SectionId, std::int64_t> lanes;
+  for (const auto& [lane, intervals] : choice.played.lanes.lanes) ++lanes[lane.section];
+  for (const auto& [section, on] : choice.sections) {
+    EXPECT_EQ(lanes[choice.played.graph.stages_of(section).front()], on.layout.replicas) << section;
+  }
+  EXPECT_GE(choice.played.step_ms, choice.least_bound_ms * 0.999);
+  EXPECT_EQ(planner(job, "", {"micro_batch"}).choose().settings, choice.settings);  // CY-2
+}
+
 TEST_F(ClusterPlannerTest, errors_name_the_section_and_the_reason) {
   const auto error_of = [](const std::function<void()>& call) -> std::string {
     try {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A part of a cluster that is rehearsed in place of all of it. Where all samples have equal sizes, the replicas of a
+// section do the same work, so that 1/n of each section's replicas, on 1/n of the devices and for 1/n of a step's
+// samples, wait for each other as all of them do. Pure.
+//
+// CT-1 (equal parts): the layouts of n parts have the replicas, the devices and the micro-batches of the whole.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "actors/layouts/cluster_lanes.hpp"
+#include "actors/plan/job_plan.hpp"
+#include "runtime/estimate/traced_run.hpp"
+
+namespace maestro {
+
+/// What a rehearsal plays in place of the whole. The whole has the times of its passes and step ends: exchanges are
+/// those of all replicas.
+struct ClusterPart {
+  JobPlan plan;
+  std::vector<TracedUnit> units;
+};
+
+/// Whether all samples of these steps have equal sizes.
+[[nodiscard]] bool equal_samples(const std::vector<TracedUnit>& units);
+
+/// Returns the largest number of equal parts that leaves each section `least` replicas, and whole micro-batches of the
+/// `samples` of a step; 1 where there is none, or where a section is on several pools.
+[[nodiscard]] std::int64_t equal_parts(const ClusterLayouts& layouts, std::int64_t samples, std::int64_t least);
+
+/// Returns the layouts of one of so many equal parts; with the bounds and memory of the whole.
+[[nodiscard]] ClusterLayouts part_of(ClusterLayouts layouts, std::int64_t parts);
+/// Likewise the steps: the first samples of each.
+[[nodiscard]] std::vector<TracedUnit> part_of(const std::vector<TracedUnit>& units, std::int64_t parts);
+
+}  // namespace maestro
