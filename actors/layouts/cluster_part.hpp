@@ -3,7 +3,7 @@
 // section do the same work, so that 1/n of each section's replicas, on 1/n of the devices and for 1/n of a step's
 // samples, wait for each other as all of them do. Pure.
 //
-// CT-1 (equal parts): the layouts of n parts have the replicas, the devices and the micro-batches of the whole.
+// CU-1 (equal parts): the layouts of n parts have the replicas, the devices and the micro-batches of the whole.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // next tasks, and so on, none of which has an input or a device of another part. One part is planned, and its schedule
 // is repeated: every lane gets as much work as its like in the other parts. Pure.
 //
-// EP-1 (legal): the repeated schedule of a part obeys workload.hpp where the part's schedule does, and is as long.
+// EQ-1 (legal): the repeated schedule of a part obeys workload.hpp where the part's schedule does, and is as long.
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,7 @@ Workload distillation(bool shared) {
   return workload;
 }
 
-TEST(EqualParts, a_repeated_schedule_is_legal_and_as_long_as_that_of_its_part) {  // EP-1
+TEST(EqualParts, a_repeated_schedule_is_legal_and_as_long_as_that_of_its_part) {  // EQ-1
   int found = 0;
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

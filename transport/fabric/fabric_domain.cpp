@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "transport/fabric/libfabric.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
@@ -79,6 +80,7 @@ std::string fabric_text(std::string_view operation, std::int64_t code) {
 }
 
 InfoPtr make_hints(const std::string& provider, KeyChoice keys, MemoryKinds kinds) {
+  load_libfabric().or_throw();
   InfoPtr hints(fi_allocinfo());
   if (!hints) throw std::bad_alloc();
   if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());  // freed by fi_freeinfo

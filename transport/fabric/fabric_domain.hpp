@@ -47,7 +47,8 @@ enum class KeyChoice {
 };
 /// Which memory a provider is to transfer.
 enum class MemoryKinds { host, host_and_devices };
-/// The runtime's requirements of a provider; an empty name stands for all providers.
+/// The runtime's requirements of a provider; an empty name stands for all providers. Loads libfabric, and throws
+/// JobError(unavailable) where that fails.
 [[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider,
                                  MemoryKinds kinds = MemoryKinds::host);
 /// The attributes of a registration of `span`: read by own writes, written by peers. Refers to `span`.

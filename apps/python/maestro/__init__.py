@@ -16,9 +16,7 @@ Invalid input raises JobError, a ValueError with a single line, before anything 
 
 import json
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 
 from maestro import _core
@@ -28,13 +26,6 @@ __all__ = ["App", "Corpus", "JobError", "Port", "RunResult", "Section", "read_st
 
 _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "listen", "keys",
             "control", "http", "check_only", "quiet", "log_format", "command")
-
-
-if threading.current_thread() is threading.main_thread():
-    # libfabric loads libpsm2, which takes these signals when it is loaded.
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL):
-        if signal.getsignal(_signal) is not None:
-            signal.signal(_signal, signal.getsignal(_signal))
 
 
 class Corpus:

@@ -19,7 +19,7 @@ ClusterLayout on(std::int64_t replicas, std::int64_t micro_batch, std::size_t gr
   return layout;
 }
 
-TEST(ClusterPart, has_an_equal_share_of_the_replicas_and_micro_batches) {  // CT-1
+TEST(ClusterPart, has_an_equal_share_of_the_replicas_and_micro_batches) {  // CU-1
   const ClusterLayouts layouts{{"a", on(64, 1)}, {"b", on(256, 2)}, {"c", on(96, 4)}};
   EXPECT_EQ(equal_parts(layouts, 1536, 16), 4) << "64 replicas make 4 times 16";
   EXPECT_EQ(equal_parts(layouts, 1536, 2), 32);

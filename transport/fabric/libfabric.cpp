@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/fabric/libfabric.hpp"
+
+#include <dlfcn.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <string>
+
+namespace maestro {
+
+namespace {
+
+/// Restores the handlers that a library sets when it is loaded.
+class KeptHandlers {
+ public:
+  KeptHandlers() {
+    for (std::size_t number = 1; number < handlers_.size(); ++number) {
+      known_[number] = sigaction(static_cast<int>(number), nullptr, &handlers_[number]) == 0;
+    }
+  }
+  ~KeptHandlers() {
+    for (std::size_t number = 1; number < handlers_.size(); ++number) {
+      if (known_[number]) sigaction(static_cast<int>(number), &handlers_[number], nullptr);
+    }
+  }
+  KeptHandlers(const KeptHandlers&) = delete;
+  KeptHandlers& operator=(const KeptHandlers&) = delete;
+
+ private:
+  std::array<struct sigaction, 32> handlers_{};  // of all signals but those of real time
+  std::array<bool, 32> known_{};
+};
+
+struct Library {
+  void* handle = nullptr;
+  std::string reason;  // where there is none
+};
+
+const Library& library() {
+  static const Library loaded = [] {
+    const KeptHandlers kept;
+    Library made{dlopen(MAESTRO_LIBFABRIC, RTLD_NOW | RTLD_LOCAL), {}};
+    if (made.handle == nullptr) made.reason = dlerror();
+    return made;
+  }();
+  return loaded;
+}
+
+/// Returns a function of the library; null where it cannot be loaded.
+template <class Function>
+Function* function_of_library(const char* name) {
+  void* const handle = library().handle;
+  return handle == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle, name));
+}
+
+}  // namespace
+
+Status load_libfabric() {
+  if (library().handle != nullptr) return {};
+  return Error{ErrorCode::unavailable,
+               "cannot load libfabric, by which processes exchange tensors (Debian: libfabric1): " + library().reason};
+}
+
+}  // namespace maestro
+
+// Hidden, so that libfabric and programs that link it keep their own.
+#define MAESTRO_HIDDEN __attribute__((visibility("hidden")))
+
+extern "C" {
+
+MAESTRO_HIDDEN int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t flags,
+                              const fi_info* hints, fi_info** info) {
+  static auto* const call = maestro::function_of_library<decltype(fi_getinfo)>("fi_getinfo");
+  return call == nullptr ? -FI_ENOSYS : call(version, node, service, flags, hints, info);
+}
+
+MAESTRO_HIDDEN void fi_freeinfo(fi_info* info) {
+  static auto* const call = maestro::function_of_library<decltype(fi_freeinfo)>("fi_freeinfo");
+  if (call != nullptr) call(info);
+}
+
+MAESTRO_HIDDEN fi_info* fi_dupinfo(const fi_info* info) {
+  static auto* const call = maestro::function_of_library<decltype(fi_dupinfo)>("fi_dupinfo");
+  return call == nullptr ? nullptr : call(info);
+}
+
+MAESTRO_HIDDEN int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
+  static auto* const call = maestro::function_of_library<decltype(fi_fabric)>("fi_fabric");
+  return call == nullptr ? -FI_ENOSYS : call(attributes, fabric, context);
+}
+
+MAESTRO_HIDDEN const char* fi_strerror(int code) {
+  static auto* const call = maestro::function_of_library<decltype(fi_strerror)>("fi_strerror");
+  return call == nullptr ? "libfabric is not loaded" : call(code);
+}
+
+}  // extern "C"
