@@ -195,20 +195,26 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
 void JobStart::child_stopped(ProcessId process, bool stopped) {
   const std::lock_guard lock(mutex_);
   if (stopped) {
-    stopped_[process] = 0;
+    stopped_[process] = {};
   } else {
     stopped_.erase(process);
   }
 }
 
-/// Runs four times a second; time in which this process itself was stopped, as by Ctrl-Z, does not count.
-void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
+std::optional<std::string> JobStart::stopped_child(std::chrono::milliseconds silence, std::chrono::milliseconds since) {
   const std::lock_guard lock(mutex_);
-  for (auto& [process, looks] : stopped_) {
-    if (++looks * 250 < silence.count()) continue;
-    server_->fail("process " + std::to_string(process.value()) + " was stopped by a signal before the job began",
-                  ErrorCode::peer_lost);
+  for (auto& [process, stopped_for] : stopped_) {
+    stopped_for += since;
+    if (stopped_for < silence) continue;
+    return "process " + std::to_string(process.value()) + " was stopped by a signal before the job began";
   }
+  return std::nullopt;
+}
+
+/// Runs four times a second.
+void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
+  const auto line = stopped_child(silence, std::chrono::milliseconds(250));
+  if (line) server_->fail(*line, ErrorCode::peer_lost);
 }
 
 void JobStart::route_child_ends(ChildEndRoute route) {

@@ -180,6 +180,7 @@ void ProcessRun::State::open_actors() {
   supervision.joining = joining();
   if (job_start) {
     supervision.host = job_start->host();
+    supervision.stopped_child = std::bind_front(&JobStart::stopped_child, job_start, peer_timeout);
     supervision.connected = [this, recovers](caf::event_based_actor*) {
       if (successors_may_come() || joining() > 0) return;  // they come by the same way
       actors->stop_listening();

@@ -292,7 +292,12 @@ void Supervisor::child_ended(const ChildEnded& child) {
 /// Sends heartbeats to the watched processes, and judges theirs; also while this process is alone, as others may come.
 void Supervisor::beat() {
   if (membership_.phase() == RunPhase::ended || membership_.most_processes() == 1) return;
-  delayed_send(this, PeerWatch::interval_of(options_.peer_timeout), BeatDue{});
+  const auto interval = PeerWatch::interval_of(options_.peer_timeout);
+  delayed_send(this, interval, BeatDue{});
+  if (options_.stopped_child && !membership_.complete(Milestone::joined)) {  // peers_ has those that have joined
+    const auto line = options_.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
+    if (line) return fail({*line}, true);
+  }
   for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Heartbeat{options_.process});
   for (const ProcessId silent : peers_.silent(clock().now())) {
     const auto found =
