@@ -7,10 +7,10 @@
 #include <system_error>
 
 #include "runtime/core/json_text.hpp"
+#include "runtime/core/ordered_workers.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/records/document_encoder.hpp"
-#include "runtime/core/ordered_workers.hpp"
 #include "runtime/records/record_format.hpp"
 #include "runtime/records/row_files.hpp"
 #include "runtime/records/shard_writer.hpp"
