@@ -15,8 +15,8 @@
 
 namespace maestro {
 
-/// What a rehearsal plays in place of the whole. The whole has the times of its passes and step ends: exchanges are
-/// those of all replicas.
+/// What a rehearsal plays in place of the whole. Its passes and step ends take as long as those of the whole: exchanges
+/// are those of all replicas.
 struct ClusterPart {
   JobPlan plan;
   std::vector<TracedUnit> units;

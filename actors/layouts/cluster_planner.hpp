@@ -189,11 +189,12 @@ class ClusterPlanner {
   [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts) {
     return rehearsal_of(layouts, parts_of(layouts));
   }
+  /// Rehearses layouts, or an equal part of them.
   [[nodiscard]] PlayedLayouts play(const ClusterLayouts& layouts);
-  /// Returns the rehearsal at full size of layouts of which `played` may be that of a part.
-  [[nodiscard]] PlayedLayouts played_whole(const ClusterLayouts& layouts, PlayedLayouts played);
   /// Likewise, with more micro-batches in flight where the layouts gain by them.
   [[nodiscard]] PlayedLayouts play_in_flight(ClusterLayouts& layouts);
+  /// Returns the rehearsal of all replicas; `played`: of the layouts, or of an equal part of them.
+  [[nodiscard]] PlayedLayouts played_whole(const ClusterLayouts& layouts, PlayedLayouts played);
   /// Returns the layouts with `times` as many micro-batches in flight of each section that awaits gradients, where the
   /// job gives no number and the memory of all pools suffices; nothing where this holds for none.
   [[nodiscard]] std::optional<ClusterLayouts> with_in_flight(const ClusterLayouts& layouts, std::int64_t times) const;

@@ -141,8 +141,8 @@ class JobStart {
   void child_ended(ProcessId process, const std::string& how);
   /// A child of the launcher was stopped by a signal, or continues. Thread-safe.
   void child_stopped(ProcessId process, bool stopped);
-  /// Returns a line about a child that a signal has stopped for `silence`, by the looks at it: this is one, `since`
-  /// after the one before. Time in which this process itself was stopped, as by Ctrl-Z, does not count. Thread-safe.
+  /// Returns a line about a child that a signal has stopped for `silence`. Every call counts `since`, the time since
+  /// the call before, so that time in which this process was stopped itself, as by Ctrl-Z, does not count. Thread-safe.
   [[nodiscard]] std::optional<std::string> stopped_child(std::chrono::milliseconds silence,
                                                          std::chrono::milliseconds since);
   /// Receives the end of a child after the rendezvous, also one before route_child_ends(); `again`: of one that
@@ -191,7 +191,7 @@ class JobStart {
   bool stopped_starting_ = false;
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received
-  std::map<ProcessId, std::chrono::milliseconds> stopped_;   // stopped children: time since then, by looks
+  std::map<ProcessId, std::chrono::milliseconds> stopped_;   // stopped children: time that was counted
   std::mutex leaving_;                                       // never unlocked
   std::unique_ptr<ParentWatch> parent_watch_;                // last: its thread uses all above
 };

@@ -122,8 +122,8 @@ struct SupervisorOptions {
   std::chrono::milliseconds join_timeout{
       60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
   std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0 has also noticed a lost process
-  /// On rank 0: a line about a child that has been stopped for too long, until all processes have joined; `since` the
-  /// call before. May be empty.
+  /// On rank 0: returns a line about a child that has been stopped for too long. Called until all processes have
+  /// joined, with the time since the call before. May be empty.
   std::function<std::optional<std::string>(std::chrono::milliseconds since)> stopped_child;
   std::string build;
   /// Connects to a published supervisor, from a handler of this supervisor. Unused by up to two processes.

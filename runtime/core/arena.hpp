@@ -4,7 +4,8 @@
 // AR-1 (accounting): used bytes + free bytes == mapped bytes.
 // AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
 // AR-3 (no growth): once a micro-batch of a shape has passed and mapped nothing, later ones of it map nothing. That is
-//       the second mostly; the first had no room in chunks that it added last, and the second may need one more.
+//       the second mostly: it finds chunks that the first has added on its way, lays blocks otherwise, and may need one
+//       more.
 // AR-4 (by calls alone): the same calls take the same bytes, wherever the memory of chunks lies.
 #pragma once
 

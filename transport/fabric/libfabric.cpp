@@ -35,6 +35,8 @@ class KeptHandlers {
   std::array<bool, 32> known_{};
 };
 
+constexpr const char* library_name = "libfabric.so.1";
+
 struct Library {
   void* handle = nullptr;
   std::string reason;  // where there is none
@@ -43,7 +45,7 @@ struct Library {
 const Library& library() {
   static const Library loaded = [] {
     const KeptHandlers kept;
-    Library made{dlopen(MAESTRO_LIBFABRIC, RTLD_NOW | RTLD_LOCAL), {}};
+    Library made{dlopen(library_name, RTLD_NOW | RTLD_LOCAL), {}};
     if (made.handle == nullptr) made.reason = dlerror();
     return made;
   }();

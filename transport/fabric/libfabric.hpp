@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric, loaded at its first use: psm2 and infinipath, which Debian's needs, measure the processor's clock for 0.2
-// s when they are loaded, and take signals. The functions that its headers only declare are defined here.
+// libfabric, loaded at its first use: psm2 and infinipath, which Debian's build needs, measure the processor's clock
+// for 200 ms when they are loaded, and set handlers of signals. The functions that the headers of libfabric only
+// declare are defined here.
 #pragma once
 
 #include "runtime/core/result.hpp"

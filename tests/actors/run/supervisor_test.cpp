@@ -111,47 +111,6 @@ TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
   EXPECT_NE(error.find("maestro 2 job test instead of maestro 1 job test"), std::string::npos) << error;
 }
 
-/// Rank 0's supervisor of a job of two processes, until the other has joined.
-class StoppedChildTest : public SupervisorTest {
- protected:
-  void SetUp() override {
-    SupervisorOptions options;
-    options.graph = &graph_;
-    options.hosts = {0, 0};
-    options.outcome = outcome_;
-    options.current_step = &current_step_;
-    options.peer_timeout = std::chrono::milliseconds(1000);
-    options.stopped_child = [this](std::chrono::milliseconds since) {
-      stopped_for_ += since;
-      return stopped_for_ < std::chrono::milliseconds(1000) ? std::nullopt
-                                                            : std::optional<std::string>("it is stopped");
-    };
-    supervisor_ = bench_.spawn<Supervisor>(options);
-    bench_.send(supervisor_, JoinRoot{supervisor_});
-    bench_.deliver_all();
-  }
-  void pass(int milliseconds) {
-    for (int at = 0; at < milliseconds; at += 125) bench_.advance(std::chrono::milliseconds(125));
-  }
-  std::chrono::milliseconds stopped_for_{};
-};
-
-TEST_F(StoppedChildTest, ends_the_start_after_the_time_of_a_silent_peer) {
-  pass(750);
-  EXPECT_FALSE(decided());
-  pass(500);
-  ASSERT_TRUE(decided());
-  EXPECT_EQ(ended_.get().error, "it is stopped");
-}
-
-TEST_F(StoppedChildTest, is_no_concern_of_the_start_once_all_have_joined) {
-  tell_it(ProcessJoined{ProcessId(1), own_identity(), "", bench_.stand_in([](const Heartbeat&) {})});
-  const auto before = stopped_for_;
-  pass(500);
-  EXPECT_EQ(stopped_for_, before);
-  EXPECT_FALSE(decided());
-}
-
 /// Supervisors of three processes on two hosts, in a single actor system; the test plays their other actors.
 class SupervisorsTest : public ::testing::Test {
  protected:

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "actors/run/supervisor.hpp"
+#include "tests/actors/actor_bench.hpp"
+
+namespace maestro {
+namespace {
+
+/// Rank 0's supervisor of a job of two processes, until the other has joined.
+class StoppedChildTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SupervisorOptions options;
+    options.graph = &graph_;
+    options.hosts = {0, 0};
+    options.outcome = outcome_;
+    options.current_step = &current_step_;
+    options.peer_timeout = std::chrono::milliseconds(1000);
+    options.stopped_child = [this](std::chrono::milliseconds since) {
+      stopped_for_ += since;
+      return stopped_for_ < std::chrono::milliseconds(1000) ? std::nullopt
+                                                            : std::optional<std::string>("it is stopped");
+    };
+    supervisor_ = bench_.spawn<Supervisor>(options);
+    bench_.send(supervisor_, JoinRoot{supervisor_});
+    bench_.deliver_all();
+  }
+  [[nodiscard]] bool decided() const { return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  void pass(int milliseconds) {
+    for (int at = 0; at < milliseconds; at += 125) bench_.advance(std::chrono::milliseconds(125));
+  }
+
+  SectionGraph graph_;
+  std::shared_ptr<OutcomePromise> outcome_ = std::make_shared<OutcomePromise>();
+  std::future<RunOutcome> ended_ = outcome_->future();
+  std::atomic<std::uint64_t> current_step_ = 0;
+  std::chrono::milliseconds stopped_for_{};
+  testing::ActorBench bench_;
+  caf::actor supervisor_;
+};
+
+TEST_F(StoppedChildTest, ends_the_start_after_the_time_of_a_silent_peer) {
+  pass(750);
+  EXPECT_FALSE(decided());
+  pass(500);
+  ASSERT_TRUE(decided());
+  EXPECT_EQ(ended_.get().error, "it is stopped");
+}
+
+TEST_F(StoppedChildTest, is_no_concern_of_the_start_once_all_have_joined) {
+  pass(250);
+  EXPECT_GT(stopped_for_.count(), 0);
+  const caf::actor other = bench_.stand_in([](const Heartbeat&) {});
+  bench_.send(supervisor_, ProcessJoined{ProcessId(1), own_identity(), "", other});
+  bench_.deliver_all();
+  const auto before = stopped_for_;
+  pass(500);
+  EXPECT_EQ(stopped_for_, before);
+  EXPECT_FALSE(decided());
+}
+
+}  // namespace
+}  // namespace maestro
