@@ -70,15 +70,20 @@ std::size_t DrySpace::held() const {
 }
 
 void DrySpace::read(std::byte* host_to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(host_to, from, bytes);
+  if (bytes == 0) return;
+  if (host_) {
+    std::memcpy(host_to, from, bytes);
+  } else {
+    std::memset(host_to, 0, bytes);
+  }
 }
 
 void DrySpace::write(std::byte* to, const std::byte* host_from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, host_from, bytes);
+  if (host_ && bytes > 0) std::memcpy(to, host_from, bytes);
 }
 
 void DrySpace::zero(std::byte* to, std::size_t bytes) {
-  if (bytes > 0) std::memset(to, 0, bytes);
+  if (host_ && bytes > 0) std::memset(to, 0, bytes);
 }
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that is mapped without being there: for passes of which nothing is computed. A page that is written is
-// there until its block is released. Blocks are parts of large mappings, since a dry pass has hundreds of them.
+// Host memory that is mapped without being there: for passes of which nothing is computed. A page that the CPU writes
+// is there until its block is released. Blocks are parts of large mappings, since a dry pass has hundreds of them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace maestro {
 /// Thread-safe.
 class DrySpace final : public MemorySpace {
  public:
-  /// With `host` false sections use it as the memory of a device that has its own.
+  /// With `host` false sections use it as the memory of a device that has its own: what is written there is dropped.
   explicit DrySpace(bool host = true) : host_(host) {}
   ~DrySpace() override;
   DrySpace(const DrySpace&) = delete;

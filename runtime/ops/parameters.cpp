@@ -151,10 +151,15 @@ void Parameters::allocate_values() {
 
 void Parameters::initialise() {
   for (Parameter& parameter : parameters_) {
-    load(parameter, [&](std::span<float> held) {
-      if (memory_->holds_values()) parameter.initialise_held(held);
-    });
+    load(parameter, [&](std::span<float> held) { parameter.initialise_held(held); });
   }
+}
+
+void Parameters::write_values(const Parameter& parameter, const std::function<void(std::span<float>)>& fill) {
+  if (memory_->host()) return fill(parameter.value_.span<float>());
+  const AlignedMemory staging(parameter.value_.bytes());
+  fill({reinterpret_cast<float*>(staging.data()), static_cast<std::size_t>(parameter.shape_.elements())});
+  memory_->write(parameter.value_.raw(), staging.data(), parameter.value_.bytes());
 }
 
 void Parameters::load(Parameter& parameter, const std::function<void(std::span<float>)>& fill) {
@@ -164,13 +169,7 @@ void Parameters::load(Parameter& parameter, const std::function<void(std::span<f
   } else if (!parameter.value_.defined()) {
     allocate_values();
   }
-  if (memory_->host()) {
-    fill(parameter.value_.span<float>());
-  } else {
-    const AlignedMemory staging(parameter.value_.bytes());
-    fill({reinterpret_cast<float*>(staging.data()), static_cast<std::size_t>(parameter.shape_.elements())});
-    memory_->write(parameter.value_.raw(), staging.data(), parameter.value_.bytes());
-  }
+  if (memory_->holds_values()) write_values(parameter, fill);
   ++version_;
   ++parameter.version_;
   if (!frozen_ || !pack_frozen(parameter)) return;

@@ -139,8 +139,9 @@ class Parameters {
   [[nodiscard]] bool values_later() const { return values_later_; }
   /// Writes the initial values of every parameter.
   void initialise();
-  /// Writes a parameter's values: `fill` writes all elements held here to host memory. The packed form of a frozen
-  /// parameter is made at once (PA-5, frozen parameter by parameter).
+  /// Writes a parameter's values: `fill` writes all elements held here to host memory, and is not called where
+  /// memory() holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen parameter by
+  /// parameter).
   void load(Parameter& parameter, const std::function<void(std::span<float>)>& fill);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Keeps the optimizer state of `range` alone, initially zero; other replicas keep the rest. To be called once, after
@@ -218,6 +219,7 @@ class Parameters {
     bool passes_gradient = false;
   };
   void allocate_values();
+  void write_values(const Parameter& parameter, const std::function<void(std::span<float>)>& fill);
   /// Packs a frozen parameter's values; returns whether products need the values no more.
   bool pack_frozen(Parameter& parameter);
   /// Returns whether the frozen table's values are those of its packed form in bf16.

@@ -57,6 +57,19 @@ TEST(DrySpace, blocks_may_be_larger_than_the_memory_of_the_machine) {
   space.release(other, bytes);
 }
 
+TEST(DrySpace, what_is_written_to_the_memory_of_a_device_is_dropped) {
+  DrySpace space(false);
+  constexpr std::size_t bytes = std::size_t{300} << 30;
+  std::byte* const block = space.allocate(bytes);
+  space.zero(block, bytes);  // would not end
+  const std::byte written{7};
+  space.write(block, &written, 1);
+  std::byte read{7};
+  space.read(&read, block, 1);
+  EXPECT_EQ(read, std::byte{0});
+  space.release(block, bytes);
+}
+
 TEST(DrySpace, threads_have_blocks_of_their_own) {
   DrySpace space;
   std::vector<std::jthread> threads;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/ops/dry_space.hpp"
 #include "runtime/ops/functions.hpp"
 #include "tests/ops/backends.hpp"
 #include "tests/ops/owned_tensor.hpp"
@@ -34,6 +35,18 @@ TEST(Parameters, decayed_ones_lie_before_the_others_whatever_the_order_of_declar
   const float* boundary = parameters.values().data() + parameters.decayed_elements();
   for (const char* name : {"weight", "head"}) EXPECT_LT(parameters.find(name)->value().data<float>(), boundary);
   for (const char* name : {"bias", "norm"}) EXPECT_GE(parameters.find(name)->value().data<float>(), boundary);
+}
+
+TEST(Parameters, where_no_values_are_held_none_are_made) {
+  DrySpace device(false);
+  Parameters parameters;
+  bool filled = false;
+  constexpr std::int64_t rows = std::int64_t{1} << 20;  // 128 GiB, and as much for gradients and each moment
+  parameters.add({"weight", {rows, 1 << 15}, true, [&](std::span<float>) { filled = true; }});
+  parameters.allocate(true, device);
+  parameters.load(parameters.all().front(), [&](std::span<float>) { filled = true; });
+  EXPECT_FALSE(filled);
+  EXPECT_EQ(device.held(), std::size_t{4} << 37);
 }
 
 TEST(Parameters, every_parameter_starts_on_a_cache_line_and_none_overlap) {
