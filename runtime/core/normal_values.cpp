@@ -3,10 +3,15 @@
 // on every instruction set.
 #include "runtime/core/normal_values.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "runtime/core/random.hpp"
 
@@ -15,6 +20,7 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t block_pairs = 256;
+constexpr std::size_t part_pairs = std::size_t{1} << 19;  // of a thread: some milliseconds
 
 /// The natural logarithm of a positive normal number.
 inline float log_of(float x) {
@@ -56,11 +62,8 @@ inline void pair_of(std::int32_t upper, std::int32_t lower, float deviation, flo
   values[1] = signed_radius * std::bit_cast<float>(second ^ exchanged);
 }
 
-}  // namespace
-
-void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std::span<float> values) {
-  Random random(seed, stream);
-  const auto scale = static_cast<float>(deviation);
+/// Fills values from the pair of the next draw on.
+void fill_pairs(Random random, float scale, std::span<float> values) {
   while (!values.empty()) {
     std::int32_t upper[block_pairs], lower[block_pairs];
     for (std::size_t i = 0; i < block_pairs; ++i) {
@@ -73,6 +76,37 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std
     const std::size_t count = std::min(values.size(), 2 * block_pairs);
     std::copy_n(pairs, count, values.begin());
     values = values.subspan(count);
+  }
+}
+
+/// Returns how many cores this thread may run on; those that it starts may, too.
+std::size_t allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<std::size_t>(CPU_COUNT(&set)) : 1;
+}
+
+}  // namespace
+
+void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std::span<float> values) {
+  const std::uint64_t key = Random(seed, stream).state().key;
+  const auto scale = static_cast<float>(deviation);
+  const std::size_t parts = values.size() < 2 * part_pairs ? 1 : allowed_cores();
+  const std::size_t pairs = std::max(part_pairs, values.size() / 2 / parts + 1);  // of a thread
+  std::vector<std::jthread> threads;
+  for (std::size_t first = 0; 2 * first < values.size(); first += pairs) {
+    const auto fill = [=, part = values.subspan(2 * first, std::min(2 * pairs, values.size() - 2 * first))] {
+      fill_pairs(Random(RandomState{key, first}), scale, part);
+    };
+    const bool last = 2 * (first + pairs) >= values.size();
+    try {
+      if (last)
+        fill();
+      else
+        threads.emplace_back(fill);
+    } catch (const std::system_error&) {  // no thread is to be had
+      fill();
+    }
   }
 }
 

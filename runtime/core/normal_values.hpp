@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normal random numbers in bulk, for initial values: a few nanoseconds each.
+// Normal random numbers in bulk, for initial values: a few nanoseconds each, divided by the cores that the calling
+// thread may run on.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace maestro {
 /// Fills `values` with normal numbers of mean 0 and the given deviation, up to 6.8 deviations from 0. Pair i of values,
 /// [2 i, 2 i + 1], depends on (seed, stream, i) alone: draw i of Random(seed, stream), by Box and Muller (1958) with
 /// the polynomials of Cephes `logf`, `sinf` and `cosf` (Moshier 1992). Bitwise the same on every processor: f32
-/// operations without contraction. Thread-safe.
+/// operations without contraction, whatever the number of threads. Thread-safe.
 void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std::span<float> values);
 
 }  // namespace maestro

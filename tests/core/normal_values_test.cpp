@@ -2,10 +2,13 @@
 #include "runtime/core/normal_values.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include "runtime/core/random.hpp"
@@ -58,6 +61,20 @@ TEST(NormalValues, a_value_depends_on_seed_stream_and_place_alone) {
   EXPECT_NE(normals(4, 8), normals(3, 8));
   const std::vector<float> scaled = normals(3, 1501, 0.5);
   for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(scaled[i], all[i] / 2) << i;
+}
+
+TEST(NormalValues, the_number_of_cores_decides_no_value) {
+  const std::vector<float> all = normals(6, (std::size_t{1} << 22) + 3);
+  EXPECT_TRUE(std::ranges::equal(normals(6, 1501), std::span(all).first(1501)));
+  std::vector<float> alone;
+  std::jthread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    alone = normals(6, all.size());
+  }).join();
+  EXPECT_EQ(alone, all);
 }
 
 TEST(NormalValues, the_bits_are_the_same_on_every_processor) {
