@@ -11,7 +11,6 @@
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/job_shares.hpp"
 #include "actors/layouts/pass_memory.hpp"
-#include "actors/layouts/section_profiler.hpp"
 #include "actors/plan/memory_table.hpp"
 #include "runtime/core/printable.hpp"
 
@@ -63,13 +62,6 @@ std::vector<double> bytes_of(const JobPlan& plan, const std::string& section) {
   throw JobError("no layout of the job fits into " + text_of_bytes(most_bytes) +
                  " of each GPU; the sections need at least " + needs +
                  " of one: plan for more GPUs, or free tensor, pipeline, zero or micro_batch with --vary");
-}
-
-/// Returns whether two micro-batches make the same calls, as far as lengths decide.
-bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
-  return std::ranges::equal(a.samples, b.samples, [](const SampleRef& left, const SampleRef& right) {
-    return left.tokens == right.tokens && left.patches == right.patches;
-  });
 }
 
 /// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
@@ -132,34 +124,6 @@ void JobPlanner::find_choices(const std::string& section) {
   if (!choices.layouts.empty()) return;
   throw JobError(section + ": no layout on " + options_.machine.text() + ": " +
                  (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
-}
-
-bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
-  ProbeSite dry;
-  dry.own_memory = options_.machine.gpus != nullptr;
-  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), dry);
-  const ObservedPasses passes = probe.pass(batch);
-  const auto known = [&](const ObservedCall& observed) {
-    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
-           (!needs_shares() || prices_->parts.front().has(observed.call));
-  };
-  return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
-}
-
-void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress) {
-  for (const Choices& choices : choices_) {
-    for (const Choice& choice : choices.layouts) {
-      // A stage makes calls of its section, and replicas make the same calls.
-      if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
-      const SectionId section = *choice.plan.graph.find(choices.section);
-      const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section, units_.front().samples);
-      if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
-      progress(choices.section + ": " + std::to_string(batches.front().samples.size()) + " samples, tensor " +
-               std::to_string(choice.layout.tensor) + ", context " + std::to_string(choice.layout.context));
-      const std::array measured{batches.front(), batches[batches.size() / 2]};
-      profiler.add(choice.plan, std::span(measured).first(same_lengths(measured[0], measured[1]) ? 1 : 2), *prices_);
-    }
-  }
 }
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What JobPlanner measures.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "actors/layouts/job_planner.hpp"
+#include "actors/layouts/job_probes.hpp"
+#include "actors/layouts/section_profiler.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Returns whether two micro-batches make the same calls, as far as lengths decide.
+bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
+  return std::ranges::equal(a.samples, b.samples,
+                            [](const SampleRef& left, const SampleRef& right) { return left.same_size(right); });
+}
+
+}  // namespace
+
+bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
+  ProbeSite dry;
+  dry.own_memory = options_.machine.gpus != nullptr;
+  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), dry);
+  const ObservedPasses passes = probe.pass(batch);
+  const auto known = [&](const ObservedCall& observed) {
+    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
+           (!needs_shares() || prices_->parts.front().has(observed.call));
+  };
+  return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
+}
+
+void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress) {
+  /// Layouts that a section is built alike for: building it takes longer than its passes.
+  struct Measured {
+    const JobPlan* plan;
+    std::vector<MicroBatchPlan> batches;
+    std::string samples;
+  };
+  for (const Choices& choices : choices_) {
+    std::map<std::pair<std::int64_t, std::int64_t>, Measured> built;
+    for (const Choice& choice : choices.layouts) {
+      // A stage makes calls of its section, and replicas make the same calls.
+      if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
+      const SectionId section = *choice.plan.graph.find(choices.section);
+      const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section, units_.front().samples);
+      if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
+      Measured& of = built.try_emplace({choice.layout.tensor, choice.layout.context}, Measured{&choice.plan, {}, {}})
+                         .first->second;
+      of.samples += (of.samples.empty() ? "" : ", ") + std::to_string(batches.front().samples.size());
+      of.batches.push_back(batches.front());
+      const MicroBatchPlan& other = batches[batches.size() / 2];
+      if (!same_lengths(batches.front(), other)) of.batches.push_back(other);
+    }
+    for (const auto& [degrees, of] : built) {
+      progress(choices.section + ": micro-batches of " + of.samples + ", tensor " + std::to_string(degrees.first) +
+               ", context " + std::to_string(degrees.second));
+      profiler.add(*of.plan, of.batches, *prices_);
+    }
+  }
+}
+
+}  // namespace maestro
