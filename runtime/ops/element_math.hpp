@@ -19,10 +19,13 @@
 
 namespace maestro::element {
 
-/// Returns e^x. On a device its error grows with |x|, to 2e-6 relative at |x| = 20.
+/// Returns e^x. On a device its error grows with |x|, to 2e-6 relative at |x| = 20, and results below the smallest
+/// normal number are 0: __expf would keep them, with two and a half times the instructions.
 MAESTRO_HD float exponential(float x) {
 #if defined(__CUDA_ARCH__)
-  return __expf(x);
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.4426950408889634F));  // log2(e)
+  return power;
 #else
   return std::exp(x);
 #endif

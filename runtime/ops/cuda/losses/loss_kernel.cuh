@@ -11,6 +11,7 @@ namespace maestro::cuda {
 template <LossForm Form, int V, class Z, class U>
 struct LossRow {
   static constexpr bool dense = has_dense_teacher(Form);
+  static constexpr int in_flight = dense ? 2 : 4;  ///< packs of each tensor that a thread loads at a time
 
   const LossCall<Z, U>& call;
   Z* z;
@@ -38,31 +39,51 @@ struct LossRow {
 
   /// Called by all threads of the block, as all that follow.
   __device__ RowScan scan(const TargetLogits& reference) const {
+    return call.numbers.unit ? scan<true>(reference) : scan<false>(reference);
+  }
+  template <bool Unit>
+  __device__ RowScan scan(const TargetLogits& reference) const {
     RowScan result;
     result.z0 = reference.z;
     result.u0 = reference.u;
-    for (int column = first(); column < call.vocabulary; column += 2 * step()) {
-      const bool second = column + step() < call.vocabulary;
-      float z_now[2][V];
-      float u_now[2][V];
-      z_source.first_read(column, z_now[0]);
-      if (second) z_source.first_read(column + step(), z_now[1]);
-      if constexpr (dense) u_source.first_read(column, u_now[0]);
-      if constexpr (dense) {
-        if (second) u_source.first_read(column + step(), u_now[1]);
-      }
-      scan_pack<Form>(z_now[0], u_now[0], call.numbers, result);
-      if (second) scan_pack<Form>(z_now[1], u_now[1], call.numbers, result);
+    int column = first();
+    for (; column + (in_flight - 1) * step() + V <= call.vocabulary; column += in_flight * step()) {
+      scan_packs<Unit, in_flight>(column, result);
     }
-    const float z_factor = result.z.join(call.numbers);
+    for (; column < call.vocabulary; column += step()) scan_packs<Unit, 1>(column, result);
+    const float z_factor = result.z.join<Unit>(call.numbers);
     float u_factor = 1;
-    if constexpr (dense) u_factor = result.u.join(call.numbers);
+    if constexpr (dense) u_factor = result.u.join<Unit>(call.numbers);
     if constexpr (Form == LossForm::forward_kl) result.cross = block_sum(result.cross * u_factor);
     if constexpr (Form == LossForm::reverse_kl) result.cross = block_sum(result.cross * z_factor);
     if (call.rest > 0) result.rest = scan_rest();
     return result;
   }
 
+  /// All loads come before all that waits for them. A last pack is masked.
+  template <bool Unit, int Packs>
+  __device__ void scan_packs(int column, RowScan& result) const {
+    typename RowSource<V, Z>::Loaded z_loaded[Packs];
+    typename RowSource<V, U>::Loaded u_loaded[Packs];
+    MAESTRO_UNROLL
+    for (int pack = 0; pack < Packs; ++pack) {
+      z_loaded[pack] = z_source.load(column + pack * step());
+      if constexpr (dense) u_loaded[pack] = u_source.load(column + pack * step());
+    }
+    MAESTRO_UNROLL
+    for (int pack = 0; pack < Packs; ++pack) {
+      const int at = column + pack * step();
+      float z_now[V];
+      float u_now[V];
+      z_source.keep(at, z_loaded[pack], z_now);
+      if constexpr (dense) u_source.keep(at, u_loaded[pack], u_now);
+      if constexpr (Packs == 1) {
+        z_source.mask(at, z_now);
+        if constexpr (dense) u_source.mask(at, u_now);
+      }
+      scan_pack<Form, Unit>(z_now, u_now, call.numbers, result);
+    }
+  }
   __device__ RunningSums scan_rest() const {
     const LossNumbers at_one;
     RunningSums sums;
@@ -70,10 +91,10 @@ struct LossRow {
     for (int column = call.vocabulary + static_cast<int>(threadIdx.x); column < end;
          column += static_cast<int>(blockDim.x)) {
       const float z_now = to_float(z[column]);
-      sums.raise(z_now, at_one);
-      sums.add(z_now, at_one);
+      sums.raise<true>(z_now, at_one);
+      sums.add<true>(z_now, at_one);
     }
-    sums.join(at_one);
+    sums.join<true>(at_one);
     return sums;
   }
 
@@ -103,6 +124,13 @@ struct LossRow {
 
   __device__ void write_gradient(const element::Normaliser& of_z, const element::Normaliser& of_u,
                                  const LossNumbers& numbers, float divergence) const {
+    if (numbers.unit && numbers.softcap == 0) return write_gradient<true>(of_z, of_u, numbers, divergence);
+    write_gradient<false>(of_z, of_u, numbers, divergence);
+  }
+  /// `Plain`: at temperature 1, and without a soft cap.
+  template <bool Plain>
+  __device__ void write_gradient(const element::Normaliser& of_z, const element::Normaliser& of_u,
+                                 const LossNumbers& numbers, float divergence) const {
     for (int column = first(); column < call.z_stride; column += step()) {
       float z_now[V] = {};
       float u_now[V] = {};
@@ -110,14 +138,27 @@ struct LossRow {
         z_source.read_again(column, z_now);
         if constexpr (dense) u_source.read_again(column, u_now);
       }
-      MAESTRO_UNROLL
-      for (int i = 0; i < V; ++i) {
-        float dz = logit_gradient<Form>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
-        if (column + i == target) dz -= numbers.weight_one;
-        z_now[i] =
-            column + i < call.vocabulary ? numbers.uncapped(dz, z_now[i]) : rest_gradient(column + i, of_z, numbers);
+      // Most accesses need no comparison of each column with the target and the end of the vocabulary.
+      if (Plain && column + V <= call.vocabulary && static_cast<unsigned>(target - column) >= V) {
+        MAESTRO_UNROLL
+        for (int i = 0; i < V; ++i) {
+          z_now[i] = logit_gradient<Form, true>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
+        }
+      } else {
+        change_logits<Plain>(column, z_now, u_now, of_z, of_u, numbers, divergence);
       }
       store_floats(z + column, z_now);
+    }
+  }
+  template <bool Plain>
+  __device__ void change_logits(int column, float (&z_now)[V], const float (&u_now)[V], const element::Normaliser& of_z,
+                                const element::Normaliser& of_u, const LossNumbers& numbers, float divergence) const {
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) {
+      float dz = logit_gradient<Form, Plain>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
+      if (column + i == target) dz -= numbers.weight_one;
+      z_now[i] =
+          column + i < call.vocabulary ? numbers.uncapped(dz, z_now[i]) : rest_gradient(column + i, of_z, numbers);
     }
   }
   __device__ float rest_gradient(int column, const element::Normaliser& of_z, const LossNumbers& numbers) const {
@@ -208,7 +249,9 @@ __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, co
   if constexpr (Form == LossForm::top_k) {
     __syncthreads();
     if (!support.valid || !work.owns(support.column)) return;
-    float dz = logit_gradient<Form>(support.z, 0, of_z, of_u, numbers, 0) + sparse.correction;
+    const float shared = numbers.unit ? logit_gradient<Form, true>(support.z, 0, of_z, of_u, numbers, 0)
+                                      : logit_gradient<Form, false>(support.z, 0, of_z, of_u, numbers, 0);
+    float dz = shared + sparse.correction;
     if (support.column == work.target) dz -= numbers.weight_one;
     work.write(support.column, numbers.uncapped(dz, support.z));
   }

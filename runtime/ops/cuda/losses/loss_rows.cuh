@@ -67,33 +67,43 @@ struct LossCall {
 struct RunningSums {
   float max = -FLT_MAX;
   float at_t = 0;
-  float at_one = 0;
+  float at_one = 0;  ///< joined with Unit, the same
 
-  /// The factor by which at_t was scaled.
+  /// The factor by which at_t was scaled. `Unit`: LossNumbers::unit, at compile time, since loops over a row are bound
+  /// by their instructions.
+  template <bool Unit>
   __device__ float raise(float to, const LossNumbers& numbers) {
     if (to <= max) return 1.0F;
-    const float factor = element::exponential((max - to) * numbers.inverse_t);
+    const float factor = exponential<Unit>(max - to, numbers);
     at_t *= factor;
-    if (!numbers.unit) at_one *= element::exponential(max - to);
+    if constexpr (!Unit) at_one *= element::exponential(max - to);
     max = to;
     return factor;
   }
   /// The exponential of x at T, which was added.
+  template <bool Unit>
   __device__ float add(float x, const LossNumbers& numbers) {
-    const float e = element::exponential((x - max) * numbers.inverse_t);
+    const float e = exponential<Unit>(x - max, numbers);
     at_t += e;
-    if (!numbers.unit) at_one += element::exponential(x - max);
+    if constexpr (!Unit) at_one += element::exponential(x - max);
     return e;
   }
   /// Of all threads of the block; the factor by which this thread's at_t was scaled.
+  template <bool Unit>
   __device__ float join(const LossNumbers& numbers) {
-    const float factor = raise(block_max(max), numbers);
+    const float factor = raise<Unit>(block_max(max), numbers);
     at_t = block_sum(at_t);
-    at_one = numbers.unit ? at_t : block_sum(at_one);
+    at_one = Unit ? at_t : block_sum(at_one);
     return factor;
   }
   __device__ element::Normaliser normaliser() const {
     return {max, element::logarithm(at_t), element::logarithm(at_one)};
+  }
+
+ private:
+  template <bool Unit>
+  __device__ static float exponential(float below_max, const LossNumbers& numbers) {
+    return element::exponential(Unit ? below_max : below_max * numbers.inverse_t);
   }
 };
 
@@ -126,27 +136,27 @@ struct RowMixture {
   float student = 0;  ///< KL(q || m)
 };
 
-template <LossForm Form, int V>
+template <LossForm Form, bool Unit, int V>
 __device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[V], const LossNumbers& numbers,
                                           RowScan& scan) {
   float z_max = z[0];
   float u_max = u[0];
   MAESTRO_UNROLL
   for (int i = 1; i < V; ++i) {
-    z_max = element::larger(z_max, z[i]);
-    if constexpr (has_dense_teacher(Form)) u_max = element::larger(u_max, u[i]);
+    z_max = fmaxf(z_max, z[i]);  // drops NaN, which the sums keep
+    if constexpr (has_dense_teacher(Form)) u_max = fmaxf(u_max, u[i]);
   }
-  const float z_factor = scan.z.raise(z_max, numbers);
+  const float z_factor = scan.z.raise<Unit>(z_max, numbers);
   if constexpr (Form == LossForm::reverse_kl) scan.cross *= z_factor;
   if constexpr (has_dense_teacher(Form)) {
-    const float u_factor = scan.u.raise(u_max, numbers);
+    const float u_factor = scan.u.raise<Unit>(u_max, numbers);
     if constexpr (Form == LossForm::forward_kl) scan.cross *= u_factor;
   }
   MAESTRO_UNROLL
   for (int i = 0; i < V; ++i) {
-    const float of_z = scan.z.add(z[i], numbers);
+    const float of_z = scan.z.add<Unit>(z[i], numbers);
     if constexpr (has_dense_teacher(Form)) {
-      const float of_u = scan.u.add(u[i], numbers);
+      const float of_u = scan.u.add<Unit>(u[i], numbers);
       const float gap = (u[i] - scan.u0) - (z[i] - scan.z0);
       // A column that is out of the softmax has exponentials 0, and a gap that may be no number.
       if constexpr (Form == LossForm::forward_kl) scan.cross += of_u > 0 ? of_u * gap : 0.0F;
@@ -163,16 +173,27 @@ struct RowSource {
   T* copy;
   int vocabulary;
 
-  __device__ void first_read(int column, float (&to)[V]) const {
-    constexpr int width = access_width<T, V>;
+  static constexpr int width = access_width<T, V>;
+  struct Loaded {
+    Pack<T, width> parts[V / width];
+  };
+  __device__ Loaded load(int column) const {
+    Loaded loaded;
     MAESTRO_UNROLL
-    for (int part = 0; part < V; part += width) {
-      const Pack<T, width> pack = load_pack<T, width>(row + column + part);
-      if (copy != nullptr) store_pack<T, width>(copy + column + part, pack);
-      MAESTRO_UNROLL
-      for (int i = 0; i < width; ++i) to[part + i] = to_float(pack.values[i]);
+    for (int part = 0; part < V / width; ++part) {
+      loaded.parts[part] = load_pack<T, width>(row + column + part * width);
     }
-    mask(column, to);
+    return loaded;
+  }
+  /// Copies what was loaded, where there is a copy, and converts it.
+  __device__ void keep(int column, const Loaded& loaded, float (&to)[V]) const {
+    MAESTRO_UNROLL
+    for (int part = 0; part < V / width; ++part) {
+      const Pack<T, width>& pack = loaded.parts[part];
+      if (copy != nullptr) store_pack<T, width>(copy + column + part * width, pack);
+      MAESTRO_UNROLL
+      for (int i = 0; i < width; ++i) to[part * width + i] = to_float(pack.values[i]);
+    }
   }
   __device__ void read_again(int column, float (&to)[V]) const {
     load_floats((copy != nullptr ? copy : row) + column, to);
@@ -185,24 +206,26 @@ struct RowSource {
   }
 };
 
-/// The derivative with respect to a student's logit, but for the target's share.
-template <LossForm Form>
+/// The derivative with respect to a student's logit, but for the target's share. `Unit`: numbers.unit.
+template <LossForm Form, bool Unit>
 __device__ __forceinline__ float logit_gradient(float z, float u, const element::Normaliser& of_z,
                                                 const element::Normaliser& of_u, const LossNumbers& numbers,
                                                 float divergence) {
-  const float log_q = of_z.log_probability(z, numbers.inverse_t);
+  const float inverse_t = Unit ? 1.0F : numbers.inverse_t;
+  const float log_q = of_z.log_probability(z, inverse_t);
   const float q = element::exponential(log_q);
   float dz = 0;
   if constexpr (has_dense_teacher(Form)) {
-    const float log_p = of_u.log_probability(u, numbers.inverse_t);
+    const float log_p = of_u.log_probability(u, inverse_t);
     if constexpr (Form == LossForm::forward_kl) dz = element::Divergences::forward_kl(log_p, log_q);
     if constexpr (Form == LossForm::reverse_kl) dz = element::Divergences::reverse_kl(log_p, log_q, divergence);
     if constexpr (Form == LossForm::js) dz = element::Divergences::js(log_p, log_q, numbers.beta, divergence);
     dz *= numbers.weight;
   } else {
+    if constexpr (Unit) return (numbers.weight + numbers.weight_one) * q;
     dz = numbers.weight * q;
   }
-  if (numbers.unit) return dz + numbers.weight_one * q;
+  if constexpr (Unit) return dz + numbers.weight_one * q;
   return numbers.weight_one == 0 ? dz : dz + numbers.weight_one * of_z.probability_at_one(z);
 }
 
