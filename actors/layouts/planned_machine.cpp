@@ -34,7 +34,8 @@ PlannedMachine planned_gpus(const CudaStatus& found, std::int64_t devices) {
   if (found.backend == nullptr) throw JobError("no GPU to plan for: " + found.missing, ErrorCode::unavailable);
   const auto all = static_cast<std::int64_t>(found.devices());
   if (devices > all) {
-    throw JobError("--devices " + std::to_string(devices) + ": there are " + std::to_string(all) + " GPUs",
+    throw JobError("--devices " + std::to_string(devices) + ": there " +
+                       (all == 1 ? "is 1 GPU" : "are " + std::to_string(all) + " GPUs"),
                    ErrorCode::unavailable);
   }
   PlannedMachine machine;

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 
-from fake_cuda import FP32_TOLERANCE, LEARNS, OnDevices, gpt2, job_of, llama, setUpModule
+from fake_cuda import DEVICES, FP32_TOLERANCE, LEARNS, OnDevices, gpt2, job_of, llama, setUpModule, several_devices
 from layouts_test import figures_of
 
 
@@ -23,6 +23,7 @@ class APlanForGpus(OnDevices):
         self.assertEqual(finished.status, status, finished.describe())
         return finished.err if status else finished.out
 
+    @several_devices
     def test_trains_as_the_job_does_on_a_processor(self):
         job = self.job()
         path = self.write_job(job)
@@ -58,14 +59,15 @@ class APlanForGpus(OnDevices):
 
     def test_needs_the_gpus_and_the_profile_that_it_is_made_for(self):
         path = self.write_job(self.job())
-        self.assertIn("--devices 9: there are 4 GPUs", self.plan(path, "--devices", 9, status=2))
+        there = "is 1 GPU" if len(DEVICES) == 1 else f"are {len(DEVICES)} GPUs"
+        self.assertIn(f"--devices 9: there {there}", self.plan(path, "--devices", 9, status=2))
         measured = self.call("profile", path, "--cpu-devices", 2, "--measure-ms", 0)
         self.assertEqual(measured.status, 0, measured.describe())
-        self.assertIn("profile.json: measured on cpu, and plan is for 2 GPUs",
-                      self.plan(path, "--devices", 2, "--profile", "profile.json", status=2))
+        self.assertIn("profile.json: measured on cpu, and plan is for",
+                      self.plan(path, "--devices", len(DEVICES), "--profile", "profile.json", status=2))
         placed = self.job()
         placed["student"]["devices"] = ["cpu:0"]
-        self.assertIn("student.devices: \"cpu:0\": this plan is for 2 GPUs", self.plan(self.write_job(placed), "--devices", 2, status=2))
+        self.assertIn("student.devices: \"cpu:0\": this plan is for", self.plan(self.write_job(placed), "--devices", len(DEVICES), status=2))
         self.assertIn("on 2 processors", self.plan(path, "--cpu-devices", 2, "--measure-ms", 0))
 
 
