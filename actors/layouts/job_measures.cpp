@@ -20,11 +20,8 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
 
 }  // namespace
 
-bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const {
-  ProbeSite dry;
-  dry.own_memory = options_.machine.gpus != nullptr;
-  PassProbe probe(probed_section(plan, batch.section), LayoutRank(0), dry);
-  const ObservedPasses passes = probe.pass(batch);
+bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) {
+  const ObservedPasses passes = dry_sections(plan)->probe(batch.section).pass(batch);
   const auto known = [&](const ObservedCall& observed) {
     return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
            (!needs_shares() || prices_->parts.front().has(observed.call));

@@ -116,7 +116,7 @@ void JobPlanner::find_choices(const std::string& section) {
     try {
       choices.layouts.push_back(
           {layout, resolve_(keys_.settings(section, layout, devices_text(options_.machine.kind(), devices)))});
-      if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan);
+      if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan, values_);
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -127,8 +127,9 @@ void JobPlanner::find_choices(const std::string& section) {
 }
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
-  PricedTimes alone(choice.plan, units_.front().samples, prices_->alone, options_.hop_ms, alone_);
-  PricedTimes busy(choice.plan, units_.front().samples, prices_->busy, options_.hop_ms, busy_);
+  const std::shared_ptr<DrySections> dry = dry_sections(choice.plan);
+  PricedTimes alone(choice.plan, dry, prices_->alone, options_.hop_ms, alone_);
+  PricedTimes busy(choice.plan, dry, prices_->busy, options_.hop_ms, busy_);
   std::vector<double> stages;
   for (const SectionId stage : choice.plan.graph.stages_of(of.section)) {
     const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, stage, units_.front().samples);
@@ -227,7 +228,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
-    add_pass_bytes(plan);
+    add_pass_bytes(plan, values_);
     const MemoryEstimate memory = estimate_memory(plan);
     for (const auto& [device, bytes] : memory.devices) {
       if (bytes > most_bytes()) throw JobError(text_of(device.second) + " would need " + text_of_bytes(bytes));

@@ -17,6 +17,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -119,7 +120,9 @@ class JobPlanner {
   };
   void find_choices(const std::string& section);
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
-  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch) const;
+  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch);
+  /// Returns dry passes of a plan's sections, on devices of the machine's kind.
+  [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const JobPlan& plan);
   /// The times of a plan, whose sections may have shares of devices.
   class Times;
   /// Rehearses a layout once; null where it does not resolve.
@@ -149,6 +152,7 @@ class JobPlanner {
   std::vector<Choices> choices_;
   std::size_t refused_ = 0;
   std::string first_refusal_;
+  PortValues values_;
   PricedPasses alone_;
   PricedPasses busy_;
   std::array<PricedPasses, measured_shares.size()> parts_;

@@ -38,13 +38,17 @@ JobPlanner::Times::Times(JobPlanner& planner, const JobPlan& plan)
     : plan_(&plan),
       cores_(planner.options_.machine.cores),
       on_gpus_(planner.options_.machine.gpus != nullptr),
-      whole_(plan, planner.units_.front().samples,
-             uses_several(plan, cores_) ? planner.prices_->busy : planner.prices_->alone, planner.options_.hop_ms,
-             uses_several(plan, cores_) ? planner.busy_ : planner.alone_) {
+      dry_(planner.dry_sections(plan)),
+      whole_(plan, dry_, uses_several(plan, cores_) ? planner.prices_->busy : planner.prices_->alone,
+             planner.options_.hop_ms, uses_several(plan, cores_) ? planner.busy_ : planner.alone_) {
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
-    parts_.try_emplace(measured_shares[part], plan, planner.units_.front().samples, planner.prices_->parts[part],
-                       planner.options_.hop_ms, planner.parts_[part]);
+    parts_.try_emplace(measured_shares[part], plan, dry_, planner.prices_->parts[part], planner.options_.hop_ms,
+                       planner.parts_[part]);
   }
+}
+
+std::shared_ptr<DrySections> JobPlanner::dry_sections(const JobPlan& plan) {
+  return std::make_shared<DrySections>(plan, units_.front().samples, options_.machine.gpus != nullptr, &values_);
 }
 
 PricedTimes& JobPlanner::Times::of(SectionId section) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "actors/layouts/job_planner.hpp"
 
@@ -26,6 +27,7 @@ class JobPlanner::Times {
   const JobPlan* plan_;
   int cores_;
   bool on_gpus_;
+  std::shared_ptr<DrySections> dry_;
   PricedTimes whole_;
   std::map<double, PricedTimes> parts_;
 };

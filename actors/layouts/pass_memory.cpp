@@ -24,12 +24,12 @@ std::optional<MicroBatchPlan> largest_batch(const JobPlan& plan, SectionId secti
   return std::move(*largest);
 }
 
-double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
+double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples, PortValues& values) {
   const std::optional<MicroBatchPlan> batch = largest_batch(plan, section, samples);
   if (!batch) return -1;
   ProbeSite dry;
   dry.own_memory = find_place(plan.places, section, ReplicaIndex(0))->devices.front().is_cuda();
-  PassProbe probe(probed_section(plan, section), LayoutRank(0), dry);
+  PassProbe probe(probed_section(plan, section, values), LayoutRank(0), dry);
   for (int pass = 0; pass < 2; ++pass) (void)probe.pass(*batch);  // the second may find gaps in its arena (AR-3)
   const Axis axis = plan.graph.node(section).axis();
   const std::int64_t most = PortSizes(plan.graph, section, plan.largest, flow_limits(plan)).max_rows(axis);
@@ -40,13 +40,19 @@ double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRe
 }  // namespace
 
 void add_pass_bytes(JobPlan& plan) {
+  PortValues values;
+  add_pass_bytes(plan, values);
+}
+
+void add_pass_bytes(JobPlan& plan, PortValues& values) {
   if (!plan.pass_bytes.empty()) return;
   plan.pass_bytes.assign(plan.sections.size(), -1);
   try {
     const std::vector<TracedUnit> steps = first_steps(plan, 1);
     for (std::size_t index = 0; index < plan.sections.size(); ++index) {
       if (!plan.meta_sections[index]->runs_dry() || plan.sections[index].config.emulated()) continue;
-      plan.pass_bytes[index] = bytes_of(plan, SectionId(static_cast<std::uint32_t>(index)), steps.front().samples);
+      const SectionId section(static_cast<std::uint32_t>(index));
+      plan.pass_bytes[index] = bytes_of(plan, section, steps.front().samples, values);
     }
   } catch (const std::exception&) {
     // A sample that cannot be read, or no memory even for this: the run reports it.

@@ -2,6 +2,7 @@
 // The memory of a job's passes, by dry passes.
 #pragma once
 
+#include "actors/layouts/job_probes.hpp"
 #include "actors/plan/job_plan.hpp"
 
 namespace maestro {
@@ -11,5 +12,7 @@ namespace maestro {
 /// where those are shorter. Negative where `Section::runs_dry` is false, where the section is emulated, and where no
 /// sample can be read.
 void add_pass_bytes(JobPlan& plan);
+/// Likewise; `values`: of ports, that were read for other layouts.
+void add_pass_bytes(JobPlan& plan, PortValues& values);
 
 }  // namespace maestro
