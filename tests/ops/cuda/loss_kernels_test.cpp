@@ -291,15 +291,20 @@ TEST_F(LossKernels, rows_that_fill_what_shared_memory_is_had_without_asking) {
   expect_agreement(problem);
 }
 
-TEST_F(LossKernels, rows_that_shared_memory_does_not_hold) {
-  Problem problem{.rows = 2, .vocabulary = 30000, .columns = 30000};
-  problem.with_teacher = false;
-  expect_agreement(problem);
-  for (const Divergence divergence : divergences) {
-    problem.with_teacher = true;
-    problem.vocabulary = problem.columns = 15000;
-    problem.weights = {divergence, 2, 0.5, 0.5};
+TEST_F(LossKernels, rows_that_take_a_thread_several_loads_at_a_time) {
+  for (const DType act : both_types) {  // a row of 50257 is copied to shared memory in bf16 alone
+    Problem problem{.rows = 3, .vocabulary = 50257, .columns = 50304, .student = act, .teacher = act};
+    problem.with_teacher = false;
     expect_agreement(problem);
+    problem.with_teacher = true;
+    problem.vocabulary = 15000;
+    problem.columns = 15008;
+    for (const Divergence divergence : divergences) {
+      for (const double temperature : {1.0, 2.0}) {
+        problem.weights = {divergence, temperature, 0.5, 0.5};
+        expect_agreement(problem);
+      }
+    }
   }
 }
 
