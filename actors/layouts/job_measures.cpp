@@ -30,7 +30,7 @@ bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) {
 }
 
 void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress) {
-  /// Layouts that a section is built alike for: building it takes longer than its passes.
+  /// Layouts for which a section is built alike, and so once: building it takes longer than its passes.
   struct Measured {
     const JobPlan* plan;
     std::vector<MicroBatchPlan> batches;

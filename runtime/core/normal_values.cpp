@@ -98,13 +98,10 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std
     const auto fill = [=, part = values.subspan(2 * first, std::min(2 * pairs, values.size() - 2 * first))] {
       fill_pairs(Random(RandomState{key, first}), scale, part);
     };
-    const bool last = 2 * (first + pairs) >= values.size();
+    if (2 * (first + pairs) >= values.size()) return fill();
     try {
-      if (last)
-        fill();
-      else
-        threads.emplace_back(fill);
-    } catch (const std::system_error&) {  // no thread is to be had
+      threads.emplace_back(fill);
+    } catch (const std::system_error&) {  // the system has no thread to give
       fill();
     }
   }

@@ -67,7 +67,7 @@ struct LossCall {
 struct RunningSums {
   float max = -FLT_MAX;
   float at_t = 0;
-  float at_one = 0;  ///< joined with Unit, the same
+  float at_one = 0;  ///< at temperature 1; with Unit it is at_t, once joined
 
   /// The factor by which at_t was scaled. `Unit`: LossNumbers::unit, at compile time, since loops over a row are bound
   /// by their instructions.
