@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/core/result.hpp"
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/device/cpu_device.hpp"
 
 namespace maestro {

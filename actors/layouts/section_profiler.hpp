@@ -33,8 +33,8 @@ class SectionProfiler {
 
   [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
   /// Adds the times of the calls that a section's passes and step ends make with each of `batches`, of which there is
-  /// at least one, by the layout of its node. Throws JobError for a replica with more ranks than there are devices, and
-  /// the errors of the section.
+  /// at least one, of any sizes, by the layout of its node. Throws JobError for a replica with more ranks than there
+  /// are devices, and the errors of the section.
   void add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
 
  private:

@@ -7,7 +7,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/build_id.hpp"
-#include "runtime/device/cpu_device.hpp"
+#include "runtime/core/usable_cores.hpp"
 
 namespace maestro {
 

@@ -7,7 +7,7 @@
 #include "actors/plan/planning_options.hpp"
 #include "actors/plan/seats.hpp"
 #include "actors/process/process_state.hpp"
-#include "runtime/device/cpu_device.hpp"
+#include "runtime/core/usable_cores.hpp"
 
 namespace maestro {
 

@@ -17,6 +17,7 @@
 #include "actors/replica/section_replica.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/planner.hpp"
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -69,9 +70,8 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank
     found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
   }
   if (found == nullptr && id.is_cuda()) {
-    const bool forward_only = plan.graph.node(at.section).role == Role::frozen;
     DeviceOptions options;
-    options.priority = forward_only ? Priority::background : Priority::critical;
+    options.priority = plan.graph.node(at.section).role == Role::frozen ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
     options.graphs = graph_use(plan.train.cuda_graphs);
     options.log = [this](const std::string& line) { note(line); };

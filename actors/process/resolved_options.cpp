@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "actors/process/job_resolver.hpp"
-#include "runtime/device/cpu_device.hpp"
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/job/job_reader.hpp"
 
 namespace maestro {

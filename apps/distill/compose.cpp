@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/cpu_device.hpp"
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "sections/distill/student_table.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/collective/thread_group.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -10,19 +8,13 @@
 #include "runtime/collective/abort_reason.hpp"
 #include "runtime/collective/collective_share.hpp"
 #include "runtime/collective/group_barrier.hpp"
+#include "runtime/core/usable_cores.hpp"
 
 namespace maestro {
 namespace {
 
 /// 4 to 20 microseconds, depending on the CPU: less than the cost of a sleep and a wake-up.
 constexpr int spins_on_own_cores = 300;
-
-/// Returns the number of cores that this process may run on.
-std::int64_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 /// State that the ranks share.
 class ThreadGroup {
@@ -115,7 +107,7 @@ class ThreadCommunicator final : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> make_thread_group(std::int64_t ranks, std::int64_t device_threads) {
   if (ranks < 1) throw std::invalid_argument("make_thread_group: " + std::to_string(ranks) + " ranks; at least 1");
-  const bool own_cores = std::max(ranks, device_threads) <= usable_cores();
+  const bool own_cores = std::max(ranks, device_threads) <= std::ssize(usable_cores());
   const auto group = std::make_shared<ThreadGroup>(ranks, own_cores ? spins_on_own_cores : 0);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

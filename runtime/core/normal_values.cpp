@@ -3,8 +3,6 @@
 // on every instruction set.
 #include "runtime/core/normal_values.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "runtime/core/random.hpp"
+#include "runtime/core/usable_cores.hpp"
 
 namespace maestro {
 
@@ -79,19 +78,12 @@ void fill_pairs(Random random, float scale, std::span<float> values) {
   }
 }
 
-/// Returns how many cores this thread may run on; those that it starts may, too.
-std::size_t allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<std::size_t>(CPU_COUNT(&set)) : 1;
-}
-
 }  // namespace
 
 void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std::span<float> values) {
   const std::uint64_t key = Random(seed, stream).state().key;
   const auto scale = static_cast<float>(deviation);
-  const std::size_t parts = values.size() < 2 * part_pairs ? 1 : allowed_cores();
+  const std::size_t parts = values.size() < 2 * part_pairs ? 1 : usable_cores().size();
   const std::size_t pairs = std::max(part_pairs, values.size() / 2 / parts + 1);  // of a thread
   std::vector<std::jthread> threads;
   for (std::size_t first = 0; 2 * first < values.size(); first += pairs) {

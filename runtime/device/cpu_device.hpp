@@ -4,19 +4,16 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/device/device.hpp"
 #include "runtime/device/work_thread.hpp"
 
 namespace maestro {
 
-/// Cores this process may use, in order: `cpu:K` is the K-th of them, so container limits are respected.
-std::vector<int> usable_cores();
-
 class CpuDevice final : public Device {
  public:
-  /// `core`: index into usable_cores(), or -1 for no pinning. The table must outlive the device.
+  /// `core`: index into usable_cores() of the process, as in `cpu:K`, or -1 for no pinning. The table must outlive the
+  /// device.
   CpuDevice(std::string name, int core, const OperatorTable& ops);
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }

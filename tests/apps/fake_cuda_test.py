@@ -200,9 +200,10 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
         self.refuse_model("teacher.share", "CUDA device", share=0.5)
         both = {"teacher": {"devices": [ONE], "share": 0.75}, "student": {"devices": [ONE], "share": 0.5}}
         self.refuse_job(distillation(), "teacher.share + student.share = 1.25", ONE, "at most 1", settings=split(both))
-        if ONE == OTHER:
-            return
-        apart = {**both, "student": {"devices": [OTHER], "share": 0.5}}
+
+    @several_devices
+    def test_shares_of_several_devices_are_added_up_for_each(self):
+        apart = {"teacher": {"devices": [ONE], "share": 0.75}, "student": {"devices": [OTHER], "share": 0.5}}
         name = self.write_job(distillation())
         checked = self.call("check", name, *bad_input_test.options_of(split(apart)))
         self.assertEqual(checked.status, 0, checked.describe())

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 

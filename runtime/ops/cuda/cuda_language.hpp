@@ -5,10 +5,10 @@
 //
 // In it: __global__, __device__, __forceinline__, __launch_bounds__; threadIdx, blockIdx, blockDim, gridDim;
 // __syncthreads, __syncwarp; __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __shfl_up_sync, __ballot_sync, __any_sync,
-// __all_sync; __ldg; integer atomicAdd, atomicMax, atomicMin, atomicExch, atomicCAS; __threadfence; __expf, __logf,
+// __all_sync; __ldg; integer atomicAdd, atomicMax, atomicMin, atomicExch, atomicCAS; __threadfence; __logf,
 // __fdividef, rsqrtf, __uint_as_float, __float_as_uint, __popc, __ffs, __clz; and the names that this header defines.
-// Not in it: `__shared__` (use MAESTRO_SHARED), textures, inline PTX, atomics on floats (results would depend on
-// timing).
+// Not in it: `__shared__` (use MAESTRO_SHARED), textures, inline PTX (but in element_math.hpp), atomics on floats
+// (results would depend on timing).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -60,7 +60,7 @@ struct LossRow {
     return result;
   }
 
-  /// All loads come before all that waits for them. A last pack is masked.
+  /// All loads come before all that waits for them. A single pack may be the row's last, and is masked.
   template <bool Unit, int Packs>
   __device__ void scan_packs(int column, RowScan& result) const {
     typename RowSource<V, Z>::Loaded z_loaded[Packs];
