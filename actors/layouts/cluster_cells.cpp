@@ -22,6 +22,7 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
     for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
       std::vector<std::int64_t> devices(cluster_.pools.size());
       devices[pool] = count;
+      divide(count);
       const std::vector<Candidate> found = candidates(devices);
       if (!found.empty()) {
         Tried best = best_of(found, devices);

@@ -98,6 +98,9 @@ class ClusterLanes {
   void add(const std::string& section, Priced priced);
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
+  /// Sets the number of equal parts into which chosen layouts can be divided: replicas are multiples of it, or of a
+  /// divisor where a section would have few multiples. 1 at first.
+  void set_parts(std::int64_t parts);
 
   /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.
   [[nodiscard]] std::optional<ClusterLayout> fewest(const std::string& section, std::size_t pool, double most_ms,
@@ -120,7 +123,7 @@ class ClusterLanes {
 
   /// Returns the layout with the least bound, of at most `most_ms`, whose replicas are on two pools or more, on up to
   /// so many devices of each; nothing where there is none. `allowed`: whether a layout that would be it may be. Of few
-  /// replicas every number is tried, of more those in eighths.
+  /// replicas every number is tried, of more those in eighths; all are multiples as set_parts() asks for.
   [[nodiscard]] std::optional<ClusterLayout> spread(const std::string& section, std::span<const std::int64_t> devices,
                                                     double most_ms,
                                                     const std::function<bool(const ClusterLayout&)>& allowed) const;
@@ -184,6 +187,8 @@ class ClusterLanes {
                                                       std::int64_t devices, const Sharing& sharing) const;
   /// Returns the lane of a layout's degrees, on the pool of its first replicas; null: there is none.
   [[nodiscard]] const Lane* lane_of(const std::string& section, const ClusterLayout& on) const;
+  /// Returns the divisor of the parts of which the lane's replicas are multiples.
+  [[nodiscard]] std::int64_t multiple_of(const Lane& lane) const;
   [[nodiscard]] std::vector<bool> zero_choices(const std::string& section) const;
   [[nodiscard]] std::int64_t given_replicas(const std::string& section) const;
 
@@ -192,6 +197,7 @@ class ClusterLanes {
   const ChosenKeys* keys_;
   double headroom_;
   double hop_ms_;
+  std::int64_t parts_ = 1;
   std::vector<DescribedPrices> prices_;  // by pool
   std::vector<PricedPasses> passes_;     // likewise
   std::map<std::string, std::vector<Lane>> lanes_;

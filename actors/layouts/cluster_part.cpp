@@ -16,8 +16,7 @@ std::int64_t equal_parts(const ClusterLayouts& layouts, std::int64_t samples, st
   std::int64_t common = samples;
   std::int64_t fewest = samples;
   for (const auto& [section, on] : layouts) {
-    if (!on.more.empty()) return 1;
-    common = std::gcd(common, on.layout.replicas);
+    for (const PoolShare& share : on.shares()) common = std::gcd(common, share.replicas);
     fewest = std::min(fewest, on.layout.replicas);
   }
   for (std::int64_t parts = std::min(common, fewest / least); parts > 1; --parts) {
@@ -30,7 +29,10 @@ std::int64_t equal_parts(const ClusterLayouts& layouts, std::int64_t samples, st
 }
 
 ClusterLayouts part_of(ClusterLayouts layouts, std::int64_t parts) {
-  for (auto& [section, on] : layouts) on.layout.replicas /= parts;
+  for (auto& [section, on] : layouts) {
+    on.layout.replicas /= parts;
+    for (PoolShare& share : on.more) share.replicas /= parts;
+  }
   return layouts;
 }
 

@@ -19,6 +19,7 @@ namespace maestro {
 /// are those of all replicas.
 struct ClusterPart {
   JobPlan plan;
+  ClusterLayouts layouts;
   std::vector<TracedUnit> units;
 };
 
@@ -26,7 +27,7 @@ struct ClusterPart {
 [[nodiscard]] bool equal_samples(const std::vector<TracedUnit>& units);
 
 /// Returns the largest number of equal parts that leaves each section `least` replicas, and whole micro-batches of the
-/// `samples` of a step; 1 where there is none, or where a section is on several pools.
+/// `samples` of a step; 1 where there is none. Of a section on several pools each part has as many replicas of each.
 [[nodiscard]] std::int64_t equal_parts(const ClusterLayouts& layouts, std::int64_t samples, std::int64_t least);
 
 /// Returns the layouts of one of so many equal parts; with the bounds and memory of the whole.

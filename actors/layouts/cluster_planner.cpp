@@ -287,7 +287,7 @@ void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts pl
   std::optional<ClusterLayouts> next = layouts;
   for (int round = 0; next && round < most_rounds; ++round) {
     const RunKeys before = keys_of_run_;
-    played = tuned(*next, round > 0 ? play(*next) : std::move(played));
+    if (round > 0) played = tuned(*next, play(*next));
     if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_plan_gain)) {
       keys_of_run_ = before;
       return;
@@ -325,6 +325,7 @@ void ClusterPlanner::fail_as_too_small() const {
 ClusterChoice ClusterPlanner::choose() {
   ClusterChoice chosen;
   price_all();
+  divide(cluster_.devices());
   keys_of_run_ = {};
   ClusterLayouts layouts;
   chosen.critical = options_.kept;
@@ -332,6 +333,7 @@ ClusterChoice ClusterPlanner::choose() {
     chosen.least_bound_ms = hidden->least_bound_ms;
     layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
     PlayedLayouts played = play_in_flight(layouts);
+    played = tuned(layouts, std::move(played));
     grow_until_hidden(layouts, std::move(played), chosen);
   } else {
     const std::vector<Candidate> found = candidates(all_devices());
@@ -343,6 +345,7 @@ ClusterChoice ClusterPlanner::choose() {
     }
     chosen.front = common_front(std::move(chosen.front));
     Tried best = spread(with_best_batches(best_of(found, all_devices())), found, chosen);
+    if (!options_.cheapest) best = tuned(std::move(best));
     chosen.rivals = rivals_of(best);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {

@@ -8,8 +8,9 @@
 // divisions are rehearsed, those with shared devices in up to four sets of layouts (Sharing), for each of which devices
 // are given out anew, since bounds leave out what layouts on shared devices wait for. A rehearsal that takes longer
 // than its bound is repeated with more micro-batches in flight; where the critical section still waits, run keys
-// (speeds, slots) and more devices are tried. Layouts of equal parts are compared by one part (ClusterPart); the choice
-// is rehearsed at full size.
+// (speeds, slots) and more devices are tried, the keys also for the closest rivals. Layouts of equal parts are compared
+// by one part (ClusterPart), and on many devices chosen so that they have such parts; the choice is rehearsed at full
+// size.
 //
 // Where pools differ, a section without shared devices may get replicas on several of them: each is tried, with the
 // others on the fewest devices for a step of a time, by bisection over that time; a rehearsal decides.
@@ -180,6 +181,10 @@ class ClusterPlanner {
   /// Returns the layouts with which the kept section waits for none, by bounds.
   [[nodiscard]] std::optional<Candidate> hidden_by_kept() const;
   [[noreturn]] void fail_as_too_small() const;
+  /// Whether equal parts have equal work: of equal samples, with all replicas chosen and no speed given.
+  [[nodiscard]] bool has_parts() const;
+  /// Sets the number of equal parts of plans for so many devices.
+  void divide(std::int64_t devices);
   /// Returns the number of equal parts of which one is rehearsed in place of all.
   [[nodiscard]] std::int64_t parts_of(const ClusterLayouts& layouts) const;
   /// Returns the settings of layouts on emulated devices, with the run's keys.
@@ -251,6 +256,8 @@ class ClusterPlanner {
   [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
   /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
   [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);
+  /// Returns the fastest of these layouts and their closest rivals, each with its own keys.
+  [[nodiscard]] Tried tuned(Tried best);
   [[nodiscard]] ClusterCell cell_of(const Tried& tried) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;
 

@@ -30,10 +30,10 @@ ClusterRehearsal::ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, 
                                    const std::vector<TracedUnit>& units, ClusterLanes& lanes, double hop_ms,
                                    std::optional<ClusterPart> part)
     : plan_(with_evaluations(std::move(plan))),
-      pooled_(plan_, layouts, cluster, units.front().samples, lanes, hop_ms),
-      times_(pooled_.times()),
       units_(&units),
-      part_(std::move(part)) {
+      part_(std::move(part)),
+      pooled_(plan_, part_ ? part_->layouts : layouts, cluster, units.front().samples, lanes, hop_ms),
+      times_(pooled_.times()) {
   if (part_) part_->plan.schedule.evaluations = plan_.schedule.evaluations;  // a part is planned as well as the whole
   plans_ = repeated_plans_of(played_plan(), played_units(), times_).value_or_throw();
 }

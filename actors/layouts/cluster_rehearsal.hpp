@@ -43,10 +43,10 @@ class ClusterRehearsal {
   [[nodiscard]] const std::vector<TracedUnit>& played_units() const { return part_ ? part_->units : *units_; }
 
   JobPlan plan_;
-  PooledTimes pooled_;
-  JobTimes times_;
   const std::vector<TracedUnit>* units_;
   std::optional<ClusterPart> part_;
+  PooledTimes pooled_;
+  JobTimes times_;
   RepeatedPlans plans_;
 };
 

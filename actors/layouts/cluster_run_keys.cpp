@@ -2,7 +2,10 @@
 // Keys of the run beside the layouts that ClusterPlanner sets: relative speeds and slots.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
+#include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/cluster_planner.hpp"
 
 namespace maestro {
@@ -10,6 +13,8 @@ namespace maestro {
 namespace {
 
 constexpr double least_speed = 0.001;  // that a job can have
+constexpr double close_rival = 1.05;   // by rehearsed steps, of which keys may make the shorter one
+constexpr std::size_t most_tuned = 2;  // beside the best
 
 std::string speed_text(double speed) {
   return std::to_string(std::max(least_speed, std::round(speed * 1000) / 1000)).substr(0, 5);
@@ -71,6 +76,29 @@ PlayedLayouts ClusterPlanner::tuned(const ClusterLayouts& layouts, PlayedLayouts
   }
   keys_of_run_ = best;
   return played;
+}
+
+ClusterPlanner::Tried ClusterPlanner::tuned(Tried best) {
+  best.played = tuned(best.layouts, std::move(best.played));
+  std::vector<RivalDivision> close;
+  for (const RivalDivision& rival : rivals_) {
+    if (rival.rehearsed && rival.step_ms <= best.played.step_ms * close_rival) close.push_back(rival);
+  }
+  std::ranges::stable_sort(close, {}, &RivalDivision::step_ms);
+  close.resize(std::min(close.size(), most_tuned));
+  for (const RivalDivision& rival : close) {
+    const RunKeys before = std::exchange(keys_of_run_, {});
+    PlayedLayouts played = tuned(rival.layouts, play(rival.layouts));
+    if (played.step_ms > best.played.step_ms * (1 - least_plan_gain)) {
+      keys_of_run_ = before;
+      continue;
+    }
+    rivals_.push_back({best.text, best.layouts, best.played.step_ms, true, best.price_per_hour});
+    const ClusterPlaces places(cluster_, rival.layouts);
+    best = {rival.layouts, std::move(played), rival.price_per_hour,
+            std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0}), rival.text};
+  }
+  return best;
 }
 
 }  // namespace maestro

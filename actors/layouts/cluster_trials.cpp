@@ -17,6 +17,7 @@ constexpr std::size_t most_passes_to_vary = 10'000;  // of a step: micro-batches
 constexpr double near_the_best = 1.25;               // by bounds
 constexpr double alike = 1.01;                       // rehearsed times
 constexpr std::int64_t least_replicas = 8;           // of a section, in a part that is rehearsed in place of all
+constexpr std::int64_t least_devices = 256;          // of a part
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -34,11 +35,20 @@ std::string ClusterPlanner::text_of(const Division& division) {
   return text + (division.sharing.staged ? " together" : " together, without stages");
 }
 
+bool ClusterPlanner::has_parts() const {
+  return equal_samples_ && std::ranges::all_of(keys_.sections(), [&](const std::string& section) {
+           return keys_.of(section).contains("replicas") && !gives_speed(section);
+         });
+}
+
+void ClusterPlanner::divide(std::int64_t devices) {
+  std::int64_t parts = has_parts() ? std::max<std::int64_t>(1, devices / least_devices) : 1;
+  while (base_.train.global_batch % parts != 0) --parts;
+  lanes_.set_parts(parts);
+}
+
 std::int64_t ClusterPlanner::parts_of(const ClusterLayouts& layouts) const {
-  const auto all_alike = [&](const std::string& section) {
-    return keys_.of(section).contains("replicas") && !gives_speed(section);
-  };
-  if (!equal_samples_ || !std::ranges::all_of(keys_.sections(), all_alike)) return 1;
+  if (!has_parts()) return 1;
   return equal_parts(layouts, base_.train.global_batch, least_replicas);
 }
 
@@ -63,7 +73,7 @@ const ClusterRehearsal& ClusterPlanner::rehearsal_of(const ClusterLayouts& layou
   }
   if (kept_.size() == most_kept) kept_.pop_back();
   std::optional<ClusterPart> part;
-  if (parts > 1) part = {resolve_(settings), part_of(units_, parts)};
+  if (parts > 1) part = {resolve_(settings), part_of(layouts, parts), part_of(units_, parts)};
   auto made = std::make_unique<ClusterRehearsal>(resolve_(parts > 1 ? rehearsed_settings(layouts) : settings), layouts,
                                                  cluster_, units_, lanes_, options_.hop_ms, std::move(part));
   kept_.push_front({std::move(settings), std::move(made)});

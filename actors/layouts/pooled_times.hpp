@@ -15,7 +15,8 @@ namespace maestro {
 
 class PooledTimes {
  public:
-  /// `samples`: of a step. All outlive the times.
+  /// `layouts`: of the replicas whose passes are timed, all or a part of those of `plan`; `samples`: of a step. All
+  /// outlive the times.
   PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
               std::span<const SampleRef> samples, ClusterLanes& lanes, double hop_ms);
   PooledTimes(const PooledTimes&) = delete;  // times() refers to it

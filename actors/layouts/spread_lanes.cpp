@@ -15,11 +15,13 @@ constexpr std::size_t few_pools = 2;
 constexpr std::int64_t parts_of_many = 8;
 constexpr double rounding = 1e-9;
 
-/// Returns the numbers of replicas that are tried on a pool, from the most to 0.
-std::vector<std::int64_t> counts_from(std::int64_t most, std::size_t pools) {
-  const std::int64_t parts = most <= few_replicas && pools <= few_pools ? most : std::min(most, parts_of_many);
+/// Returns the numbers of replicas that are tried on a pool, from the most to 0: multiples of `of`.
+std::vector<std::int64_t> counts_from(std::int64_t most, std::int64_t of, std::size_t pools) {
+  const std::int64_t multiples = most / of;
+  const std::int64_t parts =
+      multiples <= few_replicas && pools <= few_pools ? multiples : std::min(multiples, parts_of_many);
   std::vector<std::int64_t> counts;
-  for (std::int64_t part = parts; part > 0; --part) counts.push_back(most * part / parts);
+  for (std::int64_t part = parts; part > 0; --part) counts.push_back(multiples * part / parts * of);
   counts.push_back(0);
   return counts;
 }
@@ -155,7 +157,7 @@ std::optional<ClusterLayout> ClusterLanes::spread(const std::string& section, st
         if (parts.size() > 1) consider(parts);
         return;
       }
-      for (const std::int64_t count : counts_from(most_of(lanes[at]), end - first)) {
+      for (const std::int64_t count : counts_from(most_of(lanes[at]), multiple_of(lanes[at]), end - first)) {
         if (count > left) continue;
         if (count > 0) parts.push_back({&lanes[at], count});
         extend(at + 1, left - count);

@@ -14,6 +14,7 @@ namespace maestro {
 namespace {
 
 using TasksOfSections = std::vector<std::vector<std::size_t>>;
+using LanesOfParts = std::vector<std::vector<std::int64_t>>;  // of a section
 
 /// Returns the tasks of each section in order.
 TasksOfSections by_section(const Workload& workload) {
@@ -50,46 +51,79 @@ bool equal_tasks(const Workload& workload, const TasksOfSections& by_section, st
   return true;
 }
 
-/// Returns whether lanes of each part have the speeds of the first part's, and share devices as these do.
-bool equal_lanes(const Workload& workload, std::int64_t parts) {
+/// Returns the lanes of a section by part: those of each speed are divided among the parts in their order. Nothing
+/// where they cannot be, or where the lanes of a part have other speeds than those of the first part.
+std::optional<LanesOfParts> lanes_of_parts(const WorkloadSection& section, std::int64_t parts) {
+  std::map<double, std::vector<std::int64_t>> by_speed;
+  for (std::int64_t lane = 0; lane < section.replicas; ++lane) by_speed[section.speed(lane)].push_back(lane);
+  LanesOfParts made(static_cast<std::size_t>(parts));
+  for (const auto& [speed, lanes] : by_speed) {
+    if (std::ssize(lanes) % parts != 0) return std::nullopt;
+    const std::size_t in_part = lanes.size() / made.size();
+    for (std::size_t at = 0; at < lanes.size(); ++at) made[at / in_part].push_back(lanes[at]);
+  }
+  const auto same_speed = [&](std::int64_t one, std::int64_t other) {
+    return section.speed(one) == section.speed(other);
+  };
+  for (std::vector<std::int64_t>& lanes : made) {
+    std::ranges::sort(lanes);
+    if (!std::ranges::equal(lanes, made.front(), same_speed)) return std::nullopt;
+  }
+  return made;
+}
+
+/// Returns the lanes of every section by part; nothing where the parts are not equal in their speeds, or share devices
+/// in other ways.
+std::optional<std::vector<LanesOfParts>> equal_lanes(const Workload& workload, std::int64_t parts) {
+  std::vector<LanesOfParts> all;
   std::vector<std::map<int, int>> numbers(static_cast<std::size_t>(parts));  // of a part's devices, as they come
   std::set<int> seen;
   for (const WorkloadSection& section : workload.sections) {
-    const std::int64_t lanes = section.replicas / parts;
-    for (std::int64_t lane = 0; lane < section.replicas; ++lane) {
-      if (section.speed(lane) != section.speed(lane % lanes)) return false;
-      if (section.devices.empty()) continue;
-      const auto& own = section.devices[static_cast<std::size_t>(lane)];
-      const auto& first = section.devices[static_cast<std::size_t>(lane % lanes)];
-      if (own.size() != first.size()) return false;
-      std::map<int, int>& of_part = numbers[static_cast<std::size_t>(lane / lanes)];
-      for (std::size_t at = 0; at < own.size(); ++at) {
-        const auto [number, fresh] = of_part.try_emplace(own[at], static_cast<int>(of_part.size()));
-        if (fresh && !seen.insert(own[at]).second) return false;  // of another part
-        if (number->second != numbers.front().at(first[at])) return false;
+    auto lanes = lanes_of_parts(section, parts);
+    if (!lanes) return std::nullopt;
+    all.push_back(*std::move(lanes));
+    if (section.devices.empty()) continue;
+    const auto devices_of = [&](std::size_t part, std::size_t at) -> const std::vector<int>& {
+      return section.devices[static_cast<std::size_t>(all.back()[part][at])];
+    };
+    for (std::size_t part = 0; part < numbers.size(); ++part) {
+      for (std::size_t lane = 0; lane < all.back()[part].size(); ++lane) {
+        const std::vector<int>& own = devices_of(part, lane);
+        const std::vector<int>& first = devices_of(0, lane);
+        if (own.size() != first.size()) return std::nullopt;
+        for (std::size_t at = 0; at < own.size(); ++at) {
+          const auto [number, fresh] = numbers[part].try_emplace(own[at], static_cast<int>(numbers[part].size()));
+          if (fresh && !seen.insert(own[at]).second) return std::nullopt;  // of another part
+          if (number->second != numbers.front().at(first[at])) return std::nullopt;
+        }
       }
     }
   }
-  return true;
+  return all;
 }
 
 }  // namespace
 
-EqualParts::EqualParts(const Workload& workload, const TasksOfSections& by_section, std::int64_t count)
-    : count_(count) {
-  part_.sections = workload.sections;
+EqualParts::EqualParts(const Workload& workload, const TasksOfSections& by_section, std::vector<LanesOfParts> lanes)
+    : count_(std::ssize(lanes.front())), lanes_(std::move(lanes)) {
   part_.edges = workload.edges;
-  for (WorkloadSection& section : part_.sections) {
-    section.replicas /= count;
-    const auto lanes = static_cast<std::size_t>(section.replicas);
-    if (!section.devices.empty()) section.devices.resize(lanes);
-    if (!section.speeds.empty()) section.speeds.resize(lanes);
+  for (std::size_t at = 0; at < workload.sections.size(); ++at) {
+    const std::vector<std::int64_t>& own = lanes_[at].front();
+    const WorkloadSection& whole = workload.sections[at];
+    WorkloadSection& section = part_.sections.emplace_back(whole);
+    section.replicas = std::ssize(own);
+    section.devices.clear();
+    section.speeds.clear();
+    for (const std::int64_t lane : own) {
+      if (!whole.devices.empty()) section.devices.push_back(whole.devices[static_cast<std::size_t>(lane)]);
+      if (!whole.speeds.empty()) section.speeds.push_back(whole.speed(lane));
+    }
   }
   std::vector<std::size_t> seen(by_section.size());  // tasks of each section
   std::map<std::size_t, std::size_t> number;         // of a task in the part
   for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
     const std::vector<std::size_t>& tasks = by_section[workload.tasks[task].section];
-    const std::size_t in_part = tasks.size() / static_cast<std::size_t>(count);
+    const std::size_t in_part = tasks.size() / static_cast<std::size_t>(count_);
     const std::size_t place = seen[workload.tasks[task].section]++;
     if (place >= in_part) continue;
     number[task] = part_.tasks.size();
@@ -106,8 +140,10 @@ std::optional<EqualParts> EqualParts::of(const Workload& workload) {
     common = std::gcd(common, std::gcd(workload.sections[section].replicas, std::ssize(tasks[section])));
   }
   for (std::int64_t count = common; count > 1; --count) {
-    if (common % count != 0 || !equal_lanes(workload, count)) continue;
-    if (equal_tasks(workload, tasks, static_cast<std::size_t>(count))) return EqualParts(workload, tasks, count);
+    if (common % count != 0) continue;
+    auto lanes = equal_lanes(workload, count);
+    if (!lanes || !equal_tasks(workload, tasks, static_cast<std::size_t>(count))) continue;
+    return EqualParts(workload, tasks, *std::move(lanes));
   }
   return std::nullopt;
 }
@@ -117,11 +153,11 @@ Schedule EqualParts::repeated(const Schedule& of_part) const {
   whole.makespan_ms = of_part.makespan_ms;
   whole.passes.reserve(of_part.passes.size() * static_cast<std::size_t>(count_));
   for (const PlannedPass& pass : of_part.passes) {
-    const std::int64_t lanes = part_.sections[part_.tasks[pass.task].section].replicas;
-    for (std::int64_t part = 0; part < count_; ++part) {
+    const LanesOfParts& lanes = lanes_[part_.tasks[pass.task].section];
+    for (std::size_t part = 0; part < lanes.size(); ++part) {
       PlannedPass& made = whole.passes.emplace_back(pass);
-      made.task = tasks_[pass.task][static_cast<std::size_t>(part)];
-      made.replica += part * lanes;
+      made.task = tasks_[pass.task][part];
+      made.replica = lanes[part][static_cast<std::size_t>(pass.replica)];
     }
   }
   return whole;

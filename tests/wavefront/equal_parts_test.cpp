@@ -93,6 +93,34 @@ TEST(EqualParts, the_smallest_are_found) {
   }
 }
 
+TEST(EqualParts, have_as_many_lanes_of_each_speed) {  // EQ-1
+  Workload whole = copied(distillation(false), 4);
+  std::vector<double>& speeds = whole.sections[0].speeds;  // of 16 lanes
+  speeds.assign(12, 1);
+  speeds.resize(16, 0.25);
+  const auto parts = EqualParts::of(whole);
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(parts->count(), 4) << "of 12 fast lanes, 4 slow ones and 8 students";
+  EXPECT_EQ(parts->part().sections[0].speeds, (std::vector<double>{1, 1, 1, 0.25}));
+  EXPECT_EQ(parts->part().sections[0].devices.back(), whole.sections[0].devices[12]);
+  const Result<Schedule> of_part = WavefrontPolicy({.evaluations = 20}).plan(parts->part());
+  ASSERT_TRUE(of_part);
+  const Schedule repeated = parts->repeated(*of_part);
+  const Status legal = check_schedule(whole, repeated);
+  EXPECT_TRUE(legal) << legal.error().message;
+  std::map<std::int64_t, int> passes;  // of a teacher's lane
+  for (const PlannedPass& pass : repeated.passes) {
+    if (whole.tasks[pass.task].section == 0) ++passes[pass.replica];
+  }
+  const auto of = [&](std::int64_t lane) { return passes.contains(lane) ? passes.at(lane) : 0; };
+  for (std::int64_t lane = 0; lane < 16; ++lane) {
+    EXPECT_EQ(of(lane), of(lane < 12 ? lane % 3 : 12)) << lane;
+  }
+  EXPECT_GT(of(0), of(12)) << "a slow lane gets less work";
+  speeds[11] = 0.25;
+  EXPECT_FALSE(EqualParts::of(whole)) << "11 fast lanes and 5 slow ones";
+}
+
 TEST(EqualParts, there_are_none_where_a_task_a_lane_an_input_or_a_device_differs) {
   const Workload whole = copied(distillation(true), 2);
   ASSERT_TRUE(EqualParts::of(whole));

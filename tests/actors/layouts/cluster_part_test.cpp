@@ -35,9 +35,17 @@ TEST(ClusterPart, has_an_equal_share_of_the_replicas_and_micro_batches) {  // CU
 TEST(ClusterPart, is_the_whole_where_there_are_no_equal_parts) {
   EXPECT_EQ(equal_parts({{"a", on(47, 1)}, {"b", on(216, 1)}}, 4096, 1), 1);
   EXPECT_EQ(equal_parts({{"a", on(31, 1)}}, 31, 16), 1);
-  ClusterLayout spread = on(64, 1);
+}
+
+TEST(ClusterPart, of_a_section_on_several_pools_has_an_equal_share_of_each) {  // CU-1
+  ClusterLayout spread = on(96, 1);
   spread.more.push_back({1, 32, 1});
-  EXPECT_EQ(equal_parts({{"a", spread}}, 64, 1), 1);
+  EXPECT_EQ(equal_parts({{"a", spread}}, 192, 1), 32);
+  const ClusterLayout part = part_of({{"a", spread}}, 8).at("a");
+  EXPECT_EQ(part.layout.replicas, 12);
+  EXPECT_EQ(part.more, (std::vector<PoolShare>{{1, 4, 1}}));
+  spread.more.front().replicas = 31;
+  EXPECT_EQ(equal_parts({{"a", spread}}, 192, 1), 1) << "65 replicas on one pool and 31 on the other";
 }
 
 TEST(ClusterPart, samples_are_equal_only_if_all_of_all_steps_are) {
@@ -48,8 +56,10 @@ TEST(ClusterPart, samples_are_equal_only_if_all_of_all_steps_are) {
   EXPECT_FALSE(equal_samples(first_steps(plan_of(job), 3)));
 }
 
-/// Layouts of the distillation on 64 devices, rehearsed as a whole and by a part.
-class RehearsedPart : public ::testing::TestWithParam<bool> {
+enum class Devices { shared, apart, of_two_pools };
+
+/// Layouts of the distillation on 64 devices for each section, rehearsed as a whole and by a part.
+class RehearsedPart : public ::testing::TestWithParam<Devices> {
  protected:
   static constexpr std::int64_t samples = 256;
   RehearsedPart() {
@@ -61,10 +71,16 @@ class RehearsedPart : public ::testing::TestWithParam<bool> {
     pool.hosts = 48;
     pool.devices_of_host = 4;
     pool.inside = pool.network = {4e9, 0.0001};
-    const bool shared = GetParam();
+    const bool shared = GetParam() == Devices::shared;
     layouts_ = {
         {"teacher", on(64, 1, 0)}, {"student", on(64, 2, shared ? 0 : 1)}, {"plain", on(32, 1, shared ? 0 : 2)}};
     layouts_.at("plain").layout.pipeline = 2;
+    if (GetParam() != Devices::of_two_pools) return;
+    DescribedPool& slower = cluster_.pools.emplace_back(cluster_.pools.front());
+    slower.bf16_flops_per_ms = slower.fp32_flops_per_ms = 5e4;
+    ClusterLayout& teacher = layouts_.at("teacher");
+    teacher.rate = 1;
+    teacher.more.push_back({1, 16, 0.5});
   }
   [[nodiscard]] JobPlan resolved(const ClusterLayouts& layouts, std::int64_t batch) const {
     const ClusterPlaces places(cluster_, layouts);
@@ -74,6 +90,11 @@ class RehearsedPart : public ::testing::TestWithParam<bool> {
       settings.push_back(section + ".micro_batch=" + std::to_string(of.layout.micro_batch));
       settings.push_back(section + ".pipeline=" + std::to_string(of.layout.pipeline));
       settings.push_back(section + ".devices=" + places.emulated_devices(section));
+      std::vector<std::string> speeds;
+      for (const PoolShare& share : of.shares()) {
+        speeds.insert(speeds.end(), static_cast<std::size_t>(share.replicas), std::to_string(share.rate));
+      }
+      if (!of.more.empty()) settings.push_back(section + ".speed=" + list_text(speeds));
     }
     return plan_of(distillation_job, settings);
   }
@@ -90,7 +111,8 @@ TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
   ASSERT_EQ(parts, 8);
   const ClusterRehearsal whole(resolved(layouts_, samples), layouts_, cluster_, units, lanes, 0.001);
   const ClusterRehearsal part(resolved(layouts_, samples), layouts_, cluster_, units, lanes, 0.001,
-                              ClusterPart{resolved(part_of(layouts_, parts), samples / parts), part_of(units, parts)});
+                              ClusterPart{resolved(part_of(layouts_, parts), samples / parts), part_of(layouts_, parts),
+                                          part_of(units, parts)});
   EXPECT_EQ((part.passes() - 1) * static_cast<std::size_t>(parts), whole.passes() - 1) << "but for the corpus";
   const PlayedLayouts all = whole.play();
   const PlayedLayouts some = part.play();
@@ -106,8 +128,12 @@ TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
   EXPECT_NEAR(part.play(slower).step_ms, all_ms, 0.02 * all_ms);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RehearsedPart, ::testing::Bool(),
-                         [](const auto& test) { return test.param ? "shared" : "apart"; });
+std::string name_of(const ::testing::TestParamInfo<Devices>& test) {
+  return test.param == Devices::shared ? "shared" : test.param == Devices::apart ? "apart" : "of_two_pools";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, RehearsedPart,
+                         ::testing::Values(Devices::shared, Devices::apart, Devices::of_two_pools), name_of);
 
 TEST(EqualBatches, are_the_micro_batches_of_a_step_counted) {
   for (const std::string& job : {distillation_job, vision_job}) {

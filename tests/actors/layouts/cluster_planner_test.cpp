@@ -33,16 +33,8 @@ class ClusterPlannerTest : public ::testing::Test {
     options.hop_ms = 0;
     options.varied = std::move(varied);
     options.varied.insert("devices");
-    return ClusterPlanner(
-        [job](std::vector<std::string> settings) {
-          for (const char* const section : {"teacher", "student", "plain"}) {
-            const std::string key = std::string(section) + ".devices=";
-            const bool set = std::ranges::any_of(settings, [&](const auto& each) { return each.starts_with(key); });
-            if (!set) settings.push_back(key + "[\"emulated\"]");
-          }
-          return plan_of(job, settings);
-        },
-        cluster_, options);
+    return ClusterPlanner([job](const std::vector<std::string>& settings) { return plan_on_emulated(job, settings); },
+                          cluster_, options);
   }
   /// The numbers in the list of a setting: "teacher.processes=[0, 1]".
   static std::vector<int> numbers(const ClusterChoice& choice, const std::string& key) {

@@ -2,6 +2,7 @@
 // Small jobs with every bundled section type, for tests of probes, prices and searches.
 #pragma once
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -110,6 +111,16 @@ inline JobPlan plan_of(const std::string& job, const std::vector<std::string>& s
     app.connect({"corpus", port}, {"plain", port});
   }
   return app.plan();
+}
+
+/// Likewise a distillation whose sections are on emulated devices unless the settings name others.
+inline JobPlan plan_on_emulated(const std::string& job, std::vector<std::string> settings) {
+  for (const char* const section : {"teacher", "student", "plain"}) {
+    const std::string key = std::string(section) + ".devices=";
+    const bool set = std::ranges::any_of(settings, [&](const auto& each) { return each.starts_with(key); });
+    if (!set) settings.push_back(key + "[\"emulated\"]");
+  }
+  return plan_of(job, settings);
 }
 
 }  // namespace maestro::testing

@@ -15,12 +15,8 @@ constexpr std::size_t steps = 8;
 class RepeatedPlansTest : public ::testing::Test {
  protected:
   explicit RepeatedPlansTest(const std::string& job = distillation_job) {
-    std::vector<std::string> settings{"teacher.replicas=2", "student.replicas=2", "student.micro_batch=2",
-                                      "plain.pipeline=2"};
-    for (const char* const section : {"teacher", "student", "plain"}) {
-      settings.push_back(std::string(section) + ".devices=[\"emulated\"]");
-    }
-    plan_ = plan_of(job, settings);
+    plan_ = plan_on_emulated(job,
+                             {"teacher.replicas=2", "student.replicas=2", "student.micro_batch=2", "plain.pipeline=2"});
     units_ = first_steps(plan_, steps);
     times_.pass = [](const MicroBatchPlan& batch) {
       return PassCost{static_cast<double>(batch.samples.size()), static_cast<double>(2 * batch.samples.size())};

@@ -217,6 +217,21 @@ TEST(SpreadReplicas, are_faster_than_either_pool_alone_and_never_cost_more_than_
   EXPECT_TRUE(cheaper.sections.at("plain").more.empty()) << "both pools cost 15";
 }
 
+TEST(SpreadReplicas, of_many_devices_make_equal_parts_and_are_as_fast_as_their_bound) {
+  DescribedCluster cluster = two_pools(3, 3, 0.3);
+  for (DescribedPool& pool : cluster.pools) pool.hosts = 87;
+  const auto resolve = [](std::vector<std::string> settings) {
+    settings.emplace_back("train.global_batch=4096");
+    return lm_plan(std::move(settings));
+  };
+  const ClusterChoice chosen = ClusterPlanner(resolve, cluster, options()).choose();
+  const std::vector<PoolShare> shares = chosen.sections.at("plain").shares();
+  ASSERT_EQ(shares.size(), 2U);
+  for (const PoolShare& share : shares) EXPECT_EQ(share.replicas, 260) << "of 261, as 522 devices make two parts";
+  EXPECT_GE(chosen.played.step_ms, chosen.least_bound_ms * (1 - 1e-9));
+  EXPECT_LE(chosen.played.step_ms, chosen.bound_ms * 1.05);
+}
+
 TEST(SpreadReplicas, of_thousands_have_speeds_in_lines_that_a_job_may_have) {
   const std::vector<std::string> speeds(6000, "0.831");
   const JobDocument job = JobDocument::parse("", "job", {"a.speed=" + list_text(speeds)});
@@ -237,13 +252,8 @@ TEST(SpreadReplicas, of_a_section_among_others_leave_each_its_devices) {  // CY-
   cluster.pools[1].hosts = 5;
   cluster.pools[1].devices_of_host = 4;
   const auto resolve = [](std::vector<std::string> settings) {
-    for (const char* const section : {"teacher", "student", "plain"}) {
-      const std::string key = std::string(section) + ".devices=";
-      const bool set = std::ranges::any_of(settings, [&](const auto& each) { return each.starts_with(key); });
-      if (!set) settings.push_back(key + "[\"emulated\"]");
-    }
     settings.emplace_back("train.global_batch=32");
-    return plan_of(distillation_job, settings);
+    return plan_on_emulated(distillation_job, std::move(settings));
   };
   ClusterPlanner planner(resolve, cluster, options());
   const ClusterChoice chosen = planner.choose();
