@@ -183,7 +183,8 @@ class ClusterPlanner {
   [[noreturn]] void fail_as_too_small() const;
   /// Whether equal parts have equal work: of equal samples, with all replicas chosen and no speed given.
   [[nodiscard]] bool has_parts() const;
-  /// Sets the number of equal parts of plans for so many devices.
+  /// Sets the number of equal parts of plans for so many devices: a divisor of the samples of a step and the devices of
+  /// every pool.
   void divide(std::int64_t devices);
   /// Returns the number of equal parts of which one is rehearsed in place of all.
   [[nodiscard]] std::int64_t parts_of(const ClusterLayouts& layouts) const;

@@ -42,8 +42,10 @@ bool ClusterPlanner::has_parts() const {
 }
 
 void ClusterPlanner::divide(std::int64_t devices) {
+  std::int64_t common = base_.train.global_batch;
+  for (const DescribedPool& pool : cluster_.pools) common = std::gcd(common, pool.devices());
   std::int64_t parts = has_parts() ? std::max<std::int64_t>(1, devices / least_devices) : 1;
-  while (base_.train.global_batch % parts != 0) --parts;
+  while (common % parts != 0) --parts;
   lanes_.set_parts(parts);
 }
 

@@ -218,16 +218,16 @@ TEST(SpreadReplicas, are_faster_than_either_pool_alone_and_never_cost_more_than_
 }
 
 TEST(SpreadReplicas, of_many_devices_make_equal_parts_and_are_as_fast_as_their_bound) {
-  DescribedCluster cluster = two_pools(3, 3, 0.3);
-  for (DescribedPool& pool : cluster.pools) pool.hosts = 87;
+  DescribedCluster cluster = two_pools(6, 6, 0.3);
+  for (DescribedPool& pool : cluster.pools) pool.hosts = 43;
   const auto resolve = [](std::vector<std::string> settings) {
-    settings.emplace_back("train.global_batch=4096");
+    settings.insert(settings.end(), {"train.global_batch=4096", "plain.tensor=2"});
     return lm_plan(std::move(settings));
   };
   const ClusterChoice chosen = ClusterPlanner(resolve, cluster, options()).choose();
   const std::vector<PoolShare> shares = chosen.sections.at("plain").shares();
   ASSERT_EQ(shares.size(), 2U);
-  for (const PoolShare& share : shares) EXPECT_EQ(share.replicas, 260) << "of 261, as 522 devices make two parts";
+  for (const PoolShare& share : shares) EXPECT_EQ(share.replicas, 128) << "of 129, as 516 devices make two parts";
   EXPECT_GE(chosen.played.step_ms, chosen.least_bound_ms * (1 - 1e-9));
   EXPECT_LE(chosen.played.step_ms, chosen.bound_ms * 1.05);
 }
