@@ -24,9 +24,7 @@ Error corrupt(std::string_view where, const std::string& what) {
 }
 
 std::uint64_t count_at(const json& object, const char* key, std::uint64_t most = most_samples) {
-  const json& value = object.at(key);
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() <= most) return value.get<std::uint64_t>();
-  throw JobError(std::string("has ") + key + " = " + shown(value) + ", expected 0 to " + std::to_string(most));
+  return whole_number(object.at(key), key, most);
 }
 
 RecordedShard shard_of(const json& object, std::size_t number) {

@@ -2,6 +2,7 @@
 #include "runtime/records/prepared_data.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/input_file.hpp"
@@ -28,10 +29,13 @@ ordered_json json_of(const PreparedShard& shard) {
           {"checksum", shard.checksum}};
 }
 
+std::uint64_t count_at(const json& object, const char* key) {
+  return whole_number(object.at(key), key);
+}
+
 PreparedShard shard_of(const json& value) {
-  return {value.at("file").get<std::string>(), value.at("documents").get<std::uint64_t>(),
-          value.at("tokens").get<std::uint64_t>(), value.at("learned").get<std::uint64_t>(),
-          value.at("checksum").get<std::string>()};
+  return {value.at("file").get<std::string>(), count_at(value, "documents"), count_at(value, "tokens"),
+          count_at(value, "learned"), value.at("checksum").get<std::string>()};
 }
 
 ordered_json json_of(const PreparedSource& source) {
@@ -43,13 +47,16 @@ PreparedIndex index_of(const json& value) {
   const json& tokenizer = value.at("tokenizer");
   index.tokenizer = tokenizer.at("name").get<std::string>();
   index.tokenizer_fingerprint = tokenizer.at("fingerprint").get<std::string>();
-  index.vocabulary = tokenizer.at("vocabulary").get<std::int64_t>();
+  index.vocabulary = static_cast<std::int64_t>(
+      whole_number(tokenizer.at("vocabulary"), "vocabulary", std::numeric_limits<std::int32_t>::max()));
   index.conversations = value.at("conversations").get<bool>();
   index.settings = value.at("settings").get<std::map<std::string, std::string>>();
-  index.counts = value.at("counts").get<std::map<std::string, std::uint64_t>>();
+  for (const auto& [name, count] : value.at("counts").get_ref<const json::object_t&>()) {
+    index.counts[name] = whole_number(count, "counts." + name);
+  }
   for (const json& each : value.at("sources")) {
-    index.sources.push_back({each.at("path").get<std::string>(), each.at("bytes").get<std::uint64_t>(),
-                             each.at("format").get<std::string>(), each.at("documents").get<std::uint64_t>()});
+    index.sources.push_back({each.at("path").get<std::string>(), count_at(each, "bytes"),
+                             each.at("format").get<std::string>(), count_at(each, "documents")});
   }
   for (const json& each : value.at("train")) index.train.push_back(shard_of(each));
   for (const json& each : value.at("validation")) index.validation.push_back(shard_of(each));
@@ -93,11 +100,13 @@ Result<PreparedIndex> read_prepared_index(const fs::path& folder) {
     return Error{ErrorCode::corrupt, printable(file.string()) + ": " + reason};
   };
   try {
-    if (value->at("version").get<int>() != version) {
+    if (value->at("version") != version) {
       return corrupt("version " + shown(value->at("version")) + " is not " + std::to_string(version) +
                      "; prepare the data again");
     }
     return index_of(*value);
+  } catch (const JobError& problem) {
+    return corrupt(problem.what());
   } catch (const json::exception& problem) {
     return corrupt(std::string("a value is missing or of another kind: ") + printable(problem.what()));
   }

@@ -2,10 +2,13 @@
 #include "runtime/state/hf_tokenizer.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/core/json_text.hpp"
 #include "runtime/state/hf_keys.hpp"
 #include "runtime/state/posix_file.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
@@ -19,10 +22,14 @@ namespace {
 
 using Tokens = std::map<std::int64_t, std::string>;  // by id
 
+std::int64_t id_of(const json& value, const std::string& key) {
+  return static_cast<std::int64_t>(whole_number(value, key, std::numeric_limits<std::int32_t>::max()));
+}
+
 /// The vocabulary maps tokens to ids (BPE, WordPiece, WordLevel), or lists [token, score] in order of ids (Unigram).
 void add_vocabulary(const json& vocabulary, Tokens& tokens) {
   if (vocabulary.is_object()) {
-    for (const auto& [token, id] : vocabulary.items()) tokens[id.get<std::int64_t>()] = token;
+    for (const auto& [token, id] : vocabulary.items()) tokens[id_of(id, "vocab." + token)] = token;
     return;
   }
   std::int64_t id = 0;
@@ -34,10 +41,11 @@ Tokens tokens_of(const json& object, std::string_view where) {
     Tokens tokens;
     add_vocabulary(object.at("model").at("vocab"), tokens);
     if (const auto added = object.find("added_tokens"); added != object.end() && !added->is_null()) {
-      for (const json& token : *added)
-        tokens[token.at("id").get<std::int64_t>()] = token.at("content").get<std::string>();
+      for (const json& token : *added) tokens[id_of(token.at("id"), "id")] = token.at("content").get<std::string>();
     }
     return tokens;
+  } catch (const JobError& problem) {
+    throw JobError(std::string(where) + ' ' + problem.what());
   } catch (const json::exception& problem) {
     throw JobError(std::string(where) + " is no tokenizer that can be compared: " + problem.what());
   }

@@ -42,17 +42,11 @@ RunIdentity run_identity_of(const json& object) {
   return {object.value("run_id", ""), object.value("job", ""), object.value("started", "")};
 }
 
-/// Throws JobError for a value that is no whole number of 64 bits; get() would convert it silently.
-std::uint64_t count_of(const json& value, const char* key) {
-  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
-  throw JobError(std::string("has ") + key + " = " + shown(value) + ", which is no whole number from 0 to 2^64 - 1");
-}
-
 std::uint64_t count_at(const json& object, const char* key) {
-  return count_of(object.at(key), key);
+  return whole_number(object.at(key), key);
 }
 
-/// Throws json::exception for a key that is missing or of the wrong type, JobError as count_at.
+/// Throws json::exception for a key that is missing or of the wrong type, JobError for a number that is not whole.
 Manifest manifest_of(const json& object) {
   Manifest manifest;
   manifest.step = count_at(object, "step");
@@ -60,7 +54,7 @@ Manifest manifest_of(const json& object) {
   manifest.data_position = count_at(object, "data_position");
   manifest.epoch = count_at(object, "epoch");
   for (const json& number : object.at("random_state").get_ref<const json::array_t&>()) {
-    manifest.random_state.push_back(count_of(number, "random_state"));
+    manifest.random_state.push_back(whole_number(number, "random_state"));
   }
   manifest.sequence = count_at(object, "sequence");
   manifest.maestro_version = object.at("maestro_version").get<std::string>();
@@ -70,11 +64,11 @@ Manifest manifest_of(const json& object) {
   manifest.settings = object.value("settings", manifest.settings);
   manifest.dtypes = object.value("dtypes", manifest.dtypes);
   for (const json& segment : object.value("cursor", json::array())) {
-    manifest.cursor.push_back({count_of(segment.at(0), "cursor"), count_of(segment.at(1), "cursor")});
+    manifest.cursor.push_back({whole_number(segment.at(0), "cursor"), whole_number(segment.at(1), "cursor")});
   }
   const json ahead = object.value("ahead", json::object());
   for (const auto& [section, step] : ahead.get_ref<const json::object_t&>()) {
-    manifest.ahead[section] = count_of(step, "ahead");
+    manifest.ahead[section] = whole_number(step, "ahead");
   }
   for (const json& file : object.at("files")) {
     manifest.files.push_back(

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/data/mixed_corpus.hpp"
 #include "runtime/records/shard_writer.hpp"
 #include "tests/data/temp_folder.hpp"
@@ -70,6 +71,24 @@ class Prepared : public ::testing::Test {
 };
 
 using Texts = std::vector<std::string>;
+
+TEST_F(Prepared, an_index_with_a_number_that_is_not_whole_is_refused_by_its_key) {
+  const std::filesystem::path folder = write("a", {counted(1, 5)});
+  const std::filesystem::path file = folder / prepared_index_file;
+  const std::string text = read_text(file).value_or_throw();
+  for (const auto& [key, value] : {std::pair("vocabulary", "1000.5"), std::pair("documents", "1e300"),
+                                   std::pair("tokens", "-5"), std::pair("vocabulary", "1000000000000")}) {
+    const std::string name = '"' + std::string(key) + "\": ";
+    const std::size_t at = text.find(name) + name.size();
+    std::string damaged = text;
+    damaged.replace(at, text.find_first_of(",\n", at) - at, value);
+    std::ofstream(file) << damaged;
+    const Result<PreparedIndex> index = read_prepared_index(folder);
+    ASSERT_FALSE(index) << key;
+    EXPECT_NE(index.error().message.find(std::string("has ") + key + " = "), std::string::npos)
+        << index.error().message;
+  }
+}
 
 TEST_F(Prepared, a_stream_crosses_documents_and_shards) {
   const PreparedCorpus corpus(write("a", {counted(1, 5), counted(11, 5), counted(21, 4)}, 5), config(4));
