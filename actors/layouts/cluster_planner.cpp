@@ -344,8 +344,7 @@ ClusterChoice ClusterPlanner::choose() {
       chosen.apart_bound_ms = found.front().least_bound_ms;
     }
     chosen.front = common_front(std::move(chosen.front));
-    Tried best = spread(with_best_batches(best_of(found, all_devices())), found, chosen);
-    if (!options_.cheapest) best = tuned(std::move(best));
+    Tried best = tuned(spread(with_best_batches(best_of(found, all_devices())), found, chosen));
     chosen.rivals = rivals_of(best);
     layouts = std::move(best.layouts);
     if (chosen.critical.empty()) {

@@ -257,7 +257,8 @@ class ClusterPlanner {
   [[nodiscard]] std::vector<std::string> run_settings(const ClusterLayouts& layouts) const;
   /// Sets the run's keys with which the layouts are fastest, where they gain; returns the rehearsal with them.
   [[nodiscard]] PlayedLayouts tuned(const ClusterLayouts& layouts, PlayedLayouts played);
-  /// Returns the fastest of these layouts and their closest rivals, each with its own keys.
+  /// Returns the fastest of these layouts and their closest rivals, each with its own keys; the layouts themselves
+  /// where the cheapest are wanted.
   [[nodiscard]] Tried tuned(Tried best);
   [[nodiscard]] ClusterCell cell_of(const Tried& tried) const;
   [[nodiscard]] std::vector<std::string> placed(const ClusterLayouts& layouts) const;

@@ -80,6 +80,7 @@ PlayedLayouts ClusterPlanner::tuned(const ClusterLayouts& layouts, PlayedLayouts
 
 ClusterPlanner::Tried ClusterPlanner::tuned(Tried best) {
   best.played = tuned(best.layouts, std::move(best.played));
+  if (options_.cheapest) return best;
   std::vector<RivalDivision> close;
   for (const RivalDivision& rival : rivals_) {
     if (rival.rehearsed && rival.step_ms <= best.played.step_ms * close_rival) close.push_back(rival);
