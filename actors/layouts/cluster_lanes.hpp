@@ -98,8 +98,8 @@ class ClusterLanes {
   void add(const std::string& section, Priced priced);
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
-  /// Sets the number of equal parts into which chosen layouts can be divided: replicas are multiples of it, or of a
-  /// divisor where a section would have few multiples. 1 at first.
+  /// Sets the number of equal parts into which chosen layouts can be divided: their numbers of replicas are multiples
+  /// of it, or of a divisor of it where a pool holds fewer than 32 multiples of a section. It is 1 at first.
   void set_parts(std::int64_t parts);
 
   /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.
@@ -123,7 +123,7 @@ class ClusterLanes {
 
   /// Returns the layout with the least bound, of at most `most_ms`, whose replicas are on two pools or more, on up to
   /// so many devices of each; nothing where there is none. `allowed`: whether a layout that would be it may be. Of few
-  /// replicas every number is tried, of more those in eighths; all are multiples as set_parts() asks for.
+  /// replicas every number is tried, of more those in eighths; each number is a multiple, as described at set_parts().
   [[nodiscard]] std::optional<ClusterLayout> spread(const std::string& section, std::span<const std::int64_t> devices,
                                                     double most_ms,
                                                     const std::function<bool(const ClusterLayout&)>& allowed) const;

@@ -80,6 +80,10 @@ void ClusterPlaces::every(const std::string& section, const Seen& seen) const {
   }
 }
 
+std::int64_t ClusterPlaces::all_devices() const {
+  return std::accumulate(devices_.begin(), devices_.end(), std::int64_t{0});
+}
+
 std::string ClusterPlaces::emulated_devices(const std::string& section) const {
   std::vector<int> devices;
   every(section, [&](const Place& place, bool) { devices.push_back(static_cast<int>(place.number)); });

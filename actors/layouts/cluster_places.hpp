@@ -24,6 +24,8 @@ class ClusterPlaces {
   /// Returns how many devices of each pool are taken, and how many hosts they are on.
   [[nodiscard]] const std::vector<std::int64_t>& devices() const { return devices_; }
   [[nodiscard]] const std::vector<std::int64_t>& hosts() const { return hosts_; }
+  /// Returns how many devices of all pools are taken.
+  [[nodiscard]] std::int64_t all_devices() const;
   [[nodiscard]] double price_per_hour() const { return price_per_hour_; }
   [[nodiscard]] bool shared(const std::string& section) const { return shared_.at(section); }
   /// Returns the TOML of a section's key `devices`: its devices by replica, stage and rank, of the cluster as

@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -358,7 +357,7 @@ ClusterChoice ClusterPlanner::choose() {
   chosen.least_bound_ms = std::min(chosen.least_bound_ms, chosen.played.step_ms);  // passes of two steps may overlap
   const ClusterPlaces places(cluster_, layouts);
   for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
-  for (const std::int64_t devices : places.devices()) chosen.devices += devices;
+  chosen.devices = places.all_devices();
   chosen.sections = layouts;
   chosen.hosts = places.hosts();
   chosen.price_per_hour = places.price_per_hour();

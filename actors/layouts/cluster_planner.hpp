@@ -213,6 +213,10 @@ class ClusterPlanner {
   [[nodiscard]] Tried with_best_batches(Tried tried);
   /// Returns the step of a section where the passes of all others take no time.
   [[nodiscard]] double alone_ms(const ClusterLayouts& layouts, const std::string& section);
+  /// Returns layouts that are not rehearsed yet.
+  [[nodiscard]] Tried untried(std::string text, ClusterLayouts layouts) const;
+  /// `step_ms`: of a rehearsal, else the least.
+  void add_rival(const Tried& rival, double step_ms, bool rehearsed = true);
   /// Rehearses candidates and returns the best of them; the others are rivals.
   [[nodiscard]] Tried best_of(const std::vector<Candidate>& candidates, const std::vector<std::int64_t>& devices);
   /// "teacher and student together, without stages", "all apart"

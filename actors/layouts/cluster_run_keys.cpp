@@ -2,10 +2,8 @@
 // Keys of the run beside the layouts that ClusterPlanner sets: relative speeds and slots.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
-#include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/cluster_planner.hpp"
 
 namespace maestro {
@@ -94,10 +92,9 @@ ClusterPlanner::Tried ClusterPlanner::tuned(Tried best) {
       keys_of_run_ = before;
       continue;
     }
-    rivals_.push_back({best.text, best.layouts, best.played.step_ms, true, best.price_per_hour});
-    const ClusterPlaces places(cluster_, rival.layouts);
-    best = {rival.layouts, std::move(played), rival.price_per_hour,
-            std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0}), rival.text};
+    add_rival(best, best.played.step_ms);
+    best = untried(rival.text, rival.layouts);
+    best.played = std::move(played);
   }
   return best;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts of ClusterPlanner in which a section has replicas on several pools.
 #include <algorithm>
-#include <numeric>
 
 #include "actors/layouts/cluster_places.hpp"
 #include "actors/layouts/cluster_planner.hpp"
@@ -87,12 +86,7 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
     const auto same = [&](const Tried& other) { return same_layouts(*made, other.layouts); };
     if (std::ranges::any_of(worth, same)) return;
     const auto spread = std::ranges::find_if(*made, [](const auto& entry) { return !entry.second.more.empty(); });
-    Tried& tried = worth.emplace_back();
-    tried.text = text_of(division) + ", " + spread->first + " on several pools";
-    const ClusterPlaces places(cluster_, *made);
-    tried.price_per_hour = places.price_per_hour();
-    tried.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
-    tried.layouts = *std::move(made);
+    worth.push_back(untried(text_of(division) + ", " + spread->first + " on several pools", *std::move(made)));
   };
   double least_ms = best.played.step_ms;
   const Candidate* shared = nullptr;  // with the least bound of those in which sections share devices
@@ -125,7 +119,7 @@ ClusterPlanner::Tried ClusterPlanner::spread(Tried best, const std::vector<Candi
     tried.played = play_in_flight(tried.layouts);
     const bool gains = tried.played.step_ms <= most_ms;
     const Tried& rival = gains ? best : tried;
-    rivals_.push_back({rival.text, rival.layouts, rival.played.step_ms, true, rival.price_per_hour});
+    add_rival(rival, rival.played.step_ms);
     if (!gains) continue;
     most_ms = tried.played.step_ms;
     best = std::move(tried);

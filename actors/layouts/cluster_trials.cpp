@@ -197,6 +197,15 @@ std::vector<const ClusterPlanner::Candidate*> ClusterPlanner::promising(
   return order;
 }
 
+ClusterPlanner::Tried ClusterPlanner::untried(std::string text, ClusterLayouts layouts) const {
+  const ClusterPlaces places(cluster_, layouts);
+  return {std::move(layouts), {}, places.price_per_hour(), places.all_devices(), std::move(text)};
+}
+
+void ClusterPlanner::add_rival(const Tried& rival, double step_ms, bool rehearsed) {
+  rivals_.push_back({rival.text, rival.layouts, step_ms, rehearsed, rival.price_per_hour});
+}
+
 ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& candidates,
                                               const std::vector<std::int64_t>& devices) {
   rivals_.clear();
@@ -204,9 +213,6 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
   std::optional<Tried> best;
   const auto cost = [&](const Tried& each, double step_ms) {
     return options_.cheapest ? each.price_per_hour * step_ms : step_ms;
-  };
-  const auto add_rival = [&](const Tried& each, double step_ms, bool rehearsed) {
-    rivals_.push_back({each.text, each.layouts, step_ms, rehearsed, each.price_per_hour});
   };
   std::vector<std::pair<Division, Allocation>> variants;
   for (const Candidate* const candidate : promising(candidates)) {
@@ -218,14 +224,9 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
     }
   }
   for (auto& [division, allocation] : variants) {
-    Tried made;
-    made.layouts = layouts_of(division, allocation, devices);
-    made.text = text_of(division);
+    Tried made = untried(text_of(division), layouts_of(division, allocation, devices));
     if (std::ranges::any_of(seen, [&](const auto& other) { return same_layouts(made.layouts, other); })) continue;
     seen.push_back(made.layouts);
-    const ClusterPlaces places(cluster_, made.layouts);
-    made.price_per_hour = places.price_per_hour();
-    made.devices = std::accumulate(places.devices().begin(), places.devices().end(), std::int64_t{0});
     const double best_cost = best ? cost(*best, best->played.step_ms) : infinity;
     const double least_ms = busiest_ms(made.layouts);
     if (cost(made, least_ms) > best_cost * alike) {
@@ -238,7 +239,7 @@ ClusterPlanner::Tried ClusterPlanner::best_of(const std::vector<Candidate>& cand
         made_cost * alike < best_cost || (made_cost < best_cost * alike && made.devices < best->devices);
     if (best) {
       const Tried& rival = better ? *best : made;
-      add_rival(rival, rival.played.step_ms, true);
+      add_rival(rival, rival.played.step_ms);
     }
     if (!best || better) best = std::move(made);
   }
