@@ -140,7 +140,7 @@ class Operators {
                     .mean = mean,
                     .rstd = rstd});
     });
-    add("layer_norm_backward", bytes_of({branch, x, sum, sum}), [=, this] {
+    add("layer_norm_backward", bytes_of({branch, x, sum, sum, y}), [=, this] {
       ops_.run(NormBackward{.dy = branch,
                             .x = x,
                             .weight = weight,
@@ -148,15 +148,22 @@ class Operators {
                             .rstd = rstd,
                             .dx = sum,
                             .accumulate = true,
+                            .rounded = y,
                             .dweight = dweight,
                             .dbias = dbias});
     });
     add("add_rms_norm", bytes_of({x, branch, sum, y}), [=, this] {
       ops_.run(Norm{.x = x, .added = branch, .sum = sum, .weight = weight, .epsilon = epsilon, .y = y, .rstd = rstd});
     });
-    add("rms_norm_backward", bytes_of({branch, x, sum, sum}), [=, this] {
-      ops_.run(NormBackward{
-          .dy = branch, .x = x, .weight = weight, .rstd = rstd, .dx = sum, .accumulate = true, .dweight = dweight});
+    add("rms_norm_backward", bytes_of({branch, x, sum, sum, y}), [=, this] {
+      ops_.run(NormBackward{.dy = branch,
+                            .x = x,
+                            .weight = weight,
+                            .rstd = rstd,
+                            .dx = sum,
+                            .accumulate = true,
+                            .rounded = y,
+                            .dweight = dweight});
     });
     add("cast", bytes_of({x, y}), [=, this] { ops_.run(Cast{.from = x, .to = y}); });
     add("add", bytes_of({x, branch, sum}), [=, this] { ops_.run(Add{.a = x, .b = branch, .out = sum}); });

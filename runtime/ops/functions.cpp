@@ -84,9 +84,29 @@ NormTarget norm_target(Tape& tape, const Var& x) {
   return {{unused.tensor(), false}, unused};
 }
 
-/// Runs `call`, a norm of x (a sum with call.added), with its parameters and results filled in, and records its
-/// backward pass. A null bias: RMS norm.
-Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm call) {
+/// What a sum was made of; undefined: nothing.
+struct Addends {
+  Var residual;
+  Var branch;
+};
+
+/// Adds the gradient of a sum to those of its addends; `rounded`: the same in the branch's dtype, or undefined.
+void add_gradients(Tape& tape, const Addends& to, const Block& dy, const Block& rounded) {
+  if (to.branch.needs_gradient()) tape.add_gradient(to.branch, rounded.defined() ? rounded : dy);
+  if (to.residual.needs_gradient()) tape.add_gradient(to.residual, dy);
+}
+
+/// Memory for the gradient of a branch that is rounded as y is, where the sum is not; undefined: there is none.
+Block rounded_gradient(Tape& tape, const Addends& of, const Var& sum, const Var& y) {
+  if (!of.branch.defined() || !of.branch.needs_gradient()) return {};
+  const DType dtype = of.branch.value().dtype();
+  if (dtype == sum.value().dtype() || dtype != y.value().dtype()) return {};
+  return tape.scratch(of.branch.value().shape(), dtype);
+}
+
+/// Runs `call`, a norm of x (the sum of `addends`, with call.added), with its parameters and results filled in, and
+/// records its backward pass. A null bias: RMS norm.
+Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm call, const Addends& addends = {}) {
   const std::int64_t rows = x.value().rows();
   Var y = tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || weight.trained());
   const Block mean = bias == nullptr ? Block() : tape.scratch({rows}, DType::f32);
@@ -98,8 +118,9 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
   call.rstd = rstd.tensor();
   tape.ops().run(call);
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y, &weight, bias, mean, rstd, offset = call.offset] {
+  tape.record(y, [&tape, x, y, &weight, bias, mean, rstd, offset = call.offset, addends] {
     const NormTarget dx = norm_target(tape, x);
+    const Block rounded = rounded_gradient(tape, addends, x, y);
     tape.ops().run(NormBackward{.dy = y.gradient(),
                                 .x = x.value(),
                                 .weight = weight.value(),
@@ -107,9 +128,12 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
                                 .rstd = rstd.tensor(),
                                 .dx = dx.target.tensor,
                                 .accumulate = dx.target.accumulate,
+                                .rounded = rounded.tensor(),
                                 .dweight = weight.gradient(),
                                 .dbias = gradient_of(bias),
                                 .offset = offset});
+    // Nothing adds to the gradient of the sum behind its norm.
+    if (rounded.defined()) add_gradients(tape, addends, tape.take_gradient(x), rounded);
   });
   return y;
 }
@@ -117,13 +141,9 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
 Var sum_output(Tape& tape, const Var& residual, const Var& branch) {
   return tape.output(residual.value().shape(), DType::f32, residual.needs_gradient() || branch.needs_gradient());
 }
-void record_add(Tape& tape, const Var& residual, const Var& branch, const Var& y) {
+void record_add(Tape& tape, const Addends& addends, const Var& y) {
   if (!y.needs_gradient()) return;
-  tape.record(y, [&tape, residual, branch, y] {
-    const Block dy = tape.gradient_block(y);
-    if (branch.needs_gradient()) tape.add_gradient(branch, dy);
-    if (residual.needs_gradient()) tape.add_gradient(residual, dy);
-  });
+  tape.record(y, [&tape, addends, y] { add_gradients(tape, addends, tape.gradient_block(y), {}); });
 }
 
 }  // namespace
@@ -139,7 +159,7 @@ Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon, double
 Var add(Tape& tape, const Var& residual, const Var& branch) {
   Var y = sum_output(tape, residual, branch);
   tape.ops().run(Add{.a = residual.value(), .b = branch.value(), .out = y.value()});
-  record_add(tape, residual, branch, y);
+  record_add(tape, {residual, branch}, y);
   return y;
 }
 
@@ -147,11 +167,11 @@ namespace {
 
 NormedSum normed_sum(Tape& tape, const Var& residual, const Var& branch, const Affine& affine, Norm call) {
   const Var sum = sum_output(tape, residual, branch);
-  record_add(tape, residual, branch, sum);
+  record_add(tape, {residual, branch}, sum);
   call.x = residual.value();
   call.added = branch.value();
   call.sum = sum.value();
-  return {sum, normed(tape, sum, *affine.weight, affine.bias, call)};
+  return {sum, normed(tape, sum, *affine.weight, affine.bias, call, {residual, branch})};
 }
 
 }  // namespace

@@ -122,8 +122,8 @@ OperatorCall call_of(const Norm& op, bool) {
 }
 template <>
 OperatorCall call_of(const NormBackward& op, bool) {
-  return pointwise("norm_backward", op.x, 16, {op.dy, op.x, op.dx},
-                   (op.accumulate ? 1 : 0) + (op.dweight.defined() ? 2 : 0));
+  return pointwise("norm_backward", op.x, 16, {op.dy, op.x, op.dx, op.rounded},
+                   (op.accumulate ? 1 : 0) + (op.dweight.defined() ? 2 : 0) + (op.rounded.defined() ? 4 : 0));
 }
 template <>
 OperatorCall call_of(const HeadNorm& op, bool) {

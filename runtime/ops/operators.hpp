@@ -144,6 +144,7 @@ struct NormBackward {
   Tensor rstd{};            ///< (M) f32
   Tensor dx{};              ///< (M, C) f32 or act; may be dy's memory
   bool accumulate = false;  ///< adds to dx
+  Tensor rounded{};         ///< (M, C) act, or undefined: dx again, as the addend's gradient
   Tensor dweight{};         ///< (C) f32, or undefined: frozen
   Tensor dbias{};           ///< likewise; undefined for RMS norm
   double offset = 0;        ///< as in Norm

@@ -116,6 +116,10 @@ Block Tape::gradient_block(const Var& var) {
   return var.node_->gradient;
 }
 
+Block Tape::take_gradient(const Var& var) {
+  return std::exchange(var.node_->gradient, Block());
+}
+
 void Tape::add_gradient(const Var& var, const Block& gradient) {
   Var::State& state = *var.node_;
   const DType dtype = state.value.tensor().dtype();

@@ -150,6 +150,8 @@ class Tape {
   Target gradient_target(const Var& var);
   /// Returns the gradient of `var` as a block that can be passed on without a copy.
   Block gradient_block(const Var& var);
+  /// Returns the gradient of `var`, which has none afterwards: its own backward step is skipped.
+  Block take_gradient(const Var& var);
   /// Adds `gradient` to var's gradient: shares the block when it is the first contribution of the same dtype.
   void add_gradient(const Var& var, const Block& gradient);
   /// Seeds an output's gradient from outside memory (a gradient that came back over an edge), of no rows too.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -231,6 +232,31 @@ TEST_F(TapeTest, a_gradient_takes_the_precision_of_its_value) {
   EXPECT_EQ(residual.gradient().dtype(), DType::f32);
   ASSERT_EQ(branch.gradient().dtype(), DType::bf16);
   EXPECT_EQ(of(branch.gradient()), seed.values());
+}
+
+TEST_F(TapeTest, the_gradient_of_a_normed_sum_reaches_its_addends_once) {
+  Parameters parameters;
+  Parameter& weight =
+      parameters.add({"weight", {16}, false, [](std::span<float> values) { std::ranges::fill(values, 1.5F); }});
+  parameters.allocate(true);
+  const OwnedTensor stream = random(shape_), of_sum = random(shape_);
+  const OwnedTensor narrow = random(shape_, DType::bf16), of_normed = random(shape_, DType::bf16);
+  const auto gradients = [&](bool of_both) {
+    Tape tape(ops_, arena_, DType::bf16, true);
+    const Var residual = tape.input(stream, true);
+    const Var branch = tape.input(narrow, true);
+    const NormedSum made = add_rms_norm(tape, residual, branch, weight, 1e-5);
+    tape.seed(made.sum, of_sum);
+    if (of_both) tape.seed(made.normed, of_normed);
+    tape.backward();
+    EXPECT_EQ(branch.gradient().dtype(), DType::bf16);
+    const OwnedTensor rounded(DType::bf16, shape_);
+    ops_.run(Cast{.from = residual.gradient(), .to = rounded});
+    EXPECT_EQ(of(branch.gradient()), rounded.values());
+    return of(residual.gradient());
+  };
+  EXPECT_EQ(gradients(false), of_sum.values()) << "the norm is not used";
+  EXPECT_NE(gradients(true), of_sum.values());
 }
 
 }  // namespace

@@ -135,6 +135,7 @@ void CpuOperatorTable::run(const NormBackward& op) const {
                               .offset = static_cast<float>(op.offset)};
   const NormKernels& kernels = norm_kernels(isa_);
   op.mean.defined() ? kernels.layer_norm_backward(call) : kernels.rms_norm_backward(call);
+  if (op.rounded.defined()) run(Cast{.from = op.dx, .to = op.rounded});
 }
 
 void CpuOperatorTable::run(const HeadNorm& op) const {

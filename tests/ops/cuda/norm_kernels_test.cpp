@@ -125,6 +125,7 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
       const OwnedTensor mean = random(DType::f32, {c.rows}, 0.1);
       const OwnedTensor rstd = random(DType::f32, {c.rows});
       const OwnedTensor dx = random(c.x, {c.rows, c.columns});
+      const OwnedTensor rounded(c.y, {c.rows, c.columns});
       const OwnedTensor dweight = random(DType::f32, {c.columns});
       const OwnedTensor dbias = random(DType::f32, {c.columns});
       const Tensor device_dy = upload(dy);
@@ -139,6 +140,7 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                               .rstd = device_rstd,
                               .dx = upload(dx),
                               .accumulate = accumulate,
+                              .rounded = accumulate ? empty(c.y, {c.rows, c.columns}) : Tensor(),
                               .dweight = upload(dweight),
                               .dbias = c.centred ? upload(dbias) : Tensor(),
                               .offset = c.centred ? 0 : offset};
@@ -150,6 +152,7 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                                     .rstd = rstd,
                                     .dx = dx,
                                     .accumulate = accumulate,
+                                    .rounded = rounded,
                                     .dweight = dweight,
                                     .dbias = dbias});
       } else {
@@ -159,11 +162,13 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                                     .rstd = rstd,
                                     .dx = dx,
                                     .accumulate = accumulate,
+                                    .rounded = rounded,
                                     .dweight = dweight,
                                     .offset = offset});
       }
       run([&] { norm_backward(at_, call); });
       expect_near(call.dx, dx.values(), "dx");
+      if (accumulate) expect_near(call.rounded, rounded.values(), "rounded dx");
       expect_near(call.dweight, dweight.values(), "dweight");
       if (c.centred) expect_near(call.dbias, dbias.values(), "dbias");
     }
@@ -180,6 +185,7 @@ TEST_F(NormKernels, rows_wider_than_registers_hold) {
   const OwnedTensor mean(DType::f32, {2});
   const OwnedTensor rstd(DType::f32, {2});
   const OwnedTensor dx(DType::f32, {2, columns});
+  const OwnedTensor rounded(DType::bf16, {2, columns});
   const OwnedTensor dweight = random(DType::f32, {columns});
   const OwnedTensor dbias = random(DType::f32, {columns});
   const Tensor device_x = upload(x);
@@ -200,17 +206,26 @@ TEST_F(NormKernels, rows_wider_than_registers_hold) {
                                .mean = device_mean,
                                .rstd = device_rstd,
                                .dx = empty(DType::f32, {2, columns}),
+                               .rounded = empty(DType::bf16, {2, columns}),
                                .dweight = upload(dweight),
                                .dbias = upload(dbias)};
   reference_.run(Norm{.x = x, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
-  reference_.run(NormBackward{
-      .dy = dy, .x = x, .weight = weight, .mean = mean, .rstd = rstd, .dx = dx, .dweight = dweight, .dbias = dbias});
+  reference_.run(NormBackward{.dy = dy,
+                              .x = x,
+                              .weight = weight,
+                              .mean = mean,
+                              .rstd = rstd,
+                              .dx = dx,
+                              .rounded = rounded,
+                              .dweight = dweight,
+                              .dbias = dbias});
   run([&] {
     norm(at_, call);
     norm_backward(at_, gradients);
   });
   expect_near(device_y, y.values(), "y");
   expect_near(gradients.dx, dx.values(), "dx");
+  expect_near(gradients.rounded, rounded.values(), "rounded dx");
   expect_near(gradients.dweight, dweight.values(), "dweight");
   expect_near(gradients.dbias, dbias.values(), "dbias");
 }

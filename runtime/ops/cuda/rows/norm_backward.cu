@@ -23,10 +23,12 @@ void launch_backward(const LaunchShape& shape, NormKind kind, const NormBackward
 
 void norm_backward(const Launch& at, const NormBackward& op) {
   assert(!op.dbias.defined() || (op.dweight.defined() && op.mean.defined()));
+  assert(!op.rounded.defined() || op.rounded.dtype() == op.dy.dtype());
   if (op.x.rows() == 0) return;
   const std::int64_t columns = op.x.columns();
   const auto fits = [columns](const Tensor& tensor) { return packs_fit(tensor, columns, norm_width); };
-  const NormTiles tiles = norm_tiles(columns, fits(op.dy) && fits(op.x) && fits(op.dx) && fits(op.weight));
+  const NormTiles tiles = norm_tiles(columns, fits(op.dy) && fits(op.x) && fits(op.dx) && fits(op.weight) &&
+                                                  (!op.rounded.defined() || fits(op.rounded)));
   const unsigned blocks = norm_backward_blocks(op.x.rows(), tiles, at.multiprocessors);
   const bool parameters = op.dweight.defined();
   const Workspace::Scope scope(*at.workspace);
@@ -42,6 +44,7 @@ void norm_backward(const Launch& at, const NormBackward& op) {
         const NormBackwardCall<D, X, G> call{.dy = op.dy.data<D>(),
                                              .x = op.x.data<X>(),
                                              .dx = op.dx.data<G>(),
+                                             .rounded = data_of<D>(op.rounded),
                                              .weight = op.weight.data<float>(),
                                              .mean = data_of<float>(op.mean),
                                              .rstd = op.rstd.data<float>(),

@@ -16,6 +16,7 @@ struct NormBackwardCall {
   const D* dy;          // (M, C)
   const X* x;           // (M, C)
   G* dx;                // (M, C)
+  D* rounded;           // (M, C), dx again, or null
   const float* weight;  // (C)
   const float* mean;    // (M), null for RMS norm
   const float* rstd;    // (M)
@@ -92,6 +93,7 @@ __device__ __forceinline__ void write_input_gradient(const NormBackwardCall<D, X
     MAESTRO_UNROLL
     for (int i = 0; i < norm_width; ++i) dx[p][i] += (g[First + p][i] - shift - xhat[First + p][i] * along) * rstd;
     store_floats(call.dx + start + column, dx[p]);
+    if (call.rounded != nullptr) store_floats(call.rounded + start + column, dx[p]);
   }
 }
 
@@ -177,7 +179,9 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps)
       const float g = to_float(call.dy[start + column]) * (call.weight[column] + call.offset);
       const float xhat = (to_float(call.x[start + column]) - mean) * rstd;
       const float before = call.accumulate ? to_float(call.dx[start + column]) : 0.0F;
-      call.dx[start + column] = from_float<G>((g - shift - xhat * along) * rstd + before);
+      const float dx = (g - shift - xhat * along) * rstd + before;
+      call.dx[start + column] = from_float<G>(dx);
+      if (call.rounded != nullptr) call.rounded[start + column] = from_float<D>(dx);
     }
   }
 }
