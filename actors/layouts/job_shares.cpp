@@ -10,6 +10,11 @@ namespace maestro {
 
 namespace {
 
+/// A pass on a share of a GPU takes so many times as long beside another section as by the prices of that share, which
+/// are measured while nothing else runs: sections have caches, memory and power in common. Measured on an H200
+/// (benchmarks/README.md).
+constexpr double beside_others = 1.34;
+
 /// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices.
 bool uses_several(const JobPlan& plan, int cores) {
   std::set<int> used;
@@ -60,7 +65,12 @@ JobTimes JobPlanner::Times::times() {
   JobTimes made = whole_.times();
   made.cores = cores_;
   if (on_gpus_) made.sharing = DeviceSharing::streams;
-  made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
+  made.pass = [this](const MicroBatchPlan& batch) {
+    PricedTimes& times = of(batch.section);
+    const double longer = &times == &whole_ ? 1 : beside_others;
+    const PassCost alone = times.pass(batch);
+    return PassCost{longer * alone.forward, longer * alone.backward};
+  };
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
   return made;
 }

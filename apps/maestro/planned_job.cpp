@@ -79,6 +79,11 @@ std::vector<double> PlannedJob::run(const std::vector<std::string>& settings, st
     all.emplace_back(quiet);
   }
   all.push_back("train.out=" + quoted(folder.string()));
+  if (const TrainConfig& train = base().train; train.steps < steps) {
+    const auto samples = static_cast<double>(base().corpus->samples(Split::train));
+    const double epochs = static_cast<double>(steps * train.global_batch) / samples;
+    all.push_back(train.epochs > 0 ? "train.epochs=" + number_text(epochs) : "train.steps=" + std::to_string(steps));
+  }
   RunOptions options;
   options.quiet = true;
   options.cpu_devices = cpu_devices();

@@ -14,7 +14,7 @@ STEPS = 10
 
 class Plan(SystemTest):
     def without_layouts(self, **train):
-        job = distillation(steps=STEPS, validation_samples=4, checkpoint_at_end=False, **train)
+        job = distillation(validation_samples=4, checkpoint_at_end=False, **{"steps": STEPS, **train})
         for section in ("teacher", "student", "plain"):
             for key in ("replicas", "micro_batch", "devices", "tensor", "context", "pipeline"):
                 job[section].pop(key, None)
@@ -109,6 +109,15 @@ class Plan(SystemTest):
         planned = (self.folder / "plan.toml").read_text()
         self.assertIn(next(s for s in best["settings"] if s.startswith("student.replicas=")).split(".")[1].replace("=", " = "),
                       planned)
+
+    def test_layouts_run_for_more_steps_than_the_job_has(self):
+        for length in ({"steps": 2}, {"epochs": 0.001}):
+            job = self.without_layouts(**length)
+            if "epochs" in length:
+                del job["train"]["steps"]
+            with self.subTest(**length):
+                answer = json.loads(self.plan(self.write_job(job), "--try", 1, "--steps", 6, "--json"))
+                self.assertGreater(answer["layouts"][0]["tried_step_ms"], 0)
 
     def test_given_keys_stand_unless_they_are_varied(self):  # JP-1
         job = self.without_layouts()

@@ -221,6 +221,9 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   price([](double share) { return 1 / share; });
   JobPlanner proportional = planner(distillation_job, one);
   EXPECT_TRUE(proportional.rank().best.front().shares_of_devices.empty());
+  price([](double share) { return std::pow(share, -0.7); });  // but for what sections have in common
+  JobPlanner contended = planner(distillation_job, one);
+  EXPECT_TRUE(contended.rank().best.front().shares_of_devices.empty());
   price([](double share) { return 1 / std::sqrt(share); });  // calls that a whole GPU does not fill
   JobPlanner filled = planner(distillation_job, one);
   const LayoutRanking found = filled.rank();
