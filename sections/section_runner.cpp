@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 namespace maestro {
 
@@ -18,8 +19,8 @@ class RowLayout {
     offsets_.assign(1, 0);
     positions_.clear();
     for (const SampleRef& sample : plan.samples) {
-      const std::int64_t rows = sample.rows(axis);
-      for (std::int64_t at = 0; at < rows; ++at) positions_.push_back(static_cast<std::int32_t>(at));
+      positions_.resize(positions_.size() + static_cast<std::size_t>(sample.rows(axis)));
+      std::iota(positions_.begin() + offsets_.back(), positions_.end(), 0);
       offsets_.push_back(static_cast<std::int32_t>(positions_.size()));
     }
     if (tape.ops().memory().host()) return {offsets_, positions_, {}};

@@ -136,6 +136,11 @@ void ClusterLanes::add(const std::string& section, Priced priced) {
   for (auto& [pool, passes] : priced.passes_) passes_[pool].merge(passes);
 }
 
+void ClusterLanes::add_as(const std::string& section, const std::string& other) {
+  sharers_.clear();
+  lanes_[section] = lanes_.at(other);
+}
+
 std::size_t ClusterLanes::count() const {
   std::size_t sum = 0;
   for (const auto& [section, lanes] : lanes_) sum += lanes.size();

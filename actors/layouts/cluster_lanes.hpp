@@ -96,6 +96,8 @@ class ClusterLanes {
   bool price(const std::string& section, const SectionLayout& layout, const JobPlan& plan,
              std::span<const SampleRef> samples, Priced& priced);
   void add(const std::string& section, Priced priced);
+  /// Gives a section the layouts of another, which does the same work (same_work()).
+  void add_as(const std::string& section, const std::string& other);
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] bool has(const std::string& section) const { return lanes_.contains(section); }
   /// Sets the number of equal parts into which chosen layouts can be divided: their numbers of replicas are multiples

@@ -105,8 +105,17 @@ void ClusterPlanner::price_all() {
       std::max(1U, std::thread::hardware_concurrency()), [&](const LayoutRun& run) { return priced(run, resolving); },
       add);
   const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
-  for (const std::string& section : keys_.sections()) {
+  std::map<std::string, std::string> as;  // sections that do the work of one before
+  for (auto at = keys_.sections().begin(); at != keys_.sections().end(); ++at) {
+    const std::string& section = *at;
     if (lanes_.has(section)) continue;
+    const auto same = std::find_if(keys_.sections().begin(), at, [&](const std::string& before) {
+      return !as.contains(before) && same_work(base_, before, section, units_.front().samples);
+    });
+    if (same != at) {
+      as.emplace(section, *same);
+      continue;
+    }
     const std::vector<SectionLayout> layouts = lanes_.possible(section);
     for (auto first = layouts.begin(); first != layouts.end();) {
       const auto end =
@@ -116,6 +125,9 @@ void ClusterPlanner::price_all() {
     }
   }
   workers.finish();
+  for (const auto& [section, before] : as) {
+    if (lanes_.has(before)) lanes_.add_as(section, before);
+  }
   for (const std::string& section : keys_.sections()) {
     if (lanes_.has(section)) continue;
     throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +

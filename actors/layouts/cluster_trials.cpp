@@ -15,7 +15,7 @@ constexpr std::size_t most_kept = 4;                 // rehearsals, as those of 
 constexpr std::size_t most_candidates = 3;           // divisions that are rehearsed, beside sections apart
 constexpr std::size_t most_passes_to_vary = 10'000;  // of a step: micro-batches are varied while a rehearsal is short
 constexpr double near_the_best = 1.25;               // by bounds
-constexpr double alike = 1.01;                       // rehearsed times
+constexpr double alike = 1.01;                       // times
 constexpr std::int64_t least_replicas = 8;           // of a section, in a part that is rehearsed in place of all
 constexpr std::int64_t least_devices = 256;          // of a part
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -191,6 +191,12 @@ std::vector<const ClusterPlanner::Candidate*> ClusterPlanner::promising(
   std::ranges::stable_sort(order, {}, estimate);
   const double most = estimate(order.front()) * near_the_best;
   std::erase_if(order, [&](const Candidate* each) { return estimate(each) > most; });
+  // Of bounds that are alike, those of fewer groups leave out fewer waits.
+  const double least = estimate(order.front()) * alike;
+  const auto others = std::ranges::find_if(order, [&](const Candidate* each) { return estimate(each) > least; });
+  std::stable_sort(order.begin(), others, [](const Candidate* one, const Candidate* other) {
+    return one->division.groups.size() < other->division.groups.size();
+  });
   order.resize(std::min(order.size(), most_candidates));
   // Bounds favour shared devices, so sections apart always have a chance.
   if (std::ranges::find(order, &candidates.front()) == order.end()) order.push_back(&candidates.front());

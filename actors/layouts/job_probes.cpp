@@ -85,6 +85,47 @@ ProbedSection probed_section(const JobPlan& plan, SectionId section) {
   return probed;
 }
 
+bool same_work(const JobPlan& plan, const std::string& one, const std::string& other,
+               std::span<const SampleRef> samples) {
+  const auto keys = [&](const std::string& section) {
+    std::map<std::string, std::string> keys;
+    for (auto at = plan.settings.lower_bound(section + "."); at != plan.settings.end(); ++at) {
+      if (!at->first.starts_with(section + ".")) break;
+      keys.emplace(at->first.substr(section.size()), at->second);
+    }
+    return keys;
+  };
+  // What a stage has of its edges, and who is at their other ends.
+  const auto edges = [&](SectionId id) {
+    std::vector<std::tuple<SectionId, DType, std::int64_t, Axis, bool>> found;
+    for (const EdgeId edge : plan.graph.inputs(id)) {
+      const GraphEdge& in = plan.graph.edge(edge);
+      found.emplace_back(in.from, in.dtype, in.columns, in.axis, in.gradient);
+    }
+    for (const EdgeId edge : plan.graph.outputs(id)) {
+      const GraphEdge& out = plan.graph.edge(edge);
+      found.emplace_back(out.to, out.dtype, out.columns, out.axis, out.gradient);
+    }
+    return found;
+  };
+  const auto calls = [&](SectionId id) {
+    std::vector<OperatorCall> made;
+    const std::vector<MicroBatchPlan> batches = batches_of(plan, id, samples);
+    if (batches.empty()) return made;
+    const ObservedPasses passes = PassProbe(probed_section(plan, id), LayoutRank(0), {}).pass(batches.front());
+    for (const auto* const part : {&passes.forward, &passes.backward, &passes.packs}) {
+      for (const ObservedCall& observed : *part) made.push_back(observed.call);
+    }
+    return made;
+  };
+  if (keys(one) != keys(other)) return false;
+  return std::ranges::equal(plan.graph.stages_of(one), plan.graph.stages_of(other), [&](SectionId a, SectionId b) {
+    const GraphNode& of_a = plan.graph.node(a);
+    const GraphNode& of_b = plan.graph.node(b);
+    return of_a.role == of_b.role && of_a.sources == of_b.sources && edges(a) == edges(b) && calls(a) == calls(b);
+  });
+}
+
 std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
   const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources()));
   std::vector<TracedUnit> units;

@@ -37,6 +37,11 @@ class PortValues {
 /// Likewise; values that were read before are copied from `known`, which outlives the result.
 [[nodiscard]] ProbedSection probed_section(const JobPlan& plan, SectionId section, PortValues& known);
 
+/// Returns whether two sections make the same calls in equal layouts: they have equal keys and edges, and pass the same
+/// calls in the layouts that the plan has of them. `samples`: of a step.
+[[nodiscard]] bool same_work(const JobPlan& plan, const std::string& one, const std::string& other,
+                             std::span<const SampleRef> samples);
+
 /// Returns the samples of the first training steps of the job, without those that cannot be read.
 [[nodiscard]] std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps);
 

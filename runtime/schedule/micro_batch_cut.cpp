@@ -18,9 +18,10 @@ CutBatch active_samples(const GraphNode& node, std::span<const SampleRef> sample
 
 std::vector<CutBatch> cut_by_count(const CutBatch& active, std::int64_t limit) {
   std::vector<CutBatch> batches;
-  for (const std::uint32_t place : active) {
-    if (batches.empty() || static_cast<std::int64_t>(batches.back().size()) == limit) batches.emplace_back();
-    batches.back().push_back(place);
+  for (auto first = active.begin(); first != active.end();) {
+    const auto end = first + std::min(limit, active.end() - first);
+    batches.emplace_back(first, end);
+    first = end;
   }
   return batches;
 }

@@ -135,6 +135,38 @@ TEST(PassMemory, of_sections_that_do_not_run_dry_is_that_of_their_cost) {
   EXPECT_NE(of_student(plan), of_student(plan_of(distillation_job)));
 }
 
+TEST(SameWork, needs_equal_keys_edges_and_calls) {
+  std::string job = "[train]\nglobal_batch = 8\n[data]\nkind = \"synthetic\"\nvocabulary = 40\nsequence = 12\n";
+  for (const std::string section : {"one", "two", "deeper", "frozen", "teacher"}) {
+    job += "[" + section + "]\nfamily = \"llama\"\nwidth = 16\nheads = 4\nvocabulary = 40\npositions = 12\n";
+    job += "weights = \"random\"\nlayers = " + std::string(section == "deeper" ? "3" : "2") + "\n";
+  }
+  job += "[student]\nfamily = \"llama\"\nlayers = 2\nwidth = 16\nheads = 4\nvocabulary = 40\npositions = 12\n";
+  std::ostringstream out;
+  Console console({out, out, false, {}});
+  RunOptions options;
+  options.check_only = true;
+  options.quiet = true;
+  App app(JobDocument::parse(job, "job.toml", {}), options, console);
+  app.source("corpus");
+  for (const std::string section : {"one", "two", "deeper"}) app.section(section, "decoder_lm");
+  app.section("frozen", "decoder_lm").forward_only();
+  app.section("teacher", "decoder_trunk").forward_only();
+  app.section("student", "distilled_decoder");
+  app.connect({"corpus", "tokens"}, {"teacher", "tokens"});
+  app.connect({"teacher", "hidden"}, {"student", "teacher_hidden"});
+  for (const std::string section : {"one", "two", "deeper", "frozen", "student"}) {
+    for (const char* const port : {"tokens", "targets"}) app.connect({"corpus", port}, {section, port});
+  }
+  const JobPlan plan = app.plan();
+  const std::vector<SampleRef> samples = first_steps(plan, 1).front().samples;
+  EXPECT_TRUE(same_work(plan, "one", "two", samples));
+  EXPECT_TRUE(same_work(plan, "two", "one", samples));
+  for (const char* const other : {"deeper", "frozen", "teacher", "student"}) {
+    EXPECT_FALSE(same_work(plan, "one", other, samples)) << other;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(cases, PassProbes, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
