@@ -129,7 +129,7 @@ Status RunGuard::learn_recorded(const std::filesystem::path& steps, std::uint64_
     try {
       std::vector<StepRow> rows;
       for (const auto& [section, metrics] : line->at("sections").items()) {
-        StepRow& row = rows.emplace_back(StepRow{section, StepId(line->at("step").get<std::uint64_t>()), {}});
+        StepRow& row = rows.emplace_back(StepRow{section, StepId(whole_number(line->at("step"), "step")), {}});
         for (const auto& [name, value] : metrics.items()) {  // null: it was not finite
           row.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
         }
@@ -137,6 +137,8 @@ Status RunGuard::learn_recorded(const std::filesystem::path& steps, std::uint64_
       learn(rows);
     } catch (const nlohmann::json::exception&) {
       return Error{ErrorCode::corrupt, steps.string() + ": a step lacks a member or has another of that name"};
+    } catch (const JobError& failure) {
+      return Error{ErrorCode::corrupt, steps.string() + " " + failure.what()};
     }
   }
   return {};

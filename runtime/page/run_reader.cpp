@@ -142,7 +142,7 @@ Status RunReader::take_step(std::string_view text) {
   if (!parsed) return parsed.error();
   try {
     const Json& line = *parsed;
-    const auto step = line.at("step").get<std::uint64_t>();
+    const std::uint64_t step = whole_number(line.at("step"), "step");
     const double tokens = line.at("tokens").get<double>();
     steps_.samples += line.at("samples").get<double>();
     steps_.tokens += tokens;
@@ -169,6 +169,8 @@ Status RunReader::take_step(std::string_view text) {
     }
   } catch (const Json::exception&) {
     return Error{ErrorCode::corrupt, name + ": a step lacks a member or has another of that name"};
+  } catch (const JobError& failure) {
+    return Error{ErrorCode::corrupt, name + " " + failure.what()};
   }
   return {};
 }

@@ -189,6 +189,8 @@ TEST_F(RunReaderTest, what_is_no_record_is_refused_by_name) {
   open(0);
   std::ofstream(run_ / record_folder / steps_file) << "{\"step\":1}\nno json\n";
   EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1: a step lacks a member"));
+  std::ofstream(run_ / record_folder / steps_file) << "{\"step\":1.5}\n";
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1 has step = 1.5, which is no whole"));
   std::ofstream(run_ / record_folder / steps_file) << "no json\n";
   EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1"));
   begin(1, "= what");
