@@ -191,7 +191,7 @@ std::vector<const ClusterPlanner::Candidate*> ClusterPlanner::promising(
   std::ranges::stable_sort(order, {}, estimate);
   const double most = estimate(order.front()) * near_the_best;
   std::erase_if(order, [&](const Candidate* each) { return estimate(each) > most; });
-  // Of bounds that are alike, those of fewer groups leave out fewer waits.
+  // Bounds leave out the waits of groups for each other: where they are alike, those of fewer groups are first.
   const double least = estimate(order.front()) * alike;
   const auto others = std::ranges::find_if(order, [&](const Candidate* each) { return estimate(each) > least; });
   std::stable_sort(order.begin(), others, [](const Candidate* one, const Candidate* other) {

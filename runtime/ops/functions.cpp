@@ -132,7 +132,7 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
                                 .dweight = weight.gradient(),
                                 .dbias = gradient_of(bias),
                                 .offset = offset});
-    // Nothing adds to the gradient of the sum behind its norm.
+    // The norm is the last that adds to the gradient of the sum.
     if (rounded.defined()) add_gradients(tape, addends, tape.take_gradient(x), rounded);
   });
   return y;
