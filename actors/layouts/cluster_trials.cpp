@@ -106,11 +106,12 @@ std::optional<ClusterLayouts> ClusterPlanner::with_in_flight(const ClusterLayout
     if (!awaits || base_.settings.contains(section + ".max_in_flight")) continue;
     ClusterLayout raised = on;
     raised.keep_in_flight(times * std::max(node.max_in_flight, on.layout.pipeline));
+    const double needed = bytes[on.group] - on.bytes + raised.bytes;
     const auto fits = [&](const PoolShare& share) {
-      return bytes[on.group] - on.bytes + raised.bytes <= options_.headroom * cluster_.pools[share.pool].memory_bytes;
+      return needed <= options_.headroom * cluster_.pools[share.pool].memory_bytes;
     };
     if (raised.in_flight > most_slots || !std::ranges::all_of(on.shares(), fits)) continue;
-    bytes[on.group] += raised.bytes - on.bytes;
+    bytes[on.group] = needed;
     on = std::move(raised);
     some = true;
   }
