@@ -94,6 +94,18 @@ ClusterPlanner::PricedRun ClusterPlanner::priced(const LayoutRun& run, std::mute
   return made;
 }
 
+std::map<std::string, std::string> ClusterPlanner::repeated_sections() const {
+  const std::vector<std::string>& sections = keys_.sections();
+  std::map<std::string, std::string> as;
+  for (auto section = sections.begin(); section != sections.end(); ++section) {
+    const auto same = std::find_if(sections.begin(), section, [&](const std::string& before) {
+      return !as.contains(before) && same_work(base_, before, *section, units_.front().samples);
+    });
+    if (same != section) as.emplace(*section, *same);
+  }
+  return as;
+}
+
 void ClusterPlanner::price_all() {
   std::mutex resolving;
   const auto add = [this](PricedRun made) {
@@ -105,17 +117,9 @@ void ClusterPlanner::price_all() {
       std::max(1U, std::thread::hardware_concurrency()), [&](const LayoutRun& run) { return priced(run, resolving); },
       add);
   const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
-  std::map<std::string, std::string> as;  // sections that do the work of one before
-  for (auto at = keys_.sections().begin(); at != keys_.sections().end(); ++at) {
-    const std::string& section = *at;
-    if (lanes_.has(section)) continue;
-    const auto same = std::find_if(keys_.sections().begin(), at, [&](const std::string& before) {
-      return !as.contains(before) && same_work(base_, before, section, units_.front().samples);
-    });
-    if (same != at) {
-      as.emplace(section, *same);
-      continue;
-    }
+  const std::map<std::string, std::string> as = repeated_sections();  // before others read the corpus
+  for (const std::string& section : keys_.sections()) {
+    if (lanes_.has(section) || as.contains(section)) continue;
     const std::vector<SectionLayout> layouts = lanes_.possible(section);
     for (auto first = layouts.begin(); first != layouts.end();) {
       const auto end =
@@ -126,7 +130,7 @@ void ClusterPlanner::price_all() {
   }
   workers.finish();
   for (const auto& [section, before] : as) {
-    if (lanes_.has(before)) lanes_.add_as(section, before);
+    if (lanes_.has(before) && !lanes_.has(section)) lanes_.add_as(section, before);
   }
   for (const std::string& section : keys_.sections()) {
     if (lanes_.has(section)) continue;

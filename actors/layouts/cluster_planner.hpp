@@ -157,6 +157,8 @@ class ClusterPlanner {
   };
   /// Thread-safe; plans are resolved one at a time.
   [[nodiscard]] PricedRun priced(const LayoutRun& run, std::mutex& resolving);
+  /// Returns the sections that do the work of one before them (same_work()), which it names.
+  [[nodiscard]] std::map<std::string, std::string> repeated_sections() const;
   /// Prices the layouts of all sections, on all cores.
   void price_all();
   [[nodiscard]] std::vector<std::int64_t> all_devices() const;  // of each pool
