@@ -99,7 +99,8 @@ std::map<std::string, std::string> ClusterPlanner::repeated_sections() const {
   std::map<std::string, std::string> as;
   for (auto section = sections.begin(); section != sections.end(); ++section) {
     const auto same = std::find_if(sections.begin(), section, [&](const std::string& before) {
-      return !as.contains(before) && same_work(base_, before, *section, units_.front().samples);
+      return !as.contains(before) && keys_.of(before) == keys_.of(*section) &&
+             same_work(base_, before, *section, units_.front().samples);
     });
     if (same != section) as.emplace(*section, *same);
   }

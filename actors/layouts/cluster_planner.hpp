@@ -157,7 +157,7 @@ class ClusterPlanner {
   };
   /// Thread-safe; plans are resolved one at a time.
   [[nodiscard]] PricedRun priced(const LayoutRun& run, std::mutex& resolving);
-  /// Returns the sections that do the work of one before them (same_work()), which it names.
+  /// Returns the sections that have the keys to choose and the work (same_work()) of one before them, which it names.
   [[nodiscard]] std::map<std::string, std::string> repeated_sections() const;
   /// Prices the layouts of all sections, on all cores.
   void price_all();

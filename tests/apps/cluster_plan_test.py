@@ -95,6 +95,20 @@ class ClusterPlan(SystemTest):
                 self.assertAlmostEqual(plan[figure], expected[name][figure], delta=0.002, msg=name)
             self.assertGreaterEqual(plan["step_ms"], plan["least_bound_ms"] * 0.999, name)
 
+    def test_sections_that_do_the_same_work_are_planned_as_if_each_were_priced(self):
+        teacher, cluster = llama(8, 2048, weights="random"), CLUSTERS["two kinds"]
+        job = {name: JOBS["distillation"][name] for name in ("name", "app", "train", "data")}
+        job |= {"student": {**llama(4, 1024), "teacher": ["math", "code"]}, "math": teacher, "code": teacher}
+        apart = {**job, "code": {**teacher, "max_in_flight": 2}}  # the default, which a forward pass does not need
+        plans = [json.loads(self.plan(each, cluster, "--json")) for each in (job, apart)]
+        for part in ("step_ms", "least_bound_ms", "settings"):
+            self.assertEqual(plans[0][part], plans[1][part])
+        given = {**job, "code": {**teacher, "micro_batch": 2}}
+        for options in ((), ("--vary", "math.micro_batch")):
+            self.plan(given, cluster, "--out", "plan.toml", *options)
+            planned = tomllib.loads((self.folder / "plan.toml").read_text())
+            self.assertEqual(planned["code"]["micro_batch"], 2)
+
     def test_the_written_job_has_the_devices_and_hosts_of_the_plan(self):
         self.plan(JOBS["distillation"], CLUSTERS["four hosts"], "--out", "plan.toml", "--page", "plan.html",
                   "--timeline", "lanes.json")
