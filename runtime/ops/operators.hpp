@@ -5,8 +5,7 @@
 // heads, D = head size, V = vocabulary, S = sequences in the micro-batch. Rows of all sequences are packed without
 // padding; `SequenceLayout` holds where each begins.
 // dtypes: "act" is f32 or bf16 (the section's precision), everything else as noted. Arithmetic accumulates in f32.
-// Gradients: `accumulate` adds to the output's values, otherwise the output is overwritten. Parameter gradients (f32)
-// always accumulate.
+// Gradients: `accumulate` adds to the output, which is overwritten otherwise. Those of parameters (f32) always add.
 // Memory: tensors and spans lie in memory() of the table, except members marked "host".
 // An undefined tensor stands for an argument that is left out; only members marked "or undefined" may be.
 #pragma once

@@ -103,11 +103,10 @@ class ClusterPlan(SystemTest):
         plans = [json.loads(self.plan(each, cluster, "--json")) for each in (job, apart)]
         for part in ("step_ms", "least_bound_ms", "settings"):
             self.assertEqual(plans[0][part], plans[1][part])
-        given = {**job, "code": {**teacher, "micro_batch": 2}}
-        for options in ((), ("--vary", "math.micro_batch")):
-            self.plan(given, cluster, "--out", "plan.toml", *options)
-            planned = tomllib.loads((self.folder / "plan.toml").read_text())
-            self.assertEqual(planned["code"]["micro_batch"], 2)
+        given = {**job, **{name: {**teacher, "micro_batch": 1} for name in ("math", "code")}}
+        text = self.plan(given, cluster, "--vary", "math.micro_batch")
+        self.assertRegex(text, r"(?m)^code .* m1\b")  # the key that the job gives stands
+        self.assertNotRegex(text, r"(?m)^math .* m1\b")
 
     def test_the_written_job_has_the_devices_and_hosts_of_the_plan(self):
         self.plan(JOBS["distillation"], CLUSTERS["four hosts"], "--out", "plan.toml", "--page", "plan.html",

@@ -71,9 +71,9 @@ TEST(RunGuard, reads_a_value_that_is_not_finite) {
   ASSERT_FALSE(damaged);
   EXPECT_THAT(damaged.error().message, HasSubstr("steps.jsonl: a step lacks a member"));
   std::ofstream(file) << "{\"step\":1e300,\"sections\":{\"student\":{}}}\n";
-  const Status fraction = RunGuard(small_window()).learn_recorded(file, 1000);
-  ASSERT_FALSE(fraction);
-  EXPECT_THAT(fraction.error().message, HasSubstr("steps.jsonl has step = 1e+300, which is no whole number"));
+  const Status too_large = RunGuard(small_window()).learn_recorded(file, 1000);
+  ASSERT_FALSE(too_large);
+  EXPECT_THAT(too_large.error().message, HasSubstr("steps.jsonl has step = 1e+300, which is no whole number"));
 }
 
 TEST(RunGuard, refuses_norms_only_where_it_may_skip) {

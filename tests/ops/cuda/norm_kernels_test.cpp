@@ -144,28 +144,17 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                               .dweight = upload(dweight),
                               .dbias = c.centred ? upload(dbias) : Tensor(),
                               .offset = c.centred ? 0 : offset};
-      if (c.centred) {
-        reference_.run(NormBackward{.dy = dy,
-                                    .x = x,
-                                    .weight = weight,
-                                    .mean = mean,
-                                    .rstd = rstd,
-                                    .dx = dx,
-                                    .accumulate = accumulate,
-                                    .rounded = rounded,
-                                    .dweight = dweight,
-                                    .dbias = dbias});
-      } else {
-        reference_.run(NormBackward{.dy = dy,
-                                    .x = x,
-                                    .weight = weight,
-                                    .rstd = rstd,
-                                    .dx = dx,
-                                    .accumulate = accumulate,
-                                    .rounded = rounded,
-                                    .dweight = dweight,
-                                    .offset = offset});
-      }
+      reference_.run(NormBackward{.dy = dy,
+                                  .x = x,
+                                  .weight = weight,
+                                  .mean = c.centred ? mean.tensor() : Tensor(),
+                                  .rstd = rstd,
+                                  .dx = dx,
+                                  .accumulate = accumulate,
+                                  .rounded = rounded,
+                                  .dweight = dweight,
+                                  .dbias = c.centred ? dbias.tensor() : Tensor(),
+                                  .offset = call.offset});
       run([&] { norm_backward(at_, call); });
       expect_near(call.dx, dx.values(), "dx");
       if (accumulate) expect_near(call.rounded, rounded.values(), "rounded dx");
