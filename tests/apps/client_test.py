@@ -71,13 +71,13 @@ class ClientTest(SystemTest):
 
 class Following(ClientTest):
     def test_has_each_row_once_to_the_end_of_the_run(self):
-        run = self.started(distillation(steps=2000, validate_every=100))
+        run = self.started(distillation(steps=1000, validate_every=100))
         with client.Run.attach() as attached:
             self.assertEqual(attached.record().folder, self.out / "record")
             rows = list(attached.metrics(follow=True))
         self.assertEqual(run.wait().status, 0)
-        self.assertEqual(max(row.step for row in rows), 2000)
-        self.assertIn(("validation", "student", 2000), map(key_of, rows))
+        self.assertEqual(max(row.step for row in rows), 1000)
+        self.assertIn(("validation", "student", 1000), map(key_of, rows))
         self.assert_recorded(rows)
 
     def test_without_waiting_returns_the_rows_so_far_behind_a_step(self):
@@ -93,7 +93,7 @@ class Following(ClientTest):
         attached.stop()
 
     def test_goes_on_over_a_recovery(self):
-        run = self.started(distillation(steps=3000, checkpoint_every=20, recover="restart"), "--processes", 3)
+        run = self.started(distillation(steps=1500, checkpoint_every=20, recover="restart"), "--processes", 3)
         rows, killed = [], False
         attached = self.attached()
         for row in attached.metrics(follow=True):
@@ -108,7 +108,7 @@ class Following(ClientTest):
         self.assert_recorded(rows, but=("step_ms",))
 
     def test_goes_on_over_a_kill_and_another_start(self):
-        job = distillation(steps=3000, checkpoint_every=20)
+        job = distillation(steps=1500, checkpoint_every=20)
         run = self.started(job)
         rows, again = [], None
         for row in self.attached().metrics(follow=True, restart_s=60):
@@ -137,7 +137,7 @@ class Following(ClientTest):
     def test_from_another_host_goes_by_keys_and_sees_the_end(self):
         keys = self.folder / "keys"
         self.assertEqual(self.call("keys", keys).status, 0)
-        run = self.start(distillation(steps=3000), "--keys", keys, "--control", "0.0.0.0:0")
+        run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0")
         self.assertTrue(run.wait_for_text("step "), run.text)
         line = next(line for line in run.text["out"].splitlines() if line.startswith("  control at "))
         at = f"{socket.gethostname()}:{line.rsplit(':', 1)[1]}"  # not an address of this host by its looks

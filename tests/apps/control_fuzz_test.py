@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile clients of the control service, for a minute: the run trains on, bit for bit, and others are answered."""
+"""Hostile clients of the control service, for a while: the run trains on, bit for bit, and others are answered."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from thrift.transport import TTransport
 
 from maestro_control import Control
 
-SECONDS = float(os.environ.get("MAESTRO_FUZZ_SECONDS", 60))
+SECONDS = float(os.environ.get("MAESTRO_FUZZ_SECONDS", 20))
 SEED = int(os.environ.get("MAESTRO_FUZZ_SEED", time.time_ns() % 1_000_000))
 MOST_CLIENTS = 32
 MOST_STRANGERS = 16

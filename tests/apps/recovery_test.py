@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from hosts import Hosts, why_not
-from maestro_program import SystemTest, decoder, distillation, state_of
+from maestro_program import SystemTest, decoder, distillation, job_text, state_of
 from resume_test import steps_of_checkpoints
 
 NO_HOSTS = why_not()
@@ -26,10 +26,19 @@ def job_of(sections=None, **train):
 
 
 class Recovers(SystemTest):
+    undisturbed = {}  # by job and options; runs of one process
+
     def setUp(self):
         super().setUp()
         self.killed = set()
         self.losses = {}
+
+    def twin(self, job, *options):
+        """The finished run of the same job that loses nothing. Tests of equal jobs share it, without its folder."""
+        key = (job_text(job), options)
+        if key not in self.undisturbed:
+            self.undisturbed[key] = self.train(job, *options, settings={"train.out": "reference"})
+        return self.undisturbed[key]
 
     def kill_one(self, run, rank, how, after_step):
         """Once a checkpoint of `after_step` is there, or for 0 once training has begun; after a loss, once the run has
@@ -80,7 +89,7 @@ class Recovers(SystemTest):
 
     def lose(self, job, options, moments, settings=None):
         """`moments`: rank, signal and step of every fault."""
-        expected = self.train(job, *options, settings={"train.out": "reference"})
+        expected = self.twin(job, *options)
         processes = 3 if options == () else 2
         run = self.start(job, "--processes", processes, *options, settings=settings)
         victims = [(rank, self.kill_one(run, rank, how, step)) for rank, how, step in moments]
@@ -127,8 +136,8 @@ class WithShadows(Recovers):
 
 class Shadows(WithShadows):
     def test_take_a_run_back_less_far(self):
-        for job, options in ((job_of(checkpoint_every=0), ()), (job_of(LAID_OUT, checkpoint_every=0), FEW_DEVICES)):
-            expected = self.train(job, *options, settings={"train.out": "reference"})
+        for job, options in ((job_of(checkpoint_every=0), ()), (job_of(LAID_OUT, checkpoint_every=0, steps=200), FEW_DEVICES)):
+            expected = self.twin(job, *options)
             run = self.start(job, "--processes", 2 if options else 3, *options, settings=self.SETTINGS)
             victims = []
             for number in (1, 2):
@@ -161,7 +170,7 @@ class OfAPairOfStudents(Recovers):
 
     def test_goes_on_from_the_state_of_the_other(self):
         job = job_of({"student": decoder(replicas=2)}, checkpoint_every=0, validate_every=300, steps=1500)
-        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        expected = self.twin(job, *FEW_DEVICES)
         run = self.start(job, "--processes", 4, *FEW_DEVICES)
         victims = []
         self.assertTrue(run.wait_for(lambda: len(run.members()) == 4), run.text)
@@ -193,7 +202,7 @@ class InPlace(Recovers):
         """Returns the run, its undisturbed twin, and rank and pid of the victims. Nobody else starts again."""
         job = self.job()
         settings = {"transport.provider": "tcp", **settings}
-        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        expected = self.twin(job, *FEW_DEVICES)
         run = self.start(job, "--processes", self.PROCESSES, *FEW_DEVICES, *options, settings=settings)
         victims = []
         for rank, how, step in moments:
@@ -238,7 +247,7 @@ class ALostTeacher(InPlace):
         self.check_in_place(*self.start_and_lose([(2, signal.SIGSTOP, EVERY)], **{"train.peer_timeout_s": 1}))
 
     def test_over_shm_does_not_end_the_run_whatever_lock_it_holds(self):
-        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        expected = self.twin(self.job(), *FEW_DEVICES)
         run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "shm"})
         self.kill_one(run, 2, signal.SIGKILL, EVERY)
         finished = run.wait()
@@ -341,7 +350,7 @@ class NoRecovery(Recovers):
 
 class ALostTeacherAfterALostStudent(InPlace, WithShadows):
     def test_comes_again_though_the_checkpoint_of_the_start_is_gone(self):
-        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        expected = self.twin(self.job(), *FEW_DEVICES)
         run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"train.checkpoint_every": 0, **self.SETTINGS})
         self.assertTrue(run.wait_for(lambda: self.shadows(run)), run.text)
         self.kill_one(run, 3, signal.SIGKILL, 0)
@@ -361,7 +370,7 @@ class ALostTeacherOfAnotherHost(InPlace):
     def test_comes_again_there(self):
         hosts = Hosts(self.folder, 4)
         self.addCleanup(hosts.remove)
-        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        expected = self.twin(self.job(), *FEW_DEVICES)
         options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(), *FEW_DEVICES)
         run = self.start(self.job(), *options, launcher=hosts.on(0))
         pid = self.kill_one(run, 2, signal.SIGKILL, EVERY)
@@ -375,8 +384,7 @@ class ALostProcessOfAnotherHost(Recovers):
         hosts = Hosts(self.folder, 2)
         self.addCleanup(hosts.remove)
         options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell())
-        expected = self.start(job_of(), *options, settings={"train.out": "reference"}, launcher=hosts.on(0)).wait()
-        self.assertEqual(expected.status, 0, expected.describe())
+        expected = self.twin(job_of())
         run = self.start(job_of(), *options, launcher=hosts.on(0))
         self.check(run, expected, [(1, self.kill_one(run, 1, signal.SIGKILL, EVERY))])
 

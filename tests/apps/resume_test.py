@@ -20,7 +20,7 @@ def steps_of_checkpoints(folder, checkpoints="checkpoints"):
 
 
 class Killed(SystemTest):
-    STEPS = 1000
+    STEPS = 600
     EVERY = 10
     KILLS = 3
     OPTIONS = ()
