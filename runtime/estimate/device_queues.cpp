@@ -36,6 +36,7 @@ void DeviceQueues::run(std::span<const int> devices, Priority priority, double m
     if (at < core_of_.size() && core_of_[at] >= 0) shared.push_back(core_of_[at]);
   }
   if (shared.empty()) return clock_->after(ms, std::move(done));
+  if (shared.size() == 1) return cores_.run(shared.front(), priority, ms, std::move(done));
   const auto parts = std::make_shared<std::size_t>(shared.size());
   for (const int core : shared) {
     cores_.run(core, priority, ms, [parts, done] {
@@ -46,7 +47,7 @@ void DeviceQueues::run(std::span<const int> devices, Priority priority, double m
 
 void DeviceQueues::end(Number number) {
   const Work work = work_.take(number);
-  for (const int device : work.devices) queue_of(device).pop_front();
+  for (const int device : work.devices) queue_of(device).erase(queue_of(device).begin());
   for (std::size_t at = 0; at < work.devices.size(); ++at) {
     const auto& queue = queue_of(work.devices[at]);
     if (queue.empty()) continue;

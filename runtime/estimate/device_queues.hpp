@@ -10,7 +10,6 @@
 // DQ-3 (own cores): where no two devices have the same core, work takes exactly its own time.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <span>
 #include <utility>
@@ -47,7 +46,7 @@ class DeviceQueues {
     double start_ms = 0;
   };
   using Number = Slab<Work>::Number;
-  [[nodiscard]] std::deque<Number>& queue_of(int device) { return queues_[static_cast<std::size_t>(device)]; }
+  [[nodiscard]] std::vector<Number>& queue_of(int device) { return queues_[static_cast<std::size_t>(device)]; }
   /// Starts the work, unless another is before it on some device.
   void try_start(Number work);
   void end(Number work);
@@ -56,7 +55,7 @@ class DeviceQueues {
   std::vector<int> core_of_;  // by device
   SharedCores cores_;
   Slab<Work> work_;
-  std::vector<std::deque<Number>> queues_;  // by device; the first runs, or waits for other devices
+  std::vector<std::vector<Number>> queues_;  // by device; the first runs, or waits for other devices
 };
 
 }  // namespace maestro

@@ -8,7 +8,6 @@
 
 #include "runtime/estimate/device_queues.hpp"
 #include "runtime/estimate/rehearsed_lane.hpp"
-#include "runtime/estimate/wait_reasons.hpp"
 #include "runtime/schedule/phase_counts.hpp"
 
 namespace maestro {
@@ -69,7 +68,7 @@ class Play {
 
   const RehearsalOptions& options_;
   const UnitMaker& make_unit_;
-  const WaitReasons reasons_{graph()};
+  const std::shared_ptr<const WaitReasons> reasons_ = std::make_shared<WaitReasons>(graph());
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_;
   std::vector<Lane> lanes_;              // by section and replica
@@ -134,6 +133,7 @@ void Play::add_lanes() {
       const LaneOptions lane{node.runs_backward(), graph().awaits_gradient(key.section), node.max_in_flight};
       lanes_.push_back(
           {key, &node, given ? options_.devices[section][replica] : std::vector{fresh++}, ReplicaLane(lane)});
+      lanes_.back().waits_for = &reasons_->none;
     }
   }
 }
@@ -146,6 +146,7 @@ Result<Rehearsed> Play::result() {
   for (Lane& lane : lanes_) {
     if (!lane.intervals.empty()) rehearsed_.lanes.emplace(lane.key, std::move(lane.intervals));
   }
+  rehearsed_.reasons = reasons_;
   return std::move(rehearsed_);
 }
 
@@ -251,9 +252,9 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
 }
 
 void Play::pass_ended(Lane& lane, double start_ms) {
-  add(lane, Kind::wait, start_ms, &reasons_.device);
+  add(lane, Kind::wait, start_ms, &reasons_->device);
   add(lane, kind_of(lane.work->kind), clock_.now_ms());
-  lane.waits_for = &reasons_.runtime;
+  lane.waits_for = &reasons_->runtime;
   clock_.after(hop(), [this, &lane] { next_pass(lane); });
 }
 
@@ -331,7 +332,7 @@ void Play::meet(Lane& lane, StepAction action, double ms) {
   if (here.size() < expected) return;
   std::vector<int> devices;  // that an exchange keeps busy
   for (Lane* other : here) {
-    add(*other, Kind::wait, clock_.now_ms(), &reasons_.replicas);
+    add(*other, Kind::wait, clock_.now_ms(), &reasons_->replicas);
     if (is_exchange(action) && !options_.streams)
       devices.insert(devices.end(), other->devices.begin(), other->devices.end());
   }
@@ -345,7 +346,7 @@ void Play::boundary_passed(Lane& lane) {
   add(lane, Kind::boundary, clock_.now_ms());
   const StepBoundary mark = lane.work->mark;
   lane.work.reset();
-  lane.waits_for = &reasons_.none;
+  lane.waits_for = &reasons_->none;
   lane.queue.finished();
   const bool checkpoint = mark.kind == StepBoundary::Kind::snapshot;
   const std::size_t unit = checkpoint ? checkpoints_.at(mark.step) : unit_of(mark.step, mark.pass);
@@ -356,23 +357,22 @@ void Play::boundary_passed(Lane& lane) {
 const std::string& Play::reason(const Lane& lane) const {
   const ArrivalPlan* const missing = lane.queue.missing_arrival();
   if (missing != nullptr) {
-    return reasons_.tensor_of(graph().sender(missing->channel), missing->channel.direction);
+    return reasons_->tensor_of(graph().sender(missing->channel), missing->channel.direction);
   }
-  return lane.queue.waiting_batch() != nullptr ? reasons_.buffer : reasons_.work;
+  return lane.queue.waiting_batch() != nullptr ? reasons_->buffer : reasons_->work;
 }
 
 /// Adds an interval from the end of the last one.
 void Play::add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for) {
   if (end_ms <= lane.since_ms) return;
-  LaneInterval interval{kind, lane.since_ms, end_ms, {}, Pass::train, 0, {}};
-  if (waits_for != nullptr) interval.waits_for = *waits_for;
+  LaneInterval interval{lane.since_ms, end_ms, {}, waits_for, 0, kind, Pass::train};
   if (lane.work && kind != Kind::wait) {
     interval.step = lane.step();
     interval.pass = lane.work->batch ? lane.work->batch->pass : lane.work->mark.pass;
     if (lane.work->batch) interval.batch = lane.work->batch->index;
   }
   lane.since_ms = end_ms;
-  lane.intervals.push_back(std::move(interval));
+  lane.intervals.push_back(interval);
 }
 
 Error Play::stuck() const {

@@ -14,12 +14,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/estimate/rehearsed_ports.hpp"
+#include "runtime/estimate/wait_reasons.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
@@ -68,22 +70,22 @@ struct RehearsalUnit {
 /// Makes the unit with a number.
 using UnitMaker = std::function<RehearsalUnit(std::size_t at)>;
 
-/// A piece of a lane's time.
+/// A piece of a lane's time. Small, since a rehearsal of thousands of devices has millions.
 struct LaneInterval {
   enum class Kind : std::uint8_t { forward, backward, forward_backward, boundary, wait };
-  Kind kind = Kind::wait;
   double start_ms = 0;
   double end_ms = 0;
-  StepId step;  ///< of passes and boundaries
+  StepId step;                             ///< of passes and boundaries
+  const std::string* waits_for = nullptr;  ///< of a wait, in Rehearsed::reasons; else null
+  std::uint32_t batch = 0;                 ///< MicroBatchPlan::index
+  Kind kind = Kind::wait;
   Pass pass = Pass::train;
-  std::uint32_t batch = 0;  ///< MicroBatchPlan::index
-  std::string waits_for;    ///< of a wait: "input from teacher", "gradient from student", "other replicas", "buffer",
-                            ///< "device", "work", "runtime"
 };
 
 struct Rehearsed {
   std::vector<double> unit_ends_ms;                    ///< in the order of the units
   std::map<LaneKey, std::vector<LaneInterval>> lanes;  ///< in order of time; without gaps to the lane's last work
+  std::shared_ptr<const WaitReasons> reasons;          ///< to which waits refer
 };
 
 class Rehearsal {

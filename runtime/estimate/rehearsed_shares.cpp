@@ -27,7 +27,7 @@ std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, 
       const double ms = std::min(interval.end_ms, time.end_ms) - std::max(interval.start_ms, time.begin_ms);
       if (ms <= 0) continue;
       left_ms -= ms;
-      double& sum = interval.kind == LaneInterval::Kind::wait       ? shares.waits[interval.waits_for]
+      double& sum = interval.kind == LaneInterval::Kind::wait       ? shares.waits[*interval.waits_for]
                     : interval.kind == LaneInterval::Kind::boundary ? shares.step_ends
                                                                     : shares.passes;
       sum += ms / whole_ms;

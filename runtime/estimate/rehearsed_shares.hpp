@@ -29,7 +29,7 @@ struct SteadySteps {
 struct SectionShares {
   double passes = 0;
   double step_ends = 0;
-  std::map<std::string, double> waits;  ///< by reason: LaneInterval::waits_for
+  std::map<std::string, double> waits;  ///< by reason of WaitReasons
 };
 
 /// Returns the shares by the name of section or stage, sources left out.

@@ -57,7 +57,7 @@ Status write_rehearsed_trace(const Rehearsed& rehearsed, const SectionGraph& gra
       const TraceSlice slice{track, label_of(interval), category_of(interval.kind), time_of(interval.start_ms),
                              time_of(interval.end_ms)};
       if (interval.kind == Kind::wait) {
-        recorder.slice(slice, {{"for", interval.waits_for}});
+        recorder.slice(slice, {{"for", *interval.waits_for}});
       } else if (interval.kind == Kind::boundary) {
         recorder.slice(slice, {{"step", interval.step.value()}});
       } else {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/estimate/shared_cores.hpp"
 
+#include <algorithm>
+#include <functional>
+
 namespace maestro {
 
 void SharedCores::run(int core, Priority priority, double ms, VirtualClock::Event done) {
@@ -8,7 +11,9 @@ void SharedCores::run(int core, Priority priority, double ms, VirtualClock::Even
   serve(on);
   Pieces& pieces = on.pieces[static_cast<std::size_t>(priority)];
   if (pieces.by_end.empty()) pieces.served_ms = 0;  // CO-2
-  pieces.by_end.try_emplace({pieces.served_ms + (ms > 0 ? ms : 0), on.added++}, std::move(done));
+  Piece piece{pieces.served_ms + (ms > 0 ? ms : 0), std::move(done)};
+  const auto at = std::ranges::lower_bound(pieces.by_end, piece.end_ms, std::greater(), &Piece::end_ms);
+  pieces.by_end.insert(at, std::move(piece));
   plan_end(on);
 }
 
@@ -24,7 +29,7 @@ void SharedCores::serve(Core& core) {
 void SharedCores::plan_end(Core& core) {
   const Pieces& pieces = core.served();
   if (pieces.by_end.empty()) return;
-  const double rest_ms = pieces.by_end.begin()->first.first - pieces.served_ms;
+  const double rest_ms = pieces.by_end.back().end_ms - pieces.served_ms;
   clock_->after(rest_ms * static_cast<double>(pieces.by_end.size()), [this, &core, plan = ++core.plans] {
     if (plan == core.plans) end(core);
   });
@@ -32,10 +37,10 @@ void SharedCores::plan_end(Core& core) {
 
 void SharedCores::end(Core& core) {
   Pieces& pieces = core.served();
-  pieces.served_ms = pieces.by_end.begin()->first.first;
+  pieces.served_ms = pieces.by_end.back().end_ms;
   core.since_ms = clock_->now_ms();
-  const VirtualClock::Event done = std::move(pieces.by_end.begin()->second);
-  pieces.by_end.erase(pieces.by_end.begin());
+  const VirtualClock::Event done = std::move(pieces.by_end.back().done);
+  pieces.by_end.pop_back();
   plan_end(core);
   done();
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "runtime/device/device.hpp"
 #include "runtime/estimate/virtual_clock.hpp"
@@ -27,13 +28,16 @@ class SharedCores {
   void run(int core, Priority priority, double ms, VirtualClock::Event done);
 
  private:
-  struct Pieces {                                                            // of equal priority
-    double served_ms = 0;                                                    // to each since there was none
-    std::map<std::pair<double, std::uint64_t>, VirtualClock::Event> by_end;  // served_ms at their end, and order
+  struct Piece {
+    double end_ms = 0;  // Pieces::served_ms at its end
+    VirtualClock::Event done;
+  };
+  struct Pieces {               // of equal priority
+    double served_ms = 0;       // to each since there was none
+    std::vector<Piece> by_end;  // the last ends first, and of equal ones the one that began first
   };
   struct Core {
     double since_ms = 0;           // when served_ms was counted
-    std::uint64_t added = 0;       // pieces
     std::uint64_t plans = 0;       // of the next end; events of earlier plans do nothing
     std::array<Pieces, 2> pieces;  // by priority
     /// Returns those that progress.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reasons for which lanes of a rehearsal wait, each a string of its own: equal reasons have equal addresses.
+// The reasons for which lanes of a rehearsal wait: "input from teacher", "gradient from student", "other replicas",
+// "buffer", "device", "work", "runtime". Each is a string of its own: equal reasons have equal addresses.
 #pragma once
 
 #include <array>

@@ -125,7 +125,8 @@ const std::vector<CutBatch>& cut_into(std::vector<std::optional<std::vector<CutB
 
 std::vector<CutBatch> cut_section(const SectionGraph& graph, SectionId section, std::span<const SampleRef> samples) {
   std::vector<std::optional<std::vector<CutBatch>>> cut(graph.nodes().size());
-  return cut_into(cut, graph, section, samples);
+  cut_into(cut, graph, section, samples);
+  return *std::move(cut[section.value()]);
 }
 
 StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples) {

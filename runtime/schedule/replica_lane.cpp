@@ -13,6 +13,17 @@ void ReplicaLane::enqueue(StepBoundary mark) {
   items_.push_back({{}, std::move(mark), State::waiting});
 }
 
+void ReplicaLane::arrived(Channel channel, std::uint64_t sequence, LayoutRank rank) {
+  const ArrivalKey key(channel, sequence, rank);
+  const auto at = std::ranges::lower_bound(arrived_, key);
+  if (at == arrived_.end() || *at != key) arrived_.insert(at, key);
+}
+
+void ReplicaLane::forget(const ArrivalPlan& arrival) {
+  const auto [first, end] = std::ranges::equal_range(arrived_, key_of(arrival));
+  arrived_.erase(first, end);
+}
+
 bool ReplicaLane::here(const MicroBatchPlan& batch, Direction direction) const {
   for (const ArrivalPlan& arrival : batch.arrivals) {
     if (arrival.channel.direction == direction && !here(arrival)) return false;
@@ -95,7 +106,7 @@ SharedMicroBatch ReplicaLane::finished() {
     std::erase_if(phases_, [&](const auto& entry) { return entry.first.first <= item.mark->step.value(); });
   } else {
     if (kind == Kind::backward) --in_flight_, ++backwards_;
-    for (const ArrivalPlan& arrival : retired->arrivals) arrived_.erase(key_of(arrival));
+    for (const ArrivalPlan& arrival : retired->arrivals) forget(arrival);
   }
   retire_front();
   return retired;

@@ -13,14 +13,15 @@
 //       retired; nothing after it starts before.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "runtime/core/ids.hpp"
 #include "runtime/schedule/step_plan.hpp"
@@ -73,9 +74,7 @@ class ReplicaLane {
   void enqueue(StepBoundary mark);
   /// Records that all pieces of a sequence are at a rank; may precede the work item that needs them. Due for every
   /// arrival of a plan, also for an arrival without pieces.
-  void arrived(Channel channel, std::uint64_t sequence, LayoutRank rank = {}) {
-    arrived_.emplace(channel, sequence, rank);
-  }
+  void arrived(Channel channel, std::uint64_t sequence, LayoutRank rank = {});
   /// Opens a phase: from now on passes of this phase of the group may run. Phase 0 is always open.
   void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
 
@@ -101,8 +100,11 @@ class ReplicaLane {
     std::optional<StepBoundary> mark;
     State state = State::waiting;
   };
-  [[nodiscard]] bool here(const ArrivalPlan& arrival) const { return arrived_.count(key_of(arrival)) != 0; }
+  [[nodiscard]] bool here(const ArrivalPlan& arrival) const {
+    return std::ranges::binary_search(arrived_, key_of(arrival));
+  }
   [[nodiscard]] bool here(const MicroBatchPlan& batch, Direction direction) const;
+  void forget(const ArrivalPlan& arrival);
   [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
     return options_.runs_backward && options_.awaits_gradient && batch.pass == Pass::train;
@@ -120,7 +122,7 @@ class ReplicaLane {
   std::uint32_t forwards_ = 0;
   std::uint32_t backwards_ = 0;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> phases_;  // (step, group) -> last phase open
-  std::set<ArrivalKey> arrived_;
+  std::vector<ArrivalKey> arrived_;                                          // sorted; few, as slots are
   std::optional<Kind> running_;
   Item* running_item_ = nullptr;
 };

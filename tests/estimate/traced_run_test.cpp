@@ -184,12 +184,13 @@ TEST(RehearsedShares, add_up_to_one) {  // SH-1
   const SectionGraph graph = testing::distillation_graph(2);
   Rehearsed rehearsed;
   using Kind = LaneInterval::Kind;
-  const auto interval = [](Kind kind, double start, double end, std::string waits_for = {}) {
-    return LaneInterval{kind, start, end, StepId(1), Pass::train, 0, std::move(waits_for)};
+  const WaitReasons reasons(graph);
+  const auto interval = [](Kind kind, double start, double end, const std::string* waits_for = nullptr) {
+    return LaneInterval{start, end, StepId(1), waits_for, 0, kind, Pass::train};
   };
   rehearsed.lanes[{SectionId(1), ReplicaIndex(0)}] = {interval(Kind::forward, 0, 12),
-                                                      interval(Kind::wait, 12, 14, "work")};
-  rehearsed.lanes[{SectionId(1), ReplicaIndex(1)}] = {interval(Kind::wait, 5, 15, "buffer"),
+                                                      interval(Kind::wait, 12, 14, &reasons.work)};
+  rehearsed.lanes[{SectionId(1), ReplicaIndex(1)}] = {interval(Kind::wait, 5, 15, &reasons.buffer),
                                                       interval(Kind::boundary, 15, 25)};
   const auto shares = section_shares(rehearsed, graph, {10, 20, 1});
   const SectionShares& teacher = shares.at("teacher");
