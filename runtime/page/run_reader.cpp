@@ -209,13 +209,13 @@ Status RunReader::take_event(std::string_view text) {
   } catch (const Json::exception&) {
     return Error{ErrorCode::corrupt, name + ": an event lacks a member or has another of that name"};
   } catch (const JobError& failure) {
-    return Error{ErrorCode::corrupt, name + ": the job in it cannot be read: " + failure.what()};
+    return Error{ErrorCode::corrupt, name + " " + failure.what()};
   }
   return {};
 }
 
 void RunReader::take_validation(const Json& line) {
-  RunValidation validation{line.at("step"), line.at("section"), {}};
+  RunValidation validation{whole_number(line.at("step"), "step"), line.at("section"), {}};
   for (const auto& [metric, figure] : line.at("metrics").items()) validation.metrics[metric] = figure_of(figure);
   std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
     return earlier.section == validation.section && earlier.step >= validation.step;
@@ -228,19 +228,25 @@ void RunReader::take_spike(const Json& line) {
     events_.spikes.erase(events_.spikes.begin());
     ++events_.earlier_spikes;
   }
-  events_.spikes.push_back(
-      {line.at("step"), line.at("section"), line.at("what"), figure_of(line.at("value")), figure_of(line.at("usual"))});
+  events_.spikes.push_back({whole_number(line.at("step"), "step"), line.at("section"), line.at("what"),
+                            figure_of(line.at("value")), figure_of(line.at("usual"))});
 }
 
 void RunReader::take_start(const Json& line) {
   events_.state = RecordedState::under_way;
   events_.error.clear();
   events_.step_ms.reset();
-  events_.first_steps.push_back(line.at("first_step"));
+  events_.first_steps.push_back(whole_number(line.at("first_step"), "first_step"));
   events_.lanes = line.at("lanes").get<std::vector<std::string>>();
   events_.data = line.at("data").get<std::map<std::string, std::string>>();
   events_.job = line.at("job_file");
-  const JobDocument job = JobDocument::parse(events_.job, "the job of the record");
+  const JobDocument job = [&] {
+    try {
+      return JobDocument::parse(events_.job, "the job of the record");
+    } catch (const JobError& failure) {
+      throw JobError(std::string("has a job that cannot be read: ") + failure.what());
+    }
+  }();
   events_.title = job.root().text("name", "");
   events_.planned_steps = 0;
   for (const auto& [key, value] : job.settings()) {
