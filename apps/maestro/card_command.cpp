@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "apps/maestro/number_options.hpp"
 #include "runtime/core/utf8.hpp"
 
 namespace maestro {
@@ -20,7 +21,7 @@ CardCommand::CardCommand(CLI::App& app)
   command_
       ->add_option("--checkpoints", options_.checkpoints,
                    "checkpoints whose models continue the prompts, spread over the run (default: 8; 0: none)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
 }
 
 int CardCommand::run(Console& console) const {

@@ -10,6 +10,7 @@
 #include "apps/maestro/card_files.hpp"
 #include "apps/maestro/continuations.hpp"
 #include "apps/maestro/end_lines.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
@@ -112,18 +113,18 @@ DistillCommand::DistillCommand(CLI::App& app)
   command_->add_option("--data", arguments_.data,
                        "text, conversations (JSON Lines, Parquet, tar), or a folder of texts or of `maestro prepare` "
                        "(default: the repository's own text)");
-  command_->add_option("--steps", arguments_.steps, "steps of the distillation")->check(CLI::PositiveNumber);
+  command_->add_option("--steps", arguments_.steps, "steps of the distillation")->check(whole_number(1));
   command_
       ->add_option("--sequence", arguments_.sequence,
                    "tokens of a sample (default: 256, or the most that both models take)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->needs(teacher);
   command_->add_option("--out", arguments_.out, "folder for weights, checkpoints, report and trace");
   command_
       ->add_option("--prompt", arguments_.prompts,
                    "a text that teacher and student continue at the end; may be repeated (default: three)")
       ->allow_extra_args(false);
-  command_->add_option("--seed", arguments_.seed, "random seed");
+  command_->add_option("--seed", arguments_.seed, "random seed")->check(whole_number(0));
   command_->add_option("--set", arguments_.overrides, "override a key of the distillation job")
       ->allow_extra_args(false);
   command_

@@ -12,6 +12,7 @@
 
 #include "apps/emulate/compose.hpp"
 #include "apps/emulate/workload_rehearsal.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
@@ -64,11 +65,10 @@ EmulateCommand::EmulateCommand(CLI::App& app)
     : command_(app.add_subcommand("emulate", "run a workload on emulated devices, with real actors")) {
   command_->add_option("workload", arguments_.workload, "workload file (JSON, see docs/workloads.md)")->required();
   command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront");
-  command_->add_option("--steps", arguments_.steps, "how often the workload is run")->check(CLI::PositiveNumber);
+  command_->add_option("--steps", arguments_.steps, "how often the workload is run")->check(whole_number(1));
   command_->add_option("--columns", arguments_.columns, "floats that a sample sends over an edge")
-      ->check(CLI::PositiveNumber);
-  command_->add_option("--evaluations", arguments_.evaluations, "schedules that a plan tries")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
+  command_->add_option("--evaluations", arguments_.evaluations, "schedules that a plan tries")->check(whole_number(1));
   command_->add_option("--set", arguments_.overrides, "override a key of the emulated job: --set vision.replicas=7")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/maestro/end_lines.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
@@ -39,7 +40,7 @@ ExportCommand::ExportCommand(CLI::App& app)
                        "f32, bf16 or f16 (default: of the weights that the section began from; of adapters f32)");
   command_->add_flag("--merge", merge_, "of a section with lora: the whole model, instead of the adapters");
   command_->add_option("--shard-gb", shard_gb_, "largest file of weights, in 10^9 bytes")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(decimal_number(1e-6, 1e6))
       ->capture_default_str();
 }
 

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
@@ -140,7 +141,7 @@ FleetCommand::FleetCommand(CLI::App& app)
       ->check(CLI::IsMember({"fixed", "cells"}));
   command_->add_flag("--pack", arguments_.pack, "two jobs may share devices where that ends them earlier");
   command_->add_option("--seed", arguments_.seed, "of the arrivals (default: that of the jobs file)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command_->add_flag("--json", arguments_.json, "print the figures as JSON");
 }
 

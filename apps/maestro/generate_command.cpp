@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/maestro/json_lines.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/json_text.hpp"
@@ -115,12 +116,13 @@ GenerateCommand::GenerateCommand(CLI::App& app)
   command_->add_option("--tokenizer", tokenizer_, "another folder, a tokenizer file, or bytes (default: the folder's)");
   command_->add_option("--temperature", temperature_,
                        "0: the likeliest token (default: as generation_config.json has it, else 0)");
-  command_->add_option("--top-k", top_k_, "only the k likeliest tokens; 0: all (default: likewise, else all)");
+  command_->add_option("--top-k", top_k_, "only the k likeliest tokens; 0: all (default: likewise, else all)")
+      ->check(whole_number(0));
   command_->add_option("--top-p", top_p_,
                        "of those the fewest whose probabilities reach p (default: likewise, else 1)");
-  command_->add_option("--seed", seed_, "of the draws")->check(CLI::NonNegativeNumber);
+  command_->add_option("--seed", seed_, "of the draws")->check(whole_number(0));
   command_->add_option("--max-tokens", max_tokens_, "tokens at most for a prompt (default: 256)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command_->add_option("--precision", precision_, "of the products: fp32 (default) or bf16")
       ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
   command_->add_flag("--chat", chat_, "prompts are questions, or lists of messages, in the folder's chat template");

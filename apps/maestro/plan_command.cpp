@@ -10,6 +10,7 @@
 #include "actors/plan/memory_estimate.hpp"
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/cluster_rivals.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_job.hpp"
 #include "apps/maestro/ranking_page.hpp"
@@ -40,16 +41,16 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
   CLI::Option* const processors =
       command
           .add_option("--cpu-devices", arguments.cpu_devices, "plan for so many processor devices (default: the cores)")
-          ->check(CLI::Range(1, 64));
+          ->check(whole_number(1, 64));
   command
       .add_option("--devices", arguments.gpus,
                   "plan for so many GPUs of this machine (default: all that are found; without any, its processors)")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_number(1, 64))
       ->excludes(processors);
   command
       .add_option("--measure-ms", arguments.measure_ms,
                   "measure each layout of a section for so long at least (default 60)")
-      ->check(CLI::Range(0, 60000));
+      ->check(whole_number(0, 60000));
 }
 
 /// The layouts that were also run.
@@ -199,11 +200,11 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
   add_job_options(*command_, arguments_);
   command_->add_option("--profile", arguments_.profile,
                        "prices of calls: read if it exists, and written with those measured now");
-  command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(CLI::Range(1, 1000));
+  command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(whole_number(1, 1000));
   command_->add_option("--out", arguments_.out, "write the job with the best layout here");
   command_->add_option("--page", arguments_.page, "write a page with the plan here");
   command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
-      ->check(CLI::Range(1, 100));
+      ->check(whole_number(1, 100));
   CLI::Option* const cluster =
       command_->add_option("--cluster", arguments_.cluster, "plan for the devices that this file describes");
   for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
@@ -215,7 +216,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
                                  ->type_name("SECTION")
                                  ->needs(cluster);
   command_->add_option("--stall", arguments_.stall, "share of the time that it may wait for others (default 0.01)")
-      ->check(CLI::Range(0.0001, 0.9))
+      ->check(decimal_number(0.0001, 0.9))
       ->needs(cluster);
   CLI::Option* const objective =
       command_
@@ -225,7 +226,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
           ->needs(cluster);
   objective->excludes(extra);
   command_->add_option("--budget", arguments_.most_per_hour, "there: price of all hosts an hour, at most")
-      ->check(CLI::Range(1e-6, 1e12))
+      ->check(decimal_number(1e-6, 1e12))
       ->needs(cluster);
   command_
       ->add_option("--curve", arguments_.curve,
@@ -239,7 +240,7 @@ PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
       ->needs(cluster);
   command_->add_option("--timeline", arguments_.timeline, "there: write the rehearsed lanes here, for Perfetto")
       ->needs(cluster);
-  command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(CLI::Range(6, 100000));
+  command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(whole_number(6, 100000));
 }
 
 int PlanCommand::run(Console& shown) const {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "actors/process/signal_watcher.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
@@ -72,7 +73,7 @@ PrepareCommand::PrepareCommand(CLI::App& app)
   command_->add_option("--learn", learn_, "the answers of a conversation that are learned: answers (all) or last")
       ->transform(CLI::IsMember({"answers", "last"}));
   command_->add_option("--validation", validation_, "the share of documents for validation (default: 0.01)")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(decimal_number(0.0, 0.9));
   command_->add_option("--jobs", jobs_, "threads (default: one for each core)");
   command_->add_option("--max-bad", max_bad_, "bad rows that are left out and counted (default: 0)");
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "apps/maestro/number_options.hpp"
+
 namespace maestro {
 
 namespace {
@@ -33,7 +35,7 @@ std::vector<std::string> log_arguments(const std::string& format) {
 void add_run_options(CLI::App& command, RunOptions& run) {
   CLI::Option* processes =
       command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
-          ->check(CLI::Range(1, 64));
+          ->check(whole_number(1, 64));
   command
       .add_option("--hosts", run.hosts, "a,b:2: processes on these hosts, started by ssh; this machine is the first")
       ->excludes(processes);
@@ -42,7 +44,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
   command.add_option("--keys", run.keys, "folder of certificates and token, as made by maestro keys");
   command
       .add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores (default: a device per core)")
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_number(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
   command

@@ -8,6 +8,7 @@
 #include "actors/plan/job_plan.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/run_journal.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
@@ -36,7 +37,7 @@ std::string text_of(const Corpus& corpus, SampleId sample, const Tokenizer& toke
 SamplesCommand::SamplesCommand(CLI::App& app)
     : command_(app.add_subcommand("samples", "show the samples that a step of a run was trained on")) {
   command_->add_option("run", run_, "the run's folder, train.out")->required();
-  command_->add_option("--step", step_, "the step")->required()->check(CLI::PositiveNumber);
+  command_->add_option("--step", step_, "the step")->required()->check(whole_number(1));
   command_->add_flag("--text", text_, "print the text of each");
 }
 

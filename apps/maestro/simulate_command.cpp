@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "apps/maestro/number_options.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "runtime/wavefront/policy.hpp"
@@ -38,8 +39,8 @@ SimulateCommand::SimulateCommand(CLI::App& app)
   command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront (default)");
   command_->add_option("--timeline", arguments_.timeline, "also write the passes here, for Perfetto");
   command_->add_option("--budget-ms", arguments_.budget_ms, "plan for so long (default: a fixed number of tries)")
-      ->check(CLI::Range(1.0, 3.6e6));
-  command_->add_option("--seed", arguments_.seed, "of the search for an order")->check(CLI::NonNegativeNumber);
+      ->check(decimal_number(1.0, 3.6e6));
+  command_->add_option("--seed", arguments_.seed, "of the search for an order")->check(whole_number(0));
 }
 
 int SimulateCommand::run(Console& console) const {

@@ -14,6 +14,7 @@
 #include "actors/process/signal_watcher.hpp"
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/usable_cores.hpp"
@@ -190,13 +191,13 @@ TeachCommand::TeachCommand(CLI::App& app)
                        "take the rows of a server's answers (JSON lines) instead of running the teacher");
   command_->add_option("--teacher", teacher_, "of several teachers: the section that is recorded");
   command_->add_option("--top-k", k_, "likeliest tokens of each position, at most")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}))
+      ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
   command_->add_option("--top-p", p_, "of those the fewest whose probabilities reach p; 1: all")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->check(decimal_number(1e-9, 1.0))
       ->capture_default_str();
   command_->add_option("--shard-samples", shard_samples_, "samples of a shard, which is written at once")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->check(whole_number(1, std::int64_t{1} << 32))
       ->capture_default_str();
   command_->add_option("--set", overrides_, "override a key: --set teacher.micro_batch=4")->allow_extra_args(false);
 }

@@ -4,6 +4,7 @@
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/graph_print.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/printable.hpp"
@@ -130,9 +131,9 @@ CheckCommand::CheckCommand(CLI::App& app)
     : JobCommand(app, "check", "validate a job file without running it", "override a key") {
   RunOptions& run = arguments_.run;
   run.check_only = true;
-  command_->add_option("--processes", run.processes, "processes to plan for")->check(CLI::Range(1, 64));
+  command_->add_option("--processes", run.processes, "processes to plan for")->check(whole_number(1, 64));
   command_->add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores")
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_number(1, 4096));
   add_start_options(*command_, run);
   command_->add_option("--graph", graph_, "print the sections and edges: as text, dot (Graphviz) or svg")
       ->expected(0, 1)

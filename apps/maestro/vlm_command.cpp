@@ -7,6 +7,7 @@
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/card_files.hpp"
 #include "apps/maestro/end_lines.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "apps/vlm/answers.hpp"
@@ -28,7 +29,7 @@ namespace {
 constexpr const char* model_section = "llm";
 constexpr std::int64_t timeline_steps = 3;
 
-std::string percent(double share, int digits = 0) {
+std::string percent(double share, int digits) {
   return fixed(100.0 * share, digits) + " %";
 }
 
@@ -76,7 +77,7 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
 std::string utilization_text(const RunFigures& figures) {
   std::string text;
   for (const auto& [section, share] : figures.utilization)
-    text += (text.empty() ? "" : ", ") + section + " " + percent(share);
+    text += (text.empty() ? "" : ", ") + section + " " + percent(share, 0);
   return text;
 }
 
@@ -100,7 +101,7 @@ PageContent page_content(const RunFigures& figures, const Timeline& timeline, st
                             "the steps against the shortest possible schedule, 1 at best"});
   }
   for (const auto& [section, share] : figures.utilization) {
-    page.figures.push_back({section + " busy", percent(share), "of a step's makespan, mean"});
+    page.figures.push_back({section + " busy", percent(share, 0), "of a step's makespan, mean"});
   }
   page.training = figures.training.points();
   page.validation = figures.validation;
@@ -139,8 +140,8 @@ VisionLanguageCommand::VisionLanguageCommand(CLI::App& app)
       ->add_option("--validation", arguments_.validation, "conversations to validate with (default: some of --data)")
       ->needs(data);
   command_->add_option("--out", arguments_.out, "folder for scenes, weights, report, trace and page");
-  command_->add_option("--seed", arguments_.seed, "random seed")->check(CLI::NonNegativeNumber);
-  command_->add_option("--shown", arguments_.shown, "validation pictures on the page")->check(CLI::Range(0, 10000));
+  command_->add_option("--seed", arguments_.seed, "random seed")->check(whole_number(0));
+  command_->add_option("--shown", arguments_.shown, "validation pictures on the page")->check(whole_number(0, 10000));
   command_->add_option("--set", arguments_.overrides, "override a key of the job")->allow_extra_args(false);
   add_run_options(*command_, arguments_.run);
 }

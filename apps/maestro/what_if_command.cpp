@@ -13,6 +13,7 @@
 
 #include "actors/layouts/collective_times.hpp"
 #include "actors/plan/job_rehearsal.hpp"
+#include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/nearest_name.hpp"
@@ -34,7 +35,7 @@ constexpr std::array<std::string_view, 7> rehearsed_keys{
 /// The keys of sections that change the time of a pass by more than its FLOPs.
 constexpr std::array<std::string_view, 3> keys_of_times{"precision", "share", "moments"};
 
-std::string percent(double share) {
+std::string whole_percent(double share) {
   return fixed(100 * share, 0) + "%";
 }
 
@@ -297,10 +298,10 @@ class WhatIf {
       std::string text;
       for (const auto& [share, reason] : waits) {
         if (share < 0.005) continue;
-        text += (text.empty() ? "" : ", ") + reason + " " + percent(share);
+        text += (text.empty() ? "" : ", ") + reason + " " + whole_percent(share);
       }
-      std::cout << padded(section, width + 2) << padded(percent(shares.passes), 8)
-                << padded(percent(shares.step_ends), 10) << (text.empty() ? "nothing" : text) << "\n";
+      std::cout << padded(section, width + 2) << padded(whole_percent(shares.passes), 8)
+                << padded(whole_percent(shares.step_ends), 10) << (text.empty() ? "nothing" : text) << "\n";
     }
   }
 
@@ -344,9 +345,9 @@ WhatIfCommand::WhatIfCommand(CLI::App& app)
       ->type_name("SECTION=TIMES");
   command_->add_option("--free", arguments_.free, "a section whose passes take no time")->type_name("SECTION");
   command_->add_option("--latency-ms", arguments_.latency_ms, "more latency between processes")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(decimal_number(0.0, 1e6));
   command_->add_option("--processes", arguments_.processes, "of the job (default: as traced)")
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_number(1, 4096));
   command_->add_option("--timeline", arguments_.timeline, "also write the rehearsed lanes here, for Perfetto");
   command_->add_flag("--json", arguments_.json, "print the figures as JSON");
 }

@@ -56,6 +56,15 @@ class WrongInput(Refusals):
         self.refuse_job(language_model(), "global_batch", settings={"train.global_batch": 0})
         self.refuse_job(language_model(), "heads", settings={"teacher.heads": 5})
 
+    def test_a_number_of_an_option_is_refused_with_its_bounds(self):
+        beyond = str(2**64)  # CLI11 reads it as the largest number, and 010 as eight
+        for text in ("nope", "0", "-1", "1.5", "010", beyond):
+            self.refuse(["distill", f"--steps={text}"], f"--steps: '{text}' is not a whole number from 1 on")
+        self.refuse(["keys", "folder", "--days=36501"], "--days: '36501' is not a whole number from 1 to 36500")
+        for text in ("nope", "0", "1.5", "nan", "1e-9x"):
+            bounds = f"--top-p: '{text}' is not a number from 1e-09 to 1"
+            self.refuse(["teach", "job", "--out=out", f"--top-p={text}"], bounds)
+
     def test_text_that_is_no_toml_is_told_with_its_line(self):
         (self.folder / "job.toml").write_text('name = "x"\napp = language_model\n')
         self.refuse(["train", "job.toml"], "job.toml:2")
