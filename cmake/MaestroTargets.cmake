@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Helpers that give every room the same shape of library and test.
 
-# maestro_room(NAME [ALONE] SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [APART ...])
+# maestro_room(NAME [ALONE] [COLD] SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [APART ...])
 # A room as a static library `maestro_NAME` (alias maestro::NAME), included from the root. Its sources compile several at a
 # time (maestro_unity), but for those in APART, whose private names are those of others; with ALONE each does by itself.
+# COLD: no step of a run waits for its code (maestro_cold).
 function(maestro_room name)
-  cmake_parse_arguments(ARG "ALONE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;APART" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE;COLD" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;APART" ${ARGN})
   set(kind PUBLIC)
   if(ARG_SOURCES)
     add_library(maestro_${name} STATIC ${ARG_SOURCES})
@@ -13,6 +14,9 @@ function(maestro_room name)
     if(NOT ARG_ALONE)
       maestro_unity(maestro_${name})
       set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+    if(ARG_COLD)
+      maestro_cold(maestro_${name})
     endif()
   else()
     add_library(maestro_${name} INTERFACE)
@@ -41,6 +45,14 @@ function(maestro_unity name)
   endif()
 endfunction()
 
+# maestro_cold(TARGET): compiles with few optimisations, in three quarters of the time. Another build type than the
+# default keeps its own.
+function(maestro_cold name)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  endif()
+endfunction()
+
 # Puts a choice before the list of cases that gtest_discover_tests() has made: ctest reads these files when it starts.
 function(maestro_test_as_program name label)
   get_directory_property(files TEST_INCLUDE_FILES)
@@ -60,8 +72,9 @@ endif()
   set_property(DIRECTORY PROPERTY TEST_INCLUDE_FILES ${files} "${choice}")
 endfunction()
 
-# A test program's own sources compile in half the time with GoogleTest's headers precompiled, once for all programs, and
-# with few optimisations (which make gcc 12 warn of bounds that hold); the rooms under test keep theirs.
+# A test program's own sources compile in half the time with GoogleTest's headers precompiled, once for all programs,
+# without lines for debuggers and with few optimisations (which make gcc 12 warn of bounds that hold); the rooms under test
+# keep theirs.
 function(maestro_compile_quickly name)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR MAESTRO_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
     return()
@@ -71,11 +84,11 @@ function(maestro_compile_quickly name)
     file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/test_headers.cpp" CONTENT "int main() {}\n")
     add_executable(maestro_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/generated/test_headers.cpp")
     target_link_libraries(maestro_test_headers PRIVATE maestro_flags GTest::gtest GTest::gmock)
-    target_compile_options(maestro_test_headers PRIVATE -O1 -fpch-preprocess)  # the latter for ccache
+    target_compile_options(maestro_test_headers PRIVATE -O1 -g0 -fpch-preprocess)  # the latter for ccache
     target_precompile_headers(maestro_test_headers PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<gmock/gmock.h$<ANGLE-R>>"
       "$<$<COMPILE_LANGUAGE:CXX>:<gtest/gtest.h$<ANGLE-R>>")
   endif()
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1;-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1;-g0;-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
   target_precompile_headers(${name} REUSE_FROM maestro_test_headers)
 endfunction()
 
@@ -100,6 +113,7 @@ function(maestro_test name)
   target_link_libraries(${name} PRIVATE maestro_flags ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   maestro_compile_quickly(${name})
+  maestro_unity(${name})
   target_compile_definitions(${name} PRIVATE MAESTRO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # Tests are listed by the program itself, which with CUDA's libraries takes long to load the first time.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60

@@ -33,7 +33,7 @@ TEST(VirtualClock, time_never_goes_back) {
   });
   while (clock.next()) {
   }
-  EXPECT_THAT(times, testing::ElementsAre(5, 5));
+  EXPECT_THAT(times, ::testing::ElementsAre(5, 5));
 }
 
 }  // namespace

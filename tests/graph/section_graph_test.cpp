@@ -3,21 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "runtime/core/result.hpp"
+#include "tests/job/job_error.hpp"
 
 namespace maestro {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const JobError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void expect_mentions(const std::string& error, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error;
@@ -66,28 +56,30 @@ TEST(SectionGraph, ids_are_dense_in_order_of_addition) {  // SG-2
 
 TEST(SectionGraph, a_name_can_be_given_once) {
   SectionGraph graph = teacher_and_student();
-  expect_mentions(error_of([&] { graph.add(node("student", Role::source, {})); }), {"two sections", "'student'"});
+  expect_mentions(job_error_of([&] { graph.add(node("student", Role::source, {})); }), {"two sections", "'student'"});
 }
 
 TEST(SectionGraph, an_unknown_section_or_port_is_answered_with_the_nearest_name) {
   SectionGraph graph = teacher_and_student();
-  expect_mentions(error_of([&] { graph.connect("techer", "hidden", "student", "hidden"); }), {"'techer'", "'teacher'"});
+  expect_mentions(job_error_of([&] { graph.connect("techer", "hidden", "student", "hidden"); }),
+                  {"'techer'", "'teacher'"});
   expect_mentions(
-      error_of([&] { graph.connect("teacher", "hiden", "student", "hidden"); }),
+      job_error_of([&] { graph.connect("teacher", "hiden", "student", "hidden"); }),
       {"section 'teacher' has no output port 'hiden'", "did you mean 'hidden'? there are hidden (fp32, 8 columns)"});
-  expect_mentions(error_of([&] { graph.connect("teacher", "hidden", "student", "hiddens"); }),
+  expect_mentions(job_error_of([&] { graph.connect("teacher", "hidden", "student", "hiddens"); }),
                   {"section 'student' has no input port 'hiddens'", "'hidden'"});
-  expect_mentions(error_of([&] { graph.connect("student", "loss", "teacher", "tokens"); }),
+  expect_mentions(job_error_of([&] { graph.connect("student", "loss", "teacher", "tokens"); }),
                   {"no output port 'loss'", "it has none"});
   EXPECT_TRUE(graph.edges().empty());
 }
 
 TEST(SectionGraph, ports_of_other_type_or_width_are_refused_naming_both) {  // SG-1
   SectionGraph graph = teacher_and_student();
-  expect_mentions(error_of([&] { graph.connect("data", "tokens", "student", "hidden"); }),
+  expect_mentions(job_error_of([&] { graph.connect("data", "tokens", "student", "hidden"); }),
                   {"data.tokens (i32, 1 column)", "student.hidden (fp32, 8 columns)"});
   graph.add(node("wide", Role::frozen, {{}, {{"hidden", DType::f32, 16}}}));
-  expect_mentions(error_of([&] { graph.connect("wide", "hidden", "student", "hidden"); }), {"16 columns", "8 columns"});
+  expect_mentions(job_error_of([&] { graph.connect("wide", "hidden", "student", "hidden"); }),
+                  {"16 columns", "8 columns"});
 }
 
 TEST(SectionGraph, ports_by_other_axes_are_refused) {  // SG-1
@@ -96,7 +88,7 @@ TEST(SectionGraph, ports_by_other_axes_are_refused) {  // SG-1
   patches.axis = Axis::patches;
   graph.add(node("vision", Role::frozen, {{}, {patches}}));
   graph.add(node("llm", Role::trained, {{port("in")}, {}}));
-  expect_mentions(error_of([&] { graph.connect("vision", "out", "llm", "in"); }),
+  expect_mentions(job_error_of([&] { graph.connect("vision", "out", "llm", "in"); }),
                   {"vision.out (fp32, 8 columns, by patches)", "llm.in (fp32, 8 columns)"});
 }
 
@@ -113,9 +105,9 @@ TEST(SectionGraph, ports_sharded_by_vocabulary_need_equal_tensor_degrees) {
       student.layout.tensor = degree;
       graph.add(teacher);
       graph.add(student);
-      const std::string error = error_of([&] { graph.connect("teacher", "out", "student", "in"); });
+      const std::string error = job_error_of([&] { graph.connect("teacher", "out", "student", "in"); });
       if (degree == 2 && in == Sharding::vocabulary) {
-        EXPECT_EQ(error, "no error");
+        EXPECT_EQ(error, "(no error)");
       } else {
         expect_mentions(error, {"equal tensor degrees", "teacher.tensor = 2", "student.tensor = "});
       }
@@ -132,7 +124,7 @@ TEST(SectionGraph, a_section_that_runs_for_images_only_may_not_make_tokens) {  /
   graph.add(node("llm", Role::trained, {{port("in")}, {}}));
   graph.connect("data", "pixels", "vision", "pixels");
   graph.connect("vision", "out", "llm", "in");
-  expect_mentions(error_of([&] { graph.validate(); }), {"'vision' runs only for samples with images", "'out'"});
+  expect_mentions(job_error_of([&] { graph.validate(); }), {"'vision' runs only for samples with images", "'out'"});
 }
 
 TEST(SectionGraph, a_section_that_runs_for_images_only_may_make_patches) {  // SG-1
@@ -160,12 +152,12 @@ TEST(SectionGraph, a_section_of_some_sources_may_feed_only_chosen_and_optional_i
     graph.connect("teacher", "hidden", "student", "extra");
     graph.set_sources(SectionId(1), SourceSet({true, false}));
     if (same_sources) graph.set_sources(SectionId(2), SourceSet({true, false}));
-    return error_of([&] { graph.validate(); });
+    return job_error_of([&] { graph.validate(); });
   };
   expect_mentions(refusal(false, false), {"section 'teacher' runs for the samples of some sources only",
                                           "student.hidden", "needs rows of every sample"});
-  EXPECT_EQ(refusal(true, false), "no error");
-  EXPECT_EQ(refusal(false, true), "no error") << "as between stages of a section";
+  EXPECT_EQ(refusal(true, false), "(no error)");
+  EXPECT_EQ(refusal(false, true), "(no error)") << "as between stages of a section";
 }
 
 TEST(SectionGraph, a_section_of_some_sources_returns_no_gradient_to_a_section_of_all) {  // SG-3
@@ -176,7 +168,7 @@ TEST(SectionGraph, a_section_of_some_sources_returns_no_gradient_to_a_section_of
   graph.connect("data", "tokens", "trunk", "tokens");
   graph.connect("trunk", "out", "head", "in");
   graph.set_sources(SectionId(2), SourceSet({true, false}));
-  expect_mentions(error_of([&] { graph.validate(); }),
+  expect_mentions(job_error_of([&] { graph.validate(); }),
                   {"section 'head' runs for the samples of some sources only, so 'trunk' would get no gradient"});
   graph.set_sources(SectionId(1), SourceSet({true, false}));
   EXPECT_NO_THROW(graph.validate());
@@ -222,7 +214,7 @@ TEST(SectionGraph, the_stages_of_a_section_are_found_by_its_name) {
 TEST(SectionGraph, an_input_takes_one_connection) {  // SG-1
   SectionGraph graph = teacher_and_student();
   graph.connect("data", "tokens", "student", "tokens");
-  expect_mentions(error_of([&] { graph.connect("data", "tokens", "student", "tokens"); }),
+  expect_mentions(job_error_of([&] { graph.connect("data", "tokens", "student", "tokens"); }),
                   {"student.tokens", "connected twice"});
 }
 
@@ -230,7 +222,7 @@ TEST(SectionGraph, a_required_input_without_connection_is_named) {  // SG-1
   SectionGraph graph = teacher_and_student();
   graph.connect("data", "tokens", "teacher", "tokens");
   graph.connect("data", "tokens", "student", "tokens");
-  expect_mentions(error_of([&] { graph.validate(); }), {"student.hidden", "not connected"});
+  expect_mentions(job_error_of([&] { graph.validate(); }), {"student.hidden", "not connected"});
 }
 
 TEST(SectionGraph, a_cycle_is_named_without_the_sections_before_it) {  // SG-1
@@ -241,7 +233,7 @@ TEST(SectionGraph, a_cycle_is_named_without_the_sections_before_it) {  // SG-1
   graph.connect("first", "out", "left", "start");
   graph.connect("left", "out", "right", "in");
   graph.connect("right", "out", "left", "in");
-  const std::string error = error_of([&] { graph.validate(); });
+  const std::string error = job_error_of([&] { graph.validate(); });
   expect_mentions(error, {"cycle", "'left'", "'right'"});
   EXPECT_EQ(error.find("first"), std::string::npos);
 }

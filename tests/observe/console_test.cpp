@@ -194,7 +194,7 @@ TEST(Console, an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {
   EXPECT_EQ(pipes.err.str(), "error: 2 bad samples:\n  first\n  second" + std::string(1994, 'x') + "...\n");
 }
 
-const std::string noon = "2026-11-24T12:00:00.007Z";
+const std::string noon_stamp = "2026-11-24T12:00:00.007Z";
 ConsoleStreams at_noon(ConsoleStreams streams) {
   streams.clock = [] { return SystemTime(milliseconds(1795521600007)); };
   return streams;
@@ -218,10 +218,11 @@ TEST(RunConsole, lines_have_the_time_from_the_begin_of_the_run) {  // TE-5
     EXPECT_EQ(console.relay("beta", "error: there"), "error: there");
     console.answer("{}");
   }
-  EXPECT_EQ(pipes.out.str(), "before\n" + noon + "   corpus\n" + noon + " done\n" + noon + "   loss 1\n{}\n");
-  EXPECT_EQ(pipes.err.str(), "error: wrong input\n" + noon + " step 1/2\n" + noon + " warning: w\n" + noon +
-                                 " error: 2 bad:\n" + noon + "   first\n" + noon + "   second\n" + noon +
-                                 " beta: error: there\n");
+  EXPECT_EQ(pipes.out.str(),
+            "before\n" + noon_stamp + "   corpus\n" + noon_stamp + " done\n" + noon_stamp + "   loss 1\n{}\n");
+  EXPECT_EQ(pipes.err.str(), "error: wrong input\n" + noon_stamp + " step 1/2\n" + noon_stamp + " warning: w\n" +
+                                 noon_stamp + " error: 2 bad:\n" + noon_stamp + "   first\n" + noon_stamp +
+                                 "   second\n" + noon_stamp + " beta: error: there\n");
 }
 
 TEST(RunConsole, a_live_terminal_shows_no_times) {  // TE-5
@@ -255,7 +256,7 @@ TEST(RunConsole, every_line_is_an_object_in_json) {  // TE-6
   std::vector<nlohmann::json> objects;
   for (std::string line; std::getline(lines, line);) {
     objects.push_back(nlohmann::json::parse(line));
-    EXPECT_EQ(objects.back().at("time"), noon);
+    EXPECT_EQ(objects.back().at("time"), noon_stamp);
     objects.back().erase("time");
   }
   using nlohmann::json;

@@ -17,7 +17,7 @@ using nlohmann::json;
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-TraceTime at(int microsecond) {
+TraceTime time_at(int microsecond) {
   return TraceTime{} + microseconds(microsecond);
 }
 
@@ -74,10 +74,10 @@ TEST_F(MergeTraces, writes_events_as_chrome_and_perfetto_read_them) {
   TraceRecorder trace(ProcessId(3), "p", on_host("h"));
   (void)trace.track("other");
   const auto track = trace.track("student 0");
-  trace.slice({track, "forward", TraceCategory::forward, at(100), at(150)}, {{"sample", 7}});
-  trace.flow_start(track, 5, at(110), "logits");
-  trace.flow_end(track, 5, at(120), "logits");
-  trace.counter("queue", at(130), 2);
+  trace.slice({track, "forward", TraceCategory::forward, time_at(100), time_at(150)}, {{"sample", 7}});
+  trace.flow_start(track, 5, time_at(110), "logits");
+  trace.flow_end(track, 5, time_at(120), "logits");
+  trace.counter("queue", time_at(130), 2);
   const auto out = merged({part(trace, "p")});
   EXPECT_EQ(events(out, "X"), std::vector<json>{json::parse(R"({"ph": "X", "cat": "forward", "name": "forward",
                                   "pid": 3, "tid": 2, "ts": 0.0, "dur": 50.0, "args": {"sample": 7}})")});
@@ -92,11 +92,11 @@ TEST_F(MergeTraces, writes_events_as_chrome_and_perfetto_read_them) {
 TEST_F(MergeTraces, sorts_by_time_with_slices_before_their_arrows_and_outer_before_inner) {
   TraceRecorder a(ProcessId(0), "a", on_host("h")), b(ProcessId(1), "b", on_host("h"));
   const auto ta = a.track("t"), tb = b.track("t");
-  a.slice({ta, "late", TraceCategory::step, at(30), at(40)});
-  a.flow_start(ta, 1, at(10), "arrow");
-  a.slice({ta, "inner", TraceCategory::step, at(10), at(15)});
-  a.slice({ta, "outer", TraceCategory::step, at(10), at(20)});
-  b.slice({tb, "middle", TraceCategory::step, at(12), at(20)});
+  a.slice({ta, "late", TraceCategory::step, time_at(30), time_at(40)});
+  a.flow_start(ta, 1, time_at(10), "arrow");
+  a.slice({ta, "inner", TraceCategory::step, time_at(10), time_at(15)});
+  a.slice({ta, "outer", TraceCategory::step, time_at(10), time_at(20)});
+  b.slice({tb, "middle", TraceCategory::step, time_at(12), time_at(20)});
   const auto out = merged({part(a, "a"), part(b, "b")});
   std::vector<std::string> order;
   for (const auto& event : out.at("traceEvents")) {
@@ -140,7 +140,8 @@ TEST_F(MergeTraces, every_arrow_of_a_random_run_binds_to_a_slice_at_both_ends) {
 TEST_F(MergeTraces, parts_of_one_host_keep_their_common_clock_and_other_hosts_are_moved_to_it) {
   TraceRecorder a(ProcessId(0), "a", on_host("h", 1000)), b(ProcessId(1), "b", on_host("h", 3000)),
       c(ProcessId(2), "c", on_host("far", 51000)), d(ProcessId(3), "d", on_host("far", 52000));
-  for (auto* trace : {&a, &b, &c, &d}) trace->slice({trace->track("t"), "s", TraceCategory::step, at(100), at(101)});
+  for (auto* trace : {&a, &b, &c, &d})
+    trace->slice({trace->track("t"), "s", TraceCategory::step, time_at(100), time_at(101)});
   const auto slices = events(merged({part(a, "a"), part(b, "b"), part(c, "c"), part(d, "d")}), "X");
   ASSERT_EQ(slices.size(), 4u);
   EXPECT_EQ(slices[0]["ts"], 0.0);
@@ -152,15 +153,15 @@ TEST_F(MergeTraces, parts_of_one_host_keep_their_common_clock_and_other_hosts_ar
 TEST_F(MergeTraces, tells_how_many_events_are_missing) {
   TraceRecorder a(ProcessId(0), "a", {.max_events = 1}), b(ProcessId(1), "b", {.max_events = 0});
   for (int i = 0; i < 3; ++i) {
-    a.counter("c", at(i), 1);
-    b.counter("c", at(i), 1);
+    a.counter("c", time_at(i), 1);
+    b.counter("c", time_at(i), 1);
   }
   EXPECT_EQ(merged({part(a, "a"), part(b, "b")})["otherData"]["dropped_events"], 5);
 }
 
 TEST_F(MergeTraces, odd_names_stay_valid_json) {
   TraceRecorder trace(ProcessId(0), "\xff\"", on_host("h"));
-  trace.slice({trace.track("a\nb\xc3"), "\"\\\x01", TraceCategory::step, at(0), at(1)}, {{"k\"", "v\xff"}});
+  trace.slice({trace.track("a\nb\xc3"), "\"\\\x01", TraceCategory::step, time_at(0), time_at(1)}, {{"k\"", "v\xff"}});
   const auto out = merged({part(trace, "p")});
   EXPECT_EQ(events(out, "X").at(0)["name"], "\"\\\x01");
 }
@@ -184,8 +185,8 @@ TEST_F(MergeTraces, two_parts_of_one_rank_are_refused) {
 
 TEST_F(MergeTraces, a_damaged_part_is_named_with_its_line) {
   TraceRecorder trace(ProcessId(0), "p");
-  trace.slice({trace.track("t"), "one", TraceCategory::step, at(0), at(1)});
-  trace.slice({trace.track("t"), "two", TraceCategory::step, at(2), at(3)});
+  trace.slice({trace.track("t"), "one", TraceCategory::step, time_at(0), time_at(1)});
+  trace.slice({trace.track("t"), "two", TraceCategory::step, time_at(2), time_at(3)});
   const auto whole = contents_of(part(trace, "p"));
   const auto second_line = whole.find('\n') + 1, third_line = whole.find('\n', second_line) + 1;
   const std::vector<std::pair<std::string, std::string>> damages{
@@ -219,10 +220,10 @@ TEST_F(MergeTraces, facts_are_those_of_the_first_rank_that_states_them) {
 TEST_F(MergeTraces, slices_and_facts_are_read_back) {
   TraceRecorder trace(ProcessId(0), "process 0");
   trace.describe("job", "name = 'x'");
-  trace.slice({trace.track("student/0"), "forward", TraceCategory::forward, at(1000), at(3500)},
+  trace.slice({trace.track("student/0"), "forward", TraceCategory::forward, time_at(1000), time_at(3500)},
               {{"step", 3}, {"pass", "evaluate"}});
-  trace.slice({trace.track("student/0"), "wait", TraceCategory::wait, at(3500), at(4000)});
-  trace.counter("bytes", at(4000), 1);
+  trace.slice({trace.track("student/0"), "wait", TraceCategory::wait, time_at(3500), time_at(4000)});
+  trace.counter("bytes", time_at(4000), 1);
   merged({part(trace, "a")});
   std::vector<TraceFileSlice> slices;
   const auto about = for_trace_slices(folder_ / "trace.json", [&](const auto& slice) { slices.push_back(slice); });

@@ -15,7 +15,7 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t rows = 9, width = 32, vocabulary = 19;
+constexpr std::int64_t net_rows = 9, net_width = 32, vocabulary = 19;
 
 enum class Weights { trained, frozen, frozen_packed };
 
@@ -30,13 +30,13 @@ class Network {
                                  std::ranges::copy(normals, values.begin());
                                }});
     };
-    norm_weight_ = add("norm.weight", {width});
-    norm_bias_ = add("norm.bias", {width});
-    root_weight_ = add("rms.weight", {width});
-    qkv_ = add("qkv", {2 * width, width});
-    qkv_bias_ = add("qkv.bias", {2 * width});
-    gates_ = add("gates", {2 * width, 2, width / 2});  // a kernel: counts as (2 width, width)
-    head_ = add("head", {vocabulary, width});
+    norm_weight_ = add("norm.weight", {net_width});
+    norm_bias_ = add("norm.bias", {net_width});
+    root_weight_ = add("rms.weight", {net_width});
+    qkv_ = add("qkv", {2 * net_width, net_width});
+    qkv_bias_ = add("qkv.bias", {2 * net_width});
+    gates_ = add("gates", {2 * net_width, 2, net_width / 2});  // a kernel: counts as (2 width, width)
+    head_ = add("head", {vocabulary, net_width});
     parameters_.allocate(weights == Weights::trained);
     if (weights != Weights::frozen_packed) return;
     Parameter* const matrices[] = {qkv_, gates_, head_};
@@ -51,7 +51,7 @@ class Network {
     const Var x = tape.input(x_value, true);
     Var h = layer_norm(tape, x, *norm_weight_, *norm_bias_, 1e-5);
     h = linear(tape, h, *qkv_, qkv_bias_);
-    h = attention(tape, h, {{2, 1, width / 2, false}, testing::shared_frequencies(10000, width / 2)}, layout);
+    h = attention(tape, h, {{2, 1, net_width / 2, false}, testing::shared_frequencies(10000, net_width / 2)}, layout);
     h = add(tape, x, gelu(tape, h));
     h = glu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr), GluGate::silu);
     const HeadLoss loss{&targets_.tensor(), 0.5};
@@ -65,7 +65,7 @@ class Network {
     }
     h = Var();
     tape.backward();
-    OwnedTensor copy(DType::f32, {rows, width});
+    OwnedTensor copy(DType::f32, {net_rows, net_width});
     std::memcpy(copy.tensor().raw(), x.gradient().raw(), copy.tensor().bytes());
     return copy.values();
   }
@@ -78,9 +78,9 @@ class Network {
   Parameters parameters_;
   Parameter *norm_weight_, *norm_bias_, *root_weight_, *qkv_, *qkv_bias_, *gates_, *head_;
   Arena arena_;
-  std::vector<std::int32_t> offsets_{0, 5, rows}, positions_ = std::vector<std::int32_t>(rows);
-  OwnedTensor targets_{DType::i32, {rows}, {3, -1, 7, 0, 18, 5, 5, -1, 2}};
-  OwnedTensor teacher_logits_{DType::f32, {rows, vocabulary}, exact_normals(generator_, rows* vocabulary)};
+  std::vector<std::int32_t> offsets_{0, 5, net_rows}, positions_ = std::vector<std::int32_t>(net_rows);
+  OwnedTensor targets_{DType::i32, {net_rows}, {3, -1, 7, 0, 18, 5, 5, -1, 2}};
+  OwnedTensor teacher_logits_{DType::f32, {net_rows, vocabulary}, exact_normals(generator_, net_rows* vocabulary)};
 };
 
 class FrozenWeights : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
@@ -89,7 +89,7 @@ TEST_P(FrozenWeights, hand_back_the_gradient_that_trained_ones_do) {
   const auto& [backend, act] = GetParam();
   const auto ops = backend.make();
   std::mt19937 generator(32);
-  const OwnedTensor x(DType::f32, {rows, width}, exact_normals(generator, rows * width));
+  const OwnedTensor x(DType::f32, {net_rows, net_width}, exact_normals(generator, net_rows * net_width));
   for (const bool distilled : {false, true}) {
     Network trained(*ops, act, Weights::trained);
     const Values wanted = trained.gradient(x, distilled);

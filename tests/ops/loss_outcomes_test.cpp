@@ -16,7 +16,7 @@ using testing::worst_error;
 
 constexpr Divergence every_divergence[] = {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js};
 
-LossProblem recorded_problem(const Recorded& recorded, const nlohmann::json& note) {
+LossProblem recorded_outcomes(const Recorded& recorded, const nlohmann::json& note) {
   LossProblem p;
   p.rows = 11;
   p.width = 12;
@@ -53,7 +53,7 @@ TEST_P(LossOnIsa, over_named_tokens_and_the_rest_agrees_with_pytorch) {
       const auto name = note["name"].get<std::string>();
       LossRun run = setup();
       run.limits = limits;
-      const LossAnswer got = compute(recorded_problem(recorded, note), run);
+      const LossAnswer got = compute(recorded_outcomes(recorded, note), run);
       const Values& sums = recorded.at(name + ".sums");
       expect_near_sums(got.sums, {sums[0], sums[1], sums[2], sums[3], 8}, 1e-5);
       EXPECT_EQ(got.sums.tokens, 8);

@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-constexpr double epsilon = 1e-5;
+constexpr double norm_epsilon = 1e-5;
 
 /// The network of record_references.py.
 class Network {
@@ -37,13 +37,13 @@ class Network {
   LossSums loss(Tape& tape) {
     const SequenceLayout layout{offsets_, positions_};
     Var x = embedding(tape, at("tokens"), ids_, &at("positions"), layout);
-    Var h = layer_norm(tape, x, at("norm1.weight"), at("norm1.bias"), epsilon);
+    Var h = layer_norm(tape, x, at("norm1.weight"), at("norm1.bias"), norm_epsilon);
     h = gelu(tape, linear(tape, h, at("up.weight"), &at("up.bias")));
     x = add(tape, x, linear(tape, h, at("down.weight"), &at("down.bias")));
-    h = rms_norm(tape, x, at("norm2.weight"), epsilon);
+    h = rms_norm(tape, x, at("norm2.weight"), norm_epsilon);
     h = glu(tape, linear(tape, h, at("gates.weight"), nullptr), GluGate::silu);
     x = add(tape, x, linear(tape, h, at("out.weight"), nullptr));
-    h = layer_norm(tape, x, at("norm3.weight"), at("norm3.bias"), epsilon);
+    h = layer_norm(tape, x, at("norm3.weight"), at("norm3.bias"), norm_epsilon);
     const HeadLoss head{&targets_.tensor(), 1.0 / 12};
     return cross_entropy_loss(tape, h, at("head.weight"), head);
   }

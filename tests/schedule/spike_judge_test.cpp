@@ -12,13 +12,13 @@ namespace maestro {
 namespace {
 
 using Kind = SpikeFinding::Kind;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Feeds losses, with norms, as the steps of a run.
-class SpikeJudgeTest : public testing::Test {
+class SpikeJudgeTest : public ::testing::Test {
  protected:
   void feed(double loss, double norm = 1.0) {
     for (const SpikeFinding& found : judge_.judge(++step_, loss, norm)) findings_.push_back(found);

@@ -13,7 +13,6 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t vocabulary = 37;  // no degree divides it
 
 DecoderConfig sizes() {
   DecoderConfig config;

@@ -14,12 +14,6 @@
 namespace maestro::testing {
 namespace {
 
-std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name) {
-  const Tensor tensor = file.tensor(name).value_or_throw();
-  const auto values = tensor.span<std::int32_t>();
-  return {values.begin(), values.end()};
-}
-
 class DecoderReference : public ::testing::TestWithParam<const char*> {
  protected:
   DecoderReference()

@@ -8,6 +8,7 @@
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
+#include "tests/job/job_error.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {
@@ -25,15 +26,6 @@ DecoderConfig tiny(const std::string& family, bool tied) {
   config.positions = 12;
   config.tied = tied;
   return config;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const JobError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 class DecoderFamilies : public ::testing::TestWithParam<std::pair<const char*, bool>> {
@@ -245,7 +237,7 @@ TEST(DecoderTrunk, only_hidden_states_can_be_trained_through) {
   const auto build = [&] {
     DecoderTrunk(bench.context("t", true), {tiny("gpt2", true), TeacherOutput::logits, 1, {}});
   };
-  EXPECT_NE(error_of(build).find("boundary = \"hidden\""), std::string::npos) << error_of(build);
+  EXPECT_NE(job_error_of(build).find("boundary = \"hidden\""), std::string::npos) << job_error_of(build);
 }
 
 TEST(DecoderTrunk, a_top_k_beyond_the_vocabulary_is_refused_with_both_numbers) {
@@ -253,7 +245,7 @@ TEST(DecoderTrunk, a_top_k_beyond_the_vocabulary_is_refused_with_both_numbers) {
   const auto build = [&] {
     DecoderTrunk(bench.context("t", false), {tiny("gpt2", true), TeacherOutput::top_k, 38, {}});
   };
-  EXPECT_EQ(error_of(build), "t: top_k = 38 must lie between 1 and the vocabulary of 37");
+  EXPECT_EQ(job_error_of(build), "t: top_k = 38 must lie between 1 and the vocabulary of 37");
 }
 
 TEST(DecoderTrunk, top_k_rest_is_refused_by_name_where_it_is_not_computed) {
@@ -264,25 +256,27 @@ TEST(DecoderTrunk, top_k_rest_is_refused_by_name_where_it_is_not_computed) {
   wide.width = 64;  // heads that GPUs take
   const auto build = [&] { DecoderTrunk(context, {wide, TeacherOutput::top_k_rest, 5, {}}); };
   context.for_cuda = true;
-  EXPECT_NE(error_of(build).find("t: boundary = \"top_k_rest\" is computed on processors alone"), std::string::npos)
-      << error_of(build);
+  EXPECT_NE(job_error_of(build).find("t: boundary = \"top_k_rest\" is computed on processors alone"), std::string::npos)
+      << job_error_of(build);
   context.for_cuda = false;
   context.parallel.layout.tensor = 2;
-  EXPECT_NE(error_of(build).find("needs the whole output layer on a rank; leave tensor at 1"), std::string::npos);
+  EXPECT_NE(job_error_of(build).find("needs the whole output layer on a rank; leave tensor at 1"), std::string::npos);
 }
 
 TEST(LanguageModelHead, a_tied_model_cannot_be_cut_before_its_head) {
   Bench bench;
   const auto build = [&] { LanguageModelHead(bench.context("head", true), {tiny("gpt2", true), {}}); };
-  EXPECT_NE(error_of(build).find("set tied = false"), std::string::npos) << error_of(build);
+  EXPECT_NE(job_error_of(build).find("set tied = false"), std::string::npos) << job_error_of(build);
 }
 
 TEST(DecoderLm, a_sample_longer_than_the_positions_is_refused_at_the_start) {
   Bench bench;
   const auto build = [&](std::int64_t sequence, std::int64_t vocabulary) {
-    return error_of([&] { DecoderLm(bench.context("lm", true), {tiny("gpt2", true), {sequence, vocabulary, ""}}); });
+    return job_error_of([&] {
+      DecoderLm(bench.context("lm", true), {tiny("gpt2", true), {sequence, vocabulary, ""}});
+    });
   };
-  EXPECT_EQ(build(12, 37), "no error");
+  EXPECT_EQ(build(12, 37), "(no error)");
   EXPECT_EQ(build(13, 37),
             "lm: samples of 13 tokens do not fit positions = 12; shorten data.sequence (data.longest of drawn "
             "lengths) to 12 or raise positions");
@@ -295,7 +289,7 @@ TEST(DecoderLm, a_shape_that_is_no_decoder_is_refused) {
   const auto build = [&](const std::function<void(DecoderConfig&)>& change) {
     DecoderConfig config = tiny("llama", true);
     change(config);
-    return error_of([&] { DecoderLm(bench.context("lm", false), {config, {}}); });
+    return job_error_of([&] { DecoderLm(bench.context("lm", false), {config, {}}); });
   };
   EXPECT_EQ(build([](DecoderConfig& config) { config.heads = 3; }), "lm: heads = 3 does not divide width = 16");
   EXPECT_EQ(build([](DecoderConfig& config) { config.kv_heads = 3; }), "lm: kv_heads = 3 does not divide heads = 4");

@@ -11,12 +11,12 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/optimizer.hpp"
 #include "sections/state_io.hpp"
+#include "tests/job/job_error.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t tokens = 37;
 
 DecoderConfig student_shape() {
   DecoderConfig config;
@@ -24,7 +24,7 @@ DecoderConfig student_shape() {
   config.width = 16;
   config.heads = 2;
   config.ffn = 24;
-  config.vocabulary = tokens;
+  config.vocabulary = vocabulary;
   config.positions = 12;
   return config;
 }
@@ -50,7 +50,7 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   options.beta = 0.3;
   options.teachers[0].top_k = 6;
   options.teachers[0].decoder = teacher_shape();
-  options.data = {12, tokens, "bytes"};
+  options.data = {12, vocabulary, "bytes"};
   return options;
 }
 
@@ -75,19 +75,10 @@ class Teacher {
   MicroBatch pass_;
 };
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const JobError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 class DistillationCases : public ::testing::TestWithParam<std::pair<TeacherOutput, Divergence>> {
  protected:
   Bench bench;
-  Batch batch = Batch::random(5, {9, 1, 12}, tokens);
+  Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   DistilledDecoder::Options settings = options(GetParam().first, GetParam().second);
 };
 
@@ -154,14 +145,14 @@ INSTANTIATE_TEST_SUITE_P(cases, DistillationCases,
 
 TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   for (const bool tied : {true, false}) {
     double kl[4], teacher_ce[2];
     for (const TeacherOutput boundary :
          {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k, TeacherOutput::top_k_rest}) {
       auto settings = options(boundary, Divergence::forward_kl);
       settings.teachers[0].decoder = teacher_shape(tied);
-      settings.teachers[0].top_k = tokens;  // then top-k leaves nothing out
+      settings.teachers[0].top_k = vocabulary;  // then top-k leaves nothing out
       DistilledDecoder student(bench.context("student", false), settings);
       const Teacher teacher(bench, settings, batch);
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
@@ -188,23 +179,19 @@ TEST(DistilledDecoder, a_rest_is_refused_by_name_on_a_gpu) {
   context.meta = context.for_cuda = true;
   auto settings = options(TeacherOutput::top_k_rest, Divergence::reverse_kl);
   settings.decoder.width = 32;  // heads that GPUs take
-  const std::string refused = error_of([&] { DistilledDecoder(context, settings); });
+  const std::string refused = job_error_of([&] { DistilledDecoder(context, settings); });
   EXPECT_NE(refused.find("student: boundary = \"top_k_rest\", which a recorded teacher has, is computed on processors"),
             std::string::npos)
       << refused;
   context.for_cuda = false;
-  EXPECT_EQ(error_of([&] { DistilledDecoder(context, settings); }), "no error");
+  EXPECT_EQ(job_error_of([&] { DistilledDecoder(context, settings); }), "(no error)");
 }
 
 TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
   Bench bench;
   for (const char* model : {"gpt2_tied", "llama_untied"}) {
     const auto expected = SafetensorsFile::open(reference_folder(model) / "expected.safetensors").value_or_throw();
-    const auto integers = [&](const char* name) {
-      const auto values = expected.tensor(name).value_or_throw().span<std::int32_t>();
-      return std::vector<std::int32_t>(values.begin(), values.end());
-    };
-    const Batch batch(integers("tokens"), integers("targets"), integers("offsets"));
+    const Batch batch(integers(expected, "tokens"), integers(expected, "targets"), integers(expected, "offsets"));
     auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
     settings.decoder.vocabulary = 61;
     settings.decoder.positions = 16;
@@ -225,7 +212,7 @@ TEST(DistilledDecoder, a_teacher_folder_of_another_shape_is_refused_naming_the_k
   settings.teachers[0].decoder = read_hf_config(reference_folder("llama_untied")).value_or_throw();
   settings.teachers[0].decoder.vocabulary = 64;
   settings.teachers[0].weights = reference_folder("llama_untied").string();
-  const std::string error = error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
+  const std::string error = job_error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
   EXPECT_NE(error.find("config.json: vocab_size is 61, but the section has 64"), std::string::npos) << error;
 }
 
@@ -241,7 +228,7 @@ TEST(DistilledDecoder, the_teachers_layer_is_neither_trained_nor_stored) {
 
 TEST(DistilledDecoder, with_alpha_zero_is_a_plain_language_model) {
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 12}, vocabulary);
   auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   settings.alpha = 0;
   DistilledDecoder student(bench.context("student", true), settings);
@@ -255,7 +242,7 @@ TEST(DistilledDecoder, with_alpha_zero_is_a_plain_language_model) {
 
 TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 12}, vocabulary);
   auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   DistilledDecoder exact(bench.context("student", false), settings);
   const Teacher exact_teacher(bench, settings, batch);
@@ -269,7 +256,7 @@ TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
 
 TEST(DistilledDecoder, rows_of_padding_do_not_matter) {
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 12}, vocabulary);
   auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   settings.decoder.vocabulary = 48;
   settings.decoder.tied = false;
@@ -279,7 +266,7 @@ TEST(DistilledDecoder, rows_of_padding_do_not_matter) {
   const Teacher teacher(bench, settings, batch);
   const double kl = evaluate(bench, student, batch, teacher.connect(), "kl");
   const Tensor head = student.parameters().find("lm_head.weight")->value();
-  for (float& value : head.row_slice(tokens, 48 - tokens).span<float>()) value = 5.0f;
+  for (float& value : head.row_slice(vocabulary, 48 - vocabulary).span<float>()) value = 5.0f;
   student.parameters().values_changed();
   EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "kl"), kl, 1e-6);
 }
@@ -299,7 +286,7 @@ double plain_cross_entropy(Bench& bench, Section& student, DecoderConfig config,
 
 TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_not_to_choose_rows_without_a_token) {
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 12}, vocabulary);
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     auto settings = options(boundary, Divergence::forward_kl);
     settings.decoder.vocabulary = 48;
@@ -311,9 +298,9 @@ TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_n
     const auto lost = [&] {
       const double whole = plain_cross_entropy(bench, student, settings.decoder, 48, batch);
       EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "ce"), whole, 1e-5);
-      return whole - plain_cross_entropy(bench, student, settings.decoder, tokens, batch);
+      return whole - plain_cross_entropy(bench, student, settings.decoder, vocabulary, batch);
     };
-    EXPECT_NEAR(lost(), std::log(48.0 / tokens), 0.05);
+    EXPECT_NEAR(lost(), std::log(48.0 / vocabulary), 0.05);
     for (std::int64_t step = 1; step <= 90; ++step) {
       differentiate(bench, student, batch, teacher.connect());
       ASSERT_TRUE(clipped_step(optimizer, bench, student, step).ok());
@@ -324,20 +311,20 @@ TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_n
 
 TEST(DistilledDecoder, a_top_k_teacher_chooses_among_the_tokens_of_the_corpus) {
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 12}, vocabulary);
   auto settings = options(TeacherOutput::top_k, Divergence::forward_kl);
   settings.teachers[0].decoder.vocabulary = 64;
   DecoderTrunk teacher(bench.context("teacher", false), {settings.teachers[0].decoder, settings.teachers[0].boundary,
                                                          settings.teachers[0].top_k, settings.data});
   // Rows without a token have the largest logits there are.
   const Tensor head = teacher.parameters().find("lm_head.weight")->value();
-  for (std::int64_t row = tokens; row < 64; ++row) {
+  for (std::int64_t row = vocabulary; row < 64; ++row) {
     for (float& value : head.row_slice(row, 1).span<float>()) value = row % 2 == 0 ? 50.0F : -50.0F;
   }
   teacher.parameters().values_changed();
   MicroBatch pass(bench, teacher, batch, Pass::evaluate);
   pass.forward();
-  for (const std::int32_t token : pass.output("top_indices").span<std::int32_t>()) ASSERT_LT(token, tokens);
+  for (const std::int32_t token : pass.output("top_indices").span<std::int32_t>()) ASSERT_LT(token, vocabulary);
   DistilledDecoder student(bench.context("student", false), settings);
   const auto connect = [&](MicroBatch& to) {
     for (const char* port : {"top_values", "top_indices"})
@@ -351,9 +338,9 @@ TEST(DistilledDecoder, options_out_of_range_are_refused_by_name) {
   const auto build = [&](const std::function<void(DistilledDecoder::Options&)>& change) {
     auto settings = options(TeacherOutput::top_k, Divergence::forward_kl);
     change(settings);
-    return error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
+    return job_error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
   };
-  EXPECT_EQ(build([](auto&) {}), "no error");
+  EXPECT_EQ(build([](auto&) {}), "(no error)");
   const auto names = [&](const std::function<void(DistilledDecoder::Options&)>& change, const std::string& setting) {
     const std::string error = build(change);
     EXPECT_EQ(error.find("student: distillation: " + setting), 0u) << error;
@@ -372,7 +359,7 @@ TEST(DistilledDecoder, counts_the_teachers_output_layer_where_it_is_computed) {
   Bench bench;
   const DistilledDecoder hidden(bench.context("s", true), options(TeacherOutput::hidden, Divergence::js));
   const DistilledDecoder logits(bench.context("s", true), options(TeacherOutput::logits, Divergence::js));
-  EXPECT_DOUBLE_EQ(hidden.cost({12}).flops - logits.cost({12}).flops, 2.0 * 12 * 24 * tokens);
+  EXPECT_DOUBLE_EQ(hidden.cost({12}).flops - logits.cost({12}).flops, 2.0 * 12 * 24 * vocabulary);
 }
 
 }  // namespace

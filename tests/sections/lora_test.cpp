@@ -15,18 +15,12 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t vocabulary = 37;
 
 SectionContext context_of(const Bench& bench, const LoraConfig& lora, bool trained = true,
                           DType precision = DType::f32) {
   SectionContext context = bench.context("lm", trained, precision);
   context.lora = lora;
   return context;
-}
-
-std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name) {
-  const auto values = file.tensor(name).value_or_throw().span<std::int32_t>();
-  return {values.begin(), values.end()};
 }
 
 class LoraReference : public ::testing::TestWithParam<const char*> {

@@ -14,8 +14,8 @@
 namespace maestro {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 template <class Config>
 struct Change {

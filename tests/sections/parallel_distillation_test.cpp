@@ -12,7 +12,6 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t tokens = 37;
 
 DecoderConfig student_shape(std::int64_t vocabulary) {
   DecoderConfig config;
@@ -27,20 +26,20 @@ DecoderConfig student_shape(std::int64_t vocabulary) {
 
 DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence) {
   DistilledDecoder::Options options;
-  options.decoder = student_shape(tokens);
+  options.decoder = student_shape(vocabulary);
   options.divergence = divergence;
   options.teachers[0].boundary = boundary;
   options.temperature = 1.5;
   options.alpha = 0.7;
   options.beta = 0.3;
   options.teachers[0].top_k = 12;
-  options.teachers[0].decoder = student_shape(tokens);
+  options.teachers[0].decoder = student_shape(vocabulary);
   options.teachers[0].decoder.family = "llama";
   options.teachers[0].decoder.width = 24;
   options.teachers[0].decoder.heads = 4;
   options.teachers[0].decoder.tied = false;
   options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
-  options.data = {12, tokens, "bytes"};
+  options.data = {12, vocabulary, "bytes"};
   return options;
 }
 
@@ -89,13 +88,13 @@ void expect_as_on_one_rank(const DistilledDecoder::Options& settings, Layout lay
   expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), 1e-5);
 }
 
-using Case = std::tuple<TeacherOutput, Divergence, Layout>;
-class StudentOverRanks : public ::testing::TestWithParam<Case> {};
+using StudentCase = std::tuple<TeacherOutput, Divergence, Layout>;
+class StudentOverRanks : public ::testing::TestWithParam<StudentCase> {};
 
 TEST_P(StudentOverRanks, losses_and_gradients_are_those_of_one_rank) {
   const auto& [boundary, divergence, layout] = GetParam();
-  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(5, {9, 1, 12}, tokens));
-  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(6, {2}, tokens));
+  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(5, {9, 1, 12}, vocabulary));
+  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(6, {2}, vocabulary));
 }
 
 TEST_P(StudentOverRanks, vocabularies_that_are_padded_differently_line_up) {
@@ -104,11 +103,11 @@ TEST_P(StudentOverRanks, vocabularies_that_are_padded_differently_line_up) {
   settings.decoder.vocabulary = 53;
   settings.decoder.tied = false;
   settings.teachers[0].decoder.vocabulary = 40;
-  expect_as_on_one_rank(settings, layout, Batch::random(5, {9, 1, 12}, tokens));
+  expect_as_on_one_rank(settings, layout, Batch::random(5, {9, 1, 12}, vocabulary));
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<StudentCase> student_cases() {
+  std::vector<StudentCase> all;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 1}, Layout{2, 2}, Layout{4, 2}}) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       all.emplace_back(boundary, Divergence::forward_kl, layout);
@@ -119,7 +118,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+std::string student_case_name(const ::testing::TestParamInfo<StudentCase>& test) {
   const auto& [boundary, divergence, layout] = test.param;
   const char* boundaries[] = {"hidden", "logits", "top_k"};
   const char* divergences[] = {"forward_kl", "reverse_kl", "js"};
@@ -127,7 +126,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& test) {
          std::to_string(layout.tensor) + "x" + std::to_string(layout.context);
 }
 
-INSTANTIATE_TEST_SUITE_P(cases, StudentOverRanks, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(cases, StudentOverRanks, ::testing::ValuesIn(student_cases()), student_case_name);
 
 TEST(StudentsOverRanks, every_rank_loads_its_part_of_the_teachers_output_layer) {
   for (const char* model : {"gpt2_tied", "llama_untied"}) {

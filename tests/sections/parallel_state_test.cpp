@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-DecoderConfig model(const std::string& family) {
+DecoderConfig saved_part(const std::string& family) {
   DecoderConfig config;
   config.family = family;
   config.layers = 2;
@@ -30,7 +30,7 @@ DecoderConfig model(const std::string& family) {
 
 ParallelBench on(Bench& bench, Layout layout, const std::string& family) {
   return {layout, bench.context("lm", true), [family](const SectionContext& context) {
-            return std::make_unique<DecoderLm>(context, DecoderLm::Options{model(family), {}});
+            return std::make_unique<DecoderLm>(context, DecoderLm::Options{saved_part(family), {}});
           }};
 }
 

@@ -13,10 +13,8 @@
 namespace maestro::testing {
 
 // Sums over ranks are formed in another order than on a single rank.
-inline constexpr double loss_tolerance = 1e-6;
 inline constexpr double tolerance = 1e-5;
 inline constexpr std::int64_t width = 32;
-inline constexpr std::int64_t vocabulary = 37;  // no degree divides it
 // Two pictures in the same sample, a sample without, pictures of other sizes: no boundary of any layout below lies
 // between samples or pictures alone.
 inline const std::vector<std::vector<PictureSize>> shown = {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}};

@@ -12,6 +12,8 @@
 
 namespace maestro::testing {
 
+inline constexpr std::int64_t staged_layers = 3;  ///< of the models in tests of stages
+
 /// A section's context as one of `count` stages of `layers` layers.
 SectionContext stage_context(SectionContext context, std::int64_t index, std::int64_t count, std::int64_t layers);
 

@@ -15,15 +15,12 @@ namespace maestro::testing {
 namespace {
 
 // As of ranks: sums formed in another order. Stages alone change no sum but that of a tied embedding.
-constexpr double loss_tolerance = 1e-6;
 constexpr double gradient_tolerance = 1e-5;
-constexpr std::int64_t vocabulary = 37;
-constexpr std::int64_t layers = 3;
 
 DecoderConfig model(const std::string& family, bool tied) {
   DecoderConfig config;
   config.family = family;
-  config.layers = layers;
+  config.layers = staged_layers;
   config.width = 32;
   config.heads = 8;
   config.kv_heads = family == "llama" ? 4 : 0;
@@ -65,7 +62,7 @@ class DecoderInStages : public ::testing::TestWithParam<Case> {
     return {{}, bench.context("lm", true), language_model(model(GetParam().family, GetParam().tied))};
   }
   [[nodiscard]] PipelineBench cut() const {
-    return {{GetParam().stages, layers, GetParam().layout},
+    return {{GetParam().stages, staged_layers, GetParam().layout},
             bench.context("lm", true),
             language_model(model(GetParam().family, GetParam().tied))};
   }
@@ -133,7 +130,7 @@ TEST(DecoderStages, untied_gradients_are_bitwise_those_of_the_uncut_section) {
   for (const char* family : {"gpt2", "llama"}) {
     const auto build = language_model(model(family, false));
     ParallelBench single({}, bench.context("lm", true), build);
-    PipelineBench stages({3, layers}, bench.context("lm", true), build);
+    PipelineBench stages({3, staged_layers}, bench.context("lm", true), build);
     EXPECT_EQ(single.run(batch).metric("loss").sum, stages.run(batch).metric("loss").sum);
     expect_same(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)));
   }
@@ -142,7 +139,7 @@ TEST(DecoderStages, untied_gradients_are_bitwise_those_of_the_uncut_section) {
 TEST(DecoderStages, a_tied_embedding_learns_from_both_of_its_uses) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
-  PipelineBench stages({2, layers}, bench.context("lm", true), language_model(model("gpt2", true)));
+  PipelineBench stages({2, staged_layers}, bench.context("lm", true), language_model(model("gpt2", true)));
   stages.run(batch);
   const double both = stages.gradient_sum_of_squares();
   const Tensor copy = stages.stage(1).section(0).tied()->gradient();
@@ -158,8 +155,8 @@ TEST(DecoderStages, frozen_trunks_give_their_outputs_from_the_last_stage) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       const auto build = trunk_of(model("llama", tied), boundary);
       ParallelBench single({}, bench.context("teacher", false), build);
-      PipelineBench stages({3, layers}, bench.context("teacher", false), build);
-      PipelineBench ranks({2, layers, {2, 2}}, bench.context("teacher", false), build);
+      PipelineBench stages({3, staged_layers}, bench.context("teacher", false), build);
+      PipelineBench ranks({2, staged_layers, {2, 2}}, bench.context("teacher", false), build);
       for (std::int64_t index = 0; index < 3; ++index) {
         Section& stage = stages.stage(index).section(0);
         EXPECT_EQ(stage.tied() != nullptr, tied && boundary != TeacherOutput::hidden && index != 1);
@@ -182,9 +179,9 @@ TEST(DecoderStages, gradients_pass_through_frozen_stages) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   const auto build = language_model(model("gpt2", true));
-  SectionContext passing = stage_context(bench.context("lm", false), 1, 3, layers);
+  SectionContext passing = stage_context(bench.context("lm", false), 1, 3, staged_layers);
   passing.passes_gradient = true;
-  ParallelBench trained({}, stage_context(bench.context("lm", true), 1, 3, layers), build);
+  ParallelBench trained({}, stage_context(bench.context("lm", true), 1, 3, staged_layers), build);
   ParallelBench frozen({}, passing, build);
   frozen.section(0).freeze();
   Random random(3);
@@ -204,7 +201,7 @@ TEST(DecoderStages, only_the_ends_have_the_ports_of_the_section) {  // SE-2
   const std::pair<Names, Names> expected[] = {
       {{"tokens"}, {"stream"}}, {{"stream"}, {"stream"}}, {{"stream", "targets"}, {}}};
   for (std::int64_t index = 0; index < 3; ++index) {
-    const SectionContext context = stage_context(bench.context("lm", true, DType::bf16), index, 3, layers);
+    const SectionContext context = stage_context(bench.context("lm", true, DType::bf16), index, 3, staged_layers);
     const Ports ports = DecoderLm(context, {model("gpt2", true), {}}).ports();
     EXPECT_EQ(names(ports.inputs), expected[index].first);
     EXPECT_EQ(names(ports.outputs), expected[index].second);
@@ -225,12 +222,12 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
   const DecoderConfig config = model("llama", true);
   const DecoderLm uncut(context, {config, {}});
   const LayerCosts costs = uncut.layer_costs(sample);
-  ASSERT_EQ(costs.layers.size(), static_cast<std::size_t>(layers));
+  ASSERT_EQ(costs.layers.size(), static_cast<std::size_t>(staged_layers));
   EXPECT_EQ(costs.before, 0);
   EXPECT_EQ(costs.after, head_flops(11, 32, vocabulary));
   Cost sum;
   for (std::int64_t index = 0; index < 2; ++index) {
-    const DecoderLm stage(stage_context(context, index, 2, layers), {config, {}});
+    const DecoderLm stage(stage_context(context, index, 2, staged_layers), {config, {}});
     const Cost cost = stage.cost(sample);
     const double ends = index == 0 ? costs.before : costs.after;
     const double own = static_cast<double>(index + 1) * costs.layers[0] + ends;  // a layer, then two

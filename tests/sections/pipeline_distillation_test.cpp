@@ -11,16 +11,14 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t tokens = 37;
-constexpr std::int64_t layers = 3;
 
 DistilledDecoder::Options options(TeacherOutput boundary) {
   DistilledDecoder::Options options;
-  options.decoder.layers = layers;
+  options.decoder.layers = staged_layers;
   options.decoder.width = 32;
   options.decoder.heads = 8;
   options.decoder.ffn = 24;
-  options.decoder.vocabulary = tokens;
+  options.decoder.vocabulary = vocabulary;
   options.decoder.positions = 12;
   options.teachers[0].boundary = boundary;
   options.temperature = 1.5;
@@ -33,18 +31,18 @@ DistilledDecoder::Options options(TeacherOutput boundary) {
   options.teachers[0].decoder.heads = 4;
   options.teachers[0].decoder.tied = false;
   options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
-  options.data = {12, tokens, "bytes"};
+  options.data = {12, vocabulary, "bytes"};
   return options;
 }
 
-using Case = std::tuple<TeacherOutput, std::int64_t, Layout>;
-class StudentInStages : public ::testing::TestWithParam<Case> {};
+using StagedStudentCase = std::tuple<TeacherOutput, std::int64_t, Layout>;
+class StudentInStages : public ::testing::TestWithParam<StagedStudentCase> {};
 
 TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_section) {
   const auto& [boundary, count, layout] = GetParam();
   const DistilledDecoder::Options settings = options(boundary);
   Bench bench;
-  const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   ParallelBench teacher({}, bench.context("teacher", false), [&](const SectionContext& context) {
     const DecoderTrunk::Options trunk{
         settings.teachers[0].decoder, settings.teachers[0].boundary, settings.teachers[0].top_k, {}};
@@ -58,7 +56,7 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
     return std::make_unique<DistilledDecoder>(context, settings);
   };
   ParallelBench single({}, bench.context("student", true), build);
-  PipelineBench stages({count, layers, layout}, bench.context("student", true), build);
+  PipelineBench stages({count, staged_layers, layout}, bench.context("student", true), build);
   expect_same(stages.whole(), by_name(single.whole()));
   randomise(single.section(0), 11);
   stages.load(single.whole());
@@ -74,8 +72,8 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
   EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, 1e-5 * squares);
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<StagedStudentCase> staged_student_cases() {
+  std::vector<StagedStudentCase> all;
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     for (const std::int64_t stages : {2, 3}) {
       for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}}) all.emplace_back(boundary, stages, layout);
@@ -84,14 +82,14 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+std::string staged_student_case_name(const ::testing::TestParamInfo<StagedStudentCase>& test) {
   const auto& [boundary, stages, layout] = test.param;
   const char* boundaries[] = {"hidden", "logits", "top_k"};
   return std::string(boundaries[static_cast<int>(boundary)]) + "_" + std::to_string(stages) + "_of_" +
          std::to_string(layout.tensor) + "x" + std::to_string(layout.context);
 }
 
-INSTANTIATE_TEST_SUITE_P(cases, StudentInStages, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(cases, StudentInStages, ::testing::ValuesIn(staged_student_cases()), staged_student_case_name);
 
 TEST(StudentStages, the_teachers_output_layer_and_notes_belong_to_the_last_stage) {
   Bench bench;
@@ -101,11 +99,11 @@ TEST(StudentStages, the_teachers_output_layer_and_notes_belong_to_the_last_stage
   SectionContext context = bench.context("student", true);
   context.meta = true;
   const DistilledDecoder uncut(context, settings);
-  const double teacher = head_flops(11, 24, tokens), student = head_flops(11, 32, 53);
+  const double teacher = head_flops(11, 24, vocabulary), student = head_flops(11, 32, 53);
   EXPECT_EQ(uncut.layer_costs(sample).after, student + teacher);
   ASSERT_EQ(uncut.notes().size(), 1U);
-  const DistilledDecoder first(stage_context(context, 0, 2, layers), settings);
-  const DistilledDecoder last(stage_context(context, 1, 2, layers), settings);
+  const DistilledDecoder first(stage_context(context, 0, 2, staged_layers), settings);
+  const DistilledDecoder last(stage_context(context, 1, 2, staged_layers), settings);
   const double layer = uncut.layer_costs(sample).layers[0];
   EXPECT_NEAR(first.cost(sample).flops, layer, 1e-9 * layer);
   EXPECT_NEAR(last.cost(sample).flops, 2 * layer + student + teacher, 1e-9 * layer);

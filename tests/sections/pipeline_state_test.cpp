@@ -12,12 +12,10 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t layers = 3;
-
-DecoderConfig model(const std::string& family, bool tied) {
+DecoderConfig saved_model(const std::string& family, bool tied) {
   DecoderConfig config;
   config.family = family;
-  config.layers = layers;
+  config.layers = staged_layers;
   config.width = 32;
   config.heads = 8;
   config.kv_heads = family == "llama" ? 4 : 0;
@@ -60,7 +58,7 @@ std::vector<std::string> names_of(const TensorSnapshot& snapshot) {
 TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // IO-1
   Bench bench;
   for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
-    const DecoderConfig config = model(family, tied);
+    const DecoderConfig config = saved_model(family, tied);
     for (const ParameterBuffer which : {ParameterBuffer::values, ParameterBuffer::second_moments}) {
       PipelineBench uncut = cut(bench, config, 1);
       TensorSnapshot first = uncut.whole(which);
@@ -88,7 +86,7 @@ TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // IO-1
 TEST(PipelineState, every_tensor_is_stored_by_one_stage) {
   Bench bench;
   for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
-    PipelineBench uncut = cut(bench, model(family, tied), 1), parts = cut(bench, model(family, tied), 3);
+    PipelineBench uncut = cut(bench, saved_model(family, tied), 1), parts = cut(bench, saved_model(family, tied), 3);
     EXPECT_EQ(names_of(parts.whole()), names_of(uncut.whole()));
     const std::vector<StateEntry> last = parts.stage(2).section(0).state();
     EXPECT_EQ(std::ranges::count(last, true, &StateEntry::copy), tied ? 1 : 0);
@@ -124,7 +122,7 @@ std::string import_error(Section& section, TensorSnapshot& stored) {
 
 TEST(PipelineState, a_tensor_that_is_no_part_of_the_model_is_still_an_error) {  // IO-2
   Bench bench;
-  PipelineBench parts = cut(bench, model("gpt2", true), 3);
+  PipelineBench parts = cut(bench, saved_model("gpt2", true), 3);
   TensorSnapshot stored = parts.whole();
   Section& middle = parts.stage(1).section(0);
   EXPECT_EQ(import_error(middle, stored), "no error");

@@ -13,12 +13,10 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t layers = 3;
-constexpr std::int64_t vocabulary = 37;
 
-DecoderConfig model(bool tied) {
+DecoderConfig trained_model(bool tied) {
   DecoderConfig config;
-  config.layers = layers;
+  config.layers = staged_layers;
   config.width = 16;
   config.heads = 2;
   config.vocabulary = vocabulary;
@@ -40,9 +38,10 @@ class Pipeline {
  public:
   Pipeline(const Bench& bench, std::int64_t stages, bool tied) {
     for (std::int64_t index = 0; index < stages; ++index) {
-      const SectionContext context = stage_context(bench.context("lm", true), index, stages, layers);
+      const SectionContext context = stage_context(bench.context("lm", true), index, stages, staged_layers);
       runners_.push_back(std::make_unique<SectionRunner>(
-          std::make_unique<DecoderLm>(context, DecoderLm::Options{model(tied), {}}), context, optimizer(), 100));
+          std::make_unique<DecoderLm>(context, DecoderLm::Options{trained_model(tied), {}}), context, optimizer(),
+          100));
     }
   }
 

@@ -12,13 +12,11 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t layers = 3;
 constexpr std::int64_t width = 32;
-constexpr std::int64_t vocabulary = 37;
 
-DecoderConfig model(const std::string& family) {
+DecoderConfig model_with_eyes(const std::string& family) {
   DecoderConfig config = tiny_decoder(family);
-  config.layers = layers;
+  config.layers = staged_layers;
   config.width = width;
   config.heads = 8;
   config.kv_heads = family == "llama" ? 4 : 0;
@@ -28,7 +26,8 @@ DecoderConfig model(const std::string& family) {
 
 ParallelBench::Build decoder_of(const std::string& family) {
   return [family](const SectionContext& context) {
-    return std::make_unique<VisionLanguageDecoder>(context, VisionLanguageDecoder::Options{model(family), {}, {}});
+    return std::make_unique<VisionLanguageDecoder>(context,
+                                                   VisionLanguageDecoder::Options{model_with_eyes(family), {}, {}});
   };
 }
 
@@ -45,14 +44,14 @@ void expect_same_metrics(const ParallelPass& found, const ParallelPass& expected
   }
 }
 
-using Case = std::tuple<const char*, std::int64_t, Layout>;
+using StagedVisionCase = std::tuple<const char*, std::int64_t, Layout>;
 
-class DecoderWithEyesInStages : public ::testing::TestWithParam<Case> {
+class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase> {
  protected:
   void expect_equal(const Batch& given, const std::vector<Feed>& feeds) {
     const auto& [family, count, layout] = GetParam();
     ParallelBench single({}, bench.context("decoder", true), decoder_of(family));
-    PipelineBench stages({count, layers, layout}, bench.context("decoder", true), decoder_of(family));
+    PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true), decoder_of(family));
     expect_same(stages.whole(), by_name(single.whole()));
     randomise(single.section(0), 11);
     stages.load(single.whole());
@@ -83,14 +82,14 @@ TEST_P(DecoderWithEyesInStages, a_micro_batch_without_targets_goes_through_and_n
   const auto& [family, count, layout] = GetParam();
   std::ranges::fill(batch.targets, ignored_target);
   const OwnedTensor visual = random_visual(pictures.rows());
-  PipelineBench stages({count, layers, layout}, bench.context("decoder", true), decoder_of(family));
+  PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true), decoder_of(family));
   const ParallelPass found = stages.run(batch, Pass::train, {{"visual", visual, true}});
   EXPECT_EQ(found.metric("loss").weight, 0);
   EXPECT_EQ(stages.gradient_sum_of_squares(), 0);
   for (const double value : found.input_gradients.at("visual").values()) ASSERT_EQ(value, 0);
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+std::string staged_vision_case_name(const ::testing::TestParamInfo<StagedVisionCase>& test) {
   const auto& [family, stages, layout] = test.param;
   return std::string(family) + "_" + std::to_string(stages) + "_of_" + std::to_string(layout.tensor) + "x" +
          std::to_string(layout.context);
@@ -99,13 +98,13 @@ std::string case_name(const ::testing::TestParamInfo<Case>& test) {
 INSTANTIATE_TEST_SUITE_P(cases, DecoderWithEyesInStages,
                          ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(2, 3),
                                             ::testing::Values(Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2})),
-                         case_name);
+                         staged_vision_case_name);
 
 TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_last) {  // VD-6, SE-2
   const Bench bench;
   const auto names = [&](std::int64_t index, std::int64_t count) {
     std::vector<std::string> both;
-    const SectionContext context = stage_context(bench.context("decoder", true), index, count, layers);
+    const SectionContext context = stage_context(bench.context("decoder", true), index, count, staged_layers);
     const Ports ports = decoder_of("gpt2")(context)->ports();
     for (const auto* side : {&ports.inputs, &ports.outputs}) {
       for (const Port& port : *side) both.push_back(port.name);
@@ -132,7 +131,7 @@ TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_l
     EXPECT_EQ(costs.after, head_flops(12, width, vocabulary));
     double sum = 0;
     for (std::int64_t index = 0; index < 2; ++index) {
-      const double flops = decoder_of("llama")(stage_context(context, index, 2, layers))->cost(sample).flops;
+      const double flops = decoder_of("llama")(stage_context(context, index, 2, staged_layers))->cost(sample).flops;
       const double own = index == 0 ? costs.layers[0] : costs.layers[1] + costs.layers[2] + costs.after;
       EXPECT_NEAR(flops, own, 1e-9 * own);
       sum += flops;

@@ -19,12 +19,11 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t tokens = 37;
 constexpr std::int64_t sequence = 12;
 
 std::shared_ptr<const Corpus> small_corpus() {
   return std::make_shared<SyntheticCorpus>(
-      SyntheticOptions{.sequence = sequence, .vocabulary = tokens, .train_samples = 7, .validation_samples = 3});
+      SyntheticOptions{.sequence = sequence, .vocabulary = vocabulary, .train_samples = 7, .validation_samples = 3});
 }
 
 DecoderConfig shape(std::int64_t width) {
@@ -33,7 +32,7 @@ DecoderConfig shape(std::int64_t width) {
   config.width = width;
   config.heads = 2;
   config.ffn = 24;
-  config.vocabulary = tokens;
+  config.vocabulary = vocabulary;
   config.positions = sequence;
   config.init_std = 0.3;
   return config;
@@ -43,7 +42,7 @@ TeacherRecords records_of(const Corpus& corpus, std::int64_t k, double p = 1) {
   TeacherRecords records;
   records.k = k;
   records.p = p;
-  records.vocabulary = tokens;
+  records.vocabulary = vocabulary;
   records.data = corpus.fingerprint();
   records.training_samples = corpus.samples(Split::train);
   records.validation_samples = corpus.samples(Split::validation);
@@ -55,7 +54,7 @@ TeachingOptions teaching_options(const OperatorTable& ops, std::int64_t k, std::
   TeachingOptions options;
   options.factory = [k](const SectionContext& context) {
     return std::make_unique<DecoderTrunk>(
-        context, DecoderTrunk::Options{shape(24), TeacherOutput::top_k_rest, k, {sequence, tokens, "tokens"}});
+        context, DecoderTrunk::Options{shape(24), TeacherOutput::top_k_rest, k, {sequence, vocabulary, "tokens"}});
   };
   options.context.name = "teacher";
   options.context.seed = 42;  // of Bench
@@ -119,7 +118,7 @@ Lesson lesson(Bench& bench, const MicroBatch& teacher, const Batch& batch, std::
   options.alpha = 0.7;
   options.teachers[0].top_k = k;
   options.teachers[0].decoder = shape(24);
-  options.data = {sequence, tokens, "tokens"};
+  options.data = {sequence, vocabulary, "tokens"};
   DistilledDecoder student(bench.context("student", true), options);
   Lesson result;
   result.loss = differentiate(bench, student, batch, [&](MicroBatch& pass) {
@@ -133,7 +132,7 @@ Lesson lesson(Bench& bench, const MicroBatch& teacher, const Batch& batch, std::
 }
 
 TEST(RecordedTeacher, teaches_as_the_teacher_itself_to_the_precision_of_f16) {
-  for (const std::int64_t k : {std::int64_t{6}, tokens}) {
+  for (const std::int64_t k : {std::int64_t{6}, vocabulary}) {
     const TempFolder folder;
     teach(folder.path(), k);
     const auto corpus = small_corpus();
@@ -142,7 +141,7 @@ TEST(RecordedTeacher, teaches_as_the_teacher_itself_to_the_precision_of_f16) {
       const Batch batch = split == Split::train ? batch_of(split, {5, 0, 6, 3}) : batch_of(split, {2, 0});
       const Pass pass = split == Split::train ? Pass::train : Pass::evaluate;
       DecoderTrunk trunk(bench.context("teacher", false),
-                         {shape(24), TeacherOutput::top_k_rest, k, {sequence, tokens, "tokens"}});
+                         {shape(24), TeacherOutput::top_k_rest, k, {sequence, vocabulary, "tokens"}});
       RecordedTeacher recorded(bench.context("teacher", false), opened(folder.path(), corpus.get()));
       MicroBatch live(bench, trunk, batch, Pass::evaluate), stored(bench, recorded, batch, pass);
       live.forward();
@@ -194,7 +193,7 @@ TEST(RecordedTeacher, records_of_other_data_are_refused_with_the_difference) {  
   const TempFolder folder;
   teach(folder.path(), 6);
   const SyntheticCorpus other(
-      {.sequence = sequence, .vocabulary = tokens, .train_samples = 8, .validation_samples = 3});
+      {.sequence = sequence, .vocabulary = vocabulary, .train_samples = 8, .validation_samples = 3});
   try {
     (void)opened(folder.path(), &other);
     FAIL() << "accepted";

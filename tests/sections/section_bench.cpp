@@ -33,9 +33,9 @@ Batch& Batch::with_patches(const std::vector<std::int32_t>& counts) {
   return *this;
 }
 
-Batch Batch::random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary) {
+Batch Batch::random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t ids) {
   Random random(seed);
-  const auto token = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary))); };
+  const auto token = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(ids))); };
   std::vector<std::int32_t> tokens, targets, offsets{0};
   for (const std::int32_t length : lengths) {
     offsets.push_back(offsets.back() + length);
@@ -207,6 +207,12 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 std::filesystem::path reference_folder(const std::string& model) {
   return std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/sections/references" / model;
+}
+
+std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name) {
+  const Tensor tensor = file.tensor(name).value_or_throw();
+  const auto values = tensor.span<std::int32_t>();
+  return {values.begin(), values.end()};
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -18,6 +18,9 @@
 
 namespace maestro::testing {
 
+inline constexpr std::int64_t vocabulary = 37;  ///< of tests that need no other; no degree divides it
+inline constexpr double loss_tolerance = 1e-6;  ///< relative, of sums over ranks or stages
+
 /// Samples packed without padding.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, offsets, positions;
@@ -26,8 +29,8 @@ struct Batch {
 
   Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
         std::vector<std::int32_t> sample_offsets);
-  /// Random tokens and targets below `vocabulary`, every seventh target ignored.
-  static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary);
+  /// Random tokens and targets below `ids`, every seventh target ignored.
+  static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t ids);
   /// So many patches in each sample.
   Batch& with_patches(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
@@ -97,6 +100,8 @@ double largest_difference(const Tensor& a, const Tensor& b);
 
 /// Folder of a recorded model, see record_references.py.
 std::filesystem::path reference_folder(const std::string& model);
+/// The values of a tensor of i32.
+std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name);
 /// A folder of its own for a test, removed at the end.
 class TemporaryFolder {
  public:

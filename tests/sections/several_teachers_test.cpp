@@ -12,7 +12,6 @@
 namespace maestro::testing {
 namespace {
 
-constexpr std::int64_t tokens = 37;
 
 DecoderConfig shape(std::int64_t width, double init_std) {
   DecoderConfig config;
@@ -20,7 +19,7 @@ DecoderConfig shape(std::int64_t width, double init_std) {
   config.width = width;
   config.heads = 4;
   config.ffn = 24;
-  config.vocabulary = tokens;
+  config.vocabulary = vocabulary;
   config.positions = 12;
   config.init_std = init_std;
   return config;
@@ -42,7 +41,7 @@ DistilledDecoder::Options options() {
   options.decoder = shape(16, 0.1);
   options.temperature = 1.5;
   options.alpha = 0.7;
-  options.data = {12, tokens, "bytes"};
+  options.data = {12, vocabulary, "bytes"};
   options.teachers = {teacher("math", 24, TeacherOutput::hidden, 2), teacher("code", 32, TeacherOutput::logits, 1),
                       teacher("facts", 16, TeacherOutput::top_k_rest, 0.5)};
   return options;
@@ -140,7 +139,7 @@ class SeveralTeachers : public ::testing::Test {
   }
 
   Bench bench;
-  Batch batch = Batch::random(5, {9, 1, 12, 4}, tokens);
+  Batch batch = Batch::random(5, {9, 1, 12, 4}, vocabulary);
   DistilledDecoder::Options settings = options();
 };
 
@@ -215,7 +214,7 @@ TEST_F(SeveralTeachers, gradients_match_differences) {
   }
 }
 
-/// Logits (M, tokens) of a decoder of the same values as the section `name`.
+/// Logits (M, vocabulary) of a decoder of the same values as the section `name`.
 class Logits {
  public:
   Logits(Bench& bench, const std::string& name, const DecoderConfig& config, const Batch& batch)

@@ -9,6 +9,7 @@
 #include "runtime/state/model_export.hpp"
 #include "runtime/state/weights_fingerprint.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/observe/temporary_folder.hpp"
 #include "tests/state/section_fixture.hpp"
 
 namespace maestro {
@@ -17,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-  return names;
-}
 
 /// A checkpoint of "deep", adapters in two parts beside the weights in "base".
 class AdapterExport : public testing::Test {

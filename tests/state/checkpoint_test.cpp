@@ -10,6 +10,7 @@
 #include "runtime/state/checkpoint_folders.hpp"
 #include "runtime/state/checkpoint_store.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/observe/temporary_folder.hpp"
 #include "tests/state/one_line.hpp"
 #include "tests/state/section_fixture.hpp"
 
@@ -20,13 +21,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<std::string> names_in(const fs::path& root) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(root)) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  return names;
-}
 
 CheckpointStore store_in(const fs::path& root, std::int64_t keep = 2) {
   return CheckpointStore(root, {.keep = keep, .after = {}});

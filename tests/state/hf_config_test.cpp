@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/data/temp_folder.hpp"
+#include "tests/state/config_text.hpp"
 #include "tests/state/one_line.hpp"
 
 namespace maestro {
@@ -25,13 +26,6 @@ constexpr std::string_view llama_text = R"({
   "intermediate_size": 5632, "max_position_embeddings": 2048, "model_type": "llama", "num_attention_heads": 32,
   "num_hidden_layers": 22, "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
   "tie_word_embeddings": false, "torch_dtype": "float32", "use_cache": true, "vocab_size": 32000})";
-
-std::string with(std::string_view text, std::string_view from, std::string_view to) {
-  std::string changed(text);
-  const std::size_t at = changed.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return changed.replace(at, from.size(), to);
-}
 
 std::string refusal(std::string_view text) {
   const Result<DecoderConfig> config = parse_hf_config(text, "model/config.json");
@@ -71,7 +65,7 @@ TEST(HfConfig, reads_llama) {
 
 TEST(HfConfig, takes_the_rotary_base_from_either_place) {
   const auto theta = [](const std::string& to) {
-    return parse_hf_config(with(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw().rope_theta;
+    return parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw().rope_theta;
   };
   EXPECT_EQ(theta("\"rope_theta\": 500000.0"), 500000.0);
   EXPECT_EQ(theta(R"("rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"), 250000.0);
@@ -80,14 +74,14 @@ TEST(HfConfig, takes_the_rotary_base_from_either_place) {
 TEST(HfConfig, keys_that_change_nothing_are_passed_over) {
   const std::string more = R"("rope_scaling": {}, "bos_token_id": 1, "attention_dropout": 0.1, "_name_or_path": "x",
     "residual_multiplier": null, "mlp_bias": false, "rope_interleaved": false, "is_llama_config": true)";
-  EXPECT_EQ(parse_hf_config(with(llama_text, "\"rope_scaling\": null", more), "c").value_or_throw(),
+  EXPECT_EQ(parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", more), "c").value_or_throw(),
             parse_hf_config(llama_text, "c").value_or_throw());
 }
 
 // As saved by transformers 4 and 5; see also tests/sections/references.
 TEST(HfConfig, scaled_positions_have_the_same_meaning_in_either_form) {
   const auto read = [](const std::string& to) {
-    return parse_hf_config(with(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw();
+    return parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw();
   };
   const std::string factors = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 1024)";
@@ -100,8 +94,8 @@ TEST(HfConfig, scaled_positions_have_the_same_meaning_in_either_form) {
 
 TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
   const auto read = [](const std::string& type, const std::string& more) {
-    const std::string named = with(llama_text, "\"llama\"", "\"" + type + "\"");
-    return parse_hf_config(with(named, "\"rope_scaling\": null", more), "c").value_or_throw();
+    const std::string named = replaced(llama_text, "\"llama\"", "\"" + type + "\"");
+    return parse_hf_config(replaced(named, "\"rope_scaling\": null", more), "c").value_or_throw();
   };
   EXPECT_EQ(read("mistral", R"("x": null)").window, 4096);
   EXPECT_EQ(read("mistral", R"("sliding_window": null)").window, 0);
@@ -156,21 +150,22 @@ TEST(HfConfig, the_default_llama_width_of_the_feed_forward_is_eight_thirds_round
 }
 
 TEST(HfConfig, errors_name_the_key) {
-  EXPECT_THAT(refusal(with(gpt2_text, "\"n_layer\"", "\"layers\"")), HasSubstr("n_layer is missing"));
-  EXPECT_THAT(refusal(with(gpt2_text, "\"n_embd\": 768", "\"n_embd\": \"768\"")), HasSubstr("n_embd is \"768\""));
-  EXPECT_THAT(refusal(with(gpt2_text, "50257", "18446744073709551615")), HasSubstr("vocab_size is"));
-  EXPECT_THAT(refusal(with(gpt2_text, "\"n_head\": 12", "\"n_head\": 0")), HasSubstr("n_head is 0"));
-  EXPECT_THAT(refusal(with(gpt2_text, "\"n_head\": 12", "\"n_head\": 7")), HasSubstr("n_head = 7 does not divide"));
-  EXPECT_THAT(refusal(with(gpt2_text, "1e-05", "-1")), HasSubstr("layer_norm_epsilon is -1"));
-  EXPECT_THAT(refusal(with(llama_text, "\"num_key_value_heads\": 4", "\"num_key_value_heads\": 5")),
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_layer\"", "\"layers\"")), HasSubstr("n_layer is missing"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_embd\": 768", "\"n_embd\": \"768\"")), HasSubstr("n_embd is \"768\""));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "50257", "18446744073709551615")), HasSubstr("vocab_size is"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_head\": 12", "\"n_head\": 0")), HasSubstr("n_head is 0"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_head\": 12", "\"n_head\": 7")), HasSubstr("n_head = 7 does not divide"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "1e-05", "-1")), HasSubstr("layer_norm_epsilon is -1"));
+  EXPECT_THAT(refusal(replaced(llama_text, "\"num_key_value_heads\": 4", "\"num_key_value_heads\": 5")),
               HasSubstr("num_key_value_heads = 5 does not divide"));
-  EXPECT_THAT(refusal(with(llama_text, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0")),
+  EXPECT_THAT(refusal(replaced(llama_text, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0")),
               HasSubstr("tie_word_embeddings is 0"));
 }
 
 TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
-  EXPECT_THAT(refusal(with(gpt2_text, "gelu_new", "gelu")), HasSubstr("activation_function = gelu is not supported"));
-  EXPECT_THAT(refusal(with(gpt2_text, "\"n_ctx\": 1024", "\"scale_attn_by_inverse_layer_idx\": true")),
+  EXPECT_THAT(refusal(replaced(gpt2_text, "gelu_new", "gelu")),
+              HasSubstr("activation_function = gelu is not supported"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_ctx\": 1024", "\"scale_attn_by_inverse_layer_idx\": true")),
               HasSubstr("scale_attn_by_inverse_layer_idx = true"));
   const std::vector<std::pair<std::string, std::string>> changes{
       {R"("rope_scaling": {"type": "dynamic", "factor": 2.0})", "rope_scaling: rope_type = \"dynamic\" is not"},
@@ -182,17 +177,17 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
       {R"("head_dim": 63)", "head_dim = 63 is odd"},
       {R"("quantization_config": {"bits": 4})", "quantization_config is not supported"}};
   for (const auto& [change, complaint] : changes) {
-    EXPECT_THAT(refusal(with(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
+    EXPECT_THAT(refusal(replaced(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
   }
 }
 
 TEST(HfConfig, values_that_stand_under_two_names_must_agree) {
-  const auto heads = [](const std::string& to) { return with(gpt2_text, "\"n_head\": 12", to); };
+  const auto heads = [](const std::string& to) { return replaced(gpt2_text, "\"n_head\": 12", to); };
   EXPECT_EQ(parse_hf_config(heads("\"num_attention_heads\": 12"), "c").value_or_throw().heads, 12);
   EXPECT_TRUE(parse_hf_config(heads("\"n_head\": 12, \"num_attention_heads\": 12"), "c").ok());
   EXPECT_THAT(refusal(heads("\"n_head\": 12, \"num_attention_heads\": 6")),
               HasSubstr("n_head = 12 contradicts num_attention_heads = 6"));
-  const auto rope = [](const std::string& to) { return with(llama_text, "\"rope_scaling\": null", to); };
+  const auto rope = [](const std::string& to) { return replaced(llama_text, "\"rope_scaling\": null", to); };
   EXPECT_TRUE(parse_hf_config(rope(R"("rope_theta": 5e5, "rope_parameters": {"rope_theta": 500000.0})"), "c").ok());
   EXPECT_THAT(refusal(rope(R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 500000.0})")),
               HasSubstr("rope_parameters.rope_theta = 500000.0 contradicts rope_theta = 10000.0"));
@@ -201,7 +196,7 @@ TEST(HfConfig, values_that_stand_under_two_names_must_agree) {
 }
 
 TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
-  EXPECT_THAT(refusal(with(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
               AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2, llama, mistral, qwen2")));
   EXPECT_THAT(refusal("{}"), HasSubstr("model_type is missing"));
 }
@@ -219,7 +214,7 @@ TEST(HfConfig, hostile_values_are_one_short_line_with_file_and_key) {
     EXPECT_THAT(refusal("{\"" + key + "\": " + std::string(400, '9') + "}"), HasSubstr("is out of range")) << key;
   }
   const std::string wide = "\"hidden_act\": \"a\\nb" + std::string(5000, 'x') + "\"";
-  const std::string told = refusal(with(llama_text, "\"hidden_act\": \"silu\"", wide));
+  const std::string told = refusal(replaced(llama_text, "\"hidden_act\": \"silu\"", wide));
   EXPECT_THAT(told, AllOf(HasSubstr("hidden_act = a\\nbxxx"), HasSubstr("the supported one is silu")));
   EXPECT_LT(told.size(), 400u);
 }

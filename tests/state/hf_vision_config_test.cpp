@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/state/hf_config.hpp"
+#include "tests/state/config_text.hpp"
 #include "tests/state/one_line.hpp"
 
 namespace maestro {
@@ -27,20 +28,11 @@ constexpr std::string_view llava_text = R"({
   "model_type": "llava", "projector_hidden_act": "gelu", "text_config": {"model_type": "llama"},
   "vision_config": {"hidden_size": 1024, "patch_size": 14}, "vision_feature_layer": -2})";
 
-std::string with(std::string_view text, std::string_view from, std::string_view to);
-
 /// The only LLaVA whose projector is read: tanh GELU, all features of the last layer.
 std::string supported_llava() {
-  const std::string text = with(llava_text, "\"gelu\"", "\"gelu_pytorch_tanh\"");
-  return with(text, "\"vision_feature_layer\": -2",
-              "\"vision_feature_layer\": -1, \"vision_feature_select_strategy\": \"full\"");
-}
-
-std::string with(std::string_view text, std::string_view from, std::string_view to) {
-  std::string changed(text);
-  const std::size_t at = changed.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return changed.replace(at, from.size(), to);
+  const std::string text = replaced(llava_text, "\"gelu\"", "\"gelu_pytorch_tanh\"");
+  return replaced(text, "\"vision_feature_layer\": -2",
+                  "\"vision_feature_layer\": -1, \"vision_feature_select_strategy\": \"full\"");
 }
 
 template <class Config>
@@ -129,7 +121,8 @@ TEST(HfVisionConfig, only_positions_that_siglip_has_are_written_as_a_siglips) {
 
 TEST(HfVisionConfig, what_earlier_versions_wrote_under_siglips_name_is_read) {
   const auto read = [](const char* keys) {
-    return parse_hf_vision_config(with(R"({"model_type": "siglip_vision_model"})", "}", keys), "c").value_or_throw();
+    return parse_hf_vision_config(replaced(R"({"model_type": "siglip_vision_model"})", "}", keys), "c")
+        .value_or_throw();
   };
   const VisionConfig grid = read(R"(, "position_tables": "2d", "max_grid": 16})");
   EXPECT_EQ(grid.positions, PatchPositions::grid);
@@ -142,7 +135,7 @@ TEST(HfVisionConfig, what_earlier_versions_wrote_under_siglips_name_is_read) {
 TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_EQ(vision_refusal(base_text), "accepted");
   const auto changed = [](const char* key) {
-    return vision_refusal(with(base_text, R"("model_type": "siglip_vision_model")", key));
+    return vision_refusal(replaced(base_text, R"("model_type": "siglip_vision_model")", key));
   };
   EXPECT_THAT(changed(R"("hidden_act": "gelu")"), HasSubstr("vision_config: hidden_act = gelu is not supported"));
   EXPECT_THAT(changed(R"("num_channels": 1)"), HasSubstr("num_channels"));
@@ -170,7 +163,7 @@ TEST(HfProjectorConfig, reads_the_widths_that_the_file_states) {
 TEST(HfProjectorConfig, what_is_written_is_no_llava_and_what_earlier_versions_wrote_as_one_is_read) {
   const std::string written = hf_projector_config_text({12, 34, 0.02});
   EXPECT_EQ(hf_model_type(written, "config.json").value_or_throw(), "maestro_projector");
-  const std::string earlier = with(written, "maestro_projector", "llava");
+  const std::string earlier = replaced(written, "maestro_projector", "llava");
   const ProjectorConfig config = parse_hf_projector_config(earlier, "config.json").value_or_throw();
   EXPECT_EQ(config.vision_width, 12);
   EXPECT_FALSE(config.of_llava);
@@ -180,20 +173,20 @@ TEST(HfProjectorConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_THAT(projector_refusal(llava_text), HasSubstr("projector_hidden_act = gelu is not supported"));
   const std::string good = supported_llava();
   EXPECT_EQ(projector_refusal(good), "accepted");
-  EXPECT_THAT(projector_refusal(with(good, ": -1", ": -2")),
+  EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": -2")),
               HasSubstr("vision_feature_layer = -2 is not supported; only the last layer, -1, is"));
-  EXPECT_THAT(projector_refusal(with(good, ": -1", ": [-2, -5]")), HasSubstr("vision_feature_layer = [-2,-5]"));
-  EXPECT_THAT(projector_refusal(with(good, "\"vision_feature_layer\": -1, ", "")),
+  EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": [-2, -5]")), HasSubstr("vision_feature_layer = [-2,-5]"));
+  EXPECT_THAT(projector_refusal(replaced(good, "\"vision_feature_layer\": -1, ", "")),
               HasSubstr("vision_feature_layer = -2 (absent)"))
       << "the library's default";
-  EXPECT_THAT(projector_refusal(with(good, "\"full\"", "\"default\"")),
+  EXPECT_THAT(projector_refusal(replaced(good, "\"full\"", "\"default\"")),
               HasSubstr("vision_feature_select_strategy = default is not supported; the supported one is full"));
-  EXPECT_THAT(projector_refusal(with(good, ", \"vision_feature_select_strategy\": \"full\"", "")),
+  EXPECT_THAT(projector_refusal(replaced(good, ", \"vision_feature_select_strategy\": \"full\"", "")),
               HasSubstr("vision_feature_select_strategy = default"));
-  EXPECT_THAT(projector_refusal(with(good, "\"patch_size\": 14", "\"model_type\": \"siglip_vision_model\"")),
+  EXPECT_THAT(projector_refusal(replaced(good, "\"patch_size\": 14", "\"model_type\": \"siglip_vision_model\"")),
               "accepted");
   for (const char* key : {"\"multimodal_projector_bias\": false", "\"quantization_config\": {}"}) {
-    EXPECT_THAT(projector_refusal(with(good, "{", "{" + std::string(key) + ", ")),
+    EXPECT_THAT(projector_refusal(replaced(good, "{", "{" + std::string(key) + ", ")),
                 HasSubstr(std::string(key).substr(1, 12)));
   }
   EXPECT_THAT(projector_refusal(base_text), HasSubstr("model_type = siglip"));

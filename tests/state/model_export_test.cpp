@@ -12,6 +12,7 @@
 #include "runtime/state/half.hpp"
 #include "runtime/state/model_files.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/observe/temporary_folder.hpp"
 #include "tests/state/one_line.hpp"
 #include "tests/state/section_fixture.hpp"
 
@@ -42,12 +43,6 @@ TEST(Half, a_half_of_its_own_value_is_itself_and_between_two_the_nearest_even) {
   EXPECT_EQ(half_of(65520.0F), 0x7c00);
   EXPECT_EQ(half_of(-std::numeric_limits<float>::max()), 0xfc00);
   EXPECT_TRUE(std::isnan(value_of_half(half_of(std::numeric_limits<float>::quiet_NaN()))));
-}
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-  return names;
 }
 
 /// A checkpoint of "deep", in two parts, that began from bf16 weights, and of "student".

@@ -8,8 +8,8 @@ namespace maestro {
 namespace {
 
 /// An Admission with all that it refers to.
-struct Bench {
-  Bench(Workload workload, Binding binding)
+struct AdmissionBench {
+  AdmissionBench(Workload workload, Binding binding)
       : graph(workload, binding),
         events(graph.lanes.size(), 2 * graph.edges.size()),
         lanes(graph, events),
@@ -56,7 +56,7 @@ Workload shared_picture() {
 }
 
 TEST(Admission, an_admission_that_fails_half_way_returns_all_promises) {  // AD-1
-  Bench bench(shared_picture(), Binding::late);
+  AdmissionBench bench(shared_picture(), Binding::late);
   ASSERT_FALSE(bench.graph.tasks[3].early);
   EXPECT_FALSE(bench.admission.admit(0));  // the first consumer finds both slots, the second none
   EXPECT_FALSE(bench.admission.admitted(0));
@@ -70,7 +70,7 @@ TEST(Admission, an_admission_that_fails_half_way_returns_all_promises) {  // AD-
 TEST(Admission, an_admission_that_fails_half_way_leaves_no_task_on_a_lane) {  // AD-1
   Workload workload = encoder_and_llm({5, 6, 7}, 1);
   for (std::size_t n = 3; n < 6; ++n) workload.tasks[n].inputs = {{0, 0}};  // a single picture for three samples
-  Bench bench(workload, Binding::early);
+  AdmissionBench bench(workload, Binding::early);
   EXPECT_FALSE(bench.admission.admit(0));
   EXPECT_EQ(bench.admission.ledger(0).spare(), 2);
   for (const int lane : {1, 2}) EXPECT_EQ(bench.admission.bound_work_ms(lane), 0) << lane;
@@ -78,7 +78,7 @@ TEST(Admission, an_admission_that_fails_half_way_leaves_no_task_on_a_lane) {  //
 }
 
 TEST(Admission, takes_the_promised_slots_of_all_consumers) {  // AD-1
-  Bench bench(shared_picture(), Binding::late);
+  AdmissionBench bench(shared_picture(), Binding::late);
   ASSERT_TRUE(bench.admission.admit(1));
   EXPECT_TRUE(bench.admission.admitted(1));
   EXPECT_EQ(bench.admission.ledger(0).spare(), 0) << "the picture of the same sample has its slot already";
@@ -87,7 +87,7 @@ TEST(Admission, takes_the_promised_slots_of_all_consumers) {  // AD-1
 }
 
 TEST(Admission, outputs_wait_up_to_the_depth_of_their_edge_beside_a_filled_slot) {
-  Bench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::late);
+  AdmissionBench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::late);
   for (const int depth : {0, 1}) {
     bench.rules.depth = {static_cast<double>(depth)};
     bench.admission.reset(bench.rules);
@@ -99,7 +99,7 @@ TEST(Admission, outputs_wait_up_to_the_depth_of_their_edge_beside_a_filled_slot)
 }
 
 TEST(Admission, a_consumer_is_bound_to_the_lane_with_the_least_bound_work) {  // AD-2
-  Bench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::early);
+  AdmissionBench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::early);
   ASSERT_TRUE(bench.admission.admit(0));
   EXPECT_EQ(bench.admission.lane_of(5), 1);
   ASSERT_TRUE(bench.admission.admit(1));
@@ -113,14 +113,14 @@ TEST(Admission, a_consumer_is_bound_to_the_lane_with_the_least_bound_work) {  //
 }
 
 TEST(Admission, a_pass_that_runs_counts_as_work_ahead_of_its_lane) {  // AD-2
-  Bench bench(encoder_and_llm({9, 4, 3}, 2), Binding::early);
+  AdmissionBench bench(encoder_and_llm({9, 4, 3}, 2), Binding::early);
   bench.lanes.begin_pass(1, {.task = 3, .start_ms = 0, .end_ms = 20});
   ASSERT_TRUE(bench.admission.admit(0));
   EXPECT_EQ(bench.admission.lane_of(3), 2);
 }
 
 TEST(Admission, reserved_slots_stay_with_their_task_until_it_starts) {  // AD-3
-  Bench bench(encoder_and_llm({9, 4, 3}, 1), Binding::early);
+  AdmissionBench bench(encoder_and_llm({9, 4, 3}, 1), Binding::early);
   ASSERT_TRUE(bench.admission.admit(0));
   ASSERT_TRUE(bench.admission.admit(1));
   EXPECT_FALSE(bench.admission.may_start(2)) << "both slots are reserved";
@@ -138,7 +138,7 @@ TEST(Admission, reserved_slots_stay_with_their_task_until_it_starts) {  // AD-3
 }
 
 TEST(Admission, an_early_task_moves_to_a_lane_that_has_slots_of_its_own) {
-  Bench bench(encoder_and_llm({9, 4, 3}, 1), Binding::early);
+  AdmissionBench bench(encoder_and_llm({9, 4, 3}, 1), Binding::early);
   ASSERT_TRUE(bench.admission.admit(0));
   bench.admission.input_made({0, 3}, 1);
   ASSERT_TRUE(bench.admission.may_take(2, 3));

@@ -8,17 +8,13 @@
 
 #include "benchmarks/schedule/workload_generator.hpp"
 #include "runtime/wavefront/policy.hpp"
+#include "tests/wavefront/simulated_workloads.hpp"
 
 namespace maestro {
 namespace {
 
 Schedule plan(const Workload& workload) {
   return make_policy("bulk_synchronous", {})->plan(workload).value_or_throw();
-}
-
-WorkloadTask task(std::size_t section, std::int64_t sample, double forward_ms, double backward_ms,
-                  std::vector<TaskInput> inputs = {}) {
-  return {section, sample, forward_ms, backward_ms, std::move(inputs)};
 }
 
 TEST(BulkSynchronous, runs_one_section_at_a_time_within_a_group) {  // BS-1, BS-2

@@ -48,11 +48,6 @@ void expect_legal_under_every_policy(const std::string& what, const Workload& wo
   }
 }
 
-WorkloadTask task(std::size_t section, std::int64_t sample, double forward_ms, double backward_ms,
-                  std::vector<TaskInput> inputs = {}) {
-  return {section, sample, forward_ms, backward_ms, std::move(inputs)};
-}
-
 TEST(SchedulingPolicies, obey_the_rules_on_generated_workloads) {  // PO-1, PO-3
   for (const WorkloadKind kind : workload_kinds()) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {

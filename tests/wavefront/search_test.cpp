@@ -15,8 +15,6 @@
 namespace maestro {
 namespace {
 
-constexpr double endless = std::numeric_limits<double>::infinity();
-
 /// A graph, its simulator, and a candidate from random rules that end.
 struct Start {
   Start(const Workload& workload, Random& random) : graph(workload, Binding::late), simulator(graph) {

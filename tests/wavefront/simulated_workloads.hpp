@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,6 +16,13 @@
 #include "runtime/wavefront/workload.hpp"
 
 namespace maestro {
+
+inline constexpr double endless = std::numeric_limits<double>::infinity();
+
+inline WorkloadTask task(std::size_t section, std::int64_t sample, double forward_ms, double backward_ms,
+                         std::vector<TaskInput> inputs = {}) {
+  return {section, sample, forward_ms, backward_ms, std::move(inputs)};
+}
 
 /// An encoder and an llm of a single lane each, both forward only: a flow shop of two machines. By sample, the times.
 inline Workload flow_shop(const std::vector<std::pair<double, double>>& times) {

@@ -147,8 +147,8 @@ TEST(Lanes, have_room_below_their_in_flight_limit) {
 }
 
 /// A Dispatch with all that it refers to.
-struct Bench {
-  explicit Bench(const Workload& workload, Binding binding = Binding::late)
+struct DispatchBench {
+  explicit DispatchBench(const Workload& workload, Binding binding = Binding::late)
       : graph(workload, binding),
         events(graph.lanes.size(), 2 * graph.edges.size()),
         lanes(graph, events),
@@ -171,7 +171,7 @@ struct Bench {
 };
 
 TEST(Dispatch, picks_the_most_urgent_task_that_is_ready) {  // DI-1
-  Bench bench(flow_shop({{3, 1}, {2, 1}, {4, 1}}));
+  DispatchBench bench(flow_shop({{3, 1}, {2, 1}, {4, 1}}));
   bench.reset(list_rules(bench.graph, {4, 0, 2, 1, 5, 3}));
   EXPECT_EQ(bench.dispatch.pick(0).task, 4);
   bench.dispatch.start(0, 4);
@@ -185,7 +185,7 @@ TEST(Dispatch, picks_the_most_urgent_task_that_is_ready) {  // DI-1
 }
 
 TEST(Dispatch, a_withdrawn_task_is_ready_again) {  // DI-1
-  Bench bench(flow_shop({{3, 1}, {2, 1}}));
+  DispatchBench bench(flow_shop({{3, 1}, {2, 1}}));
   bench.reset(list_rules(bench.graph, {2, 0, 1, 3}));
   bench.dispatch.start(0, 2);
   bench.dispatch.withdraw(2);
@@ -193,7 +193,7 @@ TEST(Dispatch, a_withdrawn_task_is_ready_again) {  // DI-1
 }
 
 TEST(Dispatch, a_withdrawn_task_has_neither_taken_its_input_nor_made_its_output) {
-  Bench bench(flow_shop({{3, 1}, {2, 1}}));
+  DispatchBench bench(flow_shop({{3, 1}, {2, 1}}));
   DispatchRules rules = list_rules(bench.graph, {0, 2, 1, 3});
   rules.theta = {1, 1};
   bench.reset(rules);
@@ -215,7 +215,7 @@ TEST(Dispatch, passes_over_a_task_that_its_lane_may_not_take_for_the_next_most_u
   workload.edges = {{0, 1, 1, 0}};
   workload.tasks = {{0, 0, 1, 2, {}},       {0, 1, 1, 2, {}},       {0, 2, 1, 2, {}}, {1, 0, 9, 0, {{0, 0}}},
                     {1, 1, 4, 0, {{0, 1}}}, {1, 2, 1, 0, {{0, 2}}}, {1, 3, 1, 0, {}}};
-  Bench bench(workload, Binding::early);
+  DispatchBench bench(workload, Binding::early);
   bench.reset(list_rules(bench.graph, {0, 1, 2, 3, 6, 4, 5}));
   for (const int task : {0, 1}) {
     ASSERT_TRUE(bench.admission.admit(task));
@@ -228,7 +228,7 @@ TEST(Dispatch, passes_over_a_task_that_its_lane_may_not_take_for_the_next_most_u
 }
 
 TEST(Dispatch, an_order_waits_for_its_next_task) {  // DI-2
-  Bench bench(flow_shop({{3, 1}, {2, 1}}));
+  DispatchBench bench(flow_shop({{3, 1}, {2, 1}}));
   DispatchRules rules = list_rules(bench.graph, {0, 2, 3, 1});
   rules.discipline = DispatchRules::Discipline::section_order;
   bench.reset(rules);
@@ -243,7 +243,7 @@ TEST(Dispatch, with_hungry_producers_first_takes_the_input_of_the_lane_that_runs
   workload.sections = {{"vision", true, 2, 2, {}}, {"llm", true, 1, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
   workload.tasks = {{0, 0, 1, 2, {}}, {0, 1, 1, 2, {}}, {1, 0, 1, 2, {{0, 0}}}, {1, 1, 1, 2, {{0, 1}}}};
-  Bench bench(workload);
+  DispatchBench bench(workload);
   DispatchRules rules = list_rules(bench.graph, {0, 1, 2, 3});
   for (const bool hungry : {false, true}) {
     rules.hungry_producers_first = hungry;
@@ -260,7 +260,7 @@ TEST(Dispatch, with_hungry_producers_first_takes_the_input_of_the_lane_that_runs
 }
 
 TEST(Dispatch, theta_is_the_share_of_consumer_lanes_below_which_forward_passes_go_first) {
-  Bench bench(flow_shop({{3, 1}, {2, 1}, {4, 1}}));
+  DispatchBench bench(flow_shop({{3, 1}, {2, 1}, {4, 1}}));
   DispatchRules rules = list_rules(bench.graph, {0, 2, 4, 1, 3, 5});
   rules.theta = {2, 1};
   bench.reset(rules);
@@ -288,7 +288,7 @@ TEST(Dispatch, sections_start_passes_in_the_order_of_the_devices) {
   Workload workload;
   workload.sections = {
       {"teacher", false, 1, no_limit, {}}, {"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
-  Bench bench(workload);
+  DispatchBench bench(workload);
   DispatchRules rules = list_rules(bench.graph, {});
   using DeviceOrder = DispatchRules::DeviceOrder;
   const auto order = [&](DeviceOrder device_order) {

@@ -17,8 +17,6 @@
 namespace maestro {
 namespace {
 
-constexpr double endless = std::numeric_limits<double>::infinity();
-
 /// Checks the schedules of random rules under every binding; returns how many of them end.
 int check_random_rules(const std::string& name, const Workload& workload, Random& random, int turns) {
   int ended = 0;

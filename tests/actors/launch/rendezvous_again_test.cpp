@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-constexpr std::chrono::seconds plenty(30);
+constexpr std::chrono::seconds start_patience(30);
 
 JoinRequest request(std::int64_t rank) {
   JoinRequest request;
@@ -41,7 +41,7 @@ class RendezvousAgain : public ::testing::Test {
     options.host = "127.0.0.1";
     options.port = parse_socket_address(door_->address()).port;
     options.request = process;
-    options.patience = plenty;
+    options.patience = start_patience;
     return std::async(std::launch::async, [options] { return join(options); });
   }
   std::unique_ptr<RendezvousServer> door_;
@@ -49,7 +49,7 @@ class RendezvousAgain : public ::testing::Test {
 
 TEST_F(RendezvousAgain, awaits_nobody_but_the_lost_process) {
   auto successor = joiner(request(1));
-  door_->wait_all(plenty);
+  door_->wait_all(start_patience);
   EXPECT_EQ(successor.get().epoch, 7u);
 }
 
@@ -57,13 +57,13 @@ TEST_F(RendezvousAgain, refuses_a_successor_of_another_job) {
   JoinRequest changed = request(1);
   changed.job = "lr = 0.2\n";  // the job file was edited meanwhile
   auto successor = joiner(changed);
-  EXPECT_THROW(door_->wait_all(plenty), JobError);
+  EXPECT_THROW(door_->wait_all(start_patience), JobError);
   EXPECT_THROW((void)successor.get(), JobError);
 }
 
 TEST_F(RendezvousAgain, refuses_a_process_that_runs) {
   auto twin = joiner(request(2));
-  EXPECT_THROW(door_->wait_all(plenty), JobError);
+  EXPECT_THROW(door_->wait_all(start_patience), JobError);
   EXPECT_THROW((void)twin.get(), JobError);
 }
 

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr auto plenty = 30s;
+constexpr auto rendezvous_patience = 30s;
 
 class Rendezvous : public TemporaryFolder {
  protected:
@@ -68,7 +68,7 @@ class Rendezvous : public TemporaryFolder {
     options.port = parse_socket_address(door_->address()).port;
     options.keys = std::move(keys);
     options.request = request(rank);
-    options.patience = plenty;
+    options.patience = rendezvous_patience;
     return options;
   }
   static std::string error_of_join(const JoinOptions& options) {
@@ -78,13 +78,13 @@ class Rendezvous : public TemporaryFolder {
   static std::future<std::string> joiner(JoinOptions options) {
     return std::async(std::launch::async, [options = std::move(options)] { return error_of_join(options); });
   }
-  std::string wait_error(std::chrono::milliseconds patience = plenty) {
+  std::string wait_error(std::chrono::milliseconds patience = rendezvous_patience) {
     return job_error_of([&] { door_->wait_all(patience); });
   }
   /// Waits for the first note.
   std::string note() {
     std::unique_lock lock(mutex_);
-    return noted_.wait_for(lock, plenty, [this] { return !notes_.empty(); }) ? notes_.front() : "none";
+    return noted_.wait_for(lock, rendezvous_patience, [this] { return !notes_.empty(); }) ? notes_.front() : "none";
   }
   /// Joins `rank` and blocks until rank 0 has it.
   std::future<std::string> joined(std::int64_t rank, std::function<bool()> cancelled = {}) {
@@ -112,7 +112,7 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
   open();
   auto first = std::async(std::launch::async, [this] { return join(joining(1)); });
   auto second = std::async(std::launch::async, [this] { return join(joining(2)); });
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   for (auto* told : {&first, &second}) {
     const JoinAccepted accepted = told->get();
     EXPECT_EQ(accepted.epoch, 4'000'000'000u);
@@ -160,7 +160,7 @@ TEST_F(Rendezvous, rank_0_may_come_last) {
   again.own = request(0);
   again.hosts = {0, 1, 2};
   RendezvousServer late(std::move(again));
-  late.wait_all(plenty);
+  late.wait_all(rendezvous_patience);
   EXPECT_EQ(early.get(), "(no error)");
   EXPECT_EQ(other.get(), "(no error)");
 }
@@ -171,7 +171,7 @@ TEST_F(Rendezvous, a_local_socket_that_is_not_there_yet_is_waited_for) {
     JoinOptions options;
     options.host = address;
     options.request = request(rank);
-    options.patience = plenty;
+    options.patience = rendezvous_patience;
     return options;
   };
   std::atomic<int> tries = 0;
@@ -185,7 +185,7 @@ TEST_F(Rendezvous, a_local_socket_that_is_not_there_yet_is_waited_for) {
   options.hosts = {0, 0, 0};
   RendezvousServer server(std::move(options));
   auto second = joiner(local(2));
-  server.wait_all(plenty);
+  server.wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
@@ -227,7 +227,7 @@ TEST_F(Rendezvous, a_stranger_without_the_token_is_refused_and_noted_and_ends_no
   EXPECT_THAT(error_of_join(stranger), AllOf(IsOneLine(), HasSubstr("refused this process: its job token differs")));
   EXPECT_THAT(note(), AllOf(StartsWith("refused rank 2 (pid 4002 on host2) from 127.0.0.1:"), HasSubstr("token")));
   auto second = joiner(joining(2));
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
@@ -239,7 +239,7 @@ TEST_F(Rendezvous, what_speaks_another_protocol_ends_nothing) {  // RV-3
   EXPECT_THAT(note(), StartsWith("refused 127.0.0.1:"));
   auto first = joiner(joining(1));
   auto second = joiner(joining(2));
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
@@ -300,7 +300,7 @@ TEST_F(Rendezvous, idle_strangers_keep_no_process_out) {  // RV-3
   for (int at = 0; at < 300; ++at) idle.push_back(connect_to(address, "rendezvous", 5s));
   auto first = joiner(joining(1));
   auto second = joiner(joining(2));
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
@@ -350,7 +350,7 @@ TEST_F(Rendezvous, with_keys_all_processes_meet_over_tls) {
   open(set);
   auto first = joiner(joining(1, set));
   auto second = joiner(joining(2, set));
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
@@ -363,7 +363,7 @@ TEST_F(Rendezvous, a_certificate_of_another_job_is_refused_by_name_and_ends_noth
   EXPECT_THAT(note(), AllOf(StartsWith("refused 127.0.0.1:"), HasSubstr("its certificate was refused")));
   auto first = joiner(joining(1, set));
   auto second = joiner(joining(2, set));
-  door_->wait_all(plenty);
+  door_->wait_all(rendezvous_patience);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 

@@ -20,21 +20,13 @@
 #include "echo_processor.hpp"
 #include "runtime/core/result.hpp"
 #include "test_keys.hpp"
+#include "tests/job/job_error.hpp"
 
 namespace maestro {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const JobError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class RpcServerTest : public testing::Test {
  protected:
@@ -118,7 +110,7 @@ TEST_F(RpcServerTest, a_local_socket_is_its_users_alone_and_goes_with_the_door) 
     EXPECT_EQ(there.st_mode & 0777, 0700U);
     RpcClient connection(to(server));
     EXPECT_EQ(echo(connection, "hallo"), "hallo");
-    EXPECT_THAT(error_of([&] { RpcServer(server_at("unix:" + path.string()), echo_processor("")); }),
+    EXPECT_THAT(job_error_of([&] { RpcServer(server_at("unix:" + path.string()), echo_processor("")); }),
                 HasSubstr("another process listens there"));
   }
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -134,14 +126,14 @@ TEST_F(RpcServerTest, a_socket_that_a_dead_process_left_is_replaced_and_a_file_i
   EXPECT_EQ(echo(connection, "x"), "x");
 
   std::ofstream(folder_ / "file") << "precious";
-  EXPECT_THAT(error_of([&] { RpcServer(server_at("unix:" + (folder_ / "file").string()), echo_processor("")); }),
+  EXPECT_THAT(job_error_of([&] { RpcServer(server_at("unix:" + (folder_ / "file").string()), echo_processor("")); }),
               HasSubstr("is not a socket"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "file"));
 }
 
 TEST_F(RpcServerTest, says_in_one_line_what_is_wrong_with_an_address) {
   const auto refused = [&](const std::string& address) {
-    return error_of([&] { RpcServer(server_at(address), echo_processor("")); });
+    return job_error_of([&] { RpcServer(server_at(address), echo_processor("")); });
   };
   EXPECT_THAT(refused("nowhere"), HasSubstr("it has no port"));
   EXPECT_THAT(refused("a:70000"), HasSubstr("0 to 65535"));
@@ -155,7 +147,7 @@ TEST_F(RpcServerTest, says_in_one_line_what_is_wrong_with_an_address) {
 
 TEST_F(RpcServerTest, a_connection_says_in_one_line_why_there_is_none) {
   const auto refused = [](const std::string& address) {
-    return error_of([&] {
+    return job_error_of([&] {
       ConnectionOptions options;
       options.address = address;
       options.service = "echo service";
@@ -228,9 +220,9 @@ TEST_F(RpcServerTest, fails_in_one_line_or_serves_when_descriptors_are_few) {
     few.rlim_cur = static_cast<rlim_t>(next + more);
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
     const std::string problem =
-        error_of([&] { RpcServer(server_at("unix:" + (folder_ / "few").string()), echo_processor("")); });
+        job_error_of([&] { RpcServer(server_at("unix:" + (folder_ / "few").string()), echo_processor("")); });
     ::setrlimit(RLIMIT_NOFILE, &before);
-    if (problem == "no error") continue;
+    if (problem == "(no error)") continue;
     ++failed;
     EXPECT_THAT(problem, HasSubstr("Too many open files"));
   }
@@ -278,7 +270,7 @@ TEST_F(RpcServerTest, stops_at_once_with_clients_that_hang) {  // CN-3, DO-2, SS
   server.stop();
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
   EXPECT_TRUE(ended(silent));
-  EXPECT_THAT(error_of([&] { echo(idle, "x"); }), HasSubstr("it ended the connection"));
+  EXPECT_THAT(job_error_of([&] { echo(idle, "x"); }), HasSubstr("it ended the connection"));
 }
 
 TEST_F(RpcServerTest, gives_each_client_a_processor_that_knows_its_name) {
@@ -307,14 +299,14 @@ TEST_F(RpcServerTest, refuses_and_names_peers_without_a_valid_certificate_at_bot
   const auto refused = [&](const KeySet& shown) {
     KeySet keys = shown;
     keys.authority = job.keys("any")->authority;  // the client trusts the server
-    return error_of([&] {
+    return job_error_of([&] {
       RpcClient connection(to(server, std::make_shared<KeySet>(keys)));
       echo(connection, "x");
     });
   };
   EXPECT_THAT(refused(*other.keys("stranger")), HasSubstr("it refused our certificate: unknown CA"));
   EXPECT_THAT(refusal(0), HasSubstr("its certificate was refused: unable to get local issuer certificate"));
-  EXPECT_THAT(error_of([&] { RpcClient connection(to(server, other.keys("stranger"))); }),
+  EXPECT_THAT(job_error_of([&] { RpcClient connection(to(server, other.keys("stranger"))); }),
               HasSubstr("its certificate was refused"));
   EXPECT_THAT(refusal(1), HasSubstr("unknown CA"));
   EXPECT_THAT(refused(*job.keys("late", -60s)), HasSubstr("late.pem has expired"));
@@ -325,7 +317,7 @@ TEST_F(RpcServerTest, names_peers_that_speak_no_tls) {
   AcceptorOptions options = server_at("127.0.0.1:0");
   options.keys = job.keys("server");
   RpcServer server(options, echo_processor(""));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(job_error_of([&] {
                 RpcClient plain(to(server));
                 echo(plain, "x");
               }),
@@ -333,7 +325,7 @@ TEST_F(RpcServerTest, names_peers_that_speak_no_tls) {
   EXPECT_THAT(refusal(0), HasSubstr("it does not use TLS"));
 
   RpcServer plain_door(server_at("127.0.0.1:0"), echo_processor(""));
-  EXPECT_NE(error_of([&] { RpcClient connection(to(plain_door, job.keys("client"))); }), "no error");
+  EXPECT_NE(job_error_of([&] { RpcClient connection(to(plain_door, job.keys("client"))); }), "(no error)");
 }
 
 TEST_F(RpcServerTest, a_client_silent_in_the_tls_handshake_is_let_go) {

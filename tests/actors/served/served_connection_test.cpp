@@ -13,6 +13,7 @@
 #include "actors/rpc/socket_address.hpp"
 #include "linear_server.hpp"
 #include "runtime/core/result.hpp"
+#include "tests/job/job_error.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -21,15 +22,6 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const JobError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void expect_line(const std::string& found, const std::string& wanted) {
   EXPECT_THAT(found, HasSubstr(wanted));
@@ -121,7 +113,7 @@ TEST(ServedConnection, refuses_other_tensors_than_expected_and_writes_nothing) {
       return made;
     });
     Client client(server.address());
-    expect_line(error_of([&] { (void)client.forward(); }), line);
+    expect_line(job_error_of([&] { (void)client.forward(); }), line);
     EXPECT_EQ(client.y, std::vector<float>(4, -7));
   }
 }
@@ -135,10 +127,10 @@ TEST(ServedConnection, refuses_other_gradients_than_expected) {  // VN-2
   });
   Client client(server.address());
   (void)client.forward();
-  expect_line(error_of([&] { client.backward(); }), "input gradient 'x' is fp32 (2, 7), expected fp32 (2, 3)");
+  expect_line(job_error_of([&] { client.backward(); }), "input gradient 'x' is fp32 (2, 7), expected fp32 (2, 3)");
   EXPECT_EQ(client.of_x, std::vector<float>(6, -7));
   std::vector<float> gradient(6, -7);
-  expect_line(error_of([&] { client.connection.read_gradients("weight", gradient); }),
+  expect_line(job_error_of([&] { client.connection.read_gradients("weight", gradient); }),
               "the gradient of parameter 'weight' has 28 bytes, expected 24");
   EXPECT_EQ(gradient, std::vector<float>(6, -7));
 }
@@ -154,7 +146,7 @@ TEST(ServedConnection, passes_the_servers_reason_on_in_a_line) {
     return made;
   });
   Client client(server.address());
-  expect_line(error_of([&] { (void)client.forward(); }), "it refuses: out of\\nmemory!!!");
+  expect_line(job_error_of([&] { (void)client.forward(); }), "it refuses: out of\\nmemory!!!");
 }
 
 /// Answers the first message of a client with given bytes, and then ends or stays silent.
@@ -201,7 +193,7 @@ TEST(ServedConnection, refuses_bytes_that_are_no_message) {  // VN-2
   for (const auto& [bytes, line] : answers) {
     const RawServer server(bytes, false);
     Client client(server.address());
-    expect_line(error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), line);
+    expect_line(job_error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), line);
   }
 }
 
@@ -209,7 +201,7 @@ TEST(ServedConnection, waits_for_an_answer_within_its_limit) {  // VN-1
   const RawServer server("", true);
   Client client(server.address(), 200ms);
   const auto begin = std::chrono::steady_clock::now();
-  expect_line(error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), "no answer within 1 s");
+  expect_line(job_error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), "no answer within 1 s");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
@@ -218,7 +210,7 @@ TEST(ServedConnection, ends_a_call_when_it_is_interrupted) {  // VN-1
   Client client(server.address(), 60s);
   const auto begin = std::chrono::steady_clock::now();
   std::thread other([&] { client.connection.interrupt(); });
-  expect_line(error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), "it ended the connection");
+  expect_line(job_error_of([&] { (void)client.connection.open({"s", 0, false, false}); }), "it ended the connection");
   other.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
 }

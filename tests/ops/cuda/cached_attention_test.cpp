@@ -7,7 +7,7 @@
 namespace maestro::cuda {
 namespace {
 
-struct Case {
+struct CachedCase {
   AttentionShape shape;
   std::int64_t first;
   std::int64_t rows;
@@ -16,7 +16,7 @@ struct Case {
 class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterface<DType> {
  protected:
   [[nodiscard]] static DType act() { return GetParam(); }
-  void compare(const Case& c) {
+  void compare(const CachedCase& c) {
     SCOPED_TRACE("D " + std::to_string(c.shape.head_size) + ", " + std::to_string(c.rows) + " rows from " +
                  std::to_string(c.first) + ", window " + std::to_string(c.shape.window));
     const Shape cache{c.first + c.rows + 3, c.shape.kv_heads * c.shape.head_size};

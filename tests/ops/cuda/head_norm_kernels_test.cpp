@@ -8,7 +8,7 @@
 namespace maestro::cuda {
 namespace {
 
-constexpr double epsilon = 1e-6;
+constexpr double head_epsilon = 1e-6;
 
 struct Case {
   AttentionShape shape;
@@ -52,7 +52,7 @@ class HeadNormKernels : public KernelTest {
                   .shape = c.shape,
                   .query_weight = keep(random(DType::f32, query)),
                   .key_weight = keep(random(DType::f32, key)),
-                  .epsilon = epsilon,
+                  .epsilon = head_epsilon,
                   .offset = c.offset,
                   .whole = c.whole,
                   .sums = keep(OwnedTensor(DType::f32, groups)),
@@ -62,7 +62,7 @@ class HeadNormKernels : public KernelTest {
                       .shape = c.shape,
                       .query_weight = calls.norm.query_weight,
                       .key_weight = calls.norm.key_weight,
-                      .epsilon = epsilon,
+                      .epsilon = head_epsilon,
                       .offset = c.offset,
                       .whole = c.whole,
                       .sums = calls.norm.sums,

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // A provider that takes as many writes as a test allows, per peer; the clock stands still unless the test moves it.
-class WriteQueueTest : public testing::Test {
+class WriteQueueTest : public ::testing::Test {
  protected:
   static constexpr auto timeout = 100ms;
 
