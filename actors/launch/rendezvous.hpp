@@ -49,6 +49,9 @@ struct RendezvousOptions {
   std::vector<JoinRequest> present;    ///< processes that run already
   JoinAccepted accepted;
   std::chrono::milliseconds silence{4000};  ///< RV-5
+  /// How long a start that a process ended which does not fit stays open for processes that have not come yet: a loaded
+  /// host starts some of them late, and they are to receive the reason, too.
+  std::chrono::milliseconds farewell_to_late_ones{15000};
   std::function<void(const std::string&)>
       note;  ///< receives a line per refused peer; called by any thread; may be empty
 };

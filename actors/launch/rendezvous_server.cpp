@@ -22,10 +22,8 @@ using rendezvous::Answer;
 using rendezvous::Joining;
 
 constexpr auto answer_after = 500ms;
-/// Time for the other processes to receive the reason why the job does not begin: for connected processes, and, when a
-/// process that does not fit has ended the start, for processes that connect later.
+/// Time for connected processes to receive the reason why the job does not begin.
 constexpr auto farewell = 1000ms;
-constexpr auto farewell_to_late_ones = 5000ms;
 constexpr std::size_t strangers = 64;
 constexpr auto stranger_patience = 5000ms;
 constexpr auto look_after = 250ms;
@@ -125,7 +123,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
     const std::lock_guard lock(state_.mutex);
     if (refusal) {
       state_.fail(refusal->reason, ErrorCode::invalid_argument);
-      state_.patience_at_end = farewell_to_late_ones;
+      state_.patience_at_end = state_.options.farewell_to_late_ones;
     }
     if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all others have begun
     if (state_.decided()) state_.changed.notify_all();
