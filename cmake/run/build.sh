@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Configures and builds a preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
 
-seconds_per_file=3  # of compilation on one core, by measurement
+seconds_per_file=4  # of compilation on one core, by measurement
 
 # Build jobs: as many as there are cores, and memory for (1.5 GB each). MAESTRO_JOBS overrides.
 build_jobs() {
