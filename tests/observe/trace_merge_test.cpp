@@ -140,8 +140,9 @@ TEST_F(MergeTraces, every_arrow_of_a_random_run_binds_to_a_slice_at_both_ends) {
 TEST_F(MergeTraces, parts_of_one_host_keep_their_common_clock_and_other_hosts_are_moved_to_it) {
   TraceRecorder a(ProcessId(0), "a", on_host("h", 1000)), b(ProcessId(1), "b", on_host("h", 3000)),
       c(ProcessId(2), "c", on_host("far", 51000)), d(ProcessId(3), "d", on_host("far", 52000));
-  for (auto* trace : {&a, &b, &c, &d})
+  for (auto* trace : {&a, &b, &c, &d}) {
     trace->slice({trace->track("t"), "s", TraceCategory::step, time_at(100), time_at(101)});
+  }
   const auto slices = events(merged({part(a, "a"), part(b, "b"), part(c, "c"), part(d, "d")}), "X");
   ASSERT_EQ(slices.size(), 4u);
   EXPECT_EQ(slices[0]["ts"], 0.0);

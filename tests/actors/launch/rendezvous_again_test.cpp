@@ -34,7 +34,7 @@ class RendezvousAgain : public ::testing::Test {
     options.hosts = {0, 0, 0};
     options.present = {request(2)};
     options.accepted.epoch = 7;
-    options.farewell_to_late_ones = std::chrono::milliseconds(200);
+    options.farewell_to_late_ones = std::chrono::seconds(1);
     door_ = std::make_unique<RendezvousServer>(std::move(options));
   }
   std::future<JoinAccepted> joiner(const JoinRequest& process) const {

@@ -55,7 +55,7 @@ class Rendezvous : public TemporaryFolder {
                         .shared_file = "/shared/out/.mark",
                         .resume = "checkpoints/step-00000003"};
     options.silence = silence_;
-    options.farewell_to_late_ones = 200ms;
+    options.farewell_to_late_ones = 1s;
     options.note = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notes_.push_back(line);

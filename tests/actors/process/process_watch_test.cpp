@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto start_patience = 30s;
+constexpr auto watch_patience = 30s;
 
 /// Runs `action` in a separate process, which is dead and reaped afterwards; returns its output.
 std::string in_another_process(const std::function<std::string()>& action) {
@@ -104,7 +104,7 @@ TEST(ParentWatch, sees_that_the_other_end_of_its_input_is_closed) {  // RW-1
   auto how = lost.get_future();
   EXPECT_EQ(how.wait_for(0s), std::future_status::timeout);
   close(ends[1]);
-  ASSERT_EQ(how.wait_for(start_patience), std::future_status::ready);
+  ASSERT_EQ(how.wait_for(watch_patience), std::future_status::ready);
   EXPECT_EQ(how.get(), "ended");
   close(ends[0]);
 }
@@ -113,7 +113,7 @@ TEST(ParentWatch, sees_that_its_parent_has_ended_before_it_looked) {  // RW-1
   std::promise<std::string> lost;
   ParentWatch watch(getpid(), -1, [&](const std::string& how) { lost.set_value(how); });  // not its parent
   auto how = lost.get_future();
-  ASSERT_EQ(how.wait_for(start_patience), std::future_status::ready);
+  ASSERT_EQ(how.wait_for(watch_patience), std::future_status::ready);
   EXPECT_EQ(how.get(), "ended");
 }
 

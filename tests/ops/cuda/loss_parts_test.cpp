@@ -31,7 +31,7 @@ struct Setting {
 };
 
 constexpr std::int64_t row_count = 4;
-constexpr double hidden_softcap = 16;  // that all logits have been through
+constexpr double logits_softcap = 16;  // that all logits have been through
 
 class LossParts : public KernelTest {
  protected:
@@ -95,7 +95,7 @@ class LossParts : public KernelTest {
  private:
   LossRows loss_rows(const Tensor& logits, std::int64_t vocabulary, const Tensor& targets) {
     const auto losses = [&] { return empty(DType::f32, {row_count}); };
-    return {logits, vocabulary, targets, 0.25, true, {losses(), losses(), losses()}, 0, hidden_softcap};
+    return {logits, vocabulary, targets, 0.25, true, {losses(), losses(), losses()}, 0, logits_softcap};
   }
   Tensor columns_of(const OwnedTensor& from, std::int64_t first, std::int64_t count, std::int64_t padding) {
     const OwnedTensor part(from.tensor().dtype(), {row_count, count + padding});

@@ -11,14 +11,14 @@ namespace {
 
 using fake_cuda::lt_double;
 
-constexpr std::int64_t call_workspace = std::int64_t{1} << 20;
+constexpr std::int64_t call_workspace_bytes = std::int64_t{1} << 20;
 
 /// The calls to the library, in bf16 with everything allowed.
 class LtCalls : public KernelTest {
  protected:
   LtCalls() { lt_double() = {}; }
   [[nodiscard]] LtProducts products(const LtArithmetic& arithmetic = {}) {
-    return {at_, {library_.raw(), call_workspace}, arithmetic};
+    return {at_, {library_.raw(), call_workspace_bytes}, arithmetic};
   }
   [[nodiscard]] Tensor device(DType dtype, Shape shape, const Values& values) {
     return upload(OwnedTensor(dtype, shape, values));
@@ -30,7 +30,7 @@ class LtCalls : public KernelTest {
   Tensor bias_ = device(DType::bf16, Shape{8}, Values(8, 1));
   Tensor y_ = empty(DType::bf16, Shape{24, 8});
   Tensor pre_ = empty(DType::bf16, Shape{24, 8});
-  Tensor library_ = empty(DType::u8, Shape{call_workspace});
+  Tensor library_ = empty(DType::u8, Shape{call_workspace_bytes});
 };
 
 TEST_F(LtCalls, a_product_is_planned_once_LE_1) {  // LE-1
@@ -61,7 +61,7 @@ TEST_F(LtCalls, epilogues_are_fused_and_nothing_reduces_in_the_output_LE_2) {  /
   EXPECT_EQ(lt_double().runs[0].compute, CUBLAS_COMPUTE_32F);  // TF32 is for f32 operands
   EXPECT_EQ(lt_double().runs[0].multiprocessors, 66);
   EXPECT_EQ(lt_double().reduction_schemes, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  EXPECT_EQ(lt_double().workspace_bytes, std::uint64_t{call_workspace});
+  EXPECT_EQ(lt_double().workspace_bytes, std::uint64_t{call_workspace_bytes});
 }
 
 TEST_F(LtCalls, tf32_only_when_asked) {
@@ -163,7 +163,7 @@ TEST_F(LtCalls, nothing_is_timed_while_a_graph_is_captured) {
 
 TEST_F(LtCalls, a_refused_call_names_the_product) {
   const ProductRequest wrong{ProductKind::forward, 2, 3, 4, DType::f32, DType::bf16, ProductEpilogue::none, false};
-  LtEngine engine(stream_, {library_.raw(), call_workspace}, {});
+  LtEngine engine(stream_, {library_.raw(), call_workspace_bytes}, {});
   std::string said;
   try {
     static_cast<void>(engine.run(wrong, {x_.raw(), w_.raw(), y_.raw()}));
