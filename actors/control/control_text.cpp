@@ -25,14 +25,20 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
+/// `otherwise` for a value of a peer whose version has more of them.
+template <int Count>
+const char* word_of(int value, const char* const (&words)[Count], const char* otherwise) {
+  return value >= 0 && value < Count ? words[value] : otherwise;
+}
+
 const char* word(control::State::type state) {
   static constexpr const char* words[] = {"starting", "running", "pausing", "paused", "stopping", "finished"};
-  return state >= 0 && state < 6 ? words[state] : "in an unknown state";
+  return word_of(state, words, "in an unknown state");
 }
 
 const char* word(control::UnitKind::type kind) {
   static constexpr const char* words[] = {"step", "validation after step", "checkpoint of step", "shadow of step"};
-  return kind >= 0 && kind < 4 ? words[kind] : "unit of step";
+  return word_of(kind, words, "unit of step");
 }
 
 /// Columns are as wide as their widest cell, except the last.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/schedule/replica_lane.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 namespace maestro {
@@ -20,7 +21,7 @@ void ReplicaLane::arrived(Channel channel, std::uint64_t sequence, LayoutRank ra
 }
 
 void ReplicaLane::forget(const ArrivalPlan& arrival) {
-  const auto [first, end] = std::ranges::equal_range(arrived_, key_of(arrival));
+  const auto [first, end] = std::equal_range(arrived_.begin(), arrived_.end(), key_of(arrival));
   arrived_.erase(first, end);
 }
 

@@ -24,10 +24,10 @@ constexpr system_clock::time_point noon(std::chrono::milliseconds(1'795'521'600'
 class RunJournalTest : public ::testing::Test {
  protected:
   [[nodiscard]] RunJournal open() {
-    return RunJournal(std::move(RunLog::open(record_, 0).value_or_throw()), std::nullopt, writer_, console_);
+    return RunJournal(RunLog::open(record_, 0).value_or_throw(), std::nullopt, writer_, console_);
   }
   void write_events(const std::vector<std::string>& lines) {
-    RunLog log = std::move(RunLog::open(record_, 0).value_or_throw());
+    RunLog log = RunLog::open(record_, 0).value_or_throw();
     for (const std::string& line : lines) log.append_event(line).or_throw();
   }
   static FinishedStep step(std::uint64_t number) {
@@ -132,7 +132,7 @@ TEST_F(RunJournalTest, the_report_has_the_same_rows_from_the_disk_and_from_memor
 }
 
 TEST_F(RunJournalTest, a_damaged_line_ends_the_rows_with_its_step) {
-  RunLog log = std::move(RunLog::open(record_, 0).value_or_throw());
+  RunLog log = RunLog::open(record_, 0).value_or_throw();
   log.append_step(R"({"step":1,"sections" {}})").or_throw();
   const Status refused = recorded_rows(record_, 0, 9).steps([](std::string_view) { return Status(); });
   ASSERT_FALSE(refused.ok());

@@ -46,7 +46,7 @@ TEST(StepDifference, the_losses_of_a_line_are_those_of_its_sections) {
 
 TEST(StepDifference, digests_are_compared_at_the_steps_that_both_have) {
   const TempFolder folder;
-  RunLog log = std::move(RunLog::open(folder.path(), 0).value_or_throw());
+  RunLog log = RunLog::open(folder.path(), 0).value_or_throw();
   log.append_event(R"({"event":"checkpoint","step":5,"digests":{"student":"aa"}})").or_throw();
   log.append_event(R"({"event":"checkpoint","step":5,"digests":{"student":"bb"}})").or_throw();
   log.append_event(R"({"event":"checkpoint","step":9})").or_throw();
