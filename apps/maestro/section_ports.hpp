@@ -2,8 +2,7 @@
 // The ports of section types. Pure.
 //
 // SP-1 (as it is built): ports are those of a meta section that the registry builds, and a key is named where the
-// columns
-//       change with its value.
+//       columns change with its value.
 #pragma once
 
 #include <string>

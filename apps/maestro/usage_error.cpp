@@ -40,6 +40,16 @@ std::string wrong_option(const CLI::App& command, const std::vector<std::string>
   return {};
 }
 
+/// Returns the required options and arguments that were not given, each with its description.
+std::string missing_options(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || !option->empty()) continue;
+    text += (text.empty() ? "" : ", ") + option->get_name() + " (" + option->get_description() + ")";
+  }
+  return text;
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -55,8 +65,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& problem,
   if (dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr) {
     if (const std::string option = wrong_option(command, arguments); !option.empty()) return option;
   }
-  return "maestro " + command.get_name() + ": " + one_line(problem.what()) + "; maestro " + command.get_name() +
-         " --help lists the options";
+  const std::string missing = missing_options(command);
+  const bool lacks = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr && !missing.empty();
+  return "maestro " + command.get_name() + ": " + (lacks ? "missing " + missing : one_line(problem.what())) +
+         "; maestro " + command.get_name() + " --help lists the options";
 }
 
 }  // namespace maestro

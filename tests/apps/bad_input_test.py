@@ -208,7 +208,8 @@ class WrongInput(Refusals):
         self.refuse(["trian", "job.toml"], "unknown command 'trian'", "did you mean 'train'?")
         self.refuse([], "train", "check", "distill")
         self.refuse(["train", "job.toml", "--reprot", "r.json"], "--reprot", "did you mean '--report'?")
-        self.refuse(["train"], "job")
+        self.refuse(["train"], "missing job (job file (TOML))")
+        self.refuse(["prepare", "--out", "x"], "missing files (files and folders", ", --tokenizer (a model's folder")
         self.refuse(["train", "job.toml", "--processes", "0"], "--processes")
 
 

@@ -153,7 +153,7 @@ class ASectionWithoutWeights(Exports):
         self.refuse(["uot", "--to", "x"], "cannot export uot: it does not exist; the nearest is ./out")
         self.refuse(["out", "--to", "x", "--dtype", "bf15"], 'export --dtype: "bf15"', "did you mean bf16?")
         self.refuse(["out", "--to", "out"], "cannot export to out: it is not empty")
-        self.refuse(["out"], "--to is required")
+        self.refuse(["out"], "missing --to (the folder to make)")
         self.assertFalse((self.folder / "x").exists())
         job = self.write_job(language_model(steps=1, out="other", export="f16", checkpoint_at_end=False))
         finished = self.call("check", job)
