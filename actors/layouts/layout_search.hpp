@@ -2,8 +2,7 @@
 // Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
 //
 // LB-1 (exhaustive): where there are `most` layouts that fit or fewer, all are returned; else those in which the
-// busiest device
-//       has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
+//       busiest device has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
 // LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy shares the
 //       work of a section out among its replicas: the longest stage, and for any sections the work of them all over the
 //       number of devices, or of cores where devices share them, that they have between them.

@@ -2,8 +2,7 @@
 // The state that the survivors of a lost process hold together, and that a run can go on from. Pure.
 //
 // RP-1 (joined sections agree): sections that are joined by gradients, by stages or by norms that are answered together
-// are
-//       taken at the same step.
+//       are taken at the same step.
 // RP-2 (ahead): joined sections may have trained further than the last finished step if no other section reads their
 //       outputs: the run goes on without work for them until it reaches their step.
 #pragma once

@@ -2,8 +2,7 @@
 // Counts the samples of a run by its steps, in memory that does not grow with them. Pure.
 //
 // SX-1 (exact sums): totals() is the sum over all steps, each as often as it stands after go_back(), whatever steps
-// were
-//       summed up before.
+//       were summed up before.
 #pragma once
 
 #include <cstdint>

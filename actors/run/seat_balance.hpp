@@ -5,8 +5,7 @@
 //
 // EB-1 (windows): a decision rests on the means over `window` looks; a move of seats begins another window.
 // EB-2 (thresholds): a window with more than 5% waiting and at most 50% idle decides for one more process; a window
-// with
-//       more than 50% idle and at most 5% waiting decides for one less.
+//       with more than 50% idle and at most 5% waiting decides for one less.
 // EB-3 (no swing): after a decision for one less that a decision for one more follows, the balance decides for one less
 //       only at the end of twice as many such windows in a row as before.
 #pragma once

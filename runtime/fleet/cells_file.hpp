@@ -3,8 +3,7 @@
 // cells.json` writes them.
 //
 // CX-1 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
-// the
-//       path in it, such as cells[3].busy.
+//       the path in it, such as cells[3].busy.
 // CX-2 (curves): the devices of a kind's cells rise; there is at least one cell.
 #pragma once
 

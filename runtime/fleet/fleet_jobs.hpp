@@ -2,8 +2,7 @@
 // The jobs that a described cluster gets: kinds of jobs with their cells, of which jobs are drawn.
 //
 // FJ-1 (strict): a key that is unknown, missing or out of range is an error with file, line and key; a kind of devices
-// or
-//       a number of devices without a cell is answered with the nearest that has one.
+//       or a number of devices without a cell is answered with the nearest that has one.
 // FJ-2 (drawn): equal files and seeds draw equal jobs.
 #pragma once
 

@@ -3,8 +3,7 @@
 //
 // HU-1 (conserved): free devices and those of all places are the devices of the pool.
 // HU-2 (whole hosts first): places have whole hosts as long as they need as many devices and a host is free; the rest
-// is
-//       on the host with the fewest free devices that are enough, else on those with most.
+//       is on the host with the fewest free devices that are enough, else on those with most.
 #pragma once
 
 #include <cstdint>

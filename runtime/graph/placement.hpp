@@ -8,8 +8,7 @@
 // PL-4 (shared seats): of a section with `least`, so many replicas are placed like those of any section; each further
 //       replica shares process and devices of one of them, in turn.
 // PL-5 (numbered emulated devices): replicas of any sections may share one, ranks of a replica do not. It is in a
-// single
-//       process: a replica that names no process is in that of its devices.
+//       single process: a replica that names no process is in that of its devices.
 #pragma once
 
 #include <string>

@@ -3,8 +3,7 @@
 // tables [observers.NAME].
 //
 // OV-1 (no figure changes): a run does not depend on its observers. After an exception an observer receives no more,
-// and
-//       a warning names it.
+//       and a warning names it.
 #pragma once
 
 #include <functional>

@@ -3,9 +3,8 @@
 // computed (a dry pass).
 //
 // OB-1 (same calls): without a table behind it, it accepts every call that a table of the CPU accepts, or of a GPU
-// where
-//       its space is no memory of the host; it returns zeros where a value is expected, and neither reads nor writes
-//       the memory of tensors, but for targets of losses in host memory.
+//       where its space is no memory of the host; it returns zeros where a value is expected, and neither reads nor
+//       writes the memory of tensors, but for targets of losses in host memory.
 #pragma once
 
 #include <functional>

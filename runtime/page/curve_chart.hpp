@@ -2,8 +2,7 @@
 // Curves over the steps as inline SVG. Pure; any thread.
 //
 // CH-1 (readable by programs): `data-x` and `data-y` of the drawing have the edges of the plot and the values there,
-// and
-//       `data-scale` has linear or log, so that the drawn values can be computed from the coordinates.
+//       and `data-scale` has linear or log, so that the drawn values can be computed from the coordinates.
 #pragma once
 
 #include <cstddef>

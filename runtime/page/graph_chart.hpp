@@ -3,8 +3,7 @@
 //
 // GH-1 (left to right): a box is right of all boxes from which arrows come to it, in the column of its longest path.
 // GH-2 (free ways): an arrow runs between the boxes that it joins and across no other: in each column that it crosses
-// it
-//       has a row of its own.
+//       it has a row of its own.
 #pragma once
 
 #include <cstddef>

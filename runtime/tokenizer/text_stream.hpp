@@ -2,8 +2,7 @@
 // The text of tokens as they come.
 //
 // TX-1 (same text): all pieces together are the text that decode() returns for all tokens, special tokens left out,
-// where
-//       the bytes of all tokens are UTF-8.
+//       where the bytes of all tokens are UTF-8.
 // TX-2 (whole characters): a piece ends where a character does; the bytes of a begun character wait for the next token.
 #pragma once
 
