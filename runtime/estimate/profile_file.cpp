@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/estimate/profile_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "runtime/core/input_file.hpp"
@@ -18,6 +20,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr double us_per_ms = 1e3;
 constexpr std::array dtypes{DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8, DType::u16};
+
+/// Whether it is a whole number from 0 to 2^63 - 1, as it is written.
+bool is_whole(const nlohmann::json& value) {
+  constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= most;
+}
 
 /// Reads an object's keys, each of them once and none besides.
 class StrictObject {
@@ -51,6 +59,11 @@ class StrictObject {
     }
     return value.get<double>();
   }
+  std::int64_t whole_number(const std::string& key) {
+    const nlohmann::json& value = at(key);
+    if (!is_whole(value)) fail(key, "expected a whole number of 0 or more, but it is " + shown(value));
+    return value.get<std::int64_t>();
+  }
   void finish() const {
     const std::vector<std::string> known(read_.begin(), read_.end());
     for (const auto& [key, value] : object_.items()) {
@@ -79,14 +92,12 @@ OperatorCall read_call(StrictObject& object) {
   if (found == dtypes.end()) object.fail("dtype", "no element type: " + printable(dtype));
   call.dtype = *found;
   const nlohmann::json& sizes = object.at("sizes");
-  if (!sizes.is_array() || sizes.size() > call.sizes.size()) {
-    object.fail("sizes",
-                "expected up to " + std::to_string(call.sizes.size()) + " integers, but it is " + shown(sizes));
+  if (!sizes.is_array() || sizes.size() > call.sizes.size() || !std::ranges::all_of(sizes, is_whole)) {
+    object.fail("sizes", "expected up to " + std::to_string(call.sizes.size()) +
+                             " whole numbers of 0 or more, but it is " + shown(sizes));
   }
-  for (std::size_t at = 0; at < sizes.size(); ++at) {
-    if (!sizes[at].is_number_integer()) object.fail("sizes", "expected integers, but it is " + shown(sizes));
-    call.sizes[at] = sizes[at].get<std::int64_t>();
-  }
+  std::ranges::transform(sizes, call.sizes.begin(),
+                         [](const nlohmann::json& size) { return size.get<std::int64_t>(); });
   call.flops = object.number("flops");
   call.bytes = object.number("bytes");
   return call;
@@ -109,7 +120,7 @@ MachinePrices read(const nlohmann::json& document, const std::string& file) {
   StrictObject root(document, "", file);
   prices.build = root.text("maestro");
   if (root.has("device") && root.text("device") != prices.device) prices.set_gpus(root.text("device"));
-  prices.devices = static_cast<std::int64_t>(root.number("devices"));
+  prices.devices = root.whole_number("devices");
   prices.alone.add_glue(1, root.signed_number("glue_alone_us") / us_per_ms);
   prices.busy.add_glue(1, root.signed_number("glue_busy_us") / us_per_ms);
   for (CallPrices& part : prices.parts) part.add_glue(1, prices.alone.glue_ms());

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/core/json_text.hpp"
+
 namespace maestro {
 
 namespace {
 
 using Json = nlohmann::json;
-using Thread = std::pair<std::int64_t, std::int64_t>;  // process and thread id in the trace
+using Thread = std::pair<std::uint64_t, std::uint64_t>;  // process and thread id in the trace
 
 constexpr double ms_per_us = 1e-3;
 constexpr int event_depth = 2;  // {"traceEvents": [{...}]}
@@ -29,7 +31,7 @@ class Slices {
 
  private:
   static Thread thread_of(const Json& event) {
-    return {event.at("pid").get<std::int64_t>(), event.at("tid").get<std::int64_t>()};
+    return {whole_number(event.at("pid"), "pid"), whole_number(event.at("tid"), "tid")};
   }
   [[nodiscard]] TraceFileSlice slice_of(const Json& event) const {
     TraceFileSlice slice;
@@ -57,7 +59,7 @@ TraceAbout about(const Json& rest) {
   for (const auto& [key, value] : rest.at("otherData").items()) {
     if (value.is_string()) about.facts.emplace(key, value.get<std::string>());
   }
-  about.dropped = rest.at("otherData").value("dropped_events", std::uint64_t{0});
+  about.dropped = whole_number(rest.at("otherData").value("dropped_events", Json(0U)), "dropped_events");
   return about;
 }
 
@@ -89,6 +91,8 @@ Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
     const Json rest = Json::parse(file, each);
     if (rest.contains("traceEvents")) return about(rest);
     return Error{ErrorCode::corrupt, trace.string() + " has no traceEvents; it is not a trace of maestro"};
+  } catch (const JobError& problem) {
+    return Error{ErrorCode::corrupt, trace.string() + " " + problem.what()};
   } catch (const Json::exception&) {
     return Error{
         ErrorCode::corrupt,

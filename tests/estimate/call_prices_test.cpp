@@ -150,6 +150,14 @@ TEST_F(ProfileFile, errors_have_the_place_and_the_reason) {  // PB-2
   EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + "}]}"), HasSubstr("calls[0].busy_us: missing"));
   EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + R"(, "busy_us": -1}]})"),
               HasSubstr("calls[0].busy_us: expected a number of 0 or more, but it is -1"));
+  for (const char* const devices : {"1.5", "-1", "9223372036854775808", "2e41", "\"2\""}) {
+    EXPECT_THAT(error_of(R"({"maestro": "x", "devices": )" + std::string(devices) + "}"),
+                HasSubstr("devices: expected a whole number of 0 or more, but it is "));
+  }
+  for (const char* const sizes : {"[-1]", "[1.5]", "[9223372036854775808]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "1"}) {
+    EXPECT_THAT(error_of("{" + rest + R"(, "calls": [{"op": "linear", "dtype": "fp32", "sizes": )" + sizes + "}]}"),
+                HasSubstr("calls[0].sizes: expected up to "));
+  }
   for (const char* const parts : {"[1, 2]", "[1, 2, -3]", "4"}) {
     EXPECT_THAT(error_of("{" + rest + R"(, "calls": [)" + call + R"(, "busy_us": 1, "parts_us": )" + parts + "}]}"),
                 HasSubstr("calls[0].parts_us: expected 3 numbers of 0 or more, but it is "));

@@ -84,6 +84,13 @@ TEST_F(TracedRunTest, what_is_no_trace_of_a_run_is_named) {
   EXPECT_THAT(read_traced_run(folder_.path() / "other.json").error().message, HasSubstr("has no samples of steps"));
   write_output(folder_.path() / "cut.json", "{\"traceEvents\":[{\"ph\":").or_throw();
   EXPECT_THAT(read_traced_run(folder_.path() / "cut.json").error().message, HasSubstr("is not a trace of maestro"));
+  const auto error_with_thread = [this](const std::string& id) {
+    write_output(folder_.path() / "id.json", R"({"traceEvents":[{"ph":"X","pid":0,"tid":)" + id + "}]}").or_throw();
+    return read_traced_run(folder_.path() / "id.json").error().message;
+  };
+  for (const char* const id : {"1.5", "-1", "1e300"}) {
+    EXPECT_THAT(error_with_thread(id), HasSubstr("id.json has tid = "));
+  }
   TraceRecorder recorder(ProcessId(0), "process 0");
   recorder.describe("job", "name = 'x'");
   unit(recorder, 3, 0, "8*x");
