@@ -172,7 +172,7 @@ Result<Conversation> conversation_of(TarRow& row, const json& entry, std::string
 std::uint64_t read_archive(const fs::path& file, const ConversationSink& sink) {
   std::uint64_t unread = 0;
   read_tar_rows(file, [&](TarRow&& row) -> Status {
-    const std::string where = file.string() + ": " + row.stem;
+    const std::string where = file.string() + ": " + printable(row.stem);
     if (!row.pictures.empty() && !row.pictures.front().position) {
       return wrong(printable(file.string()) +
                    " is compressed, so that its pictures cannot be read one by one; "

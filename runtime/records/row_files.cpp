@@ -131,7 +131,7 @@ Status read_text_pieces(const fs::path& file, std::istream& in, const RowSink& s
 
 Status read_tar(const fs::path& file, const RowSink& sink) {
   return read_tar_rows(file, [&](TarRow&& row) -> Status {
-    const std::string where = file.string() + ": " + row.stem;
+    const std::string where = file.string() + ": " + printable(row.stem);
     if (!row.pictures.empty()) {
       return wrong(printable(file.string() + ": " + row.pictures.front().name) +
                    " is a picture, which has no effect here; kind = \"llava\" reads conversations about pictures");
