@@ -277,6 +277,7 @@ def free_port():
 
 class SystemTest(unittest.TestCase):
     maxDiff = 2000
+    undisturbed = {}  # runs of twin(), by job and options
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="maestro-test-")
@@ -307,6 +308,16 @@ class SystemTest(unittest.TestCase):
         finished = self.start(job, *options, settings=settings, launcher=launcher, variables=variables).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         return finished
+
+    def twin(self, job, *options):
+        """The finished run of the same job in one process that nothing disturbs, without checkpoints before its end.
+        Tests of such jobs share it; its folder is gone."""
+        train = {key: value for key, value in job["train"].items() if key != "checkpoint_every"}
+        key = (job_text({**job, "train": train}), options)
+        if key not in self.undisturbed:
+            apart = {"train.out": "reference", "train.checkpoint_every": 0}
+            self.undisturbed[key] = self.train(job, *options, settings=apart)
+        return self.undisturbed[key]
 
     def call(self, *arguments, variables=None):
         """The program with any arguments, to its end."""

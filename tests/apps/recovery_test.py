@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from hosts import Hosts, why_not
-from maestro_program import SystemTest, decoder, distillation, job_text, state_of
+from maestro_program import SystemTest, decoder, distillation, state_of
 from resume_test import steps_of_checkpoints
 
 NO_HOSTS = why_not()
@@ -26,19 +26,10 @@ def job_of(sections=None, **train):
 
 
 class Recovers(SystemTest):
-    undisturbed = {}  # by job and options; runs of one process
-
     def setUp(self):
         super().setUp()
         self.killed = set()
         self.losses = {}
-
-    def twin(self, job, *options):
-        """The finished run of the same job that loses nothing. Tests of equal jobs share it, without its folder."""
-        key = (job_text(job), options)
-        if key not in self.undisturbed:
-            self.undisturbed[key] = self.train(job, *options, settings={"train.out": "reference"})
-        return self.undisturbed[key]
 
     def kill_one(self, run, rank, how, after_step):
         """Once a checkpoint of `after_step` is there, or for 0 once training has begun; after a loss, once the run has
@@ -100,11 +91,10 @@ class ALostProcess(Recovers):
     def test_killed_over_tcp_is_started_again(self):
         self.lose(job_of(), (), [(1, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"})
 
-    def test_stopped_over_shm_is_started_again(self):
-        self.lose(job_of(), (), [(2, signal.SIGSTOP, 2 * EVERY)], {"transport.provider": "shm"})
-
-    def test_is_started_again_as_often_as_it_is_lost(self):
-        self.lose(job_of(), (), [(random.choice((1, 2)), signal.SIGKILL, at * EVERY) for at in (1, 3, 5)])
+    def test_is_started_again_over_shm_as_often_as_it_is_lost(self):
+        how = {1: signal.SIGKILL, 3: signal.SIGSTOP, 5: signal.SIGKILL}
+        moments = [(random.choice((1, 2)), how[at], at * EVERY) for at in how]
+        self.lose(job_of(), (), moments, {"transport.provider": "shm"})
 
     def test_before_the_first_checkpoint_starts_the_run_anew(self):
         self.lose(job_of(checkpoint_every=0), (), [(2, signal.SIGKILL, 0)])
@@ -237,14 +227,12 @@ class InPlace(Recovers):
 
 
 class ALostTeacher(InPlace):
-    def test_killed_comes_again_and_is_in_the_trace(self):
-        run = self.start_and_lose([(2, signal.SIGKILL, EVERY)], ("--trace", "trace.json"))
+    def test_comes_again_as_often_as_it_is_lost_and_is_in_the_trace(self):
+        moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGSTOP, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
+        run = self.start_and_lose(moments, ("--trace", "trace.json"), **{"train.peer_timeout_s": 1})
         finished = self.check_in_place(*run)
-        self.assertIn("recovered: went on in place within 0.", finished.out)
+        self.assertEqual(len(re.findall(r"recovered: went on in place within [01]\.", finished.out)), 3, finished.out)
         self.assertIn("process 2", (self.folder / "trace.json").read_text())
-
-    def test_stopped_comes_again(self):
-        self.check_in_place(*self.start_and_lose([(2, signal.SIGSTOP, EVERY)], **{"train.peer_timeout_s": 1}))
 
     def test_over_shm_does_not_end_the_run_whatever_lock_it_holds(self):
         expected = self.twin(self.job(), *FEW_DEVICES)
@@ -254,10 +242,6 @@ class ALostTeacher(InPlace):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.curve(), expected.curve())
         self.assert_nothing_left(run)
-
-    def test_comes_again_as_often_as_it_is_lost(self):
-        moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
-        self.check_in_place(*self.start_and_lose(moments))
 
     def test_and_a_lost_student_take_the_run_back(self):
         run, expected, _ = self.start_and_lose([(1, signal.SIGKILL, EVERY)])

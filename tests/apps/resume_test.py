@@ -6,8 +6,10 @@ import json
 import os
 import random
 import re
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from maestro_program import SystemTest, decoder, distillation, language_model, text_corpus
 
@@ -37,8 +39,7 @@ class Killed(SystemTest):
         print(f"MAESTRO_TEST_SEED={SEED}", flush=True)
         chosen = random.Random(SEED)
         job["train"] |= {"steps": self.STEPS, "checkpoint_every": self.EVERY}
-        apart = {"train.out": "reference", "train.checkpoint_every": 0}
-        expected = self.train(job, *self.OPTIONS, settings=apart).curve()
+        expected = self.twin(job, *self.OPTIONS).curve()
         options = ["--processes", processes, *self.OPTIONS]
         for _ in range(self.KILLS):
             self.kill_at_random(self.start(job, *options), chosen)
@@ -112,11 +113,22 @@ class ACheckpointOfOneLayout(SystemTest):
         job["plain"] = decoder(heads=8, kv_heads=4, family="llama", tied=False, **self.LAYOUTS[layout])
         return job
 
-    def lay_out(self, layout, *options, **train):
-        return self.train(self.job(layout, out=layout, **train), "--cpu-devices", 32, *options)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        temporary = tempfile.TemporaryDirectory(prefix="maestro-test-")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.kept, cls.made = Path(temporary.name), {}
+
+    def lay_out(self, layout, *options):
+        """The finished run under a layout, with its folder; the tests share it."""
+        if layout not in self.made:
+            job = self.job(layout, out=str(self.kept / layout))
+            self.made[layout] = self.train(job, "--cpu-devices", 32, *options)
+        return self.made[layout]
 
     def half_of(self, layout):
-        return self.folder / layout / "checkpoints" / f"step-{self.HALF:08}"
+        return self.kept / layout / "checkpoints" / f"step-{self.HALF:08}"
 
     def test_is_resumed_under_any_other(self):
         expected = self.lay_out("one device").curve(after=self.HALF)
