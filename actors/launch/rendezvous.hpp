@@ -74,9 +74,9 @@ class RendezvousServer {
   /// Blocks until all are present; calls `look`, if set, four times a second. Throws JobError: the reason why the job
   /// cannot begin, which all other processes receive as well.
   void wait_all(std::chrono::milliseconds patience, const std::function<void()>& look = {});
-  /// Answers all waiting and later processes that the job cannot begin. No effect after the first reason, or when all
-  /// are present.
-  void fail(const std::string& reason, ErrorCode code = ErrorCode::invalid_argument);
+  /// Answers all waiting and later processes that the job cannot begin. Returns false, without effect, after the first
+  /// reason, or when all are present.
+  bool fail(const std::string& reason, ErrorCode code = ErrorCode::invalid_argument);
   /// The job cannot begin: answers all processes that arrive within the patience, then stops listening.
   void refuse_all(const std::string& reason, std::chrono::milliseconds patience);
   /// Delivers pending answers, for up to a second, then stops listening. Idempotent.

@@ -54,11 +54,12 @@ struct RendezvousServer::State {
     note(line + (noted == most_refusals_noted ? " (further refusals are not printed)" : ""));
   }
   /// Under the lock. RV-2
-  void fail(const std::string& reason, ErrorCode code) {
-    if (reason_not_to_begin || join_check.complete()) return;
+  bool fail(const std::string& reason, ErrorCode code) {
+    if (decided()) return false;
     reason_not_to_begin = peer_text(reason);
     code_not_to_begin = code;
     changed.notify_all();
+    return true;
   }
   [[nodiscard]] bool decided() const { return reason_not_to_begin || join_check.complete(); }
   [[nodiscard]] Answer answer(std::int64_t rank);
@@ -231,9 +232,9 @@ void RendezvousServer::wait_all(std::chrono::milliseconds patience, const std::f
   if (state_->reason_not_to_begin) throw JobError(*state_->reason_not_to_begin, state_->code_not_to_begin);
 }
 
-void RendezvousServer::fail(const std::string& reason, ErrorCode code) {
+bool RendezvousServer::fail(const std::string& reason, ErrorCode code) {
   const std::lock_guard lock(state_->mutex);
-  state_->fail(reason, code);
+  return state_->fail(reason, code);
 }
 
 void RendezvousServer::refuse_all(const std::string& reason, std::chrono::milliseconds patience) {

@@ -85,6 +85,8 @@ void check_port_free(const TransportConfig& transport) {
 void check_provider(const TransportConfig& transport) {
   const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen),
                               shared_memory_room()};
+  const std::string& wanted = choice.overridden ? *choice.overridden : choice.requested;
+  if (wanted == "auto" || wanted == "tcp") return;
   (void)choose_provider(choice, offered_providers()).value_or_throw();
 }
 

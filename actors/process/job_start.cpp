@@ -16,6 +16,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/process_identity.hpp"
 #include "runtime/core/result.hpp"
+#include "transport/fabric/libfabric.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
@@ -68,6 +69,7 @@ RendezvousInfo new_rendezvous_info() {
 }
 
 JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::move(options)), console_(console) {
+  keep_signal_handlers();
   sweep_runtime_folder();
   sweep_run_keys();
   std::error_code absent;
@@ -292,6 +294,7 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   }
   try {
     if (options_.run.starts_others()) start_missing(launcher, true);
+    find_providers();
     server_->wait_all(patience(), [this, &job, &launcher] {
       look_at_stopped_children(job.silence);
       replace_survivors(launcher);
@@ -306,6 +309,13 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
     throw;
   }
   return info;
+}
+
+/// While the others start, which do likewise: that takes 0.3 s, and Endpoint::open() has the answer at once.
+void JobStart::find_providers() {
+  const Status loaded = load_libfabric();
+  if (loaded) return static_cast<void>(offered_providers());
+  server_->fail(loaded.error().message, loaded.error().code);
 }
 
 JoinOptions JobStart::join_options(const std::string& job) const {

@@ -159,6 +159,7 @@ class JobStart {
   [[nodiscard]] JoinRequest own_request(const std::string& job) const;
   [[nodiscard]] std::string server_address() const;
   [[nodiscard]] std::chrono::milliseconds patience() const;
+  void find_providers();
   [[nodiscard]] JoinOptions join_options(const std::string& job) const;
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
   [[nodiscard]] RendezvousOptions rendezvous_options(const JobText& job, const RendezvousInfo& info) const;

@@ -185,11 +185,11 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   const bool here = host == 0;
   const bool refused =
       how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
-  if (here && prints_itself(how)) child_printed_ = true;
-  server_->fail("process " + std::to_string(process.value()) + where + " ended before the job began: " + how,
-                child_printed_ ? ErrorCode::cancelled
-                : refused      ? ErrorCode::invalid_argument
-                               : ErrorCode::peer_lost);
+  const bool printed = here && prints_itself(how);
+  const ErrorCode code = printed ? ErrorCode::cancelled : refused ? ErrorCode::invalid_argument : ErrorCode::peer_lost;
+  const std::string reason = "process " + std::to_string(process.value()) + where + " ended before the job began: ";
+  // Where another reason came first, the child has ended in silence because of that.
+  if (server_->fail(reason + how, code) && printed) child_printed_ = true;
 }
 
 void JobStart::child_stopped(ProcessId process, bool stopped) {

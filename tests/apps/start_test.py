@@ -272,6 +272,15 @@ class Deaths(StartTest):
         self.assertLessEqual(len([line for line in run.text["err"].splitlines() if line.startswith("error:")]), 1)
         run.end()
 
+    def test_without_libfabric_they_leave_with_a_single_line(self):
+        (self.folder / "libfabric.so.1").touch()  # found first, and no library
+        path = os.pathsep.join([str(self.folder), os.environ.get("LD_LIBRARY_PATH", "")])
+        run = self.start(distillation(), "--processes", 3, variables={"LD_LIBRARY_PATH": path})
+        finished = run.wait()
+        self.assertEqual((finished.status, len(finished.error_lines())), (2, 1), finished.describe())
+        self.assertIn("cannot load libfabric, by which processes exchange tensors", finished.error_lines()[0])
+        self.assert_nothing_left(run)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

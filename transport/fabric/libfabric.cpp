@@ -5,35 +5,12 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
-#include <array>
-#include <csignal>
-#include <cstddef>
+#include <cstdlib>
 #include <string>
 
 namespace maestro {
 
 namespace {
-
-/// Restores the handlers that a library sets when it is loaded.
-class KeptHandlers {
- public:
-  KeptHandlers() {
-    for (std::size_t number = 1; number < handlers_.size(); ++number) {
-      known_[number] = sigaction(static_cast<int>(number), nullptr, &handlers_[number]) == 0;
-    }
-  }
-  ~KeptHandlers() {
-    for (std::size_t number = 1; number < handlers_.size(); ++number) {
-      if (known_[number]) sigaction(static_cast<int>(number), &handlers_[number], nullptr);
-    }
-  }
-  KeptHandlers(const KeptHandlers&) = delete;
-  KeptHandlers& operator=(const KeptHandlers&) = delete;
-
- private:
-  std::array<struct sigaction, 32> handlers_{};  // of all signals but those of real time
-  std::array<bool, 32> known_{};
-};
 
 constexpr const char* library_name = "libfabric.so.1";
 
@@ -44,7 +21,7 @@ struct Library {
 
 const Library& library() {
   static const Library loaded = [] {
-    const KeptHandlers kept;
+    keep_signal_handlers();
     Library made{dlopen(library_name, RTLD_NOW | RTLD_LOCAL), {}};
     if (made.handle == nullptr) made.reason = dlerror();
     return made;
@@ -60,6 +37,11 @@ Function* function_of_library(const char* name) {
 }
 
 }  // namespace
+
+void keep_signal_handlers() {
+  constexpr const char* variable = "IPATH_NO_BACKTRACE";
+  if (std::getenv(variable) == nullptr) setenv(variable, "1", 0);
+}
 
 Status load_libfabric() {
   if (library().handle != nullptr) return {};

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // libfabric, loaded at its first use: psm2 and infinipath, which Debian's build needs, measure the processor's clock
-// for 200 ms when they are loaded, and set handlers of signals. The functions that the headers of libfabric only
-// declare are defined here.
+// for 200 ms when they are loaded. The functions that the headers of libfabric only declare are defined here.
 #pragma once
 
 #include "runtime/core/result.hpp"
 
 namespace maestro {
+
+/// Sets the variable of the environment by which infinipath, when it is loaded, leaves handlers of signals as they are.
+/// The first load does, too; a program with several threads calls this before they read the environment.
+void keep_signal_handlers();
 
 /// Loads the library, unless that was done. Handlers of signals stay as they are. Error `unavailable`, with the
 /// loader's reason. Thread-safe.
