@@ -40,8 +40,8 @@
 namespace maestro {
 namespace {
 
-/// Runs before the constructors of libraries: until main replaces its handlers, libpsm2 answers signals with a
-/// backtrace and exit(1). Signals that arrive meanwhile wait for prepare_signals().
+/// Runs before the constructors of libraries: signals that arrive until main sets handlers, by default a silent end,
+/// wait for prepare_signals().
 void hold_signals(int, char**, char**) {
   sigset_t all;
   sigfillset(&all);

@@ -78,10 +78,6 @@ std::string layout_text(const SectionLayout& layout) {
   return text;
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + "%";
-}
-
 std::string signed_percent(double share) {
   return (share >= 0 ? "+" : "") + percent(share);
 }

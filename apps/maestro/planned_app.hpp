@@ -45,7 +45,5 @@ class PlannedApp {
 [[nodiscard]] std::string with_runs(const std::string& setting);
 /// Returns "+12.3%" or "-1.2%".
 [[nodiscard]] std::string signed_percent(double share);
-/// Returns "12.3%".
-[[nodiscard]] std::string percent(double share);
 
 }  // namespace maestro

@@ -29,10 +29,6 @@ namespace {
 constexpr const char* model_section = "llm";
 constexpr std::int64_t timeline_steps = 3;
 
-std::string percent(double share, int digits) {
-  return fixed(100.0 * share, digits) + " %";
-}
-
 std::string setting(const char* key, const fs::path& path) {
   return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
 }

@@ -35,10 +35,6 @@ constexpr std::array<std::string_view, 7> rehearsed_keys{
 /// The keys of sections that change the time of a pass by more than its FLOPs.
 constexpr std::array<std::string_view, 3> keys_of_times{"precision", "share", "moments"};
 
-std::string whole_percent(double share) {
-  return fixed(100 * share, 0) + "%";
-}
-
 std::int64_t fact(const TracedRun& run, const std::string& key) {
   std::int64_t value = 0;
   const auto found = run.facts.find(key);
@@ -268,7 +264,7 @@ class WhatIf {
               << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "") << "\n";
     const double error = base.time.period_ms() / traced_.period_ms() - 1;
     std::cout << "replay    " << fixed(base.time.period_ms(), 1) << " ms a step; in the trace "
-              << fixed(traced_.period_ms(), 1) << " ms: " << fixed(100 * std::abs(error), 1) << "% "
+              << fixed(traced_.period_ms(), 1) << " ms: " << percent(std::abs(error)) << " "
               << (error < 0 ? "below" : "above") << "; " << sources_text(base.sources) << "\n";
     if (changed) {
       const double ratio = base.time.period_ms() / changed->time.period_ms();
@@ -298,10 +294,10 @@ class WhatIf {
       std::string text;
       for (const auto& [share, reason] : waits) {
         if (share < 0.005) continue;
-        text += (text.empty() ? "" : ", ") + reason + " " + whole_percent(share);
+        text += (text.empty() ? "" : ", ") + reason + " " + percent(share, 0);
       }
-      std::cout << padded(section, width + 2) << padded(whole_percent(shares.passes), 8)
-                << padded(whole_percent(shares.step_ends), 10) << (text.empty() ? "nothing" : text) << "\n";
+      std::cout << padded(section, width + 2) << padded(percent(shares.passes, 0), 8)
+                << padded(percent(shares.step_ends, 0), 10) << (text.empty() ? "nothing" : text) << "\n";
     }
   }
 

@@ -98,7 +98,7 @@ class CurveDrawing {
   }
 
   [[nodiscard]] std::string tick(double value) const {
-    const std::string text = chart_.shares ? fixed(value * 100, 0) + " %" : shortened(value);
+    const std::string text = chart_.shares ? percent(value, 0) : shortened(value);
     return svg_line(left, y(value), right_, y(value), "grid") + svg_text(left - 6, y(value) + 4, "end", text);
   }
 

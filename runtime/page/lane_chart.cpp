@@ -21,8 +21,8 @@ std::string steps_text(const LaneSpan& span) {
 std::string title_of(const RunLane& lane, const LaneSpan& span) {
   const double total = span.total_ms();
   const std::string waits = waits_text(span);
-  return lane.name + ", " + steps_text(span) + ": busy " + fixed(100 * span.busy_ms / total, 0) + "%, end of steps " +
-         fixed(100 * span.step_ms / total, 0) + "%" + (waits.empty() ? "" : ", waits for " + waits);
+  return lane.name + ", " + steps_text(span) + ": busy " + percent(span.busy_ms / total, 0) + ", end of steps " +
+         percent(span.step_ms / total, 0) + (waits.empty() ? "" : ", waits for " + waits);
 }
 
 }  // namespace

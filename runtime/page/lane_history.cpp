@@ -30,7 +30,7 @@ std::string waits_text(const LaneSpan& span) {
   }
   std::ranges::sort(shares, std::greater<>(), &std::pair<double, std::string>::first);
   std::string text;
-  for (const auto& [share, on] : shares) text += (text.empty() ? "" : ", ") + on + " " + fixed(100 * share, 0) + "%";
+  for (const auto& [share, on] : shares) text += (text.empty() ? "" : ", ") + on + " " + percent(share, 0);
   return text;
 }
 

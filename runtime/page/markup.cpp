@@ -65,6 +65,10 @@ std::string fixed(double value, int digits) {
   return printed(value, std::chars_format::fixed, digits);
 }
 
+std::string percent(double share, int digits) {
+  return fixed(100 * share, digits) + "%";
+}
+
 std::string shortened(double value) {
   return printed(value, std::chars_format::general, 4);
 }

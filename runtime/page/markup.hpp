@@ -13,6 +13,8 @@ namespace maestro {
 [[nodiscard]] std::string base64(std::string_view bytes);
 /// With `digits` behind the point, in no locale.
 [[nodiscard]] std::string fixed(double value, int digits);
+/// Returns a share as "12.3%".
+[[nodiscard]] std::string percent(double share, int digits = 1);
 /// Four significant digits at most: 0.001234, 12.5, 2000.
 [[nodiscard]] std::string shortened(double value);
 

@@ -67,7 +67,7 @@ PageTable waits_table(const RunPage& page) {
                   {"lane", "busy", "end of steps", "waits", "most for"},
                   {}};
   const auto share = [](double part, double whole) {
-    return TableCell{fixed(100 * part / whole, 1) + "%", number_text(part / whole)};
+    return TableCell{percent(part / whole), number_text(part / whole)};
   };
   for (const RunLane& lane : page.lane_times) {
     const LaneSpan total = lane.total();

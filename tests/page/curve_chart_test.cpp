@@ -107,8 +107,8 @@ TEST(CurveChart, shows_shares_in_percent_of_the_whole) {
   CurveChart chart = chart_of({0.25, 0.5});
   chart.shares = true;
   const std::string drawing = curve_chart(chart);
-  EXPECT_THAT(drawing, HasSubstr(">0 %<"));
-  EXPECT_THAT(drawing, HasSubstr(">100 %<"));
+  EXPECT_THAT(drawing, HasSubstr(">0%<"));
+  EXPECT_THAT(drawing, HasSubstr(">100%<"));
 }
 
 TEST(CurveChart, escapes_its_texts) {

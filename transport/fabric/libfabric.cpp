@@ -39,8 +39,9 @@ Function* function_of_library(const char* name) {
 }  // namespace
 
 void keep_signal_handlers() {
-  constexpr const char* variable = "IPATH_NO_BACKTRACE";
-  if (std::getenv(variable) == nullptr) setenv(variable, "1", 0);
+  for (const char* const variable : {"IPATH_NO_BACKTRACE", "HFI_NO_BACKTRACE"}) {
+    if (std::getenv(variable) == nullptr) setenv(variable, "1", 0);
+  }
 }
 
 Status load_libfabric() {

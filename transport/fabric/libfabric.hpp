@@ -7,8 +7,8 @@
 
 namespace maestro {
 
-/// Sets the variable of the environment by which infinipath, when it is loaded, leaves handlers of signals as they are.
-/// The first load does, too; a program with several threads calls this before they read the environment.
+/// Sets the variables of the environment by which infinipath and psm2, when they are loaded, leave handlers of signals
+/// as they are. The first load does, too; a program with several threads calls this before they read the environment.
 void keep_signal_handlers();
 
 /// Loads the library, unless that was done. Handlers of signals stay as they are. Error `unavailable`, with the
