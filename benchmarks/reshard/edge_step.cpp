@@ -56,8 +56,8 @@ std::vector<SampleRef> samples_of(const StepSize& size) {
   std::vector<SampleRef> samples;
   const auto lengths = static_cast<std::uint64_t>(size.most_tokens - size.least_tokens + 1);
   for (std::int64_t at = 0; at < size.samples; ++at) {
-    samples.emplace_back(SampleId(static_cast<std::uint64_t>(at)),
-                         size.least_tokens + static_cast<std::int64_t>(random() % lengths));
+    samples.push_back(
+        {SampleId(static_cast<std::uint64_t>(at)), size.least_tokens + static_cast<std::int64_t>(random() % lengths)});
   }
   return samples;
 }
