@@ -81,9 +81,9 @@ void OperatorPass::add(AnyOperator call) {
   write(call.index());
   std::visit(
       [this](auto& op) {
-        for_each_member(op, [this](auto& member) {
-          write(member);
-          hold(member);
+        for_each_member(op, [this](auto& member) {  // this-> is for clang 14: an operator may have no member
+          this->write(member);
+          this->hold(member);
         });
       },
       call);
