@@ -29,7 +29,7 @@ void OperatorPass::hold(T& member) {
   } else if constexpr (std::is_same_v<T, std::span<const std::byte>>) {
     member = lists_.emplace_back(member.begin(), member.end());
   } else if constexpr (std::is_same_v<T, CrossEntropyHead> || std::is_same_v<T, DistillationHead>) {
-    for_each_member(member, [this](auto& each) { hold(each); });
+    for_each_member(member, [this](auto& each) { this->hold(each); });
   }
 }
 
@@ -66,7 +66,7 @@ void OperatorPass::write(const T& member) {
     write(member.data());
     write(member.size());
   } else {
-    for_each_member(member, [this](const auto& each) { write(each); });
+    for_each_member(member, [this](const auto& each) { this->write(each); });
   }
 }
 
@@ -81,7 +81,7 @@ void OperatorPass::add(AnyOperator call) {
   write(call.index());
   std::visit(
       [this](auto& op) {
-        for_each_member(op, [this](auto& member) {  // this-> is for clang 14: an operator may have no member
+        for_each_member(op, [this](auto& member) {
           this->write(member);
           this->hold(member);
         });
