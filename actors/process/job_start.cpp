@@ -289,6 +289,7 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   info.root_port = publish(info, info.root_address, chosen ? options_.transport.port : 0);
   {
     const std::lock_guard lock(mutex_);
+    gathering_ = true;
     server_ = std::make_unique<RendezvousServer>(rendezvous_options(job, info));
     port_ = place_of_server().root_port;
   }
@@ -302,6 +303,7 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
     server_->stop();
     joined_ = server_->present();
     const std::lock_guard lock(mutex_);
+    gathering_ = false;
     survivors_.clear();
   } catch (const JobError&) {
     server_->stop();

@@ -145,8 +145,8 @@ class JobStart {
   /// the call before, so that time in which this process was stopped itself, as by Ctrl-Z, does not count. Thread-safe.
   [[nodiscard]] std::optional<std::string> stopped_child(std::chrono::milliseconds silence,
                                                          std::chrono::milliseconds since);
-  /// Receives the end of a child after the rendezvous, also one before route_child_ends(); `again`: of one that
-  /// start_again() has started.
+  /// Receives the end of a child that all processes have joined before, also where that was before route_child_ends();
+  /// `again`: of one that start_again() has started.
   using ChildEndRoute = std::function<void(ProcessId, const std::string& how, bool again)>;
   /// Empty: no receiver.
   void route_child_ends(ChildEndRoute route);
@@ -189,6 +189,7 @@ class JobStart {
   std::set<ProcessId> survivors_;      // of an earlier start, until all processes have joined
   std::vector<JoinRequest> joined_;    // of the start
   std::optional<ProcessId> starting_;  // again
+  bool gathering_ = false;
   bool stopped_starting_ = false;
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received

@@ -176,9 +176,8 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   }
   const bool again = starting_ == process;
   if (route_ && again) server_->fail("it ended before it joined: " + how, ErrorCode::peer_lost);
-  if (route_) return route_(process, how, again);
+  if (route_ && !gathering_) return route_(process, how, again);
   if (!server_) return;
-  unrouted_.emplace_back(process, how);
   const std::vector<std::uint32_t>& hosts = options_.run.place.hosts;
   const std::uint32_t host = process.value() < hosts.size() ? hosts[process.value()] : 0;  // one that joined: of this
   const std::string where = several_hosts() ? " on host " + options_.run.host_names[host] : "";
@@ -190,6 +189,8 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::string reason = "process " + std::to_string(process.value()) + where + " ended before the job began: ";
   // Where another reason came first, the child has ended in silence because of that.
   if (server_->fail(reason + how, code) && printed) child_printed_ = true;
+  if (route_ && server_->missing_text().empty()) return route_(process, how, again);  // all have gone on
+  unrouted_.emplace_back(process, how);
 }
 
 void JobStart::child_stopped(ProcessId process, bool stopped) {

@@ -63,12 +63,11 @@ void ProcessRun::State::join_job() {
                                         [this](const RendezvousInfo& info, const std::string& address, auto port) {
                                           rendezvous_info = info;
                                           open_actors();
+                                          route_child_ends();
                                           // The gate's port goes out with the RendezvousInfo that gather() returns.
                                           return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
                                         });
-    job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how, bool again) {
-      send_from_outside(to, ChildEnded{child, how, again});
-    });
+    route_child_ends();  // also of those that had ended before
     root.root = supervisor;
   } else {
     rendezvous_info = new_rendezvous_info();
@@ -76,6 +75,12 @@ void ProcessRun::State::join_job() {
     root.root = supervisor;
   }
   send_from_outside(supervisor, root);
+}
+
+void ProcessRun::State::route_child_ends() {
+  job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how, bool again) {
+    send_from_outside(to, ChildEnded{child, how, again});
+  });
 }
 
 /// Returns rank 0's supervisor, over a connection that has carried a message in each direction (Supervisor::ping).

@@ -172,6 +172,7 @@ struct ProcessRun::State {
   /// Returns the device of a rank of a replica, opened at the first call.
   Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   void open_actors();
+  void route_child_ends();
   void join_job();
   [[nodiscard]] std::optional<RunResult> try_to_join();
   void begin();
