@@ -17,11 +17,23 @@
 namespace fs = std::filesystem;
 
 // The entry points of the targets, which are named LLVMFuzzerTestOneInput in a fuzzer.
-#define MAESTRO_FUZZ_TARGETS(TARGET)                                                                                 \
-  TARGET(job)                                                                                                        \
-  TARGET(safetensors) TARGET(config) TARGET(tokenizer) TARGET(chat_template) TARGET(workload) TARGET(checkpoint)     \
-      TARGET(picture) TARGET(conversation) TARGET(rows) TARGET(teacher) TARGET(rpc) TARGET(plan_files) TARGET(fleet) \
-          TARGET(trace) TARGET(record)
+#define MAESTRO_FUZZ_TARGETS(TARGET) \
+  TARGET(job)                        \
+  TARGET(safetensors)                \
+  TARGET(config)                     \
+  TARGET(tokenizer)                  \
+  TARGET(chat_template)              \
+  TARGET(workload)                   \
+  TARGET(checkpoint)                 \
+  TARGET(picture)                    \
+  TARGET(conversation)               \
+  TARGET(rows)                       \
+  TARGET(teacher)                    \
+  TARGET(rpc)                        \
+  TARGET(plan_files)                 \
+  TARGET(fleet)                      \
+  TARGET(trace)                      \
+  TARGET(record)
 #define DECLARED(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);
 MAESTRO_FUZZ_TARGETS(DECLARED)
 
