@@ -313,7 +313,8 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   return info;
 }
 
-/// While the others start, which do likewise: that takes 0.3 s, and Endpoint::open() has the answer at once.
+/// Has libfabric look for its providers while the other processes start, which do likewise: the first search takes
+/// 0.3 s, and Endpoint::open() repeats it at once.
 void JobStart::find_providers() {
   const Status loaded = load_libfabric();
   if (loaded) return static_cast<void>(offered_providers());
