@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
-/// `otherwise` for a value of a peer whose version has more of them.
+/// Returns the word of a value; `otherwise` for a value that only another version has.
 template <int Count>
 const char* word_of(int value, const char* const (&words)[Count], const char* otherwise) {
   return value >= 0 && value < Count ? words[value] : otherwise;

@@ -10,6 +10,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/state/atomic_file.hpp"
+#include "transport/fabric/libfabric.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace maestro {
@@ -85,8 +86,7 @@ void check_port_free(const TransportConfig& transport) {
 void check_provider(const TransportConfig& transport) {
   const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen),
                               shared_memory_room()};
-  const std::string& wanted = choice.overridden ? *choice.overridden : choice.requested;
-  if (wanted == "auto" || wanted == "tcp") return;
+  load_libfabric().or_throw();
   (void)choose_provider(choice, offered_providers()).value_or_throw();
 }
 

@@ -17,7 +17,7 @@ void check_writable_file(const std::filesystem::path& file, const std::string& w
 /// Throws JobError when a port of the job cannot be listened on. Another process may still take it in between.
 void check_port_free(const TransportConfig& transport);
 /// Throws JobError that lists the available providers when this machine lacks the provider of the job or
-/// MAESTRO_PROVIDER. `auto` and `tcp`, which every libfabric has, pass at once: the search for providers takes 0.3 s.
+/// MAESTRO_PROVIDER, or libfabric itself. The first call of a process takes 0.3 s.
 void check_provider(const TransportConfig& transport);
 
 }  // namespace maestro

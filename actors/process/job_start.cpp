@@ -12,6 +12,7 @@
 
 #include "actors/control/control_place.hpp"
 #include "actors/launch/listen_address.hpp"
+#include "actors/plan/preflight.hpp"
 #include "actors/rpc/runtime_folder.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/process_identity.hpp"
@@ -313,12 +314,16 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   return info;
 }
 
-/// Has libfabric look for its providers while the other processes start, which do likewise: the first search takes
-/// 0.3 s, and Endpoint::open() repeats it at once.
+/// Has libfabric look for its providers while the other processes start, which takes 0.3 s; Endpoint::open() repeats it
+/// at once.
 void JobStart::find_providers() {
-  const Status loaded = load_libfabric();
-  if (loaded) return static_cast<void>(offered_providers());
-  server_->fail(loaded.error().message, loaded.error().code);
+  TransportConfig transport = options_.transport;
+  transport.listen = listen_;
+  try {
+    check_provider(transport);
+  } catch (const JobError& problem) {
+    if (!server_->fail(problem.what(), problem.code())) throw;  // all have joined meanwhile
+  }
 }
 
 JoinOptions JobStart::join_options(const std::string& job) const {

@@ -189,7 +189,7 @@ class JobStart {
   std::set<ProcessId> survivors_;      // of an earlier start, until all processes have joined
   std::vector<JoinRequest> joined_;    // of the start
   std::optional<ProcessId> starting_;  // again
-  bool gathering_ = false;
+  bool gathering_ = false;             // gather() runs: the end of a child may be a reason not to begin
   bool stopped_starting_ = false;
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received

@@ -16,6 +16,7 @@
 #include "actors/process/process_state.hpp"
 #include "runtime/core/last_words.hpp"
 #include "sections/model_config.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace maestro {
 
@@ -47,7 +48,10 @@ void ProcessRun::State::check_surroundings() const {
   TransportConfig transport = plan.transport;
   if (job_start) transport.listen = job_start->listen_address();
   if (several()) check_port_free(transport);
-  if (several() || plan.transport.force_rma) check_provider(transport);
+  // A provider that nearly every machine has is checked while the other processes start (JobStart::gather()).
+  const std::string provider = provider_override().value_or(transport.provider);
+  const bool later = job_start && (provider == "auto" || provider == "tcp");
+  if ((several() || plan.transport.force_rma) && !later) check_provider(transport);
 }
 
 /// Brings the processes together, and connects this process's supervisor to that of rank 0.

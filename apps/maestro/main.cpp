@@ -40,8 +40,8 @@
 namespace maestro {
 namespace {
 
-/// Runs before the constructors of libraries: signals that arrive until main sets handlers, by default a silent end,
-/// wait for prepare_signals().
+/// Runs before the constructors of libraries. A signal that arrives before main has set its handler would end the
+/// program without a line; so it waits for prepare_signals().
 void hold_signals(int, char**, char**) {
   sigset_t all;
   sigfillset(&all);

@@ -281,6 +281,11 @@ class Deaths(StartTest):
         self.assertIn("cannot load libfabric, by which processes exchange tensors", finished.error_lines()[0])
         self.assert_nothing_left(run)
 
+    def test_without_a_provider_they_leave_with_a_single_line(self):
+        finished = self.start(distillation(), "--processes", 3, variables={"FI_PROVIDER": "nothing"}).wait()
+        self.assertEqual((finished.status, len(finished.error_lines())), (2, 1), finished.describe())
+        self.assertIn("libfabric offers none of", finished.error_lines()[0])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
