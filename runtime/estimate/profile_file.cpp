@@ -21,10 +21,10 @@ using Json = nlohmann::ordered_json;
 constexpr double us_per_ms = 1e3;
 constexpr std::array dtypes{DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8, DType::u16};
 
-/// Whether it is a whole number from 0 to 2^63 - 1, as it is written.
-bool is_whole(const nlohmann::json& value) {
+/// Returns whether it is an integer of 64 bits, as it is written.
+bool is_integer(const nlohmann::json& value) {
   constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-  return value.is_number_unsigned() && value.get<std::uint64_t>() <= most;
+  return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= most);
 }
 
 /// Reads an object's keys, each of them once and none besides.
@@ -61,7 +61,8 @@ class StrictObject {
   }
   std::int64_t whole_number(const std::string& key) {
     const nlohmann::json& value = at(key);
-    if (!is_whole(value)) fail(key, "expected a whole number of 0 or more, but it is " + shown(value));
+    if (!is_integer(value) || value.get<std::int64_t>() < 0)
+      fail(key, "expected a whole number of 0 or more, but it is " + shown(value));
     return value.get<std::int64_t>();
   }
   void finish() const {
@@ -92,9 +93,9 @@ OperatorCall read_call(StrictObject& object) {
   if (found == dtypes.end()) object.fail("dtype", "no element type: " + printable(dtype));
   call.dtype = *found;
   const nlohmann::json& sizes = object.at("sizes");
-  if (!sizes.is_array() || sizes.size() > call.sizes.size() || !std::ranges::all_of(sizes, is_whole)) {
-    object.fail("sizes", "expected up to " + std::to_string(call.sizes.size()) +
-                             " whole numbers of 0 or more, but it is " + shown(sizes));
+  if (!sizes.is_array() || sizes.size() > call.sizes.size() || !std::ranges::all_of(sizes, is_integer)) {
+    object.fail("sizes", "expected up to " + std::to_string(call.sizes.size()) + " integers of 64 bits, but it is " +
+                             shown(sizes));
   }
   std::ranges::transform(sizes, call.sizes.begin(),
                          [](const nlohmann::json& size) { return size.get<std::int64_t>(); });

@@ -107,12 +107,15 @@ TEST_F(ProfileFile, prices_come_back_as_they_were) {  // PB-1
   prices.alone.add(linear(16, DType::bf16), 1.0 / 3);
   prices.busy.add(linear(16, DType::bf16), 2.0 / 3);
   prices.busy.add_glue(1, 0.002);
+  const OperatorCall rotated_back{"rotary", DType::bf16, {1024, 2304, -1}, 1, 1};
+  prices.alone.add(rotated_back, 0.5);
+  prices.busy.add(rotated_back, 0.75);
   write_profile(prices, file()).or_throw();
   const MachinePrices read = read_profile(file()).value_or_throw();
   EXPECT_EQ(read.build, "abc");
   EXPECT_EQ(read.devices, 2);
   EXPECT_NEAR(read.busy.glue_ms(), 0.002, 1e-9);
-  ASSERT_EQ(read.alone.measured().size(), 2U);
+  ASSERT_EQ(read.alone.measured().size(), 3U);
   for (const auto& [call, ms] : prices.alone.measured()) {
     EXPECT_NEAR(price(read.alone, call), ms, 1e-6);
     EXPECT_NEAR(price(read.busy, call), price(prices.busy, call), 1e-6);
@@ -154,7 +157,8 @@ TEST_F(ProfileFile, errors_have_the_place_and_the_reason) {  // PB-2
     EXPECT_THAT(error_of(R"({"maestro": "x", "devices": )" + std::string(devices) + "}"),
                 HasSubstr("devices: expected a whole number of 0 or more, but it is "));
   }
-  for (const char* const sizes : {"[-1]", "[1.5]", "[9223372036854775808]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "1"}) {
+  for (const char* const sizes :
+       {"[-9223372036854775809]", "[1.5]", "[9223372036854775808]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "1"}) {
     EXPECT_THAT(error_of("{" + rest + R"(, "calls": [{"op": "linear", "dtype": "fp32", "sizes": )" + sizes + "}]}"),
                 HasSubstr("calls[0].sizes: expected up to "));
   }
