@@ -19,7 +19,8 @@ std::vector<int> MultiprocessorLedger::take(double share) {
   if (!(share > 0 && share <= 1)) {
     throw JobError("a share of a device is above 0 and at most 1, not " + std::to_string(share));
   }
-  const auto wanted = static_cast<std::size_t>(std::max(1L, std::lround(share * static_cast<double>(in_use_.size()))));
+  const long most = share < 1 ? std::max(1L, static_cast<long>(groups()) - 1) : groups();
+  const auto wanted = static_cast<std::size_t>(std::clamp(std::lround(share * total_ / granularity_), 1L, most));
   std::vector<int> found;
   for (int group = 0; group < groups() && found.size() < wanted; ++group) {
     if (!in_use_[static_cast<std::size_t>(group)]) found.push_back(group);

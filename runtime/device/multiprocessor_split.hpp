@@ -2,9 +2,12 @@
 // How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
 //
 // MP-1 (disjoint shares): every group belongs to a single share at most.
-// MP-2 (nearest whole number): a share gets the whole number of groups that is nearest to it, at least 1; the last
-//       share that fits is reduced to the remaining groups.
-// MP-3 (remainder): the multiprocessors beyond the last whole group go to the share with the last group.
+// MP-2 (nearest whole number): a share gets the whole number of groups whose multiprocessors are nearest to its part of
+//       the device's, at least 1, and never all groups for a share below 1; the last share that fits is reduced to the
+//       remaining groups.
+// MP-3 (remainder): the multiprocessors beyond the last whole group go to the share with the last group. They may be
+// more
+//       than a group: an H200's 132 are 15 groups of 8, and 12.
 #pragma once
 
 #include <cstdint>

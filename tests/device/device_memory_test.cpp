@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "runtime/core/result.hpp"
 #include "runtime/device/block_cache.hpp"
@@ -103,8 +104,17 @@ TEST(MultiprocessorSplit, shares_become_whole_groups_and_what_no_group_holds_goe
   EXPECT_EQ(split({0.5, 0.5}), (std::vector<int>{64, 68}));
   EXPECT_EQ(split({0.75, 0.25}), (std::vector<int>{96, 36}));
   EXPECT_EQ(split({0.01, 0.99}), (std::vector<int>{8, 124}));
+  EXPECT_EQ(split({0.99, 0.01}), (std::vector<int>{120, 12}));
   EXPECT_EQ(multiprocessor_split(108, std::vector<double>{0.5, 0.5}, 2), (std::vector<int>{54, 54}));
   EXPECT_EQ(multiprocessor_split(4, std::vector<double>{0.5}, 8), (std::vector<int>{4}));  // a lone group: all of it
+}
+
+TEST(MultiprocessorSplit, a_share_counts_multiprocessors_where_the_remainder_is_more_than_a_group) {  // MP-2, MP-3
+  for (const auto& [first, second, expected] : {std::tuple{0.5, 0.5, 64}, {0.75, 0.25, 96}, {0.25, 0.75, 32}}) {
+    MultiprocessorLedger h200(132, 8, 15);
+    EXPECT_EQ(h200.multiprocessors(h200.take(first)), expected);
+    EXPECT_EQ(h200.multiprocessors(h200.take(second)), 132 - expected);
+  }
 }
 
 TEST(MultiprocessorSplit, no_group_is_given_twice_and_what_comes_back_is_given_again) {  // MP-1
