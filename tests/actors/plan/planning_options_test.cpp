@@ -60,6 +60,20 @@ TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
   EXPECT_DOUBLE_EQ(planned_costs(plan).of(SectionId(0), samples).forward, before.forward);
 }
 
+TEST(PlanningOptions, plans_assume_another_speed_where_all_sections_are_on_gpus) {
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const auto forward_ms = [&](std::vector<ReplicaPlacement> places) {
+    JobPlan plan = job_with(std::move(places));
+    plan.sections.resize(2);
+    plan.cost = [](SectionId, const SampleRef&) { return PassCost{3e11, 6e11}; };
+    return planned_costs(plan).of(SectionId(1), samples).forward;
+  };
+  ReplicaPlacement on_gpu = place(1, 0, {});
+  on_gpu.devices = {{DeviceId::Kind::cuda, 0}};
+  EXPECT_DOUBLE_EQ(forward_ms({on_gpu}), 1);
+  EXPECT_DOUBLE_EQ(forward_ms({on_gpu, place(0, 0, {1})}), 6000) << "one rate for all (CS-1)";
+}
+
 TEST(PlanningOptions, lanes_have_the_speeds_of_their_replicas) {
   JobPlan plan = job_with({});
   plan.sections.resize(2);
