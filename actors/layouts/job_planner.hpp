@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -156,6 +157,8 @@ class JobPlanner {
   PricedPasses alone_;
   PricedPasses busy_;
   std::array<PricedPasses, measured_shares.size()> parts_;
+  std::optional<LeastPrices> least_prices_;  // once the demand of a share is needed
+  PricedPasses least_;
   std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
   std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
 };

@@ -10,10 +10,9 @@ namespace maestro {
 
 namespace {
 
-/// A pass on a share of a GPU takes so many times as long beside another section as by the prices of that share, which
-/// are measured while nothing else runs: sections have caches, memory and power in common. Measured on an H200
-/// (benchmarks/README.md).
-constexpr double beside_others = 1.34;
+/// Sections with shares of a GPU have its memory and its power in common: beside each other they do this part of the
+/// work that the best rates of single calls allow. Measured on an H200 (benchmarks/README.md).
+constexpr double together = 0.73;
 
 /// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices.
 bool uses_several(const JobPlan& plan, int cores) {
@@ -40,7 +39,8 @@ std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) 
 }  // namespace
 
 JobPlanner::Times::Times(JobPlanner& planner, const JobPlan& plan)
-    : plan_(&plan),
+    : planner_(&planner),
+      plan_(&plan),
       cores_(planner.options_.machine.cores),
       on_gpus_(planner.options_.machine.gpus != nullptr),
       dry_(planner.dry_sections(plan)),
@@ -61,16 +61,26 @@ PricedTimes& JobPlanner::Times::of(SectionId section) {
   return found == parts_.end() ? whole_ : found->second;
 }
 
+double JobPlanner::Times::demand_of(SectionId section) {
+  if (!planner_->least_prices_) planner_->least_prices_.emplace(planner_->prices_->alone);
+  PricedTimes least_times(*plan_, dry_, *planner_->least_prices_, planner_->options_.hop_ms, planner_->least_);
+  double least_ms = 0;
+  double alone_ms = 0;
+  for (const MicroBatchPlan& batch : batches_of(*plan_, section, planner_->units_.front().samples)) {
+    const PassCost least = least_times.pass(batch);
+    const PassCost alone = of(section).pass(batch);
+    least_ms += least.forward + least.backward;
+    alone_ms += alone.forward + alone.backward;
+  }
+  return alone_ms > 0 ? std::min(1.0, least_ms / alone_ms / together) : 1;
+}
+
 JobTimes JobPlanner::Times::times() {
   JobTimes made = whole_.times();
   made.cores = cores_;
   if (on_gpus_) made.sharing = DeviceSharing::streams;
-  made.pass = [this](const MicroBatchPlan& batch) {
-    PricedTimes& times = of(batch.section);
-    const double longer = &times == &whole_ ? 1 : beside_others;
-    const PassCost alone = times.pass(batch);
-    return PassCost{longer * alone.forward, longer * alone.backward};
-  };
+  made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
+  if (on_gpus_) made.demand = [this](SectionId section) { return demand_of(section); };
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
   return made;
 }

@@ -23,7 +23,10 @@ class JobPlanner::Times {
 
  private:
   [[nodiscard]] PricedTimes& of(SectionId section);
+  /// JobTimes::demand.
+  [[nodiscard]] double demand_of(SectionId section);
 
+  JobPlanner* planner_;
   const JobPlan* plan_;
   int cores_;
   bool on_gpus_;

@@ -31,12 +31,13 @@ StepEndOptions step_end_of(const JobPlan& plan, const LaneKey& lane) {
   return options;
 }
 
-/// Adds the devices of all lanes, and their cores where `cores` of a host are shared: a device's thread belongs to its
+/// Adds the devices of all lanes, and their cores where those of a host are shared: a device's thread belongs to its
 /// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
-/// device of its own, and so is its stream, whose core is the GPU.
-void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing, RehearsalOptions& options) {
+/// device of its own, and so is its stream; the core of both is the GPU.
+void add_devices(const JobPlan& plan, const JobTimes& times, RehearsalOptions& options) {
+  const std::int64_t cores = times.cores;
   options.devices.resize(plan.graph.nodes().size());
-  options.streams = sharing == DeviceSharing::streams;
+  options.streams = times.sharing == DeviceSharing::streams;
   std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
   std::map<std::tuple<std::uint32_t, DeviceId>, int> core_of;  // of a host's processors, or a process' GPUs
   int next = 0;
@@ -48,7 +49,7 @@ void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing,
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
       const DeviceId& device = place.devices[rank];
       const bool cpu = device.kind == DeviceId::Kind::cpu;
-      const bool measured = sharing == DeviceSharing::measured && device.kind == DeviceId::Kind::cuda;
+      const bool measured = times.sharing == DeviceSharing::measured && device.kind == DeviceId::Kind::cuda;
       const bool stream = options.streams && !cpu;
       const bool own = part || measured || stream;
       const auto [known, fresh] = numbers.try_emplace({place.process, device, own ? place.section : SectionId()}, next);
@@ -60,8 +61,12 @@ void add_devices(const JobPlan& plan, std::int64_t cores, DeviceSharing sharing,
       if (cpu && cores > 0) {
         core.index = static_cast<int>(device.index % cores);
         owner = plan.options.launch_info.place.hosts.at(owner);
-      } else if (!stream || part) {
+      } else if (!stream || (part && !times.demand)) {
         continue;
+      }
+      if (part && !cpu) {
+        options.demands.resize(static_cast<std::size_t>(next), 1);
+        options.demands.back() = times.demand(place.section);
       }
       options.cores.resize(static_cast<std::size_t>(next), -1);
       options.cores.back() = core_of.try_emplace({owner, core}, std::ssize(core_of)).first->second;
@@ -174,8 +179,10 @@ TimedJob timed_job(const JobPlan& plan) {
 }
 
 bool shares_cores(const JobPlan& plan, std::int64_t cores) {
+  JobTimes times;
+  times.cores = cores;
   RehearsalOptions options;
-  add_devices(plan, cores, DeviceSharing::turns, options);
+  add_devices(plan, times, options);
   std::set<int> used;
   return std::ranges::any_of(options.cores, [&](int core) { return core >= 0 && !used.insert(core).second; });
 }
@@ -222,7 +229,7 @@ Result<Rehearsed> rehearse_units(const JobPlan& plan, std::size_t units, const U
   RehearsalOptions options;
   options.graph = &plan.graph;
   options.limits = flow_limits(plan);
-  add_devices(plan, times.cores, times.sharing, options);
+  add_devices(plan, times, options);
   options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
   options.joined_norms = joins_norms(plan);
   options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };

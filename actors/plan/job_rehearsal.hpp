@@ -22,7 +22,8 @@ inline constexpr double usual_hop_ms = 0.03;
 /// How sections run on a device, other than a processor, that they share.
 enum class DeviceSharing : std::uint8_t {
   turns,     ///< a pass at a time, as on emulated devices
-  streams,   ///< beside each other, as streams of a GPU: in equal parts, and frozen sections while no other has work
+  streams,   ///< beside each other, as streams of a GPU: in equal parts, and frozen sections while no other has work;
+             ///< those with a share by their demands
   measured,  ///< on a GPU: as the times have it already
 };
 
@@ -38,6 +39,8 @@ struct JobTimes {
   /// with a core to themselves. 0: each has a core, or as in measured runs the times have it already.
   std::int64_t cores = 0;
   DeviceSharing sharing = DeviceSharing::turns;
+  /// Of a section with a share of a GPU that runs as streams do: its work's demand on the whole (CO-3); empty: none.
+  std::function<double(SectionId section)> demand = {};
   bool apart = false;  ///< no two sections have a process in common, so that every tensor is written
 };
 /// Returns whether devices of the job share a core; `cores`: of a host (JobTimes).

@@ -13,7 +13,8 @@ namespace {
 /// Bytes count as well, as many operators do no more than move them; a core or a GPU does some FLOPs per byte.
 constexpr double flops_per_byte = 4;
 constexpr double least_work = 1e3;
-constexpr double usual = 0.5;  // medians, as a run is judged by those of its steps
+constexpr double usual = 0.5;            // medians, as a run is judged by those of its steps
+constexpr double least_timed_ms = 0.02;  // for a rate: tensors of less are in caches, and a timer counts microseconds
 
 double work_of(const OperatorCall& call) {
   return std::max(call.flops + flops_per_byte * call.bytes, least_work);
@@ -82,6 +83,24 @@ std::vector<std::pair<OperatorCall, double>> CallPrices::measured() const {
   std::vector<std::pair<OperatorCall, double>> list;
   for (const auto& [call, times] : calls_) list.emplace_back(call, quantile_of(times, usual));
   return list;
+}
+
+LeastPrices::LeastPrices(const CallPrices& prices) {
+  double flops_per_ms = 0;
+  double bytes_per_ms = 0;
+  for (const auto& [call, ms] : prices.measured()) {
+    if (ms < least_timed_ms) continue;
+    flops_per_ms = std::max(flops_per_ms, call.flops / ms);
+    bytes_per_ms = std::max(bytes_per_ms, call.bytes / ms);
+  }
+  if (flops_per_ms > 0) ms_per_flop_ = 1 / flops_per_ms;
+  if (bytes_per_ms > 0) ms_per_byte_ = 1 / bytes_per_ms;
+}
+
+double LeastPrices::ms(const OperatorCall& call, PriceSources& sources) const {
+  const double ms = std::max(call.flops * ms_per_flop_, call.bytes * ms_per_byte_);
+  sources.estimated_ms += ms;
+  return ms;
 }
 
 }  // namespace maestro

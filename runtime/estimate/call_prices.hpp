@@ -81,4 +81,18 @@ class CallPrices final : public CallPricing {
   mutable std::map<std::pair<std::string, DType>, Rates> rates_;  // of calls_; built at the first estimate
 };
 
+/// The least times of calls on a device: at the best rates of FLOPs and of bytes that any measured call of 20 us or
+/// more has reached (the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009). Where none was measured,
+/// calls are too small to fill the device, and take nothing of it.
+class LeastPrices final : public CallPricing {
+ public:
+  explicit LeastPrices(const CallPrices& prices);
+  [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
+  [[nodiscard]] double glue_ms() const override { return 0; }
+
+ private:
+  double ms_per_flop_ = 0;
+  double ms_per_byte_ = 0;
+};
+
 }  // namespace maestro

@@ -33,16 +33,22 @@ void DeviceQueues::run(std::span<const int> devices, Priority priority, double m
   std::vector<int> shared;  // parts on cores of their own end no later than others
   for (const int device : devices) {
     const auto at = static_cast<std::size_t>(device);
-    if (at < core_of_.size() && core_of_[at] >= 0) shared.push_back(core_of_[at]);
+    if (at < core_of_.size() && core_of_[at] >= 0) shared.push_back(device);
   }
   if (shared.empty()) return clock_->after(ms, std::move(done));
-  if (shared.size() == 1) return cores_.run(shared.front(), priority, ms, std::move(done));
+  if (shared.size() == 1) return run_on_core(shared.front(), priority, ms, std::move(done));
   const auto parts = std::make_shared<std::size_t>(shared.size());
-  for (const int core : shared) {
-    cores_.run(core, priority, ms, [parts, done] {
+  for (const int device : shared) {
+    run_on_core(device, priority, ms, [parts, done] {
       if (--*parts == 0) done();
     });
   }
+}
+
+void DeviceQueues::run_on_core(int device, Priority priority, double ms, VirtualClock::Event done) {
+  const auto at = static_cast<std::size_t>(device);
+  const double demand = at < demand_of_.size() ? demand_of_[at] : 1;
+  cores_.run(core_of_[at], demand < 1 ? Priority::critical : priority, ms, std::move(done), demand);
 }
 
 void DeviceQueues::end(Number number) {

@@ -89,7 +89,7 @@ class Play {
 Play::Play(const RehearsalOptions& options, std::size_t units, const UnitMaker& unit_of)
     : options_(options),
       make_unit_(unit_of),
-      devices_(clock_, options.cores),
+      devices_(clock_, options.cores, options.demands),
       ports_(clock_, ports_options()),
       units_(units) {
   add_lanes();

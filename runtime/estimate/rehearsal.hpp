@@ -50,6 +50,8 @@ struct RehearsalOptions {
   std::vector<std::vector<std::vector<int>>> devices;
   /// DeviceQueues: of each device, for times of work that has its core alone; empty: each has its own.
   std::vector<int> cores;
+  /// DeviceQueues: of each device; empty: 1.
+  std::vector<double> demands;
   bool streams = false;       ///< devices are streams of GPUs, which are the cores: exchanges take nothing of them, and
                               ///< all work of a section has its priority
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one

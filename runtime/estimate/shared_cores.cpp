@@ -6,12 +6,13 @@
 
 namespace maestro {
 
-void SharedCores::run(int core, Priority priority, double ms, VirtualClock::Event done) {
+void SharedCores::run(int core, Priority priority, double ms, VirtualClock::Event done, double demand) {
   Core& on = cores_[core];
   serve(on);
   Pieces& pieces = on.pieces[static_cast<std::size_t>(priority)];
-  if (pieces.by_end.empty()) pieces.served_ms = 0;  // CO-2
-  Piece piece{pieces.served_ms + (ms > 0 ? ms : 0), std::move(done)};
+  if (pieces.by_end.empty()) pieces.served_ms = pieces.demand = 0;  // CO-2
+  pieces.demand += demand;
+  Piece piece{pieces.served_ms + (ms > 0 ? ms : 0), std::move(done), demand};
   const auto at = std::ranges::lower_bound(pieces.by_end, piece.end_ms, std::greater(), &Piece::end_ms);
   pieces.by_end.insert(at, std::move(piece));
   plan_end(on);
@@ -21,7 +22,7 @@ void SharedCores::serve(Core& core) {
   const double now_ms = clock_->now_ms();
   Pieces& pieces = core.served();
   if (!pieces.by_end.empty() && now_ms > core.since_ms) {
-    pieces.served_ms += (now_ms - core.since_ms) / static_cast<double>(pieces.by_end.size());
+    pieces.served_ms += (now_ms - core.since_ms) / pieces.stretch();
   }
   core.since_ms = now_ms;
 }
@@ -30,7 +31,7 @@ void SharedCores::plan_end(Core& core) {
   const Pieces& pieces = core.served();
   if (pieces.by_end.empty()) return;
   const double rest_ms = pieces.by_end.back().end_ms - pieces.served_ms;
-  clock_->after(rest_ms * static_cast<double>(pieces.by_end.size()), [this, &core, plan = ++core.plans] {
+  clock_->after(rest_ms * pieces.stretch(), [this, &core, plan = ++core.plans] {
     if (plan == core.plans) end(core);
   });
 }
@@ -40,6 +41,7 @@ void SharedCores::end(Core& core) {
   pieces.served_ms = pieces.by_end.back().end_ms;
   core.since_ms = clock_->now_ms();
   const VirtualClock::Event done = std::move(pieces.by_end.back().done);
+  pieces.demand -= pieces.by_end.back().demand;
   pieces.by_end.pop_back();
   plan_end(core);
   done();

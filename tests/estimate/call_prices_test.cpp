@@ -85,6 +85,24 @@ TEST(CallPrices, gpus_exchange_gradients_by_the_groups_that_were_measured) {
   EXPECT_EQ(prices.exchange_ms(4000, 1), 0);
 }
 
+TEST(LeastPrices, a_call_is_bound_by_the_best_rates_of_work_and_of_memory) {
+  CallPrices prices;
+  const auto call = [](double flops, double bytes) {
+    return OperatorCall{"linear", DType::bf16, {static_cast<std::int64_t>(flops + bytes)}, flops, bytes};
+  };
+  prices.add(call(4000, 10), 2);   // 2000 FLOPs a ms
+  prices.add(call(10, 900), 1);    // 900 bytes a ms
+  prices.add(call(1, 500), 0.01);  // too short for a rate
+  const LeastPrices least(prices);
+  PriceSources sources;
+  EXPECT_DOUBLE_EQ(least.ms(call(1000, 90), sources), 0.5);
+  EXPECT_DOUBLE_EQ(least.ms(call(1000, 900), sources), 1);
+  EXPECT_EQ(least.glue_ms(), 0);
+  CallPrices small;
+  small.add(call(4000, 10), 0.01);
+  EXPECT_EQ(LeastPrices(small).ms(call(1000, 90), sources), 0) << "no call fills the device";
+}
+
 class ProfileFile : public ::testing::Test {
  protected:
   [[nodiscard]] std::filesystem::path file() const { return folder_.path() / "profile.json"; }

@@ -144,6 +144,22 @@ TEST_F(DeviceQueuesTest, background_work_has_a_core_while_there_is_no_critical_w
   EXPECT_THAT(ends, ElementsAre(Pair(2, 7), Pair(1, 8), Pair(0, 14), Pair(0, 22)));
 }
 
+TEST_F(DeviceQueuesTest, parts_of_a_core_wait_for_nothing_until_their_demands_exceed_it) {  // CO-3, DQ-4
+  DeviceQueues queues(clock_, {0, 0, 0}, {0.75, 0.5, 0.25});
+  std::map<int, double> ends;
+  const auto add = [&](int device, Priority priority, double ms) {
+    queues.submit(std::array{device}, priority, ms, [&, device](double) { ends[device] = clock_.now_ms(); });
+  };
+  add(0, Priority::critical, 8);
+  add(2, Priority::background, 2);                              // 0.75 + 0.25: both as if alone
+  clock_.after(4, [&] { add(1, Priority::background, 3.2); });  // 0.75 + 0.5: 4 ms do what 3.2 ms would
+  run();
+  // The first has 0.8 ms to go when the second ends at 8, and is alone from then on.
+  EXPECT_EQ(ends.at(2), 2);
+  EXPECT_DOUBLE_EQ(ends.at(1), 8);
+  EXPECT_DOUBLE_EQ(ends.at(0), 8.8);
+}
+
 /// Work for some devices at random times.
 struct DrawnWork {
   double at_ms = 0;

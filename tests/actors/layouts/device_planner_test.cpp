@@ -221,10 +221,13 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   price([](double share) { return 1 / share; });
   JobPlanner proportional = planner(distillation_job, one);
   EXPECT_TRUE(proportional.rank().best.front().shares_of_devices.empty());
-  price([](double share) { return std::pow(share, -0.7); });  // but for what sections have in common
+  const auto less_than_proportional = [](double share) { return 1 / std::sqrt(share); };
+  price(less_than_proportional);
   JobPlanner contended = planner(distillation_job, one);
-  EXPECT_TRUE(contended.rank().best.front().shares_of_devices.empty());
-  price([](double share) { return 1 / std::sqrt(share); });  // calls that a whole GPU does not fill
+  EXPECT_TRUE(contended.rank().best.front().shares_of_devices.empty())
+      << "beside each other they do no more than alone";
+  price(less_than_proportional);
+  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU, as the calls of these sections do not
   JobPlanner filled = planner(distillation_job, one);
   const LayoutRanking found = filled.rank();
   const RankedLayout& best = found.best.front();
