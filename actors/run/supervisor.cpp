@@ -117,7 +117,7 @@ void Supervisor::join(const JoinRoot& message) {
   }
   send_to(this, root_,
           ProcessJoined{options_.process, own_identity(), options_.host, caf::actor_cast<caf::actor>(this)});
-  beat();
+  begin_to_beat();
   if (membership_.is_root()) delayed_send(this, options_.join_timeout, StartTimeout{});
 }
 
@@ -131,6 +131,7 @@ void Supervisor::joined(const ProcessJoined& peer) {
   known.host = peer.host;
   known.supervisor = peer.supervisor;
   watch(known);
+  begin_to_beat();  // those that have joined rank 0 watch it, although others may let it wait
 }
 
 void Supervisor::start_timed_out() {
@@ -289,16 +290,23 @@ void Supervisor::child_ended(const ChildEnded& child) {
        !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);
 }
 
-/// Sends heartbeats to the watched processes, and judges theirs; also while this process is alone, as others may come.
+void Supervisor::begin_to_beat() {
+  if (!std::exchange(beats_, true)) beat();
+}
+
+/// Sends heartbeats to the watched processes, and judges theirs once this process has joined; also while it is alone,
+/// as others may come.
 void Supervisor::beat() {
   if (membership_.phase() == RunPhase::ended || membership_.most_processes() == 1) return;
   const auto interval = PeerWatch::interval_of(options_.peer_timeout);
   delayed_send(this, interval, BeatDue{});
-  if (options_.stopped_child && !membership_.complete(Milestone::joined)) {  // peers_ has those that have joined
+  if (root_ && options_.stopped_child &&
+      !membership_.complete(Milestone::joined)) {  // peers_ has those that have joined
     const auto line = options_.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
     if (line) return fail({*line}, true);
   }
   for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Heartbeat{options_.process});
+  if (!root_) return;
   for (const ProcessId silent : peers_.silent(clock().now())) {
     const auto found =
         std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == silent; });

@@ -227,6 +227,7 @@ class Supervisor : public caf::event_based_actor {
   void ready(const ProcessReady& ready);
   void down(const caf::down_msg& down);
   void own_ended(const std::string& label, const caf::error& reason);
+  void begin_to_beat();
   void beat();
   void lost(const ProcessInfo& peer);
   void note_loss(const ProcessInfo& peer);
@@ -300,6 +301,7 @@ class Supervisor : public caf::event_based_actor {
   std::map<caf::actor_addr, ProcessInfo> watched_;
   std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
   PeerWatch peers_;
+  bool beats_ = false;
   std::chrono::steady_clock::time_point connect_until_;
   std::vector<ProcessSummary> summaries_;        // on rank 0
   Loss loss_;                                    // while the survivors are queried, or seats move

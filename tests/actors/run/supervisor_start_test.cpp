@@ -9,8 +9,8 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor of a job of two processes, until the other has joined.
-class StoppedChildTest : public ::testing::Test {
+/// Rank 0's supervisor of a job of two processes.
+class SupervisorStartTest : public ::testing::Test {
  protected:
   void SetUp() override {
     SupervisorOptions options;
@@ -25,6 +25,8 @@ class StoppedChildTest : public ::testing::Test {
                                                             : std::optional<std::string>("it is stopped");
     };
     supervisor_ = bench_.spawn<Supervisor>(options);
+  }
+  void join() {
     bench_.send(supervisor_, JoinRoot{supervisor_});
     bench_.deliver_all();
   }
@@ -42,7 +44,8 @@ class StoppedChildTest : public ::testing::Test {
   caf::actor supervisor_;
 };
 
-TEST_F(StoppedChildTest, ends_the_start_after_the_time_of_a_silent_peer) {
+TEST_F(SupervisorStartTest, a_stopped_child_ends_it_after_the_time_of_a_silent_peer) {
+  join();
   pass(750);
   EXPECT_FALSE(decided());
   pass(500);
@@ -50,7 +53,8 @@ TEST_F(StoppedChildTest, ends_the_start_after_the_time_of_a_silent_peer) {
   EXPECT_EQ(ended_.get().error, "it is stopped");
 }
 
-TEST_F(StoppedChildTest, is_no_concern_of_the_start_once_all_have_joined) {
+TEST_F(SupervisorStartTest, a_stopped_child_is_no_concern_of_it_once_all_have_joined) {
+  join();
   pass(250);
   EXPECT_GT(stopped_for_.count(), 0);
   const caf::actor other = bench_.stand_in([](const Heartbeat&) {});
@@ -60,6 +64,20 @@ TEST_F(StoppedChildTest, is_no_concern_of_the_start_once_all_have_joined) {
   pass(500);
   EXPECT_EQ(stopped_for_, before);
   EXPECT_FALSE(decided());
+}
+
+TEST_F(SupervisorStartTest, processes_that_have_joined_hear_rank_0_while_it_gathers_others) {
+  int heard = 0;
+  const caf::actor other = bench_.stand_in([&](const Heartbeat&) { ++heard; }, [](const Failure&) {});
+  bench_.send(supervisor_, ProcessJoined{ProcessId(1), own_identity(), "", other});
+  bench_.deliver_all();
+  pass(5000);
+  EXPECT_GE(heard, 20);
+  EXPECT_FALSE(decided()) << "it judges no one before it has joined itself";
+  const int before = heard;
+  join();
+  pass(1000);
+  EXPECT_LE(heard - before, 10) << "a single series of heartbeats";
 }
 
 }  // namespace
