@@ -175,7 +175,7 @@ Status WeightsFolder::add(const fs::path& path) {
   for (const std::string& name : file->names()) {
     const std::string full = std::string(missing_prefix(name)) + name;
     if (!places_.try_emplace(full, Place{files_.size(), name}).second) {
-      return Error{ErrorCode::corrupt, path.string() + ": tensor '" + name + "' is stored twice in this folder"};
+      return Error{ErrorCode::corrupt, path.string() + ": tensor '" + printable(name) + "' is stored twice in this folder"};
     }
   }
   files_.push_back(*std::move(file));

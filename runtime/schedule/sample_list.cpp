@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "runtime/core/printable.hpp"
+
 namespace maestro {
 
 namespace {
@@ -76,8 +78,8 @@ Result<std::vector<SampleRef>> parse_sample_list(std::string_view text) {
     SampleRef sample;
     std::int64_t count = 1;
     if (!read_item(item, sample, count) || count > most_samples - static_cast<std::int64_t>(samples.size())) {
-      return Error{ErrorCode::corrupt, "\"" + std::string(item.substr(0, 40)) +
-                                           "\" is no sample; expected TOKENS[/PATCHES/IMAGES][@SOURCE][*COUNT]"};
+      return Error{ErrorCode::corrupt,
+                   "\"" + printable(item, 40) + "\" is no sample; expected TOKENS[/PATCHES/IMAGES][@SOURCE][*COUNT]"};
     }
     for (std::int64_t n = 0; n < count; ++n) {
       sample.id = SampleId(samples.size());

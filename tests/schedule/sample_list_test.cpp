@@ -43,6 +43,11 @@ TEST(SampleList, what_is_no_sample_is_named) {
     ASSERT_FALSE(read) << wrong;
     EXPECT_THAT(read.error().message, ::testing::HasSubstr("is no sample")) << wrong;
   }
+  const auto read = parse_sample_list(
+      "\x7f"
+      "2*8");
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, ::testing::StartsWith("\"\\x7f2*8\" is no sample"));
 }
 
 }  // namespace
