@@ -20,16 +20,16 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
 
 }  // namespace
 
-bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch) {
+bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares) {
   const ObservedPasses passes = dry_sections(plan)->probe(batch.section).pass(batch);
   const auto known = [&](const ObservedCall& observed) {
-    return prices_->alone.has(observed.call) && prices_->busy.has(observed.call) &&
-           (!needs_shares() || prices_->parts.front().has(observed.call));
+    return on_shares ? prices_->parts.front().has(observed.call)
+                     : prices_->alone.has(observed.call) && prices_->busy.has(observed.call);
   };
   return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
 }
 
-void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress) {
+void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
   /// Layouts for which a section is built alike, and so once: building it takes longer than its passes.
   struct Measured {
     const JobPlan* plan;
@@ -43,7 +43,8 @@ void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(con
       if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
       const SectionId section = *choice.plan.graph.find(choices.section);
       const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, section, units_.front().samples);
-      if (batches.empty() || has_prices(choice.plan, batches.front())) continue;
+      const auto priced = [&](bool on_shares) { return has_prices(choice.plan, batches.front(), on_shares); };
+      if (batches.empty() || (priced(false) && (!gives_shares() || priced(true)))) continue;
       Measured& of = built.try_emplace({choice.layout.tensor, choice.layout.context}, Measured{&choice.plan, {}, {}})
                          .first->second;
       of.samples += (of.samples.empty() ? "" : ", ") + std::to_string(batches.front().samples.size());
@@ -55,8 +56,25 @@ void JobPlanner::measure(SectionProfiler& profiler, const std::function<void(con
       progress(choices.section + ": micro-batches of " + of.samples + ", tensor " + std::to_string(degrees.first) +
                ", context " + std::to_string(degrees.second));
       profiler.add(*of.plan, of.batches, *prices_);
+      if (gives_shares()) profiler.add_shares(*of.plan, of.batches, *prices_);
     }
   }
+}
+
+bool JobPlanner::measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
+                                const Progress& progress) {
+  for (const SectionId stage : plan.graph.stages_of(section)) {
+    std::vector<MicroBatchPlan> batches = batches_of(plan, stage, units_.front().samples);
+    if (batches.empty() || has_prices(plan, batches.front(), true)) continue;
+    if (profiler == nullptr) return false;
+    const MicroBatchPlan other = batches[batches.size() / 2];
+    batches.resize(1);
+    if (!same_lengths(batches.front(), other)) batches.push_back(other);
+    progress(plan.graph.node(stage).name + ": micro-batches of " + std::to_string(batches.front().samples.size()) +
+             " on shares of a GPU");
+    profiler->add_shares(plan, batches, *prices_);
+  }
+  return true;
 }
 
 }  // namespace maestro

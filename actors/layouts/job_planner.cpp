@@ -308,7 +308,7 @@ std::vector<RankedLayout> JobPlanner::ranked_layouts() const {
   return ranked;
 }
 
-LayoutRanking JobPlanner::rank() {
+LayoutRanking JobPlanner::rank(SectionProfiler* profiler, const Progress& progress) {
   LayoutRanking ranking;
   std::vector<LayoutChoices> choices;
   for (const Choices& of : choices_) {
@@ -338,16 +338,7 @@ LayoutRanking JobPlanner::rank() {
   }
   const JobLayout tuned = with_more_in_flight(choices, layouts_.at(centre));
   ranking.best = ranked_layouts();
-  if (chooses_shares()) {
-    const std::vector<Alternative> cut = shared(choices, tuned);
-    ranking.best = ranked_layouts();
-    const RankedLayout& best = ranking.best.front();
-    std::ranges::copy_if(cut, std::back_inserter(ranking.alternatives),
-                         [&](const Alternative& other) { return other.step_ms != best.step_ms; });
-    if (!best.shares_of_devices.empty()) {
-      ranking.alternatives.push_back({"share = 1", rehearsed(choices, tuned)->step_ms});
-    }
-  }
+  if (chooses_shares()) try_shares(choices, tuned, profiler, progress, ranking);
   // Shares of a GPU may add up to more than the whole.
   ranking.least_bound_ms = std::min(ranking.least_bound_ms, ranking.best.front().step_ms);
   ranking.rehearsed = rehearsed_.size();

@@ -5,8 +5,8 @@
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
 // busiest device, or core where devices share them, if replicas share evenly, and the best of them are rehearsed with
 // the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised where that
-// gains. Where sections of the best have GPUs in common, shares of the multiprocessors are tried, which the rehearsal
-// takes for devices of their own.
+// gains. Where sections of the best have GPUs in common and do not fill them, shares of the multiprocessors are
+// measured and tried.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -76,6 +76,9 @@ struct LayoutRanking {
   std::size_t refused = 0;  ///< layouts of sections that the job cannot have
   std::size_t rehearsed = 0;
   std::string first_refusal;  ///< why
+  /// Of sections that share GPUs and for which shares were not tried: the part of the GPU's best rates that they reach
+  /// without. 0: there are none.
+  double filled = 0;
 };
 
 /// The lanes of a layout in virtual time.
@@ -92,18 +95,19 @@ class JobPlanner {
   /// Throws the errors of ChosenKeys, and JobError where a section has no layout.
   JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
 
-  /// Measures the layouts whose calls have no price yet; `progress` receives a line for each.
-  void measure(SectionProfiler& profiler, const std::function<void(const std::string&)>& progress);
-  /// Throws JobError where no layout resolves.
-  [[nodiscard]] LayoutRanking rank();
+  using Progress = std::function<void(const std::string& line)>;
+  /// Measures the layouts whose calls have no price yet, also on shares of GPUs where the job gives some; `progress`
+  /// receives a line for each.
+  void measure(SectionProfiler& profiler, const Progress& progress);
+  /// Throws JobError where no layout resolves. `profiler`: measures sections on shares of GPUs where those may gain and
+  /// have no prices yet; without it they are not tried then.
+  [[nodiscard]] LayoutRanking rank(SectionProfiler* profiler = nullptr, const Progress& progress = {});
   /// Rehearses the best layouts with longer and shorter passes of each section.
   [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking);
   /// Rehearses a ranked layout again.
   [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
   /// Returns whether shares of GPUs are chosen: the job gives none, and has two sections or more.
   [[nodiscard]] bool chooses_shares() const;
-  /// Returns whether the prices of calls on shares of GPUs are needed.
-  [[nodiscard]] bool needs_shares() const;
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const JobPlan& base() const { return base_; }
@@ -121,7 +125,9 @@ class JobPlanner {
   };
   void find_choices(const std::string& section);
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
-  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch);
+  /// Returns whether all calls of a micro-batch have prices on whole devices, or on shares of them.
+  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares);
+  [[nodiscard]] bool gives_shares() const;
   /// Returns dry passes of a plan's sections, on devices of the machine's kind.
   [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const JobPlan& plan);
   /// The times of a plan, whose sections may have shares of devices.
@@ -131,8 +137,14 @@ class JobPlanner {
   /// Rehearses the layouts that differ from one in a single key of a section.
   [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
                                                        const JobLayout& centre);
-  /// Rehearses a layout with shares of the GPUs that its sections have in common.
-  [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre);
+  /// Rehearses a layout with shares of the GPUs that its sections have in common, unless they fill them.
+  void try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre, SectionProfiler* profiler,
+                  const Progress& progress, LayoutRanking& ranking);
+  [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                                                const std::vector<std::size_t>& sharers);
+  /// Measures on shares the calls that a section makes in a plan. Returns whether all have prices.
+  bool measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
+                      const Progress& progress);
   /// Returns the layout with more micro-batches in flight, where a section awaits gradients and that gains.
   [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
   [[nodiscard]] SearchedDevices searched() const {

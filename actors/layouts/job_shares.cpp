@@ -61,18 +61,17 @@ PricedTimes& JobPlanner::Times::of(SectionId section) {
   return found == parts_.end() ? whole_ : found->second;
 }
 
-double JobPlanner::Times::demand_of(SectionId section) {
+JobPlanner::Times::Work JobPlanner::Times::work_of(SectionId section) {
   if (!planner_->least_prices_) planner_->least_prices_.emplace(planner_->prices_->alone);
   PricedTimes least_times(*plan_, dry_, *planner_->least_prices_, planner_->options_.hop_ms, planner_->least_);
-  double least_ms = 0;
-  double alone_ms = 0;
+  Work work;
   for (const MicroBatchPlan& batch : batches_of(*plan_, section, planner_->units_.front().samples)) {
     const PassCost least = least_times.pass(batch);
-    const PassCost alone = of(section).pass(batch);
-    least_ms += least.forward + least.backward;
-    alone_ms += alone.forward + alone.backward;
+    const PassCost priced = of(section).pass(batch);
+    work.least_ms += least.forward + least.backward;
+    work.ms += priced.forward + priced.backward;
   }
-  return alone_ms > 0 ? std::min(1.0, least_ms / alone_ms / together) : 1;
+  return work;
 }
 
 JobTimes JobPlanner::Times::times() {
@@ -80,7 +79,12 @@ JobTimes JobPlanner::Times::times() {
   made.cores = cores_;
   if (on_gpus_) made.sharing = DeviceSharing::streams;
   made.pass = [this](const MicroBatchPlan& batch) { return of(batch.section).pass(batch); };
-  if (on_gpus_) made.demand = [this](SectionId section) { return demand_of(section); };
+  if (on_gpus_) {
+    made.demand = [this](SectionId section) {
+      const Work alone = work_of(section);
+      return alone.ms > 0 ? std::min(1.0, alone.least_ms / alone.ms / together) : 1;
+    };
+  }
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
   return made;
 }
@@ -119,10 +123,10 @@ bool JobPlanner::chooses_shares() const {
   return options_.machine.gpus != nullptr && keys_.sections().size() > 1 && !given;
 }
 
-bool JobPlanner::needs_shares() const {
+bool JobPlanner::gives_shares() const {
   const bool given =
       std::ranges::any_of(base_.sections, [](const PlannedSection& section) { return section.config.share < 1; });
-  return options_.machine.gpus != nullptr && (given || chooses_shares());
+  return options_.machine.gpus != nullptr && given;
 }
 
 void JobPlanner::check_shares() const {
@@ -134,7 +138,11 @@ void JobPlanner::check_shares() const {
   }
 }
 
-std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre) {
+void JobPlanner::try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                            SectionProfiler* profiler, const Progress& progress, LayoutRanking& ranking) {
+  const double whole_ms = rehearsed(choices, centre)->step_ms;
+  const JobPlan plan = resolve_(rehearsed(choices, centre)->settings);
+  Times times(*this, plan);
   std::vector<Alternative> found;
   std::set<std::vector<std::size_t>> seen;
   for (std::size_t section = 0; section < choices.size(); ++section) {
@@ -142,19 +150,46 @@ std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& ch
     const bool closed =
         std::ranges::all_of(sharers, [&](std::size_t other) { return sharers_of(other, centre) == sharers; });
     if (sharers.size() < 2 || !closed || !seen.insert(sharers).second) continue;
-    for (const std::vector<double>& division : divided_shares(sharers.size())) {
-      JobLayout cut = centre;
-      cut.shares.resize(choices.size(), 1);
-      std::string change;
-      for (std::size_t at = 0; at < sharers.size(); ++at) {
-        cut.shares[sharers[at]] = division[at];
-        change += (change.empty() ? "" : ", ") + choices[sharers[at]].section + ".share = " + number_text(division[at]);
+    Times::Work work;
+    for (const std::size_t sharer : sharers) {
+      for (const SectionId stage : plan.graph.stages_of(choices[sharer].section)) {
+        const Times::Work more = times.work_of(stage);
+        work.ms += more.ms;
+        work.least_ms += more.least_ms;
       }
-      const RankedLayout* const ranked = rehearsed(choices, cut);
-      if (ranked != nullptr) found.push_back({change, ranked->step_ms});
     }
+    if (work.least_ms >= together * work.ms) {  // no division does more
+      ranking.filled = std::max(ranking.filled, work.least_ms / work.ms);
+      continue;
+    }
+    const bool measured = std::ranges::all_of(
+        sharers, [&](std::size_t sharer) { return measure_shares(plan, choices[sharer].section, profiler, progress); });
+    if (!measured) continue;
+    const std::vector<Alternative> divided = shared(choices, centre, sharers);
+    found.insert(found.end(), divided.begin(), divided.end());
   }
   std::ranges::stable_sort(found, {}, &Alternative::step_ms);
+  ranking.best = ranked_layouts();
+  const RankedLayout& best = ranking.best.front();
+  std::ranges::copy_if(found, std::back_inserter(ranking.alternatives),
+                       [&](const Alternative& other) { return other.step_ms != best.step_ms; });
+  if (!best.shares_of_devices.empty()) ranking.alternatives.push_back({"share = 1", whole_ms});
+}
+
+std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                                            const std::vector<std::size_t>& sharers) {
+  std::vector<Alternative> found;
+  for (const std::vector<double>& division : divided_shares(sharers.size())) {
+    JobLayout cut = centre;
+    cut.shares.resize(choices.size(), 1);
+    std::string change;
+    for (std::size_t at = 0; at < sharers.size(); ++at) {
+      cut.shares[sharers[at]] = division[at];
+      change += (change.empty() ? "" : ", ") + choices[sharers[at]].section + ".share = " + number_text(division[at]);
+    }
+    const RankedLayout* const ranked = rehearsed(choices, cut);
+    if (ranked != nullptr) found.push_back({change, ranked->step_ms});
+  }
   return found;
 }
 

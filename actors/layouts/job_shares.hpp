@@ -20,11 +20,15 @@ class JobPlanner::Times {
   /// This object outlives the result.
   [[nodiscard]] JobTimes times();
   [[nodiscard]] PriceSources sources() const;
+  /// A section's passes of a step.
+  struct Work {
+    double ms = 0;
+    double least_ms = 0;  ///< LeastPrices
+  };
+  [[nodiscard]] Work work_of(SectionId section);
 
  private:
   [[nodiscard]] PricedTimes& of(SectionId section);
-  /// JobTimes::demand.
-  [[nodiscard]] double demand_of(SectionId section);
 
   JobPlanner* planner_;
   const JobPlan* plan_;

@@ -145,7 +145,9 @@ void SectionProfiler::add(const JobPlan& plan, std::span<const MicroBatchPlan> b
   if (copies == 1) alone.push_back(&prices.busy);
   measure(devices_, plan, batches, 1, alone);
   if (copies > 1) measure(devices_, plan, batches, copies, {&prices.busy});
-  if (machine_.gpus == nullptr || !options_.shares) return;
+}
+
+void SectionProfiler::add_shares(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices) {
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     const Devices cut = open_devices(machine_, *table_, options_.deterministic, measured_shares[part]);
     measure(cut, plan, batches, 1, {&prices.parts[part]});

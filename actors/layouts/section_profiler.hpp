@@ -22,7 +22,6 @@ struct ProfilerOptions {
   std::chrono::milliseconds least{60};  ///< for which a layout is measured at least
   int rounds = 3;                       ///< likewise, behind the first pass
   bool deterministic = true;            ///< DeviceOptions::deterministic
-  bool shares = false;                  ///< of GPUs are measured too
 };
 
 class SectionProfiler {
@@ -36,6 +35,8 @@ class SectionProfiler {
   /// at least one, of any sizes, by the layout of its node. Throws JobError for a replica with more ranks than there
   /// are devices, and the errors of the section.
   void add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
+  /// The same on each of measured_shares of the GPUs.
+  void add_shares(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
 
  private:
   using Devices = std::vector<std::unique_ptr<Device>>;

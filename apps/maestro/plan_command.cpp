@@ -100,6 +100,10 @@ class Printed {
       reasons += (reasons.empty() ? "" : "; ") + other.change + ": " + signed_percent(other.step_ms / best.step_ms - 1);
     }
     if (!reasons.empty()) std::cout << "why not   " << reasons << "\n";
+    if (ranking_.filled > 0) {
+      std::cout << "share     not tried: without it the sections do " << percent(ranking_.filled)
+                << " of the work that the GPU's best rates allow, more than beside each other on shares\n";
+    }
     sure();
     for (const std::string& setting : best.more) std::cout << "run       " << setting << "\n";
     if (ranking_.refused > 0) {
@@ -129,6 +133,7 @@ class Printed {
                 {"compared", ranking_.compared},
                 {"rehearsed", ranking_.rehearsed},
                 {"refused", ranking_.refused},
+                {"filled", ranking_.filled},
                 {"bound_ms", ranking_.least_bound_ms},
                 {"layouts", layouts},
                 {"alternatives", changes}};
@@ -250,8 +255,7 @@ int PlanCommand::run(Console& shown) const {
   Console& console = json ? silent : shown;  // a line of JSON stands alone
   if (!arguments_.cluster.empty()) return plan_on_cluster(arguments_, json, console);
   PlannedJob job(arguments_, console);
-  job.measure();
-  LayoutRanking ranking = job.planner().rank();
+  LayoutRanking ranking = job.rank();
   std::optional<Tried> tried;
   if (arguments_.tries > 0) tried = try_layouts(job, ranking.best, arguments_, console);
   const RankedLayout* best = &ranking.best.front();

@@ -54,14 +54,28 @@ PlannedJob::PlannedJob(const PlanArguments& arguments, Console& console)
 }
 
 void PlannedJob::measure() {
+  profile([this](SectionProfiler& profiler, const JobPlanner::Progress& progress) {
+    planner_->measure(profiler, progress);
+  });
+}
+
+LayoutRanking PlannedJob::rank() {
+  LayoutRanking ranking;
+  profile([&](SectionProfiler& profiler, const JobPlanner::Progress& progress) {
+    planner_->measure(profiler, progress);
+    ranking = planner_->rank(&profiler, progress);
+  });
+  return ranking;
+}
+
+void PlannedJob::profile(const Work& work) {
   ProfilerOptions options;
   options.least = std::chrono::milliseconds(arguments_.measure_ms);
   if (arguments_.measure_ms == 0) options.rounds = 1;
   options.deterministic = base().train.deterministic;
-  options.shares = planner_->needs_shares();
   SectionProfiler profiler(machine_, options);
   std::size_t measured = 0;
-  planner_->measure(profiler, [&](const std::string& line) {
+  work(profiler, [&](const std::string& line) {
     console_.note("measuring " + line);
     ++measured;
   });

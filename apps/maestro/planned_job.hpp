@@ -22,6 +22,8 @@ class PlannedJob {
 
   /// Measures the calls that have no price yet, and writes the profile where one is named.
   void measure();
+  /// Measures likewise, and ranks the layouts.
+  [[nodiscard]] LayoutRanking rank();
   [[nodiscard]] JobPlanner& planner() { return *planner_; }
   [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
   [[nodiscard]] const PlannedMachine& machine() const { return machine_; }
@@ -39,6 +41,9 @@ class PlannedJob {
   /// Returns the processor devices of a run; 0: the cores.
   [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
   void check_profile() const;
+  using Work = std::function<void(SectionProfiler& profiler, const JobPlanner::Progress& progress)>;
+  /// Writes the profile if the work has measured anything.
+  void profile(const Work& work);
 
   const PlanArguments& arguments_;
   Console& console_;

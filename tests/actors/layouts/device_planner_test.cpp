@@ -176,8 +176,9 @@ class DevicePlanner : public ::testing::Test {
 };
 
 TEST_F(DevicePlanner, a_profile_of_gpus_has_calls_groups_and_shares) {
-  JobPlanner made = planner(distillation_job, planned_gpus(cuda_status(), gpus));
-  SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0), 1, true, made.needs_shares()});
+  JobPlanner made =
+      planner(distillation_job + "share = 0.5\ndevices = [\"cuda:0\"]\n", planned_gpus(cuda_status(), gpus));
+  SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0), 1, true});
   made.measure(profiler, [](const std::string&) {});
   std::set<std::string> seen;
   for (const auto& [call, ms] : prices_.alone.measured()) {
@@ -220,7 +221,9 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   const PlannedMachine one = planned_gpus(cuda_status(), 1);
   price([](double share) { return 1 / share; });
   JobPlanner proportional = planner(distillation_job, one);
-  EXPECT_TRUE(proportional.rank().best.front().shares_of_devices.empty());
+  const LayoutRanking full = proportional.rank();
+  EXPECT_TRUE(full.best.front().shares_of_devices.empty());
+  EXPECT_GT(full.filled, 0.73) << "all calls have the best rate";
   const auto less_than_proportional = [](double share) { return 1 / std::sqrt(share); };
   price(less_than_proportional);
   JobPlanner contended = planner(distillation_job, one);
@@ -238,11 +241,11 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   EXPECT_THAT(best.settings, Contains(HasSubstr("student.share=0.")));
   EXPECT_LE(found.least_bound_ms, best.step_ms);
   EXPECT_THAT(found.alternatives, Contains(::testing::Field(&Alternative::change, HasSubstr(".share = 0.5"))));
+  EXPECT_EQ(found.filled, 0);
   EXPECT_EQ(found.alternatives.back().change, "share = 1");
   EXPECT_GT(found.alternatives.back().step_ms, best.step_ms);
   JobPlanner given = planner(distillation_job + "share = 0.5\ndevices = [\"cuda:0\"]\n", one);
   EXPECT_FALSE(given.chooses_shares()) << "the job has shares of its own";
-  EXPECT_TRUE(given.needs_shares());
   const LayoutRanking of_given = given.rank();
   EXPECT_GT(of_given.best.front().passes_ms.at("plain"), 0);
   try {
@@ -251,6 +254,27 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   } catch (const JobError& error) {
     EXPECT_THAT(error.what(), HasSubstr("plain.share = 0.3: plan measures the shares 0.25, 0.5 and 0.75"));
   }
+}
+
+TEST_F(DevicePlanner, shares_are_measured_for_sections_that_do_not_fill_their_gpu) {
+  price([](double) { return 1.0; });
+  prices_.parts = {};
+  const PlannedMachine one = planned_gpus(cuda_status(), 1);
+  SectionProfiler profiler(one, {std::chrono::milliseconds(0), 1, true});
+  std::vector<std::string> lines;
+  const auto ranking = [&] {
+    return planner(distillation_job, one).rank(&profiler, [&](const std::string& line) { lines.push_back(line); });
+  };
+  EXPECT_GT(ranking().filled, 0.73);
+  EXPECT_THAT(lines, ::testing::IsEmpty());
+  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU, as the calls of these sections do not
+  EXPECT_THAT(planner(distillation_job, one).rank().alternatives,
+              ::testing::Not(Contains(::testing::Field(&Alternative::change, HasSubstr("share")))))
+      << "without a profiler";
+  EXPECT_THAT(ranking().alternatives, Contains(::testing::Field(&Alternative::change, HasSubstr("share"))));
+  EXPECT_THAT(lines, ::testing::SizeIs(3));
+  EXPECT_THAT(lines, Contains(::testing::MatchesRegex("student: micro-batches of [0-9]+ on shares of a GPU")));
+  for (const CallPrices& part : prices_.parts) EXPECT_FALSE(part.empty());
 }
 
 TEST(RehearsalOnGpus, sections_of_a_common_gpu_share_it_unless_their_times_have_it_already) {
