@@ -5,7 +5,6 @@
 #include <chrono>
 #include <sstream>
 
-#include "actors/layouts/section_profiler.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
@@ -54,28 +53,29 @@ PlannedJob::PlannedJob(const PlanArguments& arguments, Console& console)
 }
 
 void PlannedJob::measure() {
-  profile([this](SectionProfiler& profiler, const JobPlanner::Progress& progress) {
-    planner_->measure(profiler, progress);
-  });
+  SectionProfiler profiler(machine_, profiler_options());
+  keep_measured([&](const JobPlanner::Progress& progress) { planner_->measure(profiler, progress); });
 }
 
 LayoutRanking PlannedJob::rank() {
+  SectionProfiler profiler(machine_, profiler_options());
+  keep_measured([&](const JobPlanner::Progress& progress) { planner_->measure(profiler, progress); });
   LayoutRanking ranking;
-  profile([&](SectionProfiler& profiler, const JobPlanner::Progress& progress) {
-    planner_->measure(profiler, progress);
-    ranking = planner_->rank(&profiler, progress);
-  });
+  keep_measured([&](const JobPlanner::Progress& progress) { ranking = planner_->rank(&profiler, progress); });
   return ranking;
 }
 
-void PlannedJob::profile(const Work& work) {
+ProfilerOptions PlannedJob::profiler_options() const {
   ProfilerOptions options;
   options.least = std::chrono::milliseconds(arguments_.measure_ms);
   if (arguments_.measure_ms == 0) options.rounds = 1;
   options.deterministic = base().train.deterministic;
-  SectionProfiler profiler(machine_, options);
+  return options;
+}
+
+void PlannedJob::keep_measured(const std::function<void(const JobPlanner::Progress& progress)>& work) {
   std::size_t measured = 0;
-  work(profiler, [&](const std::string& line) {
+  work([&](const std::string& line) {
     console_.note("measuring " + line);
     ++measured;
   });

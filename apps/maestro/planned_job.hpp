@@ -2,11 +2,13 @@
 // The job of `maestro plan` and `maestro profile` on this machine.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/layouts/job_planner.hpp"
+#include "actors/layouts/section_profiler.hpp"
 #include "apps/maestro/planned_app.hpp"
 
 namespace maestro {
@@ -41,9 +43,9 @@ class PlannedJob {
   /// Returns the processor devices of a run; 0: the cores.
   [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
   void check_profile() const;
-  using Work = std::function<void(SectionProfiler& profiler, const JobPlanner::Progress& progress)>;
+  [[nodiscard]] ProfilerOptions profiler_options() const;
   /// Writes the profile if the work has measured anything.
-  void profile(const Work& work);
+  void keep_measured(const std::function<void(const JobPlanner::Progress& progress)>& work);
 
   const PlanArguments& arguments_;
   Console& console_;
