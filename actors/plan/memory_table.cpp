@@ -2,6 +2,7 @@
 #include "actors/plan/memory_table.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -16,6 +17,10 @@ namespace {
 /// Of CUDA's context and libraries in the memory of a process that has a GPU: 366 to 476 MB were seen, with CUDA 13 on
 /// an H200.
 constexpr double cuda_process_bytes = 400e6;
+/// Of plans of cuDNN's attention for a number of pictures in a micro-batch, and of how many numbers plans are kept
+/// (CudnnAttention::most_dense_plans): 340 MB were seen for sixteen.
+constexpr double picture_plan_bytes = 21e6;
+constexpr std::int64_t most_picture_plans = 16;
 
 /// The demands of the ranks of one replica.
 class ReplicaDemands {
@@ -190,6 +195,7 @@ std::string line_of(const JobPlan& plan, const Alike& group) {
 MemoryEstimate estimate_memory(const JobPlan& plan) {
   MemoryEstimate estimate;
   std::set<ProcessId> on_gpus;
+  std::map<ProcessId, std::int64_t> numbers_of_pictures;  // on GPUs: the encoder's, whose projector has none beside it
   estimate.processes.assign(static_cast<std::size_t>(plan.options.processes), plan.program_bytes);
   for (const ReplicaPlacement& place : plan.places) {
     if (place.shares || plan.sections[place.section.value()].config.emulated()) continue;
@@ -201,11 +207,18 @@ MemoryEstimate estimate_memory(const JobPlan& plan) {
       process += rank.use.sum();
       if (rank.demand.on_cuda) {
         if (on_gpus.insert(place.process).second) process += cuda_process_bytes;
+        if (plan.graph.node(place.section).axis() == Axis::patches && rank.demand.precision == DType::bf16) {
+          std::int64_t& numbers = numbers_of_pictures[place.process];
+          numbers = std::max(numbers, std::min(most_picture_plans, rank.demand.micro_batch));
+        }
         process -= rank.use.on_device();
         estimate.devices[{place.host, place.devices[index]}] += rank.use.on_device();
       }
       estimate.ranks.push_back(std::move(rank));
     }
+  }
+  for (const auto& [process, numbers] : numbers_of_pictures) {
+    estimate.processes[process.value()] += picture_plan_bytes * static_cast<double>(numbers);
   }
   return estimate;
 }

@@ -132,6 +132,24 @@ TEST_F(MemoryTable, sums_are_by_process_and_by_gpu) {
             (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + use(1, 1).edges);
 }
 
+TEST_F(MemoryTable, a_process_has_plans_for_numbers_of_pictures_on_its_gpus_once) {
+  plan_ = {};
+  add("vision", Role::frozen, {{"pixels", DType::f32, 16, false, false, Axis::patches}});
+  add("projector", Role::frozen, {{"in", DType::f32, 16, false, false, Axis::patches}});
+  plan_.largest = {SampleId(0), 1000};
+  put(1);
+  for (ReplicaPlacement& place : plan_.places) place.devices = {{DeviceId::Kind::cuda, 0}};
+  const auto process_bytes = [this](DType precision) {
+    for (PlannedSection& section : plan_.sections) section.config.precision = precision;
+    const MemoryEstimate estimate = estimate_memory(plan_);
+    double of_ranks = 0;
+    for (const RankMemory& rank : estimate.ranks) of_ranks += rank.use.sum() - rank.use.on_device();
+    return estimate.processes[0] - of_ranks;
+  };
+  const auto numbers = static_cast<double>(estimate_memory(plan_).ranks.front().demand.micro_batch);
+  EXPECT_DOUBLE_EQ(process_bytes(DType::bf16) - process_bytes(DType::f32), numbers * 21 * mega);
+}
+
 TEST_F(MemoryTable, equal_ranks_stand_in_one_line_and_the_sums_below) {
   plan_.train.checkpoint_at_end = false;
   const std::vector<std::string> lines = describe_memory(plan_);
