@@ -222,7 +222,11 @@ void JobStart::route_child_ends(ChildEndRoute route) {
   const std::lock_guard lock(mutex_);
   route_ = std::move(route);
   for (const auto& [process, how] : std::exchange(unrouted_, {})) {
-    if (route_) route_(process, how, false);
+    if (survivors_.contains(process)) {  // replaced (JS-5)
+      unrouted_.emplace_back(process, how);
+    } else if (route_) {
+      route_(process, how, false);
+    }
   }
 }
 

@@ -334,6 +334,7 @@ void Supervisor::fail(const Failure& failure, bool print, bool from_root, bool r
     return end_start(std::move(outcome), failure.message, failure.goes_back || recovers);
   }
   if (!root_ || from_root) return options_.outcome->set(std::move(outcome));
+  ends_ = true;
   // The process ends when the outcome is set, and messages not sent by then are lost.
   const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
   request(root_, report_limit, Failure{failure.message, recoverable, failure.service_lost})

@@ -27,8 +27,8 @@
 //       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss, or a failure, ends the
 //       wait.
 // SV-13 (survivors): before rank 0 ends a start that another start follows, the processes of the start that can take
-//       part in the next one answer so. They take down their own part when rank 0's supervisor ends, which has their
-//       answers by then.
+//       part in the next one answer so; one that has failed by itself cannot. They take down their own part when rank
+//       0's supervisor ends, which has their answers by then.
 #pragma once
 
 #include <atomic>
@@ -323,6 +323,7 @@ class Supervisor : public caf::event_based_actor {
   std::size_t answers_due_ = 0;                  // of own replicas
   std::set<caf::actor_addr> retired_;
   bool staying_ = false;  // not on rank 0: whose supervisor's end is awaited
+  bool ends_ = false;     // not on rank 0: this process has failed, and ends when rank 0 has the reason
 };
 
 }  // namespace maestro

@@ -37,6 +37,7 @@ TEST(JobStart, a_process_of_an_earlier_start_that_ends_before_it_has_joined_is_r
   Launcher launcher([&](ProcessId child, const std::string& how) { start.child_ended(child, how); });
   const auto publish = [&](const RendezvousInfo&, const std::string&, std::int64_t) {
     start.child_ended(ProcessId(1), "signal 9");
+    start.route_child_ends([](ProcessId, const std::string& how, bool) { ADD_FAILURE() << how << ": it is replaced"; });
     return std::uint16_t{1};
   };
   // What is started in its place is this program, which lists its tests and ends.

@@ -247,6 +247,17 @@ TEST_F(SupervisorsTest, a_survivor_that_can_stays_until_the_supervisor_of_rank_0
   EXPECT_TRUE(ends_[1].get().again);
 }
 
+TEST_F(SupervisorsTest, a_process_that_has_failed_itself_does_not_stay) {  // SV-13
+  recovers_ = starts_again_ = true;
+  start();
+  bench_.send(supervisors_[1], Failure{"section 's' replica 0, step 4: its server ended", false, true});
+  bench_.deliver_all();
+  const RunOutcome of_root = ends_[0].get();
+  EXPECT_EQ(of_root.error, "section 's' replica 0, step 4: its server ended");
+  EXPECT_EQ(of_root.stay, std::set<ProcessId>{});
+  EXPECT_FALSE(ends_[1].get().again);
+}
+
 TEST_F(SupervisorsTest, a_rollback_has_survivors_stay_whether_or_not_losses_do) {  // SV-13, PR-4
   start();
   bench_.send(supervisors_[0], Failure{.message = "a spike lasts", .goes_back = true});
