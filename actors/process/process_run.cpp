@@ -17,6 +17,7 @@
 #include "runtime/core/last_words.hpp"
 #include "sections/model_config.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
 
@@ -43,6 +44,8 @@ void ProcessRun::State::check_surroundings() const {
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
+  // Of a killed run that this one may go on with. Several processes sweep as they open the network.
+  if (!several() && !plan.options.check_only) (void)sweep_shared_memory();
   if (several()) check_control_address(plan.options.control);
   if (!recovering()) check_http_address(plan.options.http, keys() != nullptr);
   TransportConfig transport = plan.transport;

@@ -218,7 +218,8 @@ class Run:
         self.members()
         left = [f"process {pid}" for pid in self.marked()]
         for name in os.listdir("/dev/shm"):
-            if name.split(":")[0] in {str(pid) for pid in self.pids_seen}:
+            segment = re.match(r"maestro-\d+-(\d+)-", name)
+            if segment and int(segment[1]) in self.pids_seen:
                 left.append(f"segment {name}")
         busy = set(listening_inodes().values())
         return left + [f"port {port}" for port in self.ports_seen & busy]

@@ -59,6 +59,16 @@ class AKilledRun(Killed):
         self.check(distillation(), 3)
 
 
+    def test_leaves_no_segments_once_it_has_gone_on_in_one_process(self):
+        job = distillation(steps=self.STEPS, checkpoint_every=self.EVERY)
+        run = self.start(job, "--processes", 2)
+        self.assertTrue(run.wait_for(lambda: len(run.members()) == 2), run.text)
+        self.kill_at_random(run, random.Random(SEED))
+        self.assertRegex(" ".join(run.leftovers()), "segment maestro-")
+        self.train(job, "--resume", "out", settings={"train.steps": max(steps_of_checkpoints(self.folder / "out")) + 1})
+        self.assert_nothing_left(run)
+
+
 class AKilledRunOfALaidOutJob(Killed):
     STEPS = 300
     OPTIONS = ("--cpu-devices", 16)
