@@ -18,6 +18,13 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
                             [](const SampleRef& left, const SampleRef& right) { return left.same_size(right); });
 }
 
+/// Returns the micro-batches whose calls stand for all: the first, and another where lengths differ.
+std::vector<MicroBatchPlan> measured_of(const std::vector<MicroBatchPlan>& batches) {
+  const MicroBatchPlan& other = batches[batches.size() / 2];
+  if (same_lengths(batches.front(), other)) return {batches.front()};
+  return {batches.front(), other};
+}
+
 }  // namespace
 
 bool JobPlanner::has_prices(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares) {
@@ -48,9 +55,8 @@ void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
       Measured& of = built.try_emplace({choice.layout.tensor, choice.layout.context}, Measured{&choice.plan, {}, {}})
                          .first->second;
       of.samples += (of.samples.empty() ? "" : ", ") + std::to_string(batches.front().samples.size());
-      of.batches.push_back(batches.front());
-      const MicroBatchPlan& other = batches[batches.size() / 2];
-      if (!same_lengths(batches.front(), other)) of.batches.push_back(other);
+      const std::vector<MicroBatchPlan> measured = measured_of(batches);
+      of.batches.insert(of.batches.end(), measured.begin(), measured.end());
     }
     for (const auto& [degrees, of] : built) {
       progress(choices.section + ": micro-batches of " + of.samples + ", tensor " + std::to_string(degrees.first) +
@@ -64,15 +70,12 @@ void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
 bool JobPlanner::measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
                                 const Progress& progress) {
   for (const SectionId stage : plan.graph.stages_of(section)) {
-    std::vector<MicroBatchPlan> batches = batches_of(plan, stage, units_.front().samples);
+    const std::vector<MicroBatchPlan> batches = batches_of(plan, stage, units_.front().samples);
     if (batches.empty() || has_prices(plan, batches.front(), true)) continue;
     if (profiler == nullptr) return false;
-    const MicroBatchPlan other = batches[batches.size() / 2];
-    batches.resize(1);
-    if (!same_lengths(batches.front(), other)) batches.push_back(other);
     progress(plan.graph.node(stage).name + ": micro-batches of " + std::to_string(batches.front().samples.size()) +
              " on shares of a GPU");
-    profiler->add_shares(plan, batches, *prices_);
+    profiler->add_shares(plan, measured_of(batches), *prices_);
   }
   return true;
 }

@@ -99,8 +99,8 @@ class JobPlanner {
   /// Measures the layouts whose calls have no price yet, also on shares of GPUs where the job gives some; `progress`
   /// receives a line for each.
   void measure(SectionProfiler& profiler, const Progress& progress);
-  /// Throws JobError where no layout resolves. `profiler`: measures sections on shares of GPUs where those may gain and
-  /// have no prices yet; without it they are not tried then.
+  /// Throws JobError where no layout resolves. `profiler`: measures sections on shares of GPUs that may gain and have
+  /// no prices yet; without it such shares are not tried.
   [[nodiscard]] LayoutRanking rank(SectionProfiler* profiler = nullptr, const Progress& progress = {});
   /// Rehearses the best layouts with longer and shorter passes of each section.
   [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking);
@@ -127,6 +127,7 @@ class JobPlanner {
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
   /// Returns whether all calls of a micro-batch have prices on whole devices, or on shares of them.
   [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares);
+  /// Returns whether the job itself has sections with a share of a GPU.
   [[nodiscard]] bool gives_shares() const;
   /// Returns dry passes of a plan's sections, on devices of the machine's kind.
   [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const JobPlan& plan);
@@ -140,6 +141,7 @@ class JobPlanner {
   /// Rehearses a layout with shares of the GPUs that its sections have in common, unless they fill them.
   void try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre, SectionProfiler* profiler,
                   const Progress& progress, LayoutRanking& ranking);
+  /// Rehearses it with each division of the GPUs of `sharers`.
   [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
                                                 const std::vector<std::size_t>& sharers);
   /// Measures on shares the calls that a section makes in a plan. Returns whether all have prices.

@@ -195,7 +195,8 @@ std::string line_of(const JobPlan& plan, const Alike& group) {
 MemoryEstimate estimate_memory(const JobPlan& plan) {
   MemoryEstimate estimate;
   std::set<ProcessId> on_gpus;
-  std::map<ProcessId, std::int64_t> numbers_of_pictures;  // on GPUs: the encoder's, whose projector has none beside it
+  // With plans; once for a process, as a projector beside its encoder has none.
+  std::map<ProcessId, std::int64_t> numbers_of_pictures;
   estimate.processes.assign(static_cast<std::size_t>(plan.options.processes), plan.program_bytes);
   for (const ReplicaPlacement& place : plan.places) {
     if (place.shares || plan.sections[place.section.value()].config.emulated()) continue;

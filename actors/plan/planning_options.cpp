@@ -30,9 +30,9 @@ std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan) {
 
 namespace {
 
-/// FLOPs that a GPU is assumed to do in a millisecond until passes have been measured, about what sections in bf16
-/// reach on an H200.
-constexpr double gpu_unit_per_ms = 3e11;
+/// FLOPs that a GPU is assumed to do in a millisecond until passes have been measured: those of training steps in bf16
+/// on an H200 (benchmarks/README.md).
+constexpr double gpu_unit_per_ms = 4.5e11;
 
 /// Returns whether all sections with work are on GPUs.
 bool is_on_gpus(const JobPlan& plan) {

@@ -300,8 +300,8 @@ void Supervisor::beat() {
   if (membership_.phase() == RunPhase::ended || membership_.most_processes() == 1) return;
   const auto interval = PeerWatch::interval_of(options_.peer_timeout);
   delayed_send(this, interval, BeatDue{});
-  if (root_ && options_.stopped_child &&
-      !membership_.complete(Milestone::joined)) {  // peers_ has those that have joined
+  const bool some_join = root_ && !membership_.complete(Milestone::joined);  // peers_ has those that have joined
+  if (some_join && options_.stopped_child) {
     const auto line = options_.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
     if (line) return fail({*line}, true);
   }

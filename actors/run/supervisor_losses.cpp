@@ -138,8 +138,8 @@ void Supervisor::end_start(RunOutcome outcome, const std::string& reason, bool a
 
 caf::result<StartAgain> Supervisor::stay() {
   membership_.end();
-  if (!options_.stays && !ends_) options_.outcome->set({});
-  if (!options_.stays || ends_) {
+  if (ends_ || !options_.stays) {
+    if (!ends_) options_.outcome->set({});  // else it follows
     return caf::make_error(caf::sec::runtime_error, "this process cannot take part in another start");
   }
   staying_ = true;

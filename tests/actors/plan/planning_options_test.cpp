@@ -65,13 +65,13 @@ TEST(PlanningOptions, plans_assume_another_speed_where_all_sections_are_on_gpus)
   const auto forward_ms = [&](std::vector<ReplicaPlacement> places) {
     JobPlan plan = job_with(std::move(places));
     plan.sections.resize(2);
-    plan.cost = [](SectionId, const SampleRef&) { return PassCost{3e11, 6e11}; };
+    plan.cost = [](SectionId, const SampleRef&) { return PassCost{4.5e11, 9e11}; };
     return planned_costs(plan).of(SectionId(1), samples).forward;
   };
   ReplicaPlacement on_gpu = place(1, 0, {});
   on_gpu.devices = {{DeviceId::Kind::cuda, 0}};
   EXPECT_DOUBLE_EQ(forward_ms({on_gpu}), 1);
-  EXPECT_DOUBLE_EQ(forward_ms({on_gpu, place(0, 0, {1})}), 6000) << "one rate for all (CS-1)";
+  EXPECT_DOUBLE_EQ(forward_ms({on_gpu, place(0, 0, {1})}), 9000) << "one rate for all (CS-1)";
 }
 
 TEST(PlanningOptions, lanes_have_the_speeds_of_their_replicas) {
