@@ -121,7 +121,7 @@ def main():
     parser.add_argument("--log", type=pathlib.Path, default=pathlib.Path("gpu-bench.jsonl"), help="file of all lines")
     arguments = parser.parse_args()
     arguments.python = interpreter_with_torch(arguments.python)
-    with arguments.log.open("w", encoding="utf-8") as log:
+    with arguments.log.open("w", encoding="utf-8", buffering=1) as log:  # lines survive a Ctrl-C
         peaks = None
         if arguments.python:
             measure = [arguments.python, HERE / "torch_train.py", "--device", arguments.device, "--peaks"]

@@ -9,21 +9,16 @@
 
 namespace maestro {
 
-MultiprocessorLedger::MultiprocessorLedger(int total, int granularity)
-    : MultiprocessorLedger(total, std::clamp(granularity, 1, total), total / std::clamp(granularity, 1, total)) {}
-
-MultiprocessorLedger::MultiprocessorLedger(int total, int granularity, int groups)
-    : total_(total), granularity_(granularity), in_use_(static_cast<std::size_t>(groups)) {}
-
 std::vector<int> MultiprocessorLedger::take(double share) {
   if (!(share > 0 && share <= 1)) {
     throw JobError("a share of a device is above 0 and at most 1, not " + std::to_string(share));
   }
-  const long most = share < 1 ? std::max(1L, static_cast<long>(groups()) - 1) : groups();
-  const auto wanted = static_cast<std::size_t>(std::clamp(std::lround(share * total_ / granularity_), 1L, most));
+  const auto all = static_cast<double>(in_use_.size());
+  const double most = share < 1 ? std::max(1.0, all - 1) : all;
+  const auto wanted = static_cast<std::size_t>(std::clamp(std::ceil(share * all - 0.5), 1.0, most));
   std::vector<int> found;
-  for (int group = 0; group < groups() && found.size() < wanted; ++group) {
-    if (!in_use_[static_cast<std::size_t>(group)]) found.push_back(group);
+  for (std::size_t group = 0; group < in_use_.size() && found.size() < wanted; ++group) {
+    if (!in_use_[group]) found.push_back(static_cast<int>(group));
   }
   if (found.empty()) {
     throw JobError("no multiprocessors are left for a share of " + std::to_string(share) +
@@ -36,20 +31,6 @@ std::vector<int> MultiprocessorLedger::take(double share) {
 
 void MultiprocessorLedger::give_back(std::span<const int> groups) {
   for (const int group : groups) in_use_[static_cast<std::size_t>(group)] = false;
-}
-
-int MultiprocessorLedger::multiprocessors(std::span<const int> groups) const {
-  const int whole = static_cast<int>(groups.size()) * granularity_;
-  const bool last = std::ranges::find(groups, this->groups() - 1) != groups.end();
-  return whole + (last ? total_ - this->groups() * granularity_ : 0);  // MP-3
-}
-
-std::vector<int> multiprocessor_split(int total, std::span<const double> shares, int granularity) {
-  MultiprocessorLedger ledger(total, granularity);
-  std::vector<int> counts;
-  counts.reserve(shares.size());
-  for (const double share : shares) counts.push_back(ledger.multiprocessors(ledger.take(share)));
-  return counts;
 }
 
 }  // namespace maestro

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pure bookkeeping of device memory and multiprocessors; addresses are made up and never read.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,6 +15,8 @@
 
 namespace maestro {
 namespace {
+
+using ::testing::ElementsAre;
 
 std::byte* address(std::size_t number) {
   return reinterpret_cast<std::byte*>(number << 24);
@@ -96,29 +99,25 @@ TEST(BlockCache, the_block_that_was_released_last_is_handed_out_first) {  // BC-
   EXPECT_EQ(cache.peak_bytes(), most);
 }
 
-TEST(MultiprocessorSplit, shares_become_whole_groups_and_what_no_group_holds_goes_with_the_last) {  // MP-2, MP-3
-  constexpr int h200 = 132;
-  constexpr int hopper = 8;
-  const auto split = [](std::vector<double> shares) { return multiprocessor_split(h200, shares, hopper); };
-  EXPECT_EQ(split({1.0}), (std::vector<int>{132}));
-  EXPECT_EQ(split({0.5, 0.5}), (std::vector<int>{64, 68}));
-  EXPECT_EQ(split({0.75, 0.25}), (std::vector<int>{96, 36}));
-  EXPECT_EQ(split({0.01, 0.99}), (std::vector<int>{8, 124}));
-  EXPECT_EQ(split({0.99, 0.01}), (std::vector<int>{120, 12}));
-  EXPECT_EQ(multiprocessor_split(108, std::vector<double>{0.5, 0.5}, 2), (std::vector<int>{54, 54}));
-  EXPECT_EQ(multiprocessor_split(4, std::vector<double>{0.5}, 8), (std::vector<int>{4}));  // a lone group: all of it
-}
-
-TEST(MultiprocessorSplit, a_share_counts_multiprocessors_where_the_remainder_is_more_than_a_group) {  // MP-2, MP-3
-  for (const auto& [first, second, expected] : {std::tuple{0.5, 0.5, 64}, {0.75, 0.25, 96}, {0.25, 0.75, 32}}) {
-    MultiprocessorLedger h200(132, 8, 15);
-    EXPECT_EQ(h200.multiprocessors(h200.take(first)), expected);
-    EXPECT_EQ(h200.multiprocessors(h200.take(second)), 132 - expected);
-  }
+TEST(MultiprocessorSplit, shares_become_whole_groups_of_the_same_number_in_any_order) {  // MP-2
+  const auto split = [](const std::vector<double>& shares, int groups = 15) {
+    MultiprocessorLedger ledger(groups);
+    std::vector<std::size_t> counts;
+    for (const double share : shares) counts.push_back(ledger.take(share).size());
+    return counts;
+  };
+  EXPECT_THAT(split({1.0}), ElementsAre(15U));
+  EXPECT_THAT(split({0.5, 0.5}), ElementsAre(7U, 7U));
+  EXPECT_THAT(split({0.75, 0.25}), ElementsAre(11U, 4U));
+  EXPECT_THAT(split({0.25, 0.75}), ElementsAre(4U, 11U));
+  EXPECT_THAT(split({0.01, 0.99}), ElementsAre(1U, 14U));
+  EXPECT_THAT(split({0.99, 0.01}), ElementsAre(14U, 1U));
+  EXPECT_THAT(split({0.11, 0.11, 0.11, 0.67}), ElementsAre(2U, 2U, 2U, 9U));  // the last gets what is left
+  EXPECT_THAT(split({0.5}, 1), ElementsAre(1U));                              // a lone group: all of it
 }
 
 TEST(MultiprocessorSplit, no_group_is_given_twice_and_what_comes_back_is_given_again) {  // MP-1
-  MultiprocessorLedger ledger(132, 8);
+  MultiprocessorLedger ledger(16);
   const std::vector<int> first = ledger.take(0.5);
   const std::vector<int> second = ledger.take(0.5);
   std::set<int> all(first.begin(), first.end());
@@ -130,7 +129,7 @@ TEST(MultiprocessorSplit, no_group_is_given_twice_and_what_comes_back_is_given_a
 }
 
 TEST(MultiprocessorSplit, a_share_that_is_none_is_refused) {
-  MultiprocessorLedger ledger(132, 8);
+  MultiprocessorLedger ledger(16);
   for (const double share : {0.0, -0.5, 1.01, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW((void)ledger.take(share), JobError) << share;
   }

@@ -58,22 +58,17 @@ std::optional<DeviceParts::Cut> DeviceParts::cut(std::string& why_not) const {
     return why_not = refused("cuDevSmResourceSplitByCount", result), std::nullopt;
   }
   std::vector<CUdevResource> groups(count);
-  CUdevResource rest{};
-  result = calls_.split(groups.data(), &count, &whole, &rest, 0, least_group(device_));
+  result = calls_.split(groups.data(), &count, &whole, nullptr, 0, least_group(device_));  // MP-3
   if (result != CUDA_SUCCESS || count == 0) {
     return why_not = refused("cuDevSmResourceSplitByCount", result), std::nullopt;
   }
   groups.resize(count);
-  const MultiprocessorLedger ledger(static_cast<int>(whole.sm.smCount), static_cast<int>(groups.front().sm.smCount),
-                                    static_cast<int>(count));
-  const bool some_left = rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount > 0;
-  return Cut{std::move(groups), some_left ? std::optional(rest) : std::nullopt, ledger};
+  return Cut{std::move(groups), MultiprocessorLedger(static_cast<int>(count))};
 }
 
 CUresult DeviceParts::create(const std::vector<int>& groups, CUgreenCtx* context) {
   std::vector<CUdevResource> resources;
   for (const int group : groups) resources.push_back(cut_->groups[static_cast<std::size_t>(group)]);
-  if (cut_->rest && groups.back() == cut_->ledger.groups() - 1) resources.push_back(*cut_->rest);  // MP-3
   CUdevResourceDesc description = nullptr;
   const CUresult described = calls_.describe(&description, resources.data(), static_cast<unsigned>(resources.size()));
   if (described != CUDA_SUCCESS) return described;
@@ -117,7 +112,7 @@ Stream DevicePart::stream(Priority priority) const {
 
 int DevicePart::multiprocessors() const {
   const std::lock_guard lock(parts_.mutex_);
-  return parts_.cut_->ledger.multiprocessors(groups_);
+  return static_cast<int>(groups_.size() * parts_.cut_->groups.front().sm.smCount);
 }
 
 }  // namespace maestro::cuda

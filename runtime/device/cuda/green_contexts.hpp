@@ -63,8 +63,7 @@ class DeviceParts {
  private:
   friend class DevicePart;
   struct Cut {
-    std::vector<CUdevResource> groups;  // followed by the multiprocessors of no group
-    std::optional<CUdevResource> rest;
+    std::vector<CUdevResource> groups;
     MultiprocessorLedger ledger;
   };
   [[nodiscard]] std::optional<Cut> cut(std::string& why_not) const;

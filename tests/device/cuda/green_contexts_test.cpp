@@ -31,7 +31,7 @@ CUresult resource_of_device(CUdevice, CUdevResource* resource, CUdevResourceType
   return CUDA_SUCCESS;
 }
 
-CUresult split(CUdevResource* groups, unsigned* count, const CUdevResource* whole, CUdevResource* rest, unsigned,
+CUresult split(CUdevResource* groups, unsigned* count, const CUdevResource* whole, CUdevResource*, unsigned,
                unsigned least) {
   if (whole->sm.smCount != all_multiprocessors || least == 0 || least > group_size) return CUDA_ERROR_INVALID_VALUE;
   if (groups == nullptr) return *count = group_count, CUDA_SUCCESS;
@@ -39,8 +39,6 @@ CUresult split(CUdevResource* groups, unsigned* count, const CUdevResource* whol
     groups[group] = *whole;
     groups[group].sm.smCount = group_size;
   }
-  *rest = *whole;
-  rest->sm.smCount = all_multiprocessors - *count * group_size;
   return CUDA_SUCCESS;
 }
 
@@ -75,19 +73,22 @@ GreenContextCalls doubles() {
   return {&resource_of_device, &split, &describe, &create, &destroy, &create_stream};
 }
 
-TEST(GreenContexts, two_halves_hold_all_multiprocessors_between_them) {  // GC-1, MP-3
+TEST(GreenContexts, two_halves_hold_equally_many_groups_and_nothing_of_the_remainder) {  // GC-1, MP-2, MP-3
   DeviceParts parts(0, doubles());
   std::string why;
   const auto first = parts.take(0.5, why);
   ASSERT_NE(first, nullptr) << why;
-  EXPECT_EQ(first->multiprocessors(), 64);
-  EXPECT_EQ(told.described, 64u);
+  EXPECT_EQ(first->multiprocessors(), 56);
+  EXPECT_EQ(told.described, 56u);
   const auto second = parts.take(0.5, why);
   ASSERT_NE(second, nullptr) << why;
-  EXPECT_EQ(second->multiprocessors(), 68);
-  EXPECT_EQ(told.described, 68u);
+  EXPECT_EQ(second->multiprocessors(), 56);
+  EXPECT_EQ(told.described, 56u);
+  const auto last = parts.take(0.5, why);
+  ASSERT_NE(last, nullptr) << why;
+  EXPECT_EQ(last->multiprocessors(), 8);
   EXPECT_THROW((void)parts.take(0.1, why), JobError);
-  EXPECT_EQ(told.contexts, 2);
+  EXPECT_EQ(told.contexts, 3);
 }
 
 TEST(GreenContexts, a_part_that_ends_leaves_its_multiprocessors_to_the_next) {
@@ -96,7 +97,7 @@ TEST(GreenContexts, a_part_that_ends_leaves_its_multiprocessors_to_the_next) {
   for (int round = 0; round < 3; ++round) {
     const auto part = parts.take(1, why);
     ASSERT_NE(part, nullptr) << why;
-    EXPECT_EQ(part->multiprocessors(), static_cast<int>(all_multiprocessors));
+    EXPECT_EQ(part->multiprocessors(), static_cast<int>(group_count * group_size));
     const Stream stream = part->stream(Priority::critical);
     EXPECT_NE(stream.get(), nullptr);
   }
