@@ -195,7 +195,7 @@ std::string line_of(const JobPlan& plan, const Alike& group) {
 MemoryEstimate estimate_memory(const JobPlan& plan) {
   MemoryEstimate estimate;
   std::set<ProcessId> on_gpus;
-  // With plans; once for a process, as a projector beside its encoder has none.
+  // For which a process holds cuDNN's plans of attention; counted for each process once: a projector has no attention.
   std::map<ProcessId, std::int64_t> numbers_of_pictures;
   estimate.processes.assign(static_cast<std::size_t>(plan.options.processes), plan.program_bytes);
   for (const ReplicaPlacement& place : plan.places) {

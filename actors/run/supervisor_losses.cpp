@@ -139,7 +139,7 @@ void Supervisor::end_start(RunOutcome outcome, const std::string& reason, bool a
 caf::result<StartAgain> Supervisor::stay() {
   membership_.end();
   if (ends_ || !options_.stays) {
-    if (!ends_) options_.outcome->set({});  // else it follows
+    if (!ends_) options_.outcome->set({});  // else its own end sets it
     return caf::make_error(caf::sec::runtime_error, "this process cannot take part in another start");
   }
   staying_ = true;

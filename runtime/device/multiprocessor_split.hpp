@@ -2,11 +2,11 @@
 // How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
 //
 // MP-1 (disjoint shares): every group belongs to a single share at most.
-// MP-2 (nearest whole number): a share gets the whole number of groups nearest to its part of all, the lower of two, at
-//       least 1, and never all groups for a share below 1. So a share has equally many in any order, but for the last
-//       of many, which gets the groups that are left.
+// MP-2 (nearest whole number): a share gets the whole number of groups nearest to its part of all, of two equally near
+//       the lower, at least 1, and never all groups for a share below 1. So the order of shares changes nothing, but
+//       for a last one that finds fewer groups left, and gets those.
 // MP-3 (remainder): the multiprocessors of no group stay idle: the driver promises no clusters of thread blocks on them,
-//       and passes were no faster with them (benchmarks/README.md). An H100's 132 are 15 groups of 8, and 12.
+//       and passes were no faster with them (benchmarks/README.md). An H200's 132 are 15 groups of 8, and 12.
 #pragma once
 
 #include <span>

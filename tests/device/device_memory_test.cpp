@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/device/block_cache.hpp"
