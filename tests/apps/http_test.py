@@ -87,7 +87,7 @@ class Figures(HttpTest):
         for processes, between in ((2, True), (1, False)):
             run, at = self.started(distillation(steps=ENDLESS), "--processes", processes,
                                    settings={"train.deterministic": False})
-            self.until(at, "/status.json", lambda status, text: status == 200 and json.loads(text)["step"] >= 3)
+            self.until(at, "/metrics", lambda status, text: status == 200 and "teacher.hidden -> " in text)
             _, found = self.scrape(at)
             edges = {labels["edge"]: value for labels, value in found["maestro_transfer_seconds_total"]}
             self.assertEqual(edges["teacher.hidden -> student.teacher_hidden"] > 0, between)
