@@ -2,11 +2,14 @@
 #include "runtime/core/last_words.hpp"
 
 #include <execinfo.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cinttypes>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -76,13 +79,65 @@ class LastLine {
 
 thread_local const char* fault_place = nullptr;
 
+/// The lines of a file, read without memory of the heap. Of a line that is too long, the rest is left out.
+class PlainLines {
+ public:
+  explicit PlainLines(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  ~PlainLines() {
+    if (file_ >= 0) close(file_);
+  }
+  PlainLines(const PlainLines&) = delete;
+  PlainLines& operator=(const PlainLines&) = delete;
+  /// Returns null after the last line; a line is valid until the next call.
+  [[nodiscard]] const char* next() {
+    for (std::size_t length = 0;;) {
+      if (at_ == filled_) {
+        const ssize_t count = file_ < 0 ? 0 : read(file_, buffer_, sizeof buffer_);
+        if (count <= 0) return nullptr;
+        at_ = 0;
+        filled_ = static_cast<std::size_t>(count);
+      }
+      const char c = buffer_[at_++];
+      if (c == '\n') {
+        line_[length] = '\0';
+        return line_;
+      }
+      if (length + 1 < sizeof line_) line_[length++] = c;
+    }
+  }
+
+ private:
+  int file_;
+  char buffer_[1024];
+  std::size_t at_ = 0;
+  std::size_t filled_ = 0;
+  char line_[512];
+};
+
+/// Writes ": PATH is shorter than when it was opened" to `text` if the address lies in a mapped file.
+void name_mapped_file(const void* address, char* text, std::size_t bytes) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  PlainLines maps("/proc/self/maps");
+  while (const char* line = maps.next()) {
+    std::uintptr_t begin = 0, end = 0;
+    const char* const path = std::strchr(line, '/');
+    if (path == nullptr || std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (begin <= wanted && wanted < end) {
+      std::snprintf(text, bytes, ": %s is shorter than when it was opened", path);
+      return;
+    }
+  }
+}
+
 /// As a signal handler; the signal's own effect follows.
-void report_fault(int fault) {
+void report_fault(int fault, siginfo_t* info, void* /*context*/) {
   char thread[16] = "?";
   pthread_getname_np(pthread_self(), thread, sizeof thread);
+  char why[320] = "";
+  if (fault == SIGBUS && info->si_code == BUS_ADRERR) name_mapped_file(info->si_addr, why, sizeof why);
   char message[480];
-  std::snprintf(message, sizeof message, "%s%s: signal SIG%s", fault_place == nullptr ? "thread " : "",
-                fault_place == nullptr ? thread : fault_place, sigabbrev_np(fault));
+  std::snprintf(message, sizeof message, "%s%s: signal SIG%s%s", fault_place == nullptr ? "thread " : "",
+                fault_place == nullptr ? thread : fault_place, sigabbrev_np(fault), why);
   write_last_words(message);
   raise(fault);
 }
@@ -90,8 +145,8 @@ void report_fault(int fault) {
 void report_faults() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   struct sigaction action {};
-  action.sa_handler = report_fault;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  action.sa_sigaction = report_fault;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_NODEFER);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(fault, &action, nullptr);
 #endif
 }

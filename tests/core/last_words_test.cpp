@@ -3,18 +3,22 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace maestro {
 namespace {
 
-void throw_on_a_thread(void (*thrower)()) {
+void throw_on_a_thread(const std::function<void()>& thrower) {
   prepare_last_words();
   std::thread(thrower).join();
 }
@@ -45,6 +49,24 @@ TEST(LastWordsDeathTest, of_a_fault_name_the_work_of_the_thread_and_leave_the_en
               }),
               KilledBySignal(SIGSEGV), "^error: section 'a' replica 0: signal SIGSEGV\n$");
   EXPECT_EXIT(throw_on_a_thread([] { std::abort(); }), KilledBySignal(SIGABRT), "^error: thread .*: signal SIGABRT\n$");
+}
+
+TEST(LastWordsDeathTest, name_the_mapped_file_that_was_cut_short) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reports faults";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string path = ::testing::TempDir() + "cut short.safetensors";
+  const auto read_beyond = [&] {
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (ftruncate(file, 1 << 16) != 0) _exit(2);
+    const auto* text = static_cast<volatile char*>(mmap(nullptr, 1 << 16, PROT_READ, MAP_PRIVATE, file, 0));
+    if (ftruncate(file, 100) != 0) _exit(2);
+    throw_on_a_thread([text] { _exit(text[1 << 15]); });
+  };
+  EXPECT_EXIT(read_beyond(), ::testing::KilledBySignal(SIGBUS),
+              "^error: thread .*: signal SIGBUS: .*cut short.safetensors is shorter than when it was opened\n$");
+  unlink(path.c_str());
 }
 
 TEST(LastWordsDeathTest, have_the_form_of_the_other_lines) {
