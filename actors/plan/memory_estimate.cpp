@@ -82,6 +82,7 @@ MemoryUse use_of(const MemoryDemand& demand) {
   batch = demand.pass_bytes.value_or(batch);
   use.activations = batch * static_cast<double>(demand.in_flight);
   use.edges = demand.edge_bytes;
+  use.device_edges = demand.device_edge_bytes;
   use.checkpoint = demand.checkpoint_bytes;
   return use;
 }

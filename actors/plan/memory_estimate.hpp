@@ -3,7 +3,8 @@
 // refused by, and what the report compares with the memory that was used. Pure.
 //
 // ME-1 (touched memory): memory that a run reserves and never touches counts nothing, as rings that no other process
-//       writes into; everything that stays touched counts at its largest.
+//       writes into; everything that stays touched counts at its largest. Pinned memory and that of devices is there in
+//       full.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ struct MemoryDemand {
       {};                        ///< of a micro-batch, where a dry pass measured them; the two above do not count
   std::int64_t micro_batch = 1;  ///< samples, all of the largest size
   std::int64_t in_flight = 1;    ///< micro-batches whose activations are kept at once
-  double edge_bytes = 0;         ///< slots and send buffers
+  double edge_bytes = 0;         ///< slots and send buffers in host memory
+  double device_edge_bytes = 0;  ///< likewise, and gathered rows, in memory of the device
   double exchange_bytes = 0;     ///< of gradients that other replicas write
   double checkpoint_bytes = 0;   ///< copies of the state while a checkpoint is written
 };
@@ -57,11 +59,12 @@ struct MemoryUse {
   double parameters = 0;  ///< values in f32 and packed
   double gradients = 0;   ///< with those that other replicas write
   double optimizer = 0;
-  double activations = 0;  ///< with working memory of passes
-  double edges = 0;
+  double activations = 0;   ///< with working memory of passes
+  double edges = 0;         ///< in host memory
+  double device_edges = 0;  ///< in memory of the device
   double checkpoint = 0;
   /// Returns the bytes in the memory of a device that has its own; the rest is in that of the process.
-  [[nodiscard]] double on_device() const { return parameters + gradients + optimizer + activations; }
+  [[nodiscard]] double on_device() const { return parameters + gradients + optimizer + activations + device_edges; }
   [[nodiscard]] double sum() const { return on_device() + edges + checkpoint; }
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };

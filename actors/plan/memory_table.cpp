@@ -14,9 +14,9 @@ namespace maestro {
 
 namespace {
 
-/// Of CUDA's context and libraries in the memory of a process that has a GPU: 366 to 476 MB were seen, with CUDA 13 on
-/// an H200.
-constexpr double cuda_process_bytes = 400e6;
+/// Of CUDA's context and libraries in the memory of a process that has a GPU: 446 to 519 MB were seen in
+/// distillations, with CUDA 13 on an H100.
+constexpr double cuda_process_bytes = 450e6;
 /// Of plans of cuDNN's attention for a number of pictures in a micro-batch, and of how many numbers plans are kept
 /// (CudnnAttention::most_dense_plans): 340 MB were seen for sixteen.
 constexpr double picture_plan_bytes = 21e6;
@@ -54,7 +54,8 @@ class ReplicaDemands {
     if (measured >= 0) demand.pass_bytes = measured;
     demand.micro_batch = samples();
     demand.in_flight = in_flight();
-    demand.edge_bytes = edges(rank);
+    add_inputs(demand, rank);
+    add_outputs(demand, rank);
     demand.exchange_bytes = exchange();
     demand.checkpoint_bytes = rank == LayoutRank(0) ? checkpoint() : 0;
     return demand;
@@ -79,20 +80,35 @@ class ReplicaDemands {
              (!place_->devices[0].is_cuda() || other.devices == place_->devices);
     });
   }
-  [[nodiscard]] double edges(LayoutRank rank) const {
-    const EdgeEnd self{place_->section, place_->replica, rank};
-    double bytes = 0;
+  [[nodiscard]] EdgeEnd end(LayoutRank rank) const { return {place_->section, place_->replica, rank}; }
+  void add_inputs(MemoryDemand& demand, LayoutRank rank) const {
     for (const Channel channel : plan_->graph.received(place_->section)) {
-      const std::set<TransferPath> paths = paths_.arriving(channel, self);
-      const bool written = std::ranges::any_of(paths, [](TransferPath path) { return path >= TransferPath::rma; });
-      if (written) bytes += static_cast<double>(sizes_.slots(channel)) * payload(channel, rank);
+      const double ring = static_cast<double>(sizes_.slots(channel)) * payload(channel, rank);
+      if (paths_.arrives_by_rma(channel, end(rank))) demand.edge_bytes += ring;
+      if (!demand.on_cuda) continue;
+      if (paths_.arrives_on_device(channel, end(rank))) {
+        demand.device_edge_bytes += ring;
+      } else if (gathers_on_device(channel, rank)) {
+        demand.device_edge_bytes += static_cast<double>(demand.in_flight) * payload(channel, rank);
+      }
     }
+  }
+  /// Returns whether tensors of several micro-batches of a GPU of this process make up a micro-batch here (IR-2).
+  [[nodiscard]] bool gathers_on_device(Channel channel, LayoutRank rank) const {
+    const std::set<TransferPath> paths = paths_.arriving(channel, end(rank));
+    const bool from_device = paths.contains(TransferPath::same_device) || paths.contains(TransferPath::between_gpus);
+    return from_device && plan_->graph.node(plan_->graph.sender(channel)).micro_batch % node_->micro_batch != 0;
+  }
+  void add_outputs(MemoryDemand& demand, LayoutRank rank) const {
     std::set<std::pair<std::string, Direction>> pools;  // one for all edges of a port
     for (const Channel channel : plan_->graph.sent(place_->section)) {
       if (!pools.emplace(plan_->graph.sender_port(channel), channel.direction).second) continue;
-      bytes += static_cast<double>(touched_blocks(channel)) * payload(channel, rank);
+      const bool on_device = !paths_.leaves_by_host(channel, end(rank));
+      const bool in_full = on_device || paths_.leaves_pinned(channel, end(rank));
+      const std::int64_t blocks = in_full ? sizes_.blocks(channel) : touched_blocks(channel);
+      (on_device ? demand.device_edge_bytes : demand.edge_bytes) +=
+          static_cast<double>(blocks) * payload(channel, rank);
     }
-    return bytes;
   }
   /// The block that was returned last leaves first: no more are touched than a replica's micro-batches of the steps
   /// that it is in (ME-1).
@@ -163,9 +179,12 @@ std::vector<Alike> alike(const std::vector<RankMemory>& ranks) {
 }
 
 std::string parts_text(const MemoryUse& use, std::int64_t in_flight) {
-  const std::pair<const char*, double> parts[] = {{"parameters", use.parameters}, {"gradients", use.gradients},
-                                                  {"optimizer", use.optimizer},   {"activations", use.activations},
-                                                  {"edges", use.edges},           {"checkpoint", use.checkpoint}};
+  const std::pair<const char*, double> parts[] = {{"parameters", use.parameters},
+                                                  {"gradients", use.gradients},
+                                                  {"optimizer", use.optimizer},
+                                                  {"activations", use.activations},
+                                                  {"edges", use.edges + use.device_edges},
+                                                  {"checkpoint", use.checkpoint}};
   std::string text;
   for (const auto& [name, bytes] : parts) {
     if (bytes <= 0) continue;

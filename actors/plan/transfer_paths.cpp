@@ -123,6 +123,25 @@ std::set<TransferPath> TransferPaths::arriving(Channel channel, const EdgeEnd& t
   return paths;
 }
 
+bool TransferPaths::leaves_pinned(Channel channel, const EdgeEnd& from) const {
+  if (!leaves_by_host(channel, from)) return false;
+  if (on_device(from)) return true;
+  // A port has one tensor for all of its edges.
+  return places_ != nullptr && std::ranges::any_of(graph_->sent(from.section), [&](Channel other) {
+           return other.direction == channel.direction && graph_->sender_port(other) == graph_->sender_port(channel) &&
+                  leaving(other, from).contains(TransferPath::by_host);
+         });
+}
+
+bool TransferPaths::arrives_by_rma(Channel channel, const EdgeEnd& to) const {
+  return std::ranges::any_of(arriving(channel, to), [](TransferPath path) { return path >= TransferPath::rma; });
+}
+
+bool TransferPaths::arrives_on_device(Channel channel, const EdgeEnd& to) const {
+  const std::set<TransferPath> paths = arriving(channel, to);
+  return paths.contains(TransferPath::ipc) || paths.contains(TransferPath::device_rma);
+}
+
 bool TransferPaths::may_take(TransferPath wanted) const {
   if (places_ == nullptr) return false;
   return std::ranges::any_of(graph_->channels(),

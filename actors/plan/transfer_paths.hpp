@@ -49,6 +49,13 @@ class TransferPaths {
   [[nodiscard]] std::set<TransferPath> leaving(Channel channel, const EdgeEnd& sender) const;
   /// Returns the paths from all senders.
   [[nodiscard]] std::set<TransferPath> arriving(Channel channel, const EdgeEnd& receiver) const;
+  /// Returns whether a device of its process copies to or from the sender's tensor in host memory, which is then
+  /// pinned.
+  [[nodiscard]] bool leaves_pinned(Channel channel, const EdgeEnd& sender) const;
+  /// Returns whether other processes write into the receiver's ring.
+  [[nodiscard]] bool arrives_by_rma(Channel channel, const EdgeEnd& receiver) const;
+  /// Returns whether they write into memory of the receiver's device, as far as it can be shared.
+  [[nodiscard]] bool arrives_on_device(Channel channel, const EdgeEnd& receiver) const;
   /// Returns whether some channel may take that path.
   [[nodiscard]] bool may_take(TransferPath path) const;
   /// Returns a line per edge that touches a device with its own memory, with each of its paths:

@@ -291,6 +291,12 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
     spec.backend = cuda_status().backend;
     spec.groups = {&plan.places, groups_end};
   }
+  const auto gpu = std::ranges::find_if(plan.places, [&](const ReplicaPlacement& place) {
+    return place.process == at.process && place.devices[0].is_cuda();
+  });
+  if (gpu != plan.places.end()) {
+    spec.pins = &device(*gpu, LayoutRank(0))->ops().memory();
+  }
   spec.host_ops = &ops;
   spec.collective_submit_mutex = &collective_submit_mutex;
   spec.network = network.get();

@@ -48,6 +48,7 @@ void ReplicaPorts::add_ring(Channel channel) {
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
+  if (options_.device.apart()) spec.reader = options_.device.memory;
   if (offers_device_memory(channel) && spec.max_pieces <= max_immediate_pieces) {
     spec.device = options_.device.memory;
     spec.device_ring = network_->next_ring();
@@ -57,6 +58,7 @@ void ReplicaPorts::add_ring(Channel channel) {
   Ring& made = rings_[channel];
   made.slots = std::make_unique<InputRing>(spec);
   if (options_.remote) made.region = network_->register_memory(made.slots->memory(), made.slots->memory_bytes());
+  pin(made, channel);
   ring_index_[spec.ring] = made.slots.get();
   if (spec.device == nullptr) return;
   ring_index_[spec.device_ring] = made.slots.get();
@@ -88,6 +90,7 @@ void ReplicaPorts::add_pool(Channel channel) {
   MemorySpace& memory = by_host ? host_memory() : *options_.device.memory;
   const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory),
+                                          {},
                                           nullptr,
                                           {},
                                           aligned,
@@ -97,6 +100,10 @@ void ReplicaPorts::add_pool(Channel channel) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   } else if (options_.remote) {
     register_on_device(*made, channel);
+  }
+  MemorySpace* const pins = options_.device.pins;
+  if (pins != nullptr && memory.host() && options_.device.paths.leaves_pinned(channel, self())) {
+    made->pinned = PinnedBlock(*pins, {made->buffers.memory(), made->buffers.memory_bytes()});
   }
   pool_of_[channel] = made.get();
   pools_[key] = std::move(made);
@@ -109,16 +116,6 @@ BuffersFree ReplicaPorts::buffers_free() const {
     (key.second == Direction::gradient ? free.gradients : free.outputs) = false;
   }
   return free;
-}
-
-std::vector<std::span<std::byte>> ReplicaPorts::memory() const {
-  std::vector<std::span<std::byte>> blocks;
-  for (const auto& [key, ring] : rings_) blocks.emplace_back(ring.slots->memory(), ring.slots->memory_bytes());
-  for (const auto& [key, pool] : pools_) {
-    if (pool->buffers.space().host()) blocks.emplace_back(pool->buffers.memory(), pool->buffers.memory_bytes());
-  }
-  if (staging_) blocks.emplace_back(staging_->memory(), staging_->memory_bytes());
-  return blocks;
 }
 
 Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> ReplicaPorts::open(

@@ -11,6 +11,8 @@
 //       receiver offers memory of its device and the sender can write there (PieceTarget), pieces go there; else they
 //       go to host memory.
 // RB-5 (begun anew): after renew_inputs() nothing that senders of an earlier epoch sent changes a ring.
+// RB-6 (pinned): host memory that devices of this process copy to and from is pinned. Other memory is not, since
+//       pinned memory is resident in full.
 #pragma once
 
 #include <functional>
@@ -25,6 +27,7 @@
 #include "actors/plan/transfer_paths.hpp"
 #include "actors/replica/piece_writer.hpp"
 #include "actors/services/network.hpp"
+#include "runtime/core/pinned_block.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/schedule/port_sizes.hpp"
@@ -38,6 +41,7 @@ namespace maestro {
 struct PortDevice {
   Device* device = nullptr;              ///< of copies; where `memory` is its own
   MemorySpace* memory = &host_memory();  ///< of the section's tensors
+  MemorySpace* pins = nullptr;           ///< pins host memory; null: there is no gain
   TransferPaths paths;
   /// As in DeviceBackend. May be empty: nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
@@ -90,8 +94,6 @@ class ReplicaPorts {
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
-  /// Returns the blocks of host memory that pieces arrive in and leave from; they do not move.
-  [[nodiscard]] std::vector<std::span<std::byte>> memory() const;
   /// Returns the client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);
@@ -153,9 +155,12 @@ class ReplicaPorts {
     // Of the former epoch:
     std::shared_ptr<AlignedMemory> former_memory = {};
     std::unique_ptr<Region> former_region = {};
+    PinnedBlock former_pinned = {};
+    PinnedBlock pinned = {};
   };
   struct Pool {
     BufferPool buffers;
+    PinnedBlock pinned;
     std::unique_ptr<Region> region;
     std::string why_not;  // of a device's memory without region
     std::size_t payload_bytes = 0;
@@ -173,6 +178,8 @@ class ReplicaPorts {
   /// Returns whether other processes may be able to write pieces into memory of this device.
   [[nodiscard]] bool offers_device_memory(Channel channel) const;
   void offer_device_memory(Ring& ring, Channel channel) const;
+  /// Pins a ring that other processes write into, if a device reads it.
+  void pin(Ring& ring, Channel channel) const;
   [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
   /// Chooses how pieces of a pool in memory of the device are sent, and logs the choice where the plan left it open or
   /// could not be kept.
@@ -205,6 +212,7 @@ class ReplicaPorts {
   ChannelTimes handed_over_;
   std::set<std::string> logged_;
   std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
+  PinnedBlock staging_pinned_;
   std::unique_ptr<Region> staging_region_;
   std::unique_ptr<PieceWriter> writer_;  // after links_, which its pieces refer to
 };

@@ -9,9 +9,7 @@
 namespace maestro {
 
 bool ReplicaPorts::offers_device_memory(Channel channel) const {
-  if (!options_.remote || !options_.device.apart()) return false;
-  const std::set<TransferPath> paths = options_.device.paths.arriving(channel, self());
-  return paths.contains(TransferPath::ipc) || paths.contains(TransferPath::device_rma);
+  return options_.remote && options_.device.apart() && options_.device.paths.arrives_on_device(channel, self());
 }
 
 void ReplicaPorts::offer_device_memory(Ring& ring, Channel channel) const {
@@ -25,6 +23,12 @@ void ReplicaPorts::offer_device_memory(Ring& ring, Channel channel) const {
     if (region) ring.device_region = *std::move(region);  // else its address is empty
   }
   if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
+}
+
+void ReplicaPorts::pin(Ring& ring, Channel channel) const {
+  const PortDevice& device = options_.device;
+  if (!device.apart() || !device.paths.arrives_by_rma(channel, self())) return;
+  ring.pinned = PinnedBlock(*device.pins, {ring.slots->memory(), ring.slots->memory_bytes()});
 }
 
 void ReplicaPorts::register_on_device(Pool& made, Channel channel) const {
@@ -51,6 +55,7 @@ void ReplicaPorts::add_staging() {
   }
   if (!needed || !options_.remote) return;
   staging_ = std::make_unique<BufferPool>(writer_->staging_block_bytes(largest), PieceWriter::staging_blocks);
+  staging_pinned_ = PinnedBlock(*options_.device.pins, {staging_->memory(), staging_->memory_bytes()});
   staging_region_ = network_->register_memory(staging_->memory(), staging_->memory_bytes());
   writer_->use_staging(staging_.get(), staging_region_.get());
 }
@@ -119,8 +124,10 @@ std::vector<RingArrivals> ReplicaPorts::renew_inputs(Epoch epoch) {
     const std::uint32_t number = network_->next_ring();
     if (options_.remote) check_immediate_limits(std::uint64_t{number} + 1, slots.spec().slots).or_throw();
     made.former_region = std::move(made.region);  // before the memory of the one that this replaces
+    made.former_pinned = std::move(made.pinned);
     made.former_memory = slots.renew(number, epoch);
     if (options_.remote) made.region = network_->register_memory(slots.memory(), slots.memory_bytes());
+    pin(made, channel);
     ring_index_[number] = &slots;
     arrivals.push_back({channel, options_.replica, options_.layout_rank, slots.released(), slots.complete()});
   }

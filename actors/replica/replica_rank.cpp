@@ -32,6 +32,7 @@ PortDevice port_device(const ReplicaSpec& spec, LayoutRank rank) {
   PortDevice made;
   made.device = spec.ranks[rank.value()].device;
   made.memory = &made.device->ops().memory();
+  made.pins = made.apart() ? made.memory : spec.pins;
   made.paths = spec.paths;
   made.log = spec.log;
   if (spec.backend == nullptr || !made.apart()) return made;
@@ -107,15 +108,7 @@ ReplicaRank::ReplicaRank(const ReplicaSpec& spec, LayoutRank rank, PortEvents ev
       rank_(rank),
       ports_(ports_options(spec, rank), *spec.network, std::move(events)),
       reductions_(spec, rank, ports_.client()),
-      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, rank}) {
-  MemorySpace& memory = spec.ranks[rank.value()].device->ops().memory();
-  for (const std::span<std::byte> block : ports_.memory()) memory.pin(block.data(), block.size());
-}
-
-ReplicaRank::~ReplicaRank() {
-  MemorySpace& memory = spec_->ranks[rank_.value()].device->ops().memory();
-  for (const std::span<std::byte> block : ports_.memory()) memory.unpin(block.data());
-}
+      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, rank}) {}
 
 void ReplicaRank::route(const caf::actor& self) const {
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);

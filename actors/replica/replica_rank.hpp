@@ -38,7 +38,6 @@ class ReplicaRank {
   using Job = RankJob;
   /// `spec` and the objects that it refers to outlive the rank.
   ReplicaRank(const ReplicaSpec& spec, LayoutRank rank, PortEvents events);
-  ~ReplicaRank();
   ReplicaRank(const ReplicaRank&) = delete;
   ReplicaRank& operator=(const ReplicaRank&) = delete;
 

@@ -57,8 +57,9 @@ struct ReplicaSpec {
   bool again = false;  ///< it takes the seat of a predecessor in a running job
   bool remote = false;
   TransferPaths paths;
-  const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
-  ImportedMemories* opened = nullptr;                ///< likewise
+  const DeviceBackend* backend = nullptr;  ///< of ranks on devices with memory of their own
+  ImportedMemories* opened = nullptr;      ///< likewise
+  MemorySpace* pins = nullptr;  ///< of a device of this process that reads what CPU ranks send; may be absent
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool joined_norms = false;    ///< the coordinator answers the norms of all trained sections together
   StepId trained_until;         ///< its state at the start is that after this step, or after the step before the first

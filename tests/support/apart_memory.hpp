@@ -25,13 +25,18 @@ class ApartMemory final : public MemorySpace {
   void zero(std::byte* to, std::size_t bytes) override {
     if (bytes > 0) std::memset(to, 0, bytes);
   }
+  void pin(std::byte* host_begin, std::size_t bytes) override { pinned_[host_begin] = bytes; }
+  void unpin(std::byte* host_begin) override { pinned_.erase(host_begin); }
   [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
+  /// Returns the bytes of pinned host memory by its begin.
+  [[nodiscard]] const std::map<std::byte*, std::size_t>& pinned() const { return pinned_; }
 
  private:
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   std::map<std::byte*, AlignedMemory> blocks_;
+  std::map<std::byte*, std::size_t> pinned_;
 };
 
 }  // namespace maestro::testing

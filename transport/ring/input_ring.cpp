@@ -186,25 +186,37 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
     arrived.space = &handed.front().buffer.space();
     return arrived;
   }
-  const bool all_on_host =
+  const bool all_in_slot =
       handed.empty() && std::ranges::all_of(*pieces, [](const Written& it) { return it.place == SlotMemory::host; });
-  const SlotMemory into = device_memory() == nullptr || all_on_host ? SlotMemory::host : SlotMemory::device;
-  const bool to_host = into == SlotMemory::host;
+  const Target into = target_of(incoming, all_in_slot);
+  const auto add = [&](const std::byte* from, bool from_host, std::int64_t row, std::int64_t of_piece) {
+    std::byte* const to = into.begin + static_cast<std::size_t>(row) * spec_.row_bytes();
+    const std::size_t bytes = static_cast<std::size_t>(of_piece) * spec_.row_bytes();
+    if (from != to) arrived.copies.push_back({from, to, bytes, from_host, into.space->host()});
+  };
   for (const Written& piece : *pieces) {
-    if (piece.place == into) continue;
-    const std::int64_t piece_rows = incoming.arrival.pieces[piece.piece].rows;
-    arrived.copies.push_back(
-        {payload(piece.place, incoming, piece.target_row), payload(into, incoming, piece.target_row),
-         static_cast<std::size_t>(piece_rows) * spec_.row_bytes(), piece.place == SlotMemory::host, to_host});
+    add(payload(piece.place, incoming, piece.target_row), piece.place == SlotMemory::host, piece.target_row,
+        incoming.arrival.pieces[piece.piece].rows);
   }
   for (const HandedRows& part : handed) {
-    arrived.copies.push_back({part.buffer.data() + part.offset, payload(into, incoming, part.target_row),
-                              static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host(),
-                              to_host});
+    add(part.buffer.data() + part.offset, part.buffer.space().host(), part.target_row, part.rows);
   }
-  arrived.tensor = Tensor(payload(into, incoming), spec_.dtype, shape);
-  if (!to_host) arrived.space = spec_.device;
+  arrived.tensor = Tensor(into.begin, spec_.dtype, shape);
+  arrived.space = into.space;
   return arrived;
+}
+
+InputRing::Target InputRing::target_of(Incoming& incoming, bool all_in_slot) {
+  if (device_memory() != nullptr && !all_in_slot) return {payload(SlotMemory::device, incoming), spec_.device};
+  const bool from_device =
+      std::ranges::any_of(incoming.handed, [](const auto& it) { return !it.buffer.space().host(); });
+  if (spec_.reader == nullptr || !from_device) return {payload(SlotMemory::host, incoming)};
+  if (incoming.gathered.data() == nullptr) {
+    if (spare_.empty()) spare_.emplace_back(*spec_.reader, layout_.payload_bytes());
+    incoming.gathered = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  return {incoming.gathered.data(), spec_.reader};
 }
 
 std::shared_ptr<AlignedMemory> InputRing::renew(std::uint32_t ring, Epoch epoch) {
@@ -234,7 +246,10 @@ std::vector<std::uint64_t> InputRing::complete() const {
 Result<bool> InputRing::release(std::uint64_t sequence) {
   const std::uint64_t before = window_end();
   if (Status freed = counter_.release(sequence); !freed) return freed.error();
-  incoming_.erase(sequence);
+  if (const auto found = incoming_.find(sequence); found != incoming_.end()) {
+    if (found->second.gathered.data() != nullptr) spare_.push_back(std::move(found->second.gathered));
+    incoming_.erase(found);
+  }
   // Nothing can have arrived for the sequences that enter the window now: their credit is yet to be sent.
   for (std::uint64_t entered = before; entered < window_end(); ++entered) {
     const auto found = incoming_.find(entered);

@@ -5,7 +5,8 @@
 // IR-1 (complete): a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
 // IR-2 (in place): a hand-over of a whole sequence, or of neighbouring rows of the same buffer, is read in place, and
 //       so is a sequence whose pieces were all written into a single payload of its slot; only mixed arrivals are
-//       gathered, in the device's payload if there is one.
+//       gathered: in the device's payload if there is one, else, if some rows lie in memory of a device, in memory of
+//       the reading device, else in the slot.
 // IR-3 (release): slots and buffers are given back at release(), in any order; credits count the released prefix.
 // IR-4 (whole pieces): a piece whose rows reached the device's payload by other means than counted writes is complete
 //       with its header, which then counts for all of its writes.
@@ -41,6 +42,7 @@ struct InputRingSpec {
   std::size_t chunk_bytes = 0;
   Epoch epoch;
   MemorySpace* device = nullptr;  ///< where slots have a second payload (LY-4); null: nowhere
+  MemorySpace* reader = nullptr;  ///< of the device that reads, if it has its own
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
@@ -60,10 +62,10 @@ struct ArrivedTensor {
     std::byte* to = nullptr;
     std::size_t bytes = 0;
     bool from_host = true;  ///< else from a device's memory
-    bool to_host = true;    ///< else to the ring's device
+    bool to_host = true;    ///< else to memory of the reading device
   };
   Tensor tensor;
-  const MemorySpace* space = &host_memory();  ///< of tensor
+  const MemorySpace* space = &host_memory();  ///< of `tensor`
   std::vector<Copy> copies;
 };
 
@@ -119,6 +121,7 @@ class InputRing {
     std::vector<std::uint32_t> whole;     ///< indices of pieces that came as a whole (IR-4)
     std::shared_ptr<AlignedMemory> kept;  ///< of a sequence that was complete at renew(): its memory and its epoch
     Epoch kept_epoch;
+    SpaceMemory gathered;  ///< the rows, where they were gathered in memory of the reading device
   };
   [[nodiscard]] Immediate immediate_of(std::uint64_t sequence) const;
   [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
@@ -143,6 +146,12 @@ class InputRing {
     return incoming.kept ? *incoming.kept : *memory_;
   }
   [[nodiscard]] bool in_one_row(const std::vector<HandedRows>& handed) const;
+  /// Where the rows of a mixed arrival are gathered.
+  struct Target {
+    std::byte* begin = nullptr;
+    const MemorySpace* space = &host_memory();
+  };
+  [[nodiscard]] Target target_of(Incoming& incoming, bool all_in_slot);
 
   InputRingSpec spec_;
   SlotLayout layout_;
@@ -150,6 +159,7 @@ class InputRing {
   std::shared_ptr<AlignedMemory> memory_;       // untouched pages cost nothing
   std::map<std::uint64_t, Incoming> incoming_;  // the counter does not yet have the sequences beyond the window
   SpaceMemory device_memory_;
+  std::vector<SpaceMemory> spare_;  // of released sequences that were gathered
 };
 
 }  // namespace maestro

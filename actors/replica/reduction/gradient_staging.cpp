@@ -17,11 +17,7 @@ GradientStaging::GradientStaging(const OperatorTable& ops, std::span<float> grad
     : ops_(&ops), gradients_(gradients) {
   if (ops.memory().host() || gradients.empty()) return;
   copy_ = AlignedMemory(gradients.size_bytes());
-  ops.memory().pin(copy_.data(), copy_.size());
-}
-
-GradientStaging::~GradientStaging() {
-  if (apart()) ops_->memory().unpin(copy_.data());
+  pinned_ = PinnedBlock(ops.memory(), {copy_.data(), copy_.size()});
 }
 
 std::span<float> GradientStaging::values() const {

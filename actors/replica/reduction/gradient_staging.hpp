@@ -9,6 +9,7 @@
 #include <span>
 
 #include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/pinned_block.hpp"
 #include "runtime/ops/operator_table.hpp"
 
 namespace maestro {
@@ -17,9 +18,6 @@ class GradientStaging {
  public:
   /// `gradients` lie in memory of `ops`; both outlive the staging.
   GradientStaging(const OperatorTable& ops, std::span<float> gradients);
-  ~GradientStaging();
-  GradientStaging(const GradientStaging&) = delete;
-  GradientStaging& operator=(const GradientStaging&) = delete;
 
   /// Returns whether there are copies in host memory.
   [[nodiscard]] bool apart() const { return copy_.size() > 0; }
@@ -35,6 +33,7 @@ class GradientStaging {
   const OperatorTable* ops_;
   std::span<float> gradients_;
   AlignedMemory copy_;
+  PinnedBlock pinned_;  // copy_
 };
 
 }  // namespace maestro

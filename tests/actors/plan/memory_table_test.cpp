@@ -37,8 +37,10 @@ class Measured final : public Section {
 
 class MemoryTable : public ::testing::Test {
  protected:
-  MemoryTable() {
-    add("teacher", Role::frozen, {});
+  MemoryTable() { make(2); }
+  void make(std::int64_t micro_batch_of_teacher) {
+    plan_ = JobPlan();
+    add("teacher", Role::frozen, {}, micro_batch_of_teacher);
     add("student", Role::trained, {{"in", DType::f32, 16, false, false}});
     plan_.graph.connect("teacher", "out", "student", "in");
     plan_.largest = {SampleId(0), 1000};
@@ -47,12 +49,12 @@ class MemoryTable : public ::testing::Test {
     plan_.program_bytes = 50 * mega;
     put(1);
   }
-  void add(const std::string& name, Role role, std::vector<Port> inputs) {
+  void add(const std::string& name, Role role, std::vector<Port> inputs, std::int64_t micro_batch = 2) {
     GraphNode node;
     node.name = name;
     node.role = role;
     node.replicas = 2;
-    node.micro_batch = 2;
+    node.micro_batch = micro_batch;
     node.ports.inputs = std::move(inputs);
     node.ports.outputs = {{"out", DType::f32, 16, false, false}};
     plan_.graph.add(node);
@@ -125,11 +127,37 @@ TEST_F(MemoryTable, sums_are_by_process_and_by_gpu) {
   plan_.places[2].devices = {gpu};
   estimate = estimate_memory(plan_);
   EXPECT_EQ(estimate.devices.at({0, gpu}), use(1, 0).on_device());
-  constexpr double of_cuda = 400;  // context and libraries, once for a process
+  constexpr double of_cuda = 450;  // context and libraries, once for a process
   EXPECT_EQ(estimate.processes[0], (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + sum(1, 1));
   plan_.places[3].devices = {gpu};
   EXPECT_EQ(estimate_memory(plan_).processes[0],
             (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + use(1, 1).edges);
+}
+
+TEST_F(MemoryTable, what_sections_of_a_gpu_exchange_lies_in_its_memory) {  // ME-1
+  const DeviceId gpu{DeviceId::Kind::cuda, 0};
+  const auto put_both_on_gpu = [&] {
+    for (ReplicaPlacement& place : plan_.places) place.devices = {gpu};
+  };
+  put_both_on_gpu();
+  const double payload = 2 * 1000 * 64;
+  EXPECT_EQ(use(0, 0).edges, 0);
+  EXPECT_GT(use(0, 0).device_edges, payload);
+  EXPECT_EQ(use(1, 0).device_edges, 0) << "read in place";
+  make(1);
+  put_both_on_gpu();
+  EXPECT_EQ(use(1, 0).device_edges, payload) << "two micro-batches are gathered";
+  put(2);
+  put_both_on_gpu();
+  EXPECT_GT(use(1, 0).edges, 0) << "the other process may write into memory of the host or of the device";
+  EXPECT_EQ(use(1, 0).device_edges, use(1, 0).edges);
+}
+
+TEST_F(MemoryTable, memory_that_is_pinned_for_a_gpu_counts_in_full) {  // ME-1
+  plan_.train.ahead = 1;
+  const double touched = use(0, 0).edges;
+  plan_.places[2].devices = {{DeviceId::Kind::cuda, 0}};
+  EXPECT_GT(use(0, 0).edges, touched);
 }
 
 TEST_F(MemoryTable, a_process_has_plans_for_numbers_of_pictures_on_its_gpus_once) {

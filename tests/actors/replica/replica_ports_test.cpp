@@ -175,8 +175,19 @@ class Imported final : public ImportedMemory {
 class DevicePortsTest : public ::testing::Test {
  protected:
   DevicePortsTest() {
+    make_graph(Role::trained);
+    device_.export_memory = [](const std::byte*) { return std::string("a handle"); };
+    device_.import_memory = [this](std::string_view exported, std::string&) {
+      imported_.emplace_back(exported);
+      return opened_.keep(std::make_unique<Imported>(nullptr));
+    };
+    device_.log = [this](const std::string& line) { said_.push_back(line); };
+  }
+  void make_graph(Role of_teacher) {
+    graph_ = SectionGraph();
     GraphNode teacher;
     teacher.name = "teacher";
+    teacher.role = of_teacher;
     teacher.ports.outputs.push_back({"hidden", DType::f32, 8, false, false});
     GraphNode student;
     student.name = "student";
@@ -184,12 +195,6 @@ class DevicePortsTest : public ::testing::Test {
     graph_.add(std::move(teacher));
     graph_.add(std::move(student));
     graph_.connect("teacher", "hidden", "student", "wanted");
-    device_.export_memory = [](const std::byte*) { return std::string("a handle"); };
-    device_.import_memory = [this](std::string_view exported, std::string&) {
-      imported_.emplace_back(exported);
-      return opened_.keep(std::make_unique<Imported>(nullptr));
-    };
-    device_.log = [this](const std::string& line) { said_.push_back(line); };
   }
   static ReplicaPlacement at(std::uint32_t section, const std::string& device, std::uint32_t process,
                              std::uint32_t host = 0) {
@@ -206,6 +211,7 @@ class DevicePortsTest : public ::testing::Test {
     options.remote = true;
     options.device = device_;
     options.device.memory = &memory;
+    options.device.pins = memory.host() ? nullptr : &memory;
     options.device.paths = TransferPaths(graph_, places_, false);
     return std::make_unique<ReplicaPorts>(options, network_, PortEvents{[] {}, {}});
   }
@@ -250,17 +256,48 @@ using Lines = std::vector<std::string>;
 TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 0));
   EXPECT_EQ(memory_of(*sender), MemoryKind::host);
-  EXPECT_EQ(sender->memory().size(), 1U);  // the pool; nothing is staged
+  EXPECT_EQ(own_.pinned().size(), 1U);  // the pool; nothing is staged
 }
 
 TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 1));
   EXPECT_EQ(memory_of(*sender), MemoryKind::device);
-  ASSERT_EQ(sender->memory().size(), 1U);  // the blocks for chunks
+  EXPECT_EQ(own_.pinned().size(), 1U);  // the blocks for chunks
   EXPECT_EQ(said_, Lines());
   const RingAddress ring = ports(1, at(1, "cpu:0", 1), host_memory())->rings().front();
   EXPECT_EQ(ring.device_memory, "");
   EXPECT_EQ(ring.device_region, RemoteRegion());
+}
+
+TEST_F(DevicePortsTest, rings_are_pinned_where_another_process_writes_into_them) {  // RB-6
+  auto receiver = ports(1, at(1, "cuda:1", 0), other_);
+  EXPECT_EQ(other_.pinned().size(), 0U);
+  receiver = ports(1, at(1, "cuda:1", 1), other_);
+  EXPECT_EQ(other_.pinned().size(), 1U);
+  receiver.reset();
+  EXPECT_EQ(other_.pinned().size(), 0U);
+}
+
+TEST_F(DevicePortsTest, the_pin_moves_with_a_ring_that_is_renewed) {  // RB-5, RB-6
+  make_graph(Role::frozen);
+  const auto receiver = ports(1, at(1, "cuda:1", 1, 1), other_);
+  for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
+    ASSERT_EQ(receiver->renew_inputs(Epoch(epoch)).size(), 1U);
+    EXPECT_EQ(other_.pinned().size(), 2U);  // with the memory of the former epoch
+  }
+}
+
+TEST_F(DevicePortsTest, a_processors_tensor_is_pinned_for_the_device_of_its_process_that_reads_it) {  // RB-6
+  for (const std::uint32_t process : {0U, 1U}) {
+    places_ = {at(0, "cpu:0", 0), at(1, "cuda:0", process)};
+    ReplicaPortsOptions options;
+    options.graph = &graph_;
+    options.limits = {.slots = 2, .train_samples = 64};
+    options.device.pins = &other_;
+    options.device.paths = TransferPaths(graph_, places_, false);
+    const ReplicaPorts sender(options, network_, PortEvents{[] {}, {}});
+    EXPECT_EQ(other_.pinned().size(), process == 0 ? 1U : 0U);
+  }
 }
 
 TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RB-4

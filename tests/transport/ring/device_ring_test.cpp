@@ -110,6 +110,40 @@ TEST_F(DeviceRing, what_came_by_several_ways_is_gathered_on_the_device) {  // IR
   }
 }
 
+TEST_F(DeviceRing, rows_of_several_device_buffers_are_gathered_in_the_readers_memory_which_is_used_again) {  // IR-2
+  InputRingSpec spec = spec_of(2);
+  spec.reader = &apart_;
+  ring_ = std::make_unique<InputRing>(spec);
+  BufferPool host_buffers(256, 3);
+  BufferPool device_buffers(256, 3, {}, apart_);
+  const std::size_t before = apart_.blocks();
+  const auto arrive = [&](std::uint64_t sequence, const std::vector<BufferPool*>& pools) {
+    const ArrivalPlan arrival = arrival_of(sequence, {2, 3, 1});
+    ASSERT_FALSE(*ring_->expect(arrival, step));
+    for (std::uint32_t piece = 0; piece < 3; ++piece) {
+      EXPECT_EQ(*ring_->handed_over(sequence, handed(pools[piece]->acquire(), arrival, piece)), piece == 2);
+    }
+  };
+  BufferPool* const host = &host_buffers;
+  BufferPool* const device = &device_buffers;
+  arrive(0, {host, host, host});
+  check(0, host_memory(), 3);
+  EXPECT_EQ(apart_.blocks(), before);
+  ASSERT_TRUE(*ring_->release(0));
+
+  arrive(1, {device, device, device});
+  check(1, apart_, 3, false);
+  check(1, apart_, 3, false);  // opened again, for the backward pass: the same memory
+  EXPECT_EQ(apart_.blocks(), before + 1);
+  ASSERT_TRUE(*ring_->release(1));
+
+  arrive(2, {host, device, host});
+  EXPECT_EQ(open_and_check(*ring_, 2, 6), 3u);
+  EXPECT_EQ(ring_->open(2)->space, &apart_);
+  EXPECT_EQ(apart_.blocks(), before + 1);
+  ASSERT_TRUE(*ring_->release(2));
+}
+
 TEST_F(DeviceRing, whole_pieces_may_come_before_the_token_and_in_any_order) {  // IR-4, CC-3
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
