@@ -202,8 +202,9 @@ class Refusals(PlugInTest):
             self.refuse("cut.so", "cut.so: is cut off: the library is longer than the file")
         shutil.copy("/proc/self/exe", self.folder / "python.so")
         self.refuse("python.so", "python.so: is no plug-in: it lacks the symbol maestro_plug_in, which MAESTRO_PLUG_IN of ")
-        renamed = self.changed("renamed.so", b"maestro_plug_in\0", b"maestro_plug_up\0")
-        self.refuse(renamed, "renamed.so: is no plug-in: it exports no symbol maestro_plug_in")
+        if not SANITIZED:  # AddressSanitizer has a symbol whose name ends with the bytes of this
+            renamed = self.changed("renamed.so", b"\0maestro_plug_in\0", b"\0maestro_plug_up\0")
+            self.refuse(renamed, "renamed.so: is no plug-in: it exports no symbol maestro_plug_in")
 
     def test_of_another_abi_before_any_of_its_code_runs(self):  # PX-1
         trace = self.folder / "loaded"
