@@ -43,15 +43,8 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
 }
 
 GraphUse graph_use(CudaGraphs setting) {
-  switch (setting) {
-    case CudaGraphs::always:
-      return GraphUse::always;
-    case CudaGraphs::never:
-      return GraphUse::never;
-    case CudaGraphs::automatic:
-      break;
-  }
-  return GraphUse::where_they_pay;
+  if (setting == CudaGraphs::always) return GraphUse::always;
+  return setting == CudaGraphs::never ? GraphUse::never : GraphUse::where_they_pay;
 }
 }  // namespace
 
@@ -294,9 +287,7 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   const auto gpu = std::ranges::find_if(plan.places, [&](const ReplicaPlacement& place) {
     return place.process == at.process && place.devices[0].is_cuda();
   });
-  if (gpu != plan.places.end()) {
-    spec.pins = &device(*gpu, LayoutRank(0))->ops().memory();
-  }
+  if (gpu != plan.places.end()) spec.pins = &device(*gpu, LayoutRank(0))->ops().memory();
   spec.host_ops = &ops;
   spec.collective_submit_mutex = &collective_submit_mutex;
   spec.network = network.get();
