@@ -114,7 +114,7 @@ class PlainLines {
   char line_[512];
 };
 
-/// Writes ": PATH is shorter than when it was opened" to `text` if the address lies in a mapped file.
+/// Writes " in PATH: ..." to `text` if the address lies in a mapped file.
 void name_mapped_file(const void* address, char* text, std::size_t bytes) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   PlainLines maps("/proc/self/maps");
@@ -123,7 +123,7 @@ void name_mapped_file(const void* address, char* text, std::size_t bytes) {
     const char* const path = std::strchr(line, '/');
     if (path == nullptr || std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
     if (begin <= wanted && wanted < end) {
-      std::snprintf(text, bytes, ": %s is shorter than when it was opened", path);
+      std::snprintf(text, bytes, " in %s: it was cut short, or its device is full or failing", path);
       return;
     }
   }

@@ -9,7 +9,7 @@ namespace maestro {
 /// Call early in main. From then on an exception that leaves a thread prints a single line, "error: thread NAME: ...",
 /// and ends the process with status 1; and a reserve of memory is released when memory first runs out, so that the
 /// error can be built and sent. A fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints such a line before the
-/// process ends by it, unless a sanitizer reports it; SIGBUS names the mapped file that was cut short.
+/// process ends by it, unless a sanitizer reports it; SIGBUS names the mapped file that cannot be read.
 void prepare_last_words();
 
 /// While it lives, the line about a fault of this thread names `work`: "section 'student' replica 0". The text outlives
