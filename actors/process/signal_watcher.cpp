@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/process/signal_watcher.hpp"
 
-#include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -25,9 +27,26 @@ constexpr std::pair<int, const char*> ending_signals[] = {
     {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGXCPU, "SIGXCPU"}};
 constexpr int status_of_a_signal = 130;
 
-/// The pipe of the SignalWatcher; negative: none. A signal handler can access nothing but a global.
-std::atomic<int> watcher_pipe = -1;
-static_assert(std::atomic<int>::is_always_lock_free);
+// Of the SignalWatcher. A signal handler can access nothing but globals.
+std::atomic<bool> watched = false;
+std::atomic<unsigned> arrived = 0;  // a bit for each signal that the watcher has not taken yet, and one for its end
+static_assert(std::atomic<unsigned>::is_always_lock_free);
+constexpr unsigned end_bit = 1U << std::size(ending_signals);
+
+/// Posted behind every change of `arrived`. ThreadSanitizer runs signal handlers inside of sem_wait(), not of read().
+class Arrivals {
+ public:
+  Arrivals() { sem_init(&semaphore_, 0, 0); }
+  void post() { sem_post(&semaphore_); }  // async-signal-safe
+  void wait() {
+    while (sem_wait(&semaphore_) != 0) {  // interrupted by a signal
+    }
+  }
+
+ private:
+  sem_t semaphore_{};
+} arrivals;
+
 /// Time of the last signal taken by a watcher, in nanoseconds of the monotonic clock: the same request may arrive again
 /// when the run has ended by it.
 std::atomic<std::int64_t> taken_at = 0;
@@ -46,24 +65,28 @@ std::int64_t nanoseconds_now() {
   return now.tv_sec * std::int64_t{1000000000} + now.tv_nsec;
 }
 
+std::size_t place_of(int ending_signal) {
+  std::size_t place = 0;
+  while (ending_signals[place].first != ending_signal) ++place;
+  return place;
+}
+
 /// Calls only async-signal-safe functions.
 void on_ending_signal(int signal) {
   const int before = errno;
-  const int pipe = watcher_pipe.load();
   const std::int64_t repeat_after = std::chrono::nanoseconds(StopRequests::repeat_after).count();
-  if (pipe < 0 && taken_at != 0 && nanoseconds_now() - taken_at < repeat_after) return;
-  if (pipe < 0 && started_by_rank_0) _exit(status_of_a_signal);  // rank 0 reports it
-  if (pipe >= 0) {
-    const auto number = static_cast<unsigned char>(signal);
-    (void)!write(pipe, &number, 1);
+  const std::size_t place = place_of(signal);
+  if (watched) {
+    arrived |= 1U << place;
+    arrivals.post();
     if (taken_at == 0) taken_at = nanoseconds_now();
     errno = before;
     return;
   }
+  if (taken_at != 0 && nanoseconds_now() - taken_at < repeat_after) return;
+  if (started_by_rank_0) _exit(status_of_a_signal);  // rank 0 reports it
   char message[48] = "ended by ";
-  for (const auto& [known, name] : ending_signals) {
-    if (known == signal) std::strcat(message, name);
-  }
+  std::strcat(message, ending_signals[place].second);
   write_last_words(message);
   _exit(status_of_a_signal);
 }
@@ -110,37 +133,32 @@ StopRequests::Wish StopRequests::signalled(int signal, Time now) {
 }
 
 SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
-  if (pipe2(ends_, O_CLOEXEC) != 0) {
-    throw JobError(std::string("cannot watch signals: no pipe: ") + std::strerror(errno), ErrorCode::unavailable);
-  }
+  arrived = 0;
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& problem) {
-    close(ends_[0]);
-    close(ends_[1]);
     throw JobError(std::string("cannot watch signals: no thread: ") + problem.what(), ErrorCode::unavailable);
   }
-  watcher_pipe = ends_[1];
+  watched = true;
   set_mask(SIG_BLOCK);  // later threads inherit it: their calls are not interrupted
 }
 
 SignalWatcher::~SignalWatcher() {
-  watcher_pipe = -1;
-  const unsigned char end = 0;
-  (void)!write(ends_[1], &end, 1);
+  watched = false;
+  arrived |= end_bit;
+  arrivals.post();
   thread_.join();
   set_mask(SIG_UNBLOCK);
-  close(ends_[0]);
-  close(ends_[1]);
 }
 
 void SignalWatcher::run() {
-  while (true) {
-    unsigned char number = 0;
-    const ssize_t got = read(ends_[0], &number, 1);
-    if (got < 0 && errno == EINTR) continue;
-    if (got != 1 || number == 0) return;
-    on_signal_(number);
+  unsigned taken = 0;
+  while ((taken & end_bit) == 0) {
+    arrivals.wait();
+    taken = arrived.exchange(0);
+    for (std::size_t place = 0; place < std::size(ending_signals); ++place) {
+      if ((taken & (1U << place)) != 0) on_signal_(ending_signals[place].first);
+    }
   }
 }
 

@@ -40,8 +40,8 @@ class StopRequests {
 /// At most a single object in a process.
 class SignalWatcher {
  public:
-  /// Calls `on_signal` on its own thread, sequentially. Throws JobError, `unavailable`: no descriptor or thread
-  /// available.
+  /// Calls `on_signal` on its own thread, sequentially; once for a signal that arrives again before the call begins.
+  /// Throws JobError, `unavailable`: no thread available.
   explicit SignalWatcher(std::function<void(int signal)> on_signal);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
@@ -50,7 +50,6 @@ class SignalWatcher {
  private:
   void run();
   std::function<void(int signal)> on_signal_;
-  int ends_[2] = {-1, -1};  // of a pipe: signal handlers write signal numbers, 0 ends the thread
   std::thread thread_;
 };
 

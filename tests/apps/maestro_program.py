@@ -27,6 +27,7 @@ RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the 
 LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # in front of every line of a run
 # For anything that a loaded machine may delay; a behaviour's own limits stand in its test.
 PATIENCE_S = 600.0 if SANITIZED else 120.0
+SLOWNESS = 5 if SANITIZED else 1  # of processes: silence counts as a loss so many times later
 
 
 def own_environment():

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from hosts import Hosts, why_not
-from maestro_program import SystemTest, decoder, distillation, state_of
+from maestro_program import SLOWNESS, SystemTest, decoder, distillation, state_of
 from resume_test import steps_of_checkpoints
 
 NO_HOSTS = why_not()
@@ -229,7 +229,7 @@ class InPlace(Recovers):
 class ALostTeacher(InPlace):
     def test_comes_again_as_often_as_it_is_lost_and_is_in_the_trace(self):
         moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGSTOP, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
-        run = self.start_and_lose(moments, ("--trace", "trace.json"), **{"train.peer_timeout_s": 1})
+        run = self.start_and_lose(moments, ("--trace", "trace.json"), **{"train.peer_timeout_s": SLOWNESS})
         finished = self.check_in_place(*run)
         self.assertEqual(len(re.findall(r"recovered: went on in place within [01]\.", finished.out)), 3, finished.out)
         self.assertIn("process 2", (self.folder / "trace.json").read_text())
@@ -265,7 +265,7 @@ class TheOnlyOtherProcess(InPlace):
         return job
 
     def test_comes_again_and_hears_rank_0_from_then_on(self):
-        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": 0.5})
+        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": 0.5 * SLOWNESS})
         self.check_in_place(run, expected, victims)
 
 

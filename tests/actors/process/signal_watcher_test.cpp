@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <set>
 
 namespace maestro {
 namespace {
@@ -63,6 +64,32 @@ TEST_F(SignalWatcherTest, is_called_for_every_ending_signal) {
                 kill(getpid(), signal);
                 if (seen.get_future().get() != signal) _exit(signal);
               }
+            }),
+            0);
+}
+
+TEST_F(SignalWatcherTest, signals_that_arrive_during_a_call_are_taken_after_it) {
+  EXPECT_EQ(status_of([] {
+              prepare_signals();
+              std::promise<void> begun;
+              std::promise<void> go;
+              std::promise<void> all;
+              std::multiset<int> seen;
+              const SignalWatcher watcher([&](int number) {
+                seen.insert(number);
+                if (seen.size() == 1) {
+                  begun.set_value();
+                  go.get_future().wait();
+                }
+                if (seen.size() == 3) all.set_value();
+              });
+              kill(getpid(), SIGINT);
+              begun.get_future().wait();
+              kill(getpid(), SIGTERM);
+              kill(getpid(), SIGHUP);
+              go.set_value();
+              all.get_future().wait();
+              if (seen != std::multiset<int>{SIGINT, SIGTERM, SIGHUP}) _exit(1);
             }),
             0);
 }

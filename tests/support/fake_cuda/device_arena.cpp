@@ -34,7 +34,7 @@ std::system_error failed(const char* what) {
 
 }  // namespace
 
-DeviceArena::DeviceArena(std::size_t bytes) : size_(page_up(bytes)) {
+DeviceArena::DeviceArena(std::size_t bytes, std::size_t lap) : size_(page_up(bytes)), lap_(lap) {
   file_ = memfd_create("memory of devices", MFD_CLOEXEC);
   if (file_ < 0) throw failed("memfd_create");
   if (ftruncate(file_, static_cast<off_t>(size_)) != 0) throw failed("ftruncate");
@@ -53,6 +53,7 @@ DeviceArena::~DeviceArena() {
 }
 
 std::byte* DeviceArena::take(std::size_t bytes) {
+  if (next_ >= lap_) next_ = 0;
   auto gap = gaps_.upper_bound(next_);
   if (gap != gaps_.begin() && std::prev(gap)->second > next_) {  // the search begins inside of a gap
     --gap;

@@ -55,6 +55,17 @@ TEST(DeviceArena, a_block_is_given_out_again_when_all_others_were) {  // DA-1
   EXPECT_EQ(arena.take(unit), first);
 }
 
+TEST(DeviceArena, a_lap_ends_before_the_arena_unless_blocks_need_the_rest) {  // DA-1
+  constexpr std::size_t lap = 8 * unit;
+  DeviceArena arena(size, lap);
+  std::byte* const first = arena.take(unit);
+  arena.give_back(first, unit);
+  for (std::size_t other = 1; other < lap / unit; ++other) arena.give_back(arena.take(unit), unit);
+  EXPECT_EQ(arena.take(unit), first);
+  EXPECT_EQ(arena.take(lap), first + unit);
+  EXPECT_EQ(arena.take(unit), first + unit + lap);
+}
+
 TEST(DeviceArena, pages_of_blocks_that_were_given_back_take_no_memory) {  // DA-1
   const auto used = [](const DeviceArena& arena) {
     struct stat found {};

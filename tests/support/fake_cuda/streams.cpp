@@ -25,6 +25,7 @@ constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 128;
 // Virtual: twice the most memory in use at a time, since blocks leave gaps.
 constexpr std::size_t arena_bytes = 2 * total_memory;
+constexpr std::size_t arena_lap = total_memory / 4;
 
 std::size_t with_guard(std::size_t bytes) {
   return (bytes + guard_bytes + alignment - 1) / alignment * alignment;
@@ -114,7 +115,7 @@ void Runtime::fail(cudaError_t error, const std::string& text) {
 }
 
 DeviceArena& Runtime::arena() {
-  if (!arena_) arena_.emplace(arena_bytes);
+  if (!arena_) arena_.emplace(arena_bytes, arena_lap);
   return *arena_;
 }
 
