@@ -8,21 +8,50 @@
 #include <cerrno>
 #include <charconv>
 
-#include "runtime/state/posix_file.hpp"
-
 namespace maestro {
 
 namespace fs = std::filesystem;
 
-Status for_whole_lines(const fs::path& path, const std::function<bool(std::string_view, std::uint64_t)>& each) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
-  for (std::size_t begin = 0, end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', begin)) {
-    if (!each(text.substr(begin, end - begin), end + 1)) break;
-    begin = end + 1;
+namespace {
+
+constexpr std::size_t chunk = std::size_t{1} << 18;  // bytes
+
+/// Returns the last `most` whole lines of steps up to `last` in `text`, the newest first. The first line is none of
+/// them unless `begins` is set: the text begins at the beginning of the file.
+std::vector<std::string> last_lines(std::string_view text, bool begins, std::size_t most, std::uint64_t last) {
+  std::vector<std::string> lines;
+  std::size_t end = text.rfind('\n');
+  while (end != std::string_view::npos && lines.size() < most) {
+    const std::size_t before = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
+    if (before == std::string_view::npos && !begins) break;
+    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const std::string_view line = text.substr(begin, end - begin);
+    if (step_of_line(line) <= last) lines.emplace_back(line);
+    end = before;
   }
-  return {};
+  return lines;
+}
+
+}  // namespace
+
+Status for_whole_lines(const fs::path& path, const std::function<bool(std::string_view, std::uint64_t)>& each) {
+  const Result<FileDescriptor> file = open_for_reading(path);
+  if (!file) return file.error();
+  std::string text;  // behind the last whole line
+  std::uint64_t position = 0;
+  while (true) {
+    const Result<std::string> more = read_at(*file, path, position + text.size(), chunk);
+    if (!more) return more.error();
+    if (more->empty()) return {};
+    text += *more;
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+      if (!each(std::string_view(text).substr(begin, end - begin), position + end + 1)) return {};
+      begin = end + 1;
+    }
+    text.erase(0, begin);
+    position += begin;
+  }
 }
 
 std::uint64_t step_of_line(std::string_view line) {
@@ -44,20 +73,20 @@ Result<std::vector<std::string>> read_record(const fs::path& file) {
 }
 
 Result<std::vector<std::string>> read_record_end(const fs::path& path, std::size_t most, std::uint64_t last) {
-  const Result<MappedFile> file = MappedFile::open(path);
+  const Result<FileDescriptor> file = open_for_reading(path);
   if (!file) return file.error();
-  std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
-  std::vector<std::string> lines;
-  std::size_t end = text.rfind('\n');
-  while (end != std::string_view::npos && lines.size() < most) {
-    const std::size_t before = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
-    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-    const std::string_view line = text.substr(begin, end - begin);
-    if (step_of_line(line) <= last) lines.emplace_back(line);
-    end = before;
+  for (std::uint64_t part = chunk;; part *= 4) {
+    const off_t size = lseek(file->get(), 0, SEEK_END);
+    if (size < 0) return system_error("cannot read", path, errno);
+    const std::uint64_t count = std::min(part, static_cast<std::uint64_t>(size));
+    const std::uint64_t begin = static_cast<std::uint64_t>(size) - count;
+    const Result<std::string> text = read_at(*file, path, begin, count);
+    if (!text) return text.error();
+    std::vector<std::string> lines = last_lines(*text, begin == 0, most, last);
+    if (begin > 0 && lines.size() < most) continue;
+    std::ranges::reverse(lines);
+    return lines;
   }
-  std::ranges::reverse(lines);
-  return lines;
 }
 
 Result<RunLog> RunLog::open(const fs::path& folder, std::uint64_t last_step) {

@@ -8,6 +8,8 @@
 //       whole is removed.
 // LN-2 (each step once): open() removes the steps that are done again and a line that was cut off, so a step has one
 //       line, and the lines' steps rise.
+// LN-3 (read while a run goes on): readers copy what they read, since the run may cut the file meanwhile, and the part
+//       of a mapped file that is cut off ends its reader by SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +66,7 @@ class RunLog {
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
 /// Returns these lines.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
-/// Likewise the last `most` of steps.jsonl of the steps up to `last`, reading no more of the file.
+/// Likewise the last `most` of steps.jsonl of the steps up to `last`, reading little more of the file.
 [[nodiscard]] Result<std::vector<std::string>> read_record_end(
     const std::filesystem::path& file, std::size_t most,
     std::uint64_t last = std::numeric_limits<std::uint64_t>::max());

@@ -66,6 +66,29 @@ TEST_F(RunLogTest, the_last_lines_are_read) {  // LN-1
   EXPECT_EQ(read_record_end(steps_, 9).value_or_throw(), read_record(steps_).value_or_throw());
 }
 
+TEST_F(RunLogTest, the_last_lines_of_a_long_record_are_read) {  // LN-1
+  constexpr std::uint64_t count = 20'000;                       // several chunks
+  RunLog log = open(0);
+  append(log, 1, count);
+  EXPECT_THAT(read_record_end(steps_, 2).value_or_throw(), ElementsAre(line_of(count - 1), line_of(count)));
+  EXPECT_THAT(read_record_end(steps_, 2, 3).value_or_throw(), ElementsAre(line_of(2), line_of(3)));
+  EXPECT_EQ(read_record_end(steps_, count).value_or_throw(), read_record(steps_).value_or_throw());
+}
+
+TEST_F(RunLogTest, a_record_that_is_cut_while_it_is_read_ends_there) {  // LN-3
+  constexpr std::uint64_t count = 20'000;
+  RunLog log = open(0);
+  append(log, 1, count);
+  std::uint64_t last = 0;
+  for_whole_lines(steps_, [&](std::string_view line, std::uint64_t) {
+    if (last == 0) fs::resize_file(steps_, 0);
+    last = step_of_line(line);
+    return true;
+  }).or_throw();
+  EXPECT_GT(last, 0U);
+  EXPECT_LT(last, count);
+}
+
 TEST_F(RunLogTest, steps_that_a_lost_record_does_not_have_are_seen) {
   RunLog log = open(6);
   EXPECT_EQ(log.last_step(), 0U);
