@@ -8,7 +8,7 @@
 //       whole is removed.
 // LN-2 (each step once): open() removes the steps that are done again and a line that was cut off, so a step has one
 //       line, and the lines' steps rise.
-// LN-3 (read while a run goes on): readers copy what they read, since the run may cut the file meanwhile, and the part
+// LN-3 (read while a run goes on): readers copy the bytes, since the run may cut the file meanwhile, and the part
 //       of a mapped file that is cut off ends its reader by SIGBUS.
 #pragma once
 

@@ -70,6 +70,10 @@ Fiber::Fiber() {
 }
 
 Fiber::~Fiber() {
+#if defined(__SANITIZE_ADDRESS__)
+  destroyed_ = true;
+  if (entered_) resume();
+#endif
 #if defined(__SANITIZE_THREAD__)
   __tsan_destroy_fiber(own_tsan_);
 #endif
@@ -131,16 +135,19 @@ void Fiber::loop() {
 }
 
 void Fiber::yield() {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&fake_stack_, home_bottom_, home_bytes_);
-#endif
-  if (setjmp(inside_) == 0) {
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(home_tsan_, 0);
-#endif
-    longjmp(outside_, 1);
-  }
+  if (setjmp(inside_) == 0) switch_out(&fake_stack_);
   switched_in();
+  if (destroyed_) switch_out(nullptr);  // AddressSanitizer frees its part
+}
+
+void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(fake_stack, home_bottom_, home_bytes_);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(home_tsan_, 0);
+#endif
+  longjmp(outside_, 1);
 }
 
 }  // namespace maestro::fake_cuda

@@ -32,16 +32,18 @@ class Fiber {
   void loop();
   void switch_in();
   void switched_in();
+  [[noreturn]] void switch_out(void** fake_stack);
 
   std::byte* stack_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   bool entered_ = false;
   bool ended_ = true;
+  bool destroyed_ = false;
   ucontext_t start_{};
   jmp_buf inside_{};
   jmp_buf outside_{};
   // Data that AddressSanitizer and ThreadSanitizer need about stack switches; unused without them.
-  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;  // of frames that are checked for use after return; 3 MB a fiber
   [[maybe_unused]] const void* home_bottom_ = nullptr;
   [[maybe_unused]] std::size_t home_bytes_ = 0;
   [[maybe_unused]] void* own_tsan_ = nullptr;
