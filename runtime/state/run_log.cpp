@@ -36,11 +36,14 @@ std::vector<std::string> last_lines(std::string_view text, bool begins, std::siz
 
 Status for_whole_lines(const fs::path& path, const std::function<bool(std::string_view, std::uint64_t)>& each) {
   const Result<FileDescriptor> file = open_for_reading(path);
-  if (!file) return file.error();
+  return file ? for_whole_lines(*file, path, 0, each) : file.error();
+}
+
+Status for_whole_lines(const FileDescriptor& file, const fs::path& path, std::uint64_t position,
+                       const std::function<bool(std::string_view, std::uint64_t)>& each) {
   std::string text;  // behind the last whole line
-  std::uint64_t position = 0;
   while (true) {
-    const Result<std::string> more = read_at(*file, path, position + text.size(), chunk);
+    const Result<std::string> more = read_at(file, path, position + text.size(), chunk);
     if (!more) return more.error();
     if (more->empty()) return {};
     text += *more;

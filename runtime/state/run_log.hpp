@@ -64,7 +64,11 @@ class RunLog {
 /// returns false (LN-1).
 [[nodiscard]] Status for_whole_lines(const std::filesystem::path& file,
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
-/// Returns these lines.
+/// Likewise of an open file, with the lines that begin at `position` or behind it.
+[[nodiscard]] Status for_whole_lines(const FileDescriptor& file, const std::filesystem::path& path,
+                                     std::uint64_t position,
+                                     const std::function<bool(std::string_view line, std::uint64_t end)>& each);
+/// Returns the whole lines of a file of a record.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
 /// Likewise the last `most` of steps.jsonl of the steps up to `last`, reading little more of the file.
 [[nodiscard]] Result<std::vector<std::string>> read_record_end(
