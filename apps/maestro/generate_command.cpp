@@ -61,7 +61,7 @@ class Printer {
 class GenerateCommand::PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, const TokenizerConfig& config, const std::string& folder, bool chat)
-      : tokenizer_(&tokenizer), tokens_{config.bos_token, config.eos_token} {
+      : tokenizer_(&tokenizer), context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {
     if (!chat) return;
     if (config.chat_template.empty()) {
       throw JobError("generate --chat: " + folder + " has no chat template, neither chat_template.jinja nor that of " +
@@ -94,11 +94,11 @@ class GenerateCommand::PromptReader {
     return {value["role"].get<std::string>(), value["content"].get<std::string>()};
   }
   [[nodiscard]] Prompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
-    return {where, tokenizer_->encode(template_->render(messages, tokens_))};
+    return {where, tokenizer_->encode(template_->render_text(messages, context_))};
   }
 
   const Tokenizer* tokenizer_;
-  ChatSpecialTokens tokens_;
+  ChatContext context_;
   std::optional<ChatTemplate> template_;
 };
 

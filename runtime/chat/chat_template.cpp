@@ -5,6 +5,7 @@
 
 #include "runtime/chat/template_tree.hpp"
 #include "runtime/chat/template_values.hpp"
+#include "runtime/core/result.hpp"
 
 namespace maestro {
 
@@ -14,9 +15,7 @@ using Statement = TemplateStatement;
 using Body = std::vector<Statement>;
 using Variables = std::map<std::string, Value>;
 
-struct ChatTemplate::Tree {
-  Body body;
-};
+struct ChatTemplate::Tree : TemplateTree {};
 
 namespace {
 
@@ -31,9 +30,9 @@ class Renderer {
  public:
   Renderer(std::string_view file, Variables variables) : file_(file), scopes_{std::move(variables)} {}
 
-  std::string render(const Body& body) {
+  RenderedChat render(const Body& body) {
     run(body);
-    return std::move(out_);
+    return {std::move(out_), std::move(generated_)};
   }
 
  private:
@@ -72,6 +71,8 @@ class Renderer {
       case Statement::Kind::macro:
         macros_[statement.names[0]] = &statement;
         break;
+      case Statement::Kind::generation:
+        return generate(statement);
       case Statement::Kind::leave:
         return Flow::leave;
       case Statement::Kind::proceed:
@@ -82,6 +83,17 @@ class Renderer {
   void write(const std::string& text, int line) {
     if (out_.size() + text.size() > longest_output) fail_template(place(line), "the text is longer than 64 MiB");
     out_ += text;
+  }
+  Flow generate(const Statement& statement) {
+    const std::size_t begin = out_.size();
+    const Flow flow = run(statement.bodies[0]);
+    if (out_.size() == begin) return flow;
+    if (!generated_.empty() && generated_.back().end == begin) {
+      generated_.back().end = out_.size();
+    } else {
+      generated_.push_back({begin, out_.size()});
+    }
+    return flow;
   }
   Flow choose(const Statement& statement) {
     for (std::size_t i = 0; i < statement.bodies.size(); ++i) {
@@ -290,9 +302,25 @@ class Renderer {
   std::vector<Variables> scopes_;                                // the innermost last
   std::map<std::string, const Statement*, std::less<>> macros_;  // statements of the template
   std::string out_;
+  std::vector<ByteRange> generated_;  // of out_
   std::size_t work_ = 0;
   int calls_ = 0;
 };
+
+Value parsed(const std::string& text, const std::string& name) {
+  Value value = Value::parse(text, nullptr, false);
+  if (value.is_discarded()) throw JobError(name + " is not valid JSON");
+  return value;
+}
+
+Value message_of(const ChatMessage& message, std::size_t index) {
+  Value made{{"role", message.role}, {"content", message.content}};
+  if (message.fields.empty()) return made;
+  const std::string name = "messages[" + std::to_string(index) + "]";
+  const Value fields = parsed(message.fields, name);
+  for (const auto& [key, value] : fields.items()) made[key] = value;
+  return made;
+}
 
 }  // namespace
 
@@ -301,17 +329,34 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string file)
 
 ChatTemplate::~ChatTemplate() = default;
 
-std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatSpecialTokens& tokens,
-                                 ChatEnd end) const {
+bool ChatTemplate::uses_generation() const {
+  return tree_->uses_generation;
+}
+
+bool ChatTemplate::uses_date() const {
+  return tree_->uses_date;
+}
+
+RenderedChat ChatTemplate::render(std::span<const ChatMessage> messages, const ChatContext& context,
+                                  ChatEnd end) const {
   Value list = Value::array();
-  for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
+  for (std::size_t i = 0; i < messages.size(); ++i) list.push_back(message_of(messages[i], i));
   Variables variables{{"messages", std::move(list)},
                       {"add_generation_prompt", end == ChatEnd::prompt},
-                      {"tools", Value()},
+                      {"tools", context.tools.empty() ? Value() : parsed(context.tools, "tools")},
                       {"documents", Value()}};
-  if (!tokens.bos_token.empty()) variables["bos_token"] = tokens.bos_token;
-  if (!tokens.eos_token.empty()) variables["eos_token"] = tokens.eos_token;
+  if (!context.bos_token.empty()) variables["bos_token"] = context.bos_token;
+  if (!context.eos_token.empty()) variables["eos_token"] = context.eos_token;
+  if (!context.variables.empty()) {
+    const Value more = parsed(context.variables, "variables");
+    for (const auto& [key, value] : more.items()) variables[key] = value;
+  }
   return Renderer(file_, std::move(variables)).render(tree_->body);
+}
+
+std::string ChatTemplate::render_text(std::span<const ChatMessage> messages, const ChatContext& context,
+                                      ChatEnd end) const {
+  return render(messages, context, end).text;
 }
 
 }  // namespace maestro

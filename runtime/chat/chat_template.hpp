@@ -8,23 +8,47 @@
 //       memory or patience.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace maestro {
 
 struct ChatMessage {
   std::string role;
   std::string content;
+  /// The other keys, as the text of a JSON object; empty: none. They reach the template as they are, in their order. A
+  /// key "content" takes the place of `content` (null, or a list of parts).
+  std::string fields = {};
 };
 
-/// What a template sees beside the messages.
-struct ChatSpecialTokens {
-  std::string bos_token;  ///< empty: undefined
-  std::string eos_token;
+/// What a template sees next to the messages.
+struct ChatContext {
+  std::string bos_token = {};  ///< empty: undefined
+  std::string eos_token = {};
+  std::string tools = {};      ///< text of a JSON list; empty: none
+  std::string variables = {};  ///< text of a JSON object: further variables (transformers' chat_template_kwargs)
+  /// What strftime_now shows; absent: strftime_now is not defined, so that a text does not depend on the day.
+  std::optional<std::chrono::sys_seconds> date = {};
+};
+
+/// A part of a text.
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+struct RenderedChat {
+  std::string text;
+  /// What {% generation %} blocks wrote (transformers' assistant masks): in order, without gaps of zero bytes between.
+  std::vector<ByteRange> generated;
 };
 
 /// What follows the last message: the beginning of the assistant's answer (transformers' add_generation_prompt), or
@@ -40,10 +64,17 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  /// Returns the text of the messages. Throws JobError, likewise: for a construct that is not supported, and for
-  /// messages that the template refuses.
-  [[nodiscard]] std::string render(std::span<const ChatMessage> messages, const ChatSpecialTokens& tokens,
-                                   ChatEnd end = ChatEnd::prompt) const;
+  /// Returns the text of the messages. Throws JobError, likewise: for a construct that is not supported, for messages
+  /// that the template refuses, and for fields, tools or variables that are not JSON.
+  [[nodiscard]] RenderedChat render(std::span<const ChatMessage> messages, const ChatContext& context,
+                                    ChatEnd end = ChatEnd::prompt) const;
+  /// The same without the ranges.
+  [[nodiscard]] std::string render_text(std::span<const ChatMessage> messages, const ChatContext& context,
+                                        ChatEnd end = ChatEnd::prompt) const;
+  /// Returns whether the template marks answers by {% generation %}.
+  [[nodiscard]] bool uses_generation() const;
+  /// Returns whether the template names strftime_now.
+  [[nodiscard]] bool uses_date() const;
 
  private:
   struct Tree;

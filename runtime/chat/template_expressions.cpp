@@ -22,6 +22,11 @@ std::string Parser::found() const {
   return at(Token::Kind::end) || at(Token::Kind::end_of_tag) ? "the end of the tag" : printable(now().text);
 }
 
+bool Parser::names(std::string_view text) const {
+  return std::ranges::any_of(tokens_,
+                             [&](const Token& token) { return token.kind == Token::Kind::name && token.text == text; });
+}
+
 bool Parser::take() {
   if (at(Token::Kind::end_of_tag)) parts_ = 0;
   ++at_;

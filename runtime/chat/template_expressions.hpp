@@ -30,6 +30,8 @@ class TemplateExpressionParser {
   [[nodiscard]] bool at(Token::Kind kind) const { return now().kind == kind; }
   [[nodiscard]] bool at_symbol(std::string_view text) const { return at(Token::Kind::symbol) && now().text == text; }
   [[nodiscard]] bool at_name(std::string_view text) const { return at(Token::Kind::name) && now().text == text; }
+  /// Returns whether a tag has this name.
+  [[nodiscard]] bool names(std::string_view text) const;
   /// The token, for messages.
   [[nodiscard]] std::string found() const;
   [[noreturn]] void fail(const std::string& problem) const { fail_template({name_, now().line}, problem); }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
-#include <iterator>
 #include <utility>
 
 #include "runtime/chat/template_expressions.hpp"
@@ -22,10 +21,13 @@ class Parser : private TemplateExpressionParser {
   Parser(std::string_view source, std::string_view name)
       : TemplateExpressionParser(lex_template(source, name), name), name_(name) {}
 
-  Body run() {
-    Body body = parse_body({});
+  TemplateTree run() {
+    TemplateTree tree;
+    tree.uses_date = names("strftime_now");
+    tree.body = parse_body({});
     if (!at(Token::Kind::end)) fail("{% " + found() + " %} has no beginning");
-    return body;
+    tree.uses_generation = uses_generation_;
+    return tree;
   }
 
  private:
@@ -87,12 +89,12 @@ class Parser : private TemplateExpressionParser {
       if (loops_ == 0) fail("{% " + name + " %} stands outside of a loop");
       made.kind = name == "break" ? Statement::Kind::leave : Statement::Kind::proceed;
       end_tag();
-    } else if (name == "generation") {  // marks the assistant's part for training, and has no effect on the text
+    } else if (name == "generation") {
+      made.kind = Statement::Kind::generation;
+      uses_generation_ = true;
       end_tag();
-      Body inside = parse_body({"endgeneration"});
+      made.bodies.push_back(parse_body({"endgeneration"}));
       expect_end("endgeneration", made.line);
-      std::ranges::move(inside, std::back_inserter(body));
-      return;
     } else {
       refuse_template({name_, made.line}, "{% " + printable(name) + " %}");
     }
@@ -170,11 +172,12 @@ class Parser : private TemplateExpressionParser {
   std::string_view name_;
   int levels_ = 0;
   int loops_ = 0;
+  bool uses_generation_ = false;
 };
 
 }  // namespace
 
-std::vector<TemplateStatement> parse_template(std::string_view source, std::string_view name) {
+TemplateTree parse_template(std::string_view source, std::string_view name) {
   return Parser(source, name).run();
 }
 

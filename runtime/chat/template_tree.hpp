@@ -30,7 +30,7 @@ struct TemplateExpression {
   Kind kind = Kind::literal;
   int line = 0;
   std::string text;
-  nlohmann::json value;
+  nlohmann::ordered_json value;
   std::vector<TemplateExpression> parts;
   std::vector<std::string> names;  ///< of the last parts: arguments that are given by name
   bool method = false;
@@ -38,14 +38,15 @@ struct TemplateExpression {
 
 struct TemplateStatement {
   enum class Kind : std::uint8_t {
-    text,     ///< text
-    output,   ///< expressions[0]
-    set,      ///< names: variable, or namespace and attribute; expressions[0], or the text of bodies[0]
-    loop,     ///< names; expressions[0] and the condition expressions[1], if any; bodies: loop, otherwise
-    choice,   ///< bodies[i] if expressions[i]; a last body: otherwise
-    macro,    ///< names: macro, parameters; expressions: defaults of the last parameters; bodies[0]
-    leave,    ///< break
-    proceed,  ///< continue
+    text,        ///< text
+    output,      ///< expressions[0]
+    set,         ///< names: variable, or namespace and attribute; expressions[0], or the text of bodies[0]
+    loop,        ///< names; expressions[0] and the condition expressions[1], if any; bodies: loop, otherwise
+    choice,      ///< bodies[i] if expressions[i]; a last body: otherwise
+    macro,       ///< names: macro, parameters; expressions: defaults of the last parameters; bodies[0]
+    leave,       ///< break
+    proceed,     ///< continue
+    generation,  ///< bodies[0]: marks the assistant's part for training
   };
   Kind kind = Kind::text;
   int line = 0;
@@ -55,8 +56,15 @@ struct TemplateStatement {
   std::vector<std::vector<TemplateStatement>> bodies;
 };
 
+/// A template, and what its callers ask about it.
+struct TemplateTree {
+  std::vector<TemplateStatement> body;
+  bool uses_generation = false;
+  bool uses_date = false;
+};
+
 /// Parses a template; `name` is that of its file. Throws JobError, and refuses by name the constructs of Jinja that
 /// are not supported.
-[[nodiscard]] std::vector<TemplateStatement> parse_template(std::string_view source, std::string_view name);
+[[nodiscard]] TemplateTree parse_template(std::string_view source, std::string_view name);
 
 }  // namespace maestro

@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-using TemplateValue = nlohmann::json;
+using TemplateValue = nlohmann::ordered_json;
 
 /// An undefined value.
 [[nodiscard]] inline TemplateValue undefined_value() {

@@ -36,8 +36,8 @@ Result<std::vector<ChatEncoder::Answer>> ChatEncoder::answers_of(std::span<const
   }
   if (answers.empty()) return wrong("the conversation has no answer to learn: no message is from the assistant");
   for (Answer& answer : answers) {
-    answer.prompt = chat_->render(messages.first(answer.message), options_.special, ChatEnd::prompt);
-    answer.until = chat_->render(messages.first(answer.message + 1), options_.special, ChatEnd::none);
+    answer.prompt = chat_->render_text(messages.first(answer.message), options_.context, ChatEnd::prompt);
+    answer.until = chat_->render_text(messages.first(answer.message + 1), options_.context, ChatEnd::none);
     if (!answer.until.starts_with(answer.prompt)) {
       return wrong("the template's prompt for " + place_of(answer.message) +
                    " is no beginning of the conversation with that answer");

@@ -27,7 +27,7 @@ struct Document {
 };
 
 struct ChatEncoderOptions {
-  ChatSpecialTokens special;
+  ChatContext context;
   LearnedAnswers learned = LearnedAnswers::all;
   std::vector<std::int32_t> ends;  ///< tokens at which generation stops; empty: CE-3 is not checked
 };

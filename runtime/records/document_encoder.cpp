@@ -59,7 +59,8 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   if (source.empty()) return;
   template_ = std::make_unique<ChatTemplate>(source, file);
   chat_.emplace(*tokenizer_, *template_,
-                ChatEncoderOptions{{config.bos_token, config.eos_token}, options.learned, ends(options)});
+                ChatEncoderOptions{
+                    {.bos_token = config.bos_token, .eos_token = config.eos_token}, options.learned, ends(options)});
 }
 
 std::vector<std::int32_t> DocumentEncoder::ends(const PrepareOptions& options) const {

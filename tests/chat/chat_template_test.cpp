@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Messages = std::vector<ChatMessage>;
 
-const ChatSpecialTokens tokens{"<s>", "</s>"};
+const ChatContext tokens{"<s>", "</s>"};
 
 std::string contents(const std::string& file) {
   std::ifstream in(std::string(MAESTRO_SOURCE_DIR) + "/tests/chat/references/" + file, std::ios::binary);
@@ -23,7 +23,7 @@ std::string contents(const std::string& file) {
 }
 
 std::string rendered(const std::string& source, const Messages& messages = {{"user", "hi"}}) {
-  return ChatTemplate(source, "t").render(messages, tokens);
+  return ChatTemplate(source, "t").render_text(messages, tokens);
 }
 
 std::string refusal(const std::string& source, const Messages& messages = {{"user", "hi"}}) {
@@ -46,20 +46,39 @@ TEST(ChatTemplate, texts_equal_those_of_jinja) {
       for (const json& each : expected.at("conversations").at(i))
         messages.push_back({each.at("role"), each.at("content")});
       if (texts[i].is_null()) {
-        EXPECT_THROW((void)chat.render(messages, tokens), JobError);
+        EXPECT_THROW((void)chat.render_text(messages, tokens), JobError);
       } else {
-        EXPECT_EQ(chat.render(messages, tokens), texts[i].get<std::string>());
+        EXPECT_EQ(chat.render_text(messages, tokens), texts[i].get<std::string>());
       }
     }
   }
 }
 
-TEST(ChatTemplate, the_mark_of_an_answer_in_training_has_no_effect) {
-  EXPECT_EQ(rendered("a{% generation %}b{% endgeneration %}c"), "abc");
+TEST(ChatTemplate, the_parts_that_a_template_marks_for_training_are_named_by_their_bytes) {
+  const ChatTemplate chat(
+      "\u00e9{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %};{% endfor %}", "t");
+  EXPECT_TRUE(chat.uses_generation());
+  const RenderedChat made = chat.render(Messages{{"user", "hi"}, {"user", ""}, {"user", "yes"}}, {});
+  EXPECT_EQ(made.text, "\u00e9hi;;yes;");
+  EXPECT_EQ(made.generated, (std::vector<ByteRange>{{2, 4}, {6, 9}}));
+  EXPECT_FALSE(ChatTemplate("x", "t").uses_generation());
+}
+
+TEST(ChatTemplate, other_keys_of_messages_tools_and_variables_reach_the_template) {
+  const ChatTemplate chat(
+      "{{ messages[0].thought }}|{{ messages[0].content is none }}|{{ tools[0].name }}|{{ enable_thinking }}", "t");
+  const Messages messages{{"assistant", "x", R"({"thought": "hm", "content": null})"}};
+  EXPECT_EQ(chat.render_text(messages, {.tools = R"([{"name": "f"}])", .variables = R"({"enable_thinking": false})"}),
+            "hm|True|f|False");
+}
+
+TEST(ChatTemplate, the_use_of_a_date_is_known_before_a_rendering) {
+  EXPECT_TRUE(ChatTemplate("{% if strftime_now is defined %}x{% endif %}", "t").uses_date());
+  EXPECT_FALSE(ChatTemplate("strftime_now", "t").uses_date());
 }
 
 TEST(ChatTemplate, tokens_that_a_model_lacks_are_undefined) {
-  EXPECT_EQ(ChatTemplate("{{ bos_token }}{{ bos_token is defined }}", "t").render({}, {}), "False");
+  EXPECT_EQ(ChatTemplate("{{ bos_token }}{{ bos_token is defined }}", "t").render_text({}, {}), "False");
 }
 
 TEST(ChatTemplate, refused_messages_are_named_with_the_reason) {

@@ -11,8 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       ChatMessage{"system", "Be \"brief\"."}, {"user", " Hi\n"}, {"assistant", "H\xc3\xa9llo <b>"}, {"user", "1 + 1?"}};
   fuzz::accepts([&] {
     const ChatTemplate chat(fuzz::text_of(data, size), "chat_template.jinja");
-    fuzz::accepts([&] { static_cast<void>(chat.render(messages, {"<s>", "</s>"})); });
-    fuzz::accepts([&] { static_cast<void>(chat.render(std::span(messages).last(1), {})); });
+    fuzz::accepts([&] { static_cast<void>(chat.render_text(messages, {"<s>", "</s>"})); });
+    fuzz::accepts([&] { static_cast<void>(chat.render_text(std::span(messages).last(1), {})); });
   });
   return 0;
 }

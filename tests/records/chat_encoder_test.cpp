@@ -14,7 +14,7 @@ using nlohmann::json;
 using Messages = std::vector<ChatMessage>;
 
 const std::string references = std::string(MAESTRO_SOURCE_DIR) + "/tests/records/references/";
-const ChatSpecialTokens special{"<s>", "</s>"};
+const ChatContext special{"<s>", "</s>"};
 
 std::string contents(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
