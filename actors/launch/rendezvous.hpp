@@ -36,9 +36,10 @@ struct JoinAccepted {
   std::string caf_host;
   std::uint16_t caf_port = 0;
   std::string root_host_name;
-  std::string secret;       ///< for later connections; only admitted processes receive it
-  std::string shared_file;  ///< in the output folder, tests whether hosts share the folder; may be empty
-  std::string resume;       ///< RunOptions::resume of rank 0, for processes of an earlier start of the run
+  std::string secret;         ///< for later connections; only admitted processes receive it
+  std::string shared_file;    ///< in the output folder, tests whether hosts share the folder; may be empty
+  std::string resume;         ///< RunOptions::resume of rank 0, for processes of an earlier start of the run
+  bool shared_memory = true;  ///< whether transport.provider = "auto" may choose shm
 };
 
 struct RendezvousOptions {

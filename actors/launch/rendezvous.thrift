@@ -24,6 +24,7 @@ struct JoinAccepted {
   5: required string secret
   6: required string shared_file
   7: optional string resume
+  8: optional bool shared_memory
 }
 
 // Without `accepted`: not all processes have joined yet; call wait_for_all() again.

@@ -71,7 +71,8 @@ class RootConnection {
             .root_host_name = accepted.root_host_name,
             .secret = accepted.secret,
             .shared_file = accepted.shared_file,
-            .resume = accepted.resume};
+            .resume = accepted.resume,
+            .shared_memory = accepted.shared_memory};
   }
 
   void withdraw(const std::string& reason) {

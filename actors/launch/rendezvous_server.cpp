@@ -95,6 +95,7 @@ Answer RendezvousServer::State::answer(std::int64_t rank) {
   accepted.secret = options.accepted.secret;
   accepted.shared_file = options.accepted.shared_file;
   accepted.__set_resume(options.accepted.resume);
+  accepted.__set_shared_memory(options.accepted.shared_memory);
   answer.__set_accepted(accepted);
   return answer;
 }

@@ -83,9 +83,9 @@ void check_port_free(const TransportConfig& transport) {
                  ErrorCode::unavailable);
 }
 
-void check_provider(const TransportConfig& transport) {
-  const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen),
-                              shared_memory_room()};
+void check_provider(const TransportConfig& transport, SharedMemoryUse shared_memory) {
+  const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen), shared_memory_room(),
+                              shared_memory};
   load_libfabric().or_throw();
   (void)choose_provider(choice, offered_providers()).value_or_throw();
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/job/config.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace maestro {
 
@@ -18,6 +19,6 @@ void check_writable_file(const std::filesystem::path& file, const std::string& w
 void check_port_free(const TransportConfig& transport);
 /// Throws JobError that lists the available providers when this machine lacks the provider of the job or
 /// MAESTRO_PROVIDER, or libfabric itself. The first call of a process takes 0.3 s.
-void check_provider(const TransportConfig& transport);
+void check_provider(const TransportConfig& transport, SharedMemoryUse shared_memory = SharedMemoryUse::where_offered);
 
 }  // namespace maestro

@@ -18,7 +18,6 @@
 #include "runtime/core/process_identity.hpp"
 #include "runtime/core/result.hpp"
 #include "transport/fabric/libfabric.hpp"
-#include "transport/fabric/provider.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
@@ -275,8 +274,9 @@ RendezvousOptions JobStart::rendezvous_options(const JobText& job, const Rendezv
   options.keys = keys_;
   options.own = own_request(job.job);
   options.hosts = options_.run.place.hosts;
-  options.accepted = {info.epoch.value(), info.root_address, info.root_port, host_,
-                      info.secret,        info.shared_file,  job.resume};
+  options.accepted = {
+      info.epoch.value(), info.root_address, info.root_port, host_,
+      info.secret,        info.shared_file,  job.resume,     info.shared_memory != SharedMemoryUse::by_none};
   options.silence = job.silence;
   options.note = [this](const std::string& line) { console_.note(line); };
   return options;
@@ -287,6 +287,8 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   const bool chosen = !several_hosts() && options_.transport.port != 0;
   info.root_address = chosen ? listen_ : gate_host();
   info.shared_file = write_shared_file(job.shared_folder);
+  if (!shared_memory_) shared_memory_ = decide_on_shared_memory(job.most_processes);
+  info.shared_memory = *shared_memory_;
   info.root_port = publish(info, info.root_address, chosen ? options_.transport.port : 0);
   {
     const std::lock_guard lock(mutex_);
@@ -314,13 +316,26 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   return info;
 }
 
+SharedMemoryUse JobStart::decide_on_shared_memory(std::size_t processes) const {
+  (void)sweep_shared_memory();  // of killed runs
+  const auto room = shared_memory_room();
+  const std::string missing = room ? missing_room(room_of_all(*room, processes)) : std::string();
+  if (missing.empty()) return SharedMemoryUse::by_all;
+  const std::string provider = provider_override().value_or(options_.transport.provider);
+  if (provider == "auto" && loopback(listen_)) {
+    console_.note("  note: " + missing + " for " + std::to_string(processes) +
+                  " processes, so they use the network; mount it larger (docker run --shm-size)");
+  }
+  return SharedMemoryUse::by_none;
+}
+
 /// Has libfabric look for its providers while the other processes start, which takes 0.3 s; Endpoint::open() repeats it
 /// at once.
 void JobStart::find_providers() {
   TransportConfig transport = options_.transport;
   transport.listen = listen_;
   try {
-    check_provider(transport);
+    check_provider(transport, *shared_memory_);
   } catch (const JobError& problem) {
     if (!server_->fail(problem.what(), problem.code())) throw;  // all have joined meanwhile
   }
@@ -349,6 +364,7 @@ RendezvousInfo JobStart::join(const JobText& job) {
   info.root_port = accepted.caf_port;
   info.shared_file = accepted.shared_file;
   info.resume = accepted.resume;
+  info.shared_memory = accepted.shared_memory ? SharedMemoryUse::by_all : SharedMemoryUse::by_none;
   return info;
 }
 

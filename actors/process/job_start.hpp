@@ -11,6 +11,8 @@
 //       each host at most one process prints that.
 // JS-5 (another start): begin_again() opens the same address again, with the same keys. Processes of the earlier start
 //       that still run join there; rank 0 starts those that do not run, or that end before they have joined.
+// JS-6 (one provider): rank 0 decides before the first start whether "auto" is shared memory, by the room that all
+//       processes need, and every process of every start follows.
 #pragma once
 
 #include <atomic>
@@ -35,6 +37,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/observe/console.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace maestro {
 
@@ -44,8 +47,9 @@ struct RendezvousInfo {
   std::string secret;        ///< unknown to processes of other runs
   std::string root_address;  ///< address of rank 0's supervisor
   std::uint16_t root_port = 0;
-  std::string shared_file;  ///< in the output folder, written by rank 0
-  std::string resume;       ///< RunOptions::resume of rank 0
+  std::string shared_file;                                         ///< in the output folder, written by rank 0
+  std::string resume;                                              ///< RunOptions::resume of rank 0
+  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;  ///< of every process
 };
 /// Returns the data of a run of a single process.
 [[nodiscard]] RendezvousInfo new_rendezvous_info();
@@ -66,6 +70,7 @@ struct JobText {
   std::filesystem::path shared_folder;      ///< folder of the run's files on all hosts; empty: none
   std::chrono::milliseconds silence{4000};  ///< limit after which a process counts as lost (RV-5)
   std::string resume;                       ///< of rank 0; need not be equal
+  std::size_t most_processes = 1;           ///< that the job may have
 };
 
 class JobStart {
@@ -159,6 +164,7 @@ class JobStart {
   [[nodiscard]] JoinRequest own_request(const std::string& job) const;
   [[nodiscard]] std::string server_address() const;
   [[nodiscard]] std::chrono::milliseconds patience() const;
+  [[nodiscard]] SharedMemoryUse decide_on_shared_memory(std::size_t processes) const;
   void find_providers();
   [[nodiscard]] JoinOptions join_options(const std::string& job) const;
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
@@ -183,6 +189,7 @@ class JobStart {
   std::optional<RunKeys> run_keys_;
   std::shared_ptr<const KeySet> keys_;
   std::filesystem::path shared_file_;
+  std::optional<SharedMemoryUse> shared_memory_;  // on rank 0, once it has decided (JS-6)
   std::mutex mutex_;
   std::unique_ptr<RendezvousServer> server_;
   std::int64_t port_ = 0;              // of the server at the first start

@@ -126,6 +126,7 @@ JobText ProcessRun::State::job_text() const {
   }
   if (stores_checkpoints()) text.shared_folder = plan.train.out;
   text.resume = plan.options.resume;
+  text.most_processes = hosts.size();
   // After a network cut that a running job survives, TCP waits as long again.
   text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;

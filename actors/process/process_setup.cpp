@@ -223,6 +223,7 @@ void ProcessRun::State::build() {
   replicas = builder.build_all(own_places());
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
   NetworkOptions options = network_options(plan.transport, listen);
+  options.shared_memory = rendezvous_info.shared_memory;
   options.device_memory =
       TransferPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(TransferPath::device_rma);
   bound("opening the network (transport.provider = " + plan.transport.provider + ")", start_limit);

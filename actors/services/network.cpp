@@ -13,6 +13,7 @@ Network::Network(const NetworkOptions& options, bool needed) : options_(options)
   endpoint.provider = options.provider;
   endpoint.listen_address = options.listen_address;
   endpoint.timeout_ms = options.timeout_ms;
+  endpoint.shared_memory = options.shared_memory;
   endpoint.device_memory = options.device_memory;
   endpoint.handler = [this](const EndpointEvent& event) { handle(event); };
   endpoint_ = Endpoint::open(std::move(endpoint)).value_or_throw();

@@ -23,6 +23,7 @@ struct NetworkOptions {
   std::string provider = "auto";
   std::string listen_address = "127.0.0.1";
   std::int64_t timeout_ms = 5000;
+  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;
   bool force_rma = false;
   std::size_t chunk_bytes = 0;
   bool device_memory = false;  ///< some tensors of this process are in device memory

@@ -132,12 +132,23 @@ class WrongInput(Refusals):
         self.assertEqual(finished.status, 2, finished.describe())
         self.assertEqual(finished.err, "error: [data] path: cannot read huge.txt: not enough memory\n")
 
-    def test_a_full_shared_memory_folder_is_told_as_that(self):
-        mounted = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && exec \"$@\"", "sh"]
+    def start_with_shared_memory(self, size, **settings):
+        """In a mount namespace whose /dev/shm has this size."""
+        mounted = ["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size={size} none /dev/shm && exec \"$@\"", "sh"]
         if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
             self.skipTest("no private mount namespace here")
-        run = self.start(distillation(), "--processes", 2, settings={"transport.provider": "shm"}, launcher=mounted)
-        finished = run.wait()
+        return self.start(distillation(), "--processes", 2, settings=settings, launcher=mounted)
+
+    def test_processes_use_shared_memory_all_or_none(self):  # JS-6
+        of_one = os.cpu_count() * 16 + 1  # MiB; libfabric offers shm to the first process alone
+        finished = self.start_with_shared_memory(f"{of_one}m").wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn(f"note: /dev/shm has {of_one} MiB free, the shm provider needs {of_one + 15} MiB for 2 processes, "
+                      "so they use the network", finished.out)
+        self.assertIn("2 processes, transport: tcp", finished.out)
+
+    def test_a_full_shared_memory_folder_is_told_as_that(self):
+        finished = self.start_with_shared_memory("64k", **{"transport.provider": "shm"}).wait()
         self.assertEqual(finished.status, 2, finished.describe())
         self.assertRegex(finished.err, r"\Aerror: transport.provider: /dev/shm has 0 MiB free, the shm provider needs "
                                        r"[0-9]+ MiB; mount it larger, or set transport.provider = tcp\n\Z")

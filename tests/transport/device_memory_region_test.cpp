@@ -54,7 +54,9 @@ class DeviceMemoryEndpoint : public EndpointTest {
  protected:
   [[nodiscard]] static std::unique_ptr<Endpoint> open(const std::string& provider, EventLog& events, bool devices) {
     constexpr std::int64_t timeout_ms = 20000;
-    return Endpoint::open({provider, "127.0.0.1", timeout_ms, events.handler(), devices}).value_or_throw();
+    EndpointOptions options{provider, "127.0.0.1", timeout_ms, events.handler()};
+    options.device_memory = devices;
+    return Endpoint::open(std::move(options)).value_or_throw();
   }
 };
 

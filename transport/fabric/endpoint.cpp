@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "transport/fabric/progress_thread.hpp"
-#include "transport/fabric/provider.hpp"
 #include "transport/region_registration.hpp"
 
 namespace maestro {
@@ -21,8 +20,9 @@ Error stopped() {
 
 Result<std::string> resolve_provider(const EndpointOptions& options) {
   const auto offered = offered_providers();
-  return choose_provider(
-      {options.provider, provider_override(), reach_of(options.listen_address), shared_memory_room()}, offered);
+  return choose_provider({options.provider, provider_override(), reach_of(options.listen_address), shared_memory_room(),
+                          options.shared_memory},
+                         offered);
 }
 
 }  // namespace

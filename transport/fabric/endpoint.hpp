@@ -25,6 +25,7 @@
 #include <string_view>
 
 #include "runtime/core/result.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/region.hpp"
 #include "transport/transfer_types.hpp"
 
@@ -35,7 +36,8 @@ struct EndpointOptions {
   std::string listen_address = "127.0.0.1";  ///< IP address of this machine; a loopback address allows shm for "auto"
   std::int64_t timeout_ms = 5000;            ///< at least 1
   EndpointHandler handler;                   ///< must be set
-  bool device_memory = false;                ///< register_memory() is to take memory of devices, where the provider can
+  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;  ///< for "auto"
+  bool device_memory = false;  ///< register_memory() is to take memory of devices, where the provider can
 };
 
 /// Thread-safe, except that the destructor must be the last call. Not to be stopped or destroyed from the handler.

@@ -35,8 +35,22 @@ std::string available_names(std::span<const std::string> offered) {
   return names;
 }
 
-Result<std::string> first_offered(Reach reach, std::span<const std::string> offered) {
-  if (reach == Reach::same_host && contains(offered, "shm")) return std::string("shm");
+std::string megabytes(std::uint64_t bytes) {
+  return std::to_string(bytes >> 20) + " MiB";
+}
+
+Error no_room(const std::string& place, const std::string& missing) {
+  return {ErrorCode::unavailable, place + ": " + missing + "; mount it larger, or set " + place + " = tcp"};
+}
+
+Result<std::string> first_offered(const ProviderChoice& choice, std::span<const std::string> offered) {
+  if (choice.reach == Reach::same_host && choice.shared_memory != SharedMemoryUse::by_none) {
+    if (contains(offered, "shm")) return std::string("shm");
+    const std::string missing = choice.room ? missing_room(*choice.room) : std::string();
+    if (choice.shared_memory == SharedMemoryUse::by_all && !missing.empty()) {
+      return no_room("transport.provider", missing);
+    }
+  }
   for (const auto& [name, library_name] : known_providers) {
     if (name != "shm" && contains(offered, library_name)) return std::string(library_name);
   }
@@ -44,16 +58,22 @@ Result<std::string> first_offered(Reach reach, std::span<const std::string> offe
                "libfabric offers none of efa, verbs;ofi_rxm, tcp;ofi_rxm on this machine; see the output of fi_info"};
 }
 
-std::string megabytes(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20) + " MiB";
+}  // namespace
+
+SharedMemoryRoom room_of_all(SharedMemoryRoom of_one, std::size_t processes) {
+  if (processes > 1) of_one.needed_bytes += (processes - 1) * segment_bytes;
+  return of_one;
 }
 
-}  // namespace
+std::string missing_room(const SharedMemoryRoom& room) {
+  if (room.free_bytes >= room.needed_bytes) return {};
+  return "/dev/shm has " + megabytes(room.free_bytes) + " free, the shm provider needs " + megabytes(room.needed_bytes);
+}
 
 Result<std::string> choose_provider(const ProviderChoice& choice, std::span<const std::string> offered) {
   const std::string& wanted = choice.overridden ? *choice.overridden : choice.requested;
   const std::string place = choice.overridden ? "MAESTRO_PROVIDER" : "transport.provider";
-  if (wanted == "auto") return first_offered(choice.reach, offered);
+  if (wanted == "auto") return first_offered(choice, offered);
   if (contains(offered, wanted) && wanted.find(';') != std::string::npos) return wanted;
   const auto known = std::find_if(known_providers.begin(), known_providers.end(),
                                   [&](const Names& names) { return wanted == names.first || wanted == names.second; });
@@ -61,11 +81,9 @@ Result<std::string> choose_provider(const ProviderChoice& choice, std::span<cons
     return Error{ErrorCode::invalid_argument,
                  place + ": unknown provider '" + wanted + "'; available on this machine: " + available_names(offered)};
   }
-  const bool no_room = choice.room && choice.room->free_bytes < choice.room->needed_bytes;
-  if (!contains(offered, known->second) && known->first == "shm" && no_room) {
-    return Error{ErrorCode::unavailable, place + ": /dev/shm has " + megabytes(choice.room->free_bytes) +
-                                             " free, the shm provider needs " + megabytes(choice.room->needed_bytes) +
-                                             "; mount it larger, or set " + place + " = tcp"};
+  const std::string missing = choice.room ? missing_room(*choice.room) : std::string();
+  if (!contains(offered, known->second) && known->first == "shm" && !missing.empty()) {
+    return no_room(place, missing);
   }
   if (!contains(offered, known->second)) {
     return Error{ErrorCode::unavailable,

@@ -18,10 +18,18 @@ enum class Reach {
   network,    ///< some peer may run elsewhere
 };
 
-/// Of the folder that holds the segments of the shm provider.
+/// Room in the folder that holds the segments of the shm provider.
 struct SharedMemoryRoom {
   std::uint64_t free_bytes = 0;
   std::uint64_t needed_bytes = 0;  ///< libfabric offers shm only with a segment's room for every core
+};
+
+/// How "auto" treats shared memory on a single host. The processes of a job measure the room at different times, so one
+/// of them decides for all.
+enum class SharedMemoryUse {
+  where_offered,  ///< no other process has to agree
+  by_all,         ///< the job has decided for it: a process without room is an error
+  by_none,        ///< the job has decided against it
 };
 
 struct ProviderChoice {
@@ -29,6 +37,7 @@ struct ProviderChoice {
   std::optional<std::string> overridden;  ///< of the environment, MAESTRO_PROVIDER; wins, same names
   Reach reach = Reach::network;
   std::optional<SharedMemoryRoom> room = std::nullopt;  ///< if set, the reason why shm is not offered
+  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;
 };
 
 /// libfabric's name of the provider to use. "auto" takes shm on a single host, else the first of efa, verbs;ofi_rxm and
@@ -43,8 +52,13 @@ struct ProviderChoice {
 /// on the first call, which installs libfabric's signal handlers.
 [[nodiscard]] std::vector<std::string> offered_providers();
 
-/// Nothing where the folder cannot be looked at.
+/// Nothing if the folder cannot be looked at.
 [[nodiscard]] std::optional<SharedMemoryRoom> shared_memory_room(const std::string& folder = "/dev/shm");
+
+/// Returns the room that the last of `processes` needs, each of which has a segment.
+[[nodiscard]] SharedMemoryRoom room_of_all(SharedMemoryRoom of_one, std::size_t processes);
+/// Returns "/dev/shm has 33 MiB free, the shm provider needs 48 MiB"; empty: there is room.
+[[nodiscard]] std::string missing_room(const SharedMemoryRoom& room);
 
 /// MAESTRO_PROVIDER, if set and not empty.
 [[nodiscard]] std::optional<std::string> provider_override();

@@ -53,7 +53,8 @@ class Rendezvous : public TemporaryFolder {
                         .root_host_name = "host0",
                         .secret = "later",
                         .shared_file = "/shared/out/.mark",
-                        .resume = "checkpoints/step-00000003"};
+                        .resume = "checkpoints/step-00000003",
+                        .shared_memory = false};
     options.silence = silence_;
     options.farewell_to_late_ones = 1s;
     options.note = [this](const std::string& line) {
@@ -123,6 +124,7 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
     EXPECT_EQ(accepted.secret, "later");
     EXPECT_EQ(accepted.shared_file, "/shared/out/.mark");
     EXPECT_EQ(accepted.resume, "checkpoints/step-00000003");
+    EXPECT_FALSE(accepted.shared_memory);
   }
   EXPECT_EQ(door_->present().at(2).host, "host2");
   EXPECT_EQ(door_->missing_text(), "");

@@ -28,6 +28,18 @@ TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_c
   EXPECT_EQ(received.size(), 2U) << "an end is reported once";
 }
 
+TEST(JobStart, every_start_of_a_run_uses_the_provider_of_the_first) {  // JS-6
+  Console console(standard_streams());
+  JobStart start({}, console);
+  Launcher launcher([](ProcessId, const std::string&) {});
+  const auto publish = [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; };
+  JobText job;
+  job.most_processes = std::size_t{1} << 24;  // no machine has room for their segments
+  EXPECT_EQ(start.gather(launcher, job, publish).shared_memory, SharedMemoryUse::by_none);
+  start.begin_again({}, {});
+  EXPECT_EQ(start.gather(launcher, {}, publish).shared_memory, SharedMemoryUse::by_none);
+}
+
 TEST(JobStart, a_process_of_an_earlier_start_that_ends_before_it_has_joined_is_replaced) {  // JS-5
   Console console(standard_streams());
   JobStartOptions options;

@@ -70,6 +70,29 @@ TEST(Provider, shared_memory_without_room_is_told_as_that) {
   EXPECT_NE(chosen({"efa", {}, Reach::same_host, full}, offered).find("not on this machine"), std::string::npos);
 }
 
+TEST(Provider, processes_of_a_job_take_shared_memory_all_or_none) {
+  const SharedMemoryRoom full{17 << 20, 32 << 20};
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, full, SharedMemoryUse::by_none}, everything), "efa");
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, full, SharedMemoryUse::by_none}, plain), "tcp;ofi_rxm");
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, full, SharedMemoryUse::by_all}, plain), "shm");
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, full, SharedMemoryUse::by_all}, {"tcp;ofi_rxm"}),
+            "error: transport.provider: /dev/shm has 17 MiB free, the shm provider needs 32 MiB; mount it larger, or "
+            "set transport.provider = tcp");
+  const SharedMemoryRoom enough{64 << 20, 32 << 20};
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, enough, SharedMemoryUse::by_all}, {"tcp;ofi_rxm"}), "tcp;ofi_rxm")
+      << "this libfabric has no shm";
+  EXPECT_EQ(chosen({"auto", {}, Reach::network, full, SharedMemoryUse::by_all}, {"tcp;ofi_rxm"}), "tcp;ofi_rxm");
+}
+
+TEST(Provider, each_further_process_needs_a_segment) {
+  const SharedMemoryRoom of_one{33 << 20, 32 << 20};
+  EXPECT_EQ(missing_room(room_of_all(of_one, 1)), "");
+  EXPECT_EQ(missing_room(room_of_all(of_one, 2)), "/dev/shm has 33 MiB free, the shm provider needs 48 MiB");
+  EXPECT_EQ(missing_room(room_of_all({80 << 20, 32 << 20}, 4)), "");
+  EXPECT_EQ(missing_room(room_of_all({80 << 20, 32 << 20}, 5)),
+            "/dev/shm has 80 MiB free, the shm provider needs 96 MiB");
+}
+
 TEST(Provider, room_is_that_of_the_file_system) {
   EXPECT_GT(shared_memory_room()->needed_bytes, 0u);
   EXPECT_FALSE(shared_memory_room("/no/such/folder").has_value());
