@@ -59,12 +59,35 @@ std::int64_t big_endian(const unsigned char* bytes, int count) {
   return value;
 }
 
+/// Returns at most `count` bytes of the stream; fewer if it ends before.
+std::string block_of(std::istream& stream, std::int64_t count) {
+  std::string block(static_cast<std::size_t>(count), '\0');
+  stream.read(block.data(), count);
+  block.resize(static_cast<std::size_t>(stream.gcount()));
+  return block;
+}
+
+/// Returns the orientation in the file's eXIf chunk (PNG specification, third edition, 11.3.4.5), which may stand
+/// before or after the pixels.
+int png_orientation(std::istream& stream) {
+  constexpr std::int64_t end = 0x49454e44, exif = 0x65584966, checksum = 4;
+  while (const auto head = next_bytes<8>(stream)) {
+    const std::int64_t length = big_endian(head->data(), 4), kind = big_endian(head->data() + 4, 4);
+    if (kind == exif) return exif_orientation(block_of(stream, std::min(length, largest_exif)));
+    if (kind == end) break;
+    stream.seekg(length + checksum, std::ios::cur);
+  }
+  return as_stored;
+}
+
 /// PNG specification, 11.2.2: the first chunk is IHDR, of 13 bytes, width and height first.
 Result<Header> png_header(std::istream& stream) {
   const auto chunk = next_bytes<16>(stream);
   if (!chunk) return corrupt("truncated: the file ends inside its PNG header");
   if (big_endian(chunk->data() + 4, 4) != 0x49484452) return corrupt("broken: its first PNG chunk is not a header");
-  return Header{Format::png, {big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)}};
+  stream.seekg(13 - 8 + 4, std::ios::cur);
+  return Header{
+      Format::png, {big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)}, png_orientation(stream)};
 }
 
 /// Markers that carry a frame's size: ITU-T T.81, table B.1 (SOF0 to SOF15 without DHT, JPG and DAC).
@@ -75,11 +98,9 @@ bool starts_frame(int marker) {
 /// Reads an application segment of `count` bytes; returns the orientation if it is an EXIF block.
 std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
   constexpr std::string_view mark("Exif\0\0", 6);
-  std::string segment(static_cast<std::size_t>(count), '\0');
-  stream.read(segment.data(), count);
-  segment.resize(static_cast<std::size_t>(stream.gcount()));
+  const std::string segment = block_of(stream, count);
   if (!segment.starts_with(mark)) return std::nullopt;
-  return exif_orientation(std::string_view(segment).substr(mark.size()));
+  return exif_orientation(segment);
 }
 
 Result<Header> jpeg_header(std::istream& stream) {
@@ -285,6 +306,10 @@ Result<ImageSize> image_size(const fs::path& file) {
   const auto header = read_header(*stream);
   if (!header) return about(file, header.error());
   return upright(header->size, header->orientation);
+}
+
+bool size_stands_first(std::string_view start) {
+  return start.starts_with(jpeg_signature);
 }
 
 }  // namespace maestro

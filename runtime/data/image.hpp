@@ -33,7 +33,7 @@ struct Image {
 
 /// Decodes the picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white
 /// (linearly in the stored values), as in WebP; JPEG in gray, YCbCr, RGB, CMYK and YCCK; WebP with and without loss,
-/// but no animation. JPEG and WebP are turned by their EXIF orientation (that of a PNG is ignored). Sizes are checked
+/// but no animation. Each is turned by its EXIF orientation (of a PNG, its eXIf chunk). Sizes are checked
 /// before memory is allocated, and pixels take memory as the file delivers rows. The error names the file and the
 /// fault: missing, not an image, truncated, no pixels, over 16384 pixels a side or 178,956,970 in all, or the library's
 /// own message. Any thread.
@@ -41,10 +41,13 @@ struct Image {
 /// The same of a file's bytes, which errors call `name`.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, const std::string& name);
 
-/// Reads no more than the header, so pixels may still be broken. Errors as decode_image.
+/// Reads the header, and of a PNG or WebP the heads of its chunks, but no pixels, which may still be broken. Errors as
+/// decode_image.
 [[nodiscard]] Result<ImageSize> image_size(const std::filesystem::path& file);
-/// The same of a file's first bytes.
+/// The same of a file's bytes.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes, const std::string& name);
+/// Returns whether the first bytes of a file are enough for its size: a JPEG's orientation stands before its pixels.
+[[nodiscard]] bool size_stands_first(std::string_view start);
 
 /// Returns the bytes of a PNG file that holds the picture without loss.
 [[nodiscard]] Result<std::string> encode_png(const Image& image);

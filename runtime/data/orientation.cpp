@@ -35,7 +35,10 @@ bool lies_on_its_side(int orientation) {
 
 }  // namespace
 
-int exif_orientation(std::string_view tiff) {
+int exif_orientation(std::string_view block) {
+  constexpr std::string_view mark("Exif\0\0", 6);
+  std::string_view tiff = block;
+  while (tiff.starts_with(mark)) tiff.remove_prefix(mark.size());
   if (!tiff.starts_with("II") && !tiff.starts_with("MM")) return as_stored;
   const TiffBytes number(tiff);
   if (number.at(2, 2) != 42) return as_stored;

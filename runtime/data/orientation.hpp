@@ -2,6 +2,7 @@
 // Turns photographs upright: cameras store pixels in the sensor's orientation and record it as an EXIF tag.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "runtime/data/image.hpp"
@@ -12,9 +13,12 @@ namespace maestro {
 /// and left, as stored.
 inline constexpr int as_stored = 1;
 
-/// Returns the orientation in an EXIF block in its TIFF form, behind "Exif\0\0"; as_stored if it has no such tag or is
-/// damaged.
-[[nodiscard]] int exif_orientation(std::string_view tiff);
+/// Returns the orientation in an EXIF block, in its TIFF form or with "Exif\0\0" before it, as some programs write it
+/// everywhere; as_stored if it has no such tag or is damaged.
+[[nodiscard]] int exif_orientation(std::string_view block);
+
+/// Bytes of a block that are searched for the orientation.
+inline constexpr std::int64_t largest_exif = 1 << 16;
 
 /// Returns the size of a picture of `stored` size after it is turned upright.
 [[nodiscard]] ImageSize upright(ImageSize stored, int orientation);

@@ -12,7 +12,6 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t largest_exif = 1 << 16;  // bytes that are searched for the orientation
 constexpr unsigned has_animation = 0x02, has_exif = 0x08;
 
 Error corrupt(std::string reason) {
@@ -48,15 +47,12 @@ std::optional<Chunk> next_chunk(std::istream& stream) {
 
 /// Returns the orientation in the file's EXIF chunk, from behind the first chunk on.
 int orientation_behind(std::istream& stream) {
-  constexpr std::string_view mark("Exif\0\0", 6);  // some programs write it as in a JPEG
   while (const std::optional<Chunk> chunk = next_chunk(stream)) {
     if (chunk->name != "EXIF") {
       stream.seekg(chunk->room(), std::ios::cur);
       continue;
     }
-    const std::string block = next_bytes(stream, std::min(chunk->bytes, largest_exif));
-    const std::string_view tiff = block;
-    return exif_orientation(tiff.starts_with(mark) ? tiff.substr(mark.size()) : tiff);
+    return exif_orientation(next_bytes(stream, std::min(chunk->bytes, largest_exif)));
   }
   return as_stored;
 }

@@ -59,6 +59,13 @@ std::string with_orientation(const std::string& jpeg, int orientation, bool litt
          jpeg.substr(2);
 }
 
+std::string png_with_orientation(const std::string& png, int orientation, bool after, bool marked) {
+  constexpr std::size_t header = 8 + 25, end = 12;  // signature and IHDR; IEND
+  std::string out = png;
+  return out.insert(after ? png.size() - end : header,
+                    chunk("eXIf", (marked ? std::string("Exif\0\0", 6) : "") + orientation_block(orientation, marked)));
+}
+
 std::string webp_bytes(bool lossless, bool alpha, ImageSize size, const std::vector<std::uint8_t>& samples) {
   const int width = static_cast<int>(size.width), height = static_cast<int>(size.height);
   const int stride = width * (alpha ? 4 : 3);

@@ -28,6 +28,9 @@ std::string png_promising(int colour_type, bool interlaced, ImageSize size, std:
 /// A JPEG with an EXIF block behind its first marker that holds the orientation; `little`: its byte order.
 std::string with_orientation(const std::string& jpeg, int orientation, bool little);
 
+/// A PNG with an eXIf chunk that holds the orientation, before its pixels or after them; `marked`: with "Exif\0\0".
+std::string png_with_orientation(const std::string& png, int orientation, bool after, bool marked);
+
 enum class JpegForm { gray, colour, inks_of_adobe, inks };
 
 /// `samples` (height, width, channels) with 1, 3, 4 and 4 channels.

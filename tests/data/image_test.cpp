@@ -293,7 +293,7 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
   }
 }
 
-TEST(Image, a_jpeg_and_a_webp_are_turned_as_their_orientation_says) {
+TEST(Image, a_jpeg_a_webp_and_a_png_are_turned_as_their_orientation_says) {
   const TempFolder folder;
   // Four fields of 16 x 16 pixels, each of a single colour: a b over c d. Rows of letters as each orientation shows
   // them.
@@ -315,13 +315,17 @@ TEST(Image, a_jpeg_and_a_webp_are_turned_as_their_orientation_says) {
   };
   const Shown shown[] = {{1, {a, b, c, d}}, {2, {b, a, d, c}}, {3, {d, c, b, a}}, {4, {c, d, a, b}}, {5, {a, c, b, d}},
                          {6, {c, a, d, b}}, {7, {d, b, c, a}}, {8, {b, d, a, c}}, {0, {a, b, c, d}}, {9, {a, b, c, d}}};
-  enum class Stored { jpeg, little_jpeg, webp_file };
-  for (const Stored form : {Stored::jpeg, Stored::little_jpeg, Stored::webp_file}) {
+  const std::string png = *encode_png({whole.width, whole.height, colours});
+  const std::function<std::string(int)> forms[] = {
+      [&](int orientation) { return with_orientation(stored, orientation, false); },
+      [&](int orientation) { return with_orientation(stored, orientation, true); },
+      [&](int orientation) { return webp_extended(webp, whole, 8, orientation); },
+      [&](int orientation) { return png_with_orientation(png, orientation, false, false); },
+      [&](int orientation) { return png_with_orientation(png, orientation, true, true); }};
+  for (const auto& form : forms) {
     for (const Shown& each : shown) {
       SCOPED_TRACE("orientation " + std::to_string(each.orientation));
-      const auto file = folder.write(
-          "a", form == Stored::webp_file ? webp_extended(webp, whole, 8, each.orientation)
-                                         : with_orientation(stored, each.orientation, form == Stored::little_jpeg));
+      const auto file = folder.write("a", form(each.orientation));
       const auto image = decode_image(file);
       ASSERT_TRUE(image.ok()) << image.error().message;
       const bool turned = each.orientation >= 5 && each.orientation <= 8;
@@ -334,6 +338,29 @@ TEST(Image, a_jpeg_and_a_webp_are_turned_as_their_orientation_says) {
                                        at(image->height - 1, image->width - 1)};
       for (std::size_t corner = 0; corner < 4; ++corner)
         EXPECT_NEAR(corners[corner], each.corners[corner], 2) << corner;
+    }
+  }
+}
+
+TEST(Image, a_png_is_turned_as_pillow_turns_it) {
+  // The red values that ImageOps.exif_transpose of Pillow 13 returns.
+  const std::vector<std::vector<int>> recorded = {{0, 3, 6, 9, 12, 15}, {6, 3, 0, 15, 12, 9}, {15, 12, 9, 6, 3, 0},
+                                                  {9, 12, 15, 0, 3, 6}, {0, 9, 3, 12, 6, 15}, {9, 0, 12, 3, 15, 6},
+                                                  {15, 6, 12, 3, 9, 0}, {6, 15, 3, 12, 0, 9}};
+  Image stored{3, 2, std::vector<std::uint8_t>(18)};
+  for (std::size_t at = 0; at < 18; ++at) stored.pixels[at] = static_cast<std::uint8_t>(at);
+  const std::string png = *encode_png(stored);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    for (const bool after : {false, true}) {
+      const auto image = decode_image(png_with_orientation(png, orientation, after, false), "a.png");
+      ASSERT_TRUE(image.ok()) << image.error().message;
+      EXPECT_EQ(image->width, orientation < 5 ? 3 : 2);
+      std::vector<int> reds;
+      for (std::size_t at = 0; at < 18; at += 3) {
+        reds.push_back(image->pixels[at]);
+        EXPECT_EQ(image->pixels[at + 2], image->pixels[at] + 2) << "colours stay together";
+      }
+      EXPECT_EQ(reds, recorded[static_cast<std::size_t>(orientation - 1)]) << orientation;
     }
   }
 }
