@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/core/utf8.hpp"
 
 namespace maestro {
 
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::size_t longest_mark = 4;    // bytes of a byte order mark
 constexpr std::size_t longest_path = 300;  // bytes of a message; paths of test folders are long
 
 std::string shown(const fs::path& path) {
@@ -108,7 +110,13 @@ Result<std::string> read_text(const fs::path& path, std::size_t largest) {
   try {
     const Result<FileDescriptor> file = open_for_reading(path);
     if (!file) return file.error();
-    return contents(*file, path, largest);
+    Result<std::string> text = contents(*file, path, largest);
+    if (!text) return text;
+    text->erase(0, text->size() - without_mark(*text).size());
+    const std::string wide(wide_encoding(std::string_view(*text).substr(0, longest_mark)));
+    if (wide.empty()) return text;
+    return Error{ErrorCode::invalid_argument, "cannot read " + shown(path) + ": it is " + wide +
+                                                  "; convert it to UTF-8 (iconv -f " + wide + " -t UTF-8)"};
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::unavailable, "cannot read " + shown(path) + ": not enough memory"};
   }

@@ -56,7 +56,8 @@ class FileDescriptor {
 
 inline constexpr std::size_t largest_text = std::size_t{64} << 20;  // bytes: far above any configuration or manifest
 
-/// Reads a whole small file (IF-2).
+/// Reads a whole small file (IF-2), without a byte order mark at its start. A file with the mark of UTF-16 or UTF-32 is
+/// refused by the name of its encoding.
 [[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path, std::size_t largest = largest_text);
 
 }  // namespace maestro

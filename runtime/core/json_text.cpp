@@ -26,10 +26,21 @@ std::string reason(const json::exception& problem) {
   return printable(end == std::string::npos ? text : text.substr(end + 2), longest_reason);
 }
 
+/// Takes the line out of "parse error at line 3, column 7: ..." and returns it; empty: there is none.
+std::string take_line(std::string& reason) {
+  constexpr std::string_view before = "parse error at line ", behind = ", ";
+  if (!reason.starts_with(before)) return {};
+  const std::size_t end = reason.find(behind);
+  std::string line = reason.substr(before.size(), end - before.size());
+  const std::size_t place = before.size() - std::string_view("line ").size();
+  reason.erase(place, end + behind.size() - place);
+  return line;
+}
+
 /// Builds the document from the parser's events. With `items`, elements of the outermost list are passed on instead.
 class Builder final : public nlohmann::json_sax<json> {
  public:
-  explicit Builder(const std::string& name) : name_(name) {}
+  Builder(const std::string& name, bool single_line) : name_(name), single_line_(single_line) {}
   Builder(const JsonList& list, const ItemSink& items) : name_(list.name), list_(&list), items_(&items) {}
 
   json take() { return std::move(root_); }
@@ -58,7 +69,13 @@ class Builder final : public nlohmann::json_sax<json> {
     if (dynamic_cast<const json::out_of_range*>(&problem) != nullptr) {
       fail("the number " + printable(token) + " at byte " + std::to_string(byte) + " is out of range");
     }
-    throw JobError(name_ + " is not valid JSON: " + reason(problem), ErrorCode::corrupt);
+    std::string why = reason(problem), place = name_;
+    if (items_ != nullptr) {
+      place += ":" + take_line(why);
+    } else if (single_line_) {
+      (void)take_line(why);
+    }
+    throw JobError(place + " is not valid JSON: " + why, ErrorCode::corrupt);
   }
 
  private:
@@ -133,6 +150,7 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
   const std::string& name_;
+  bool single_line_ = false;
   const JsonList* list_ = nullptr;
   const ItemSink* items_ = nullptr;
   json root_;
@@ -155,7 +173,7 @@ Result<json> build(Input&& input, const std::string& name, Builder builder) {
 }  // namespace
 
 Result<json> parse_json(std::string_view text, const std::string& name) {
-  return build(text, name, Builder(name));
+  return build(text, name, Builder(name, text.find('\n') == text.npos));
 }
 
 Status parse_json_list(const JsonList& list, const ItemSink& sink) {

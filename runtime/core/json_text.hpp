@@ -4,7 +4,8 @@
 // JT-1 (depth): no document that is read nests deeper than most_json_levels, so that recursive code (dump, ==, copies)
 //       is safe.
 // JT-2 (errors): every failure to parse, of memory too, is an Error of a single line with the name of the text and the
-//       position in it: line and column, or the path of keys. No exception of the library leaves these functions.
+//       position in it: line and column (of a text of a single line the column, and of a list NAME:LINE and the
+//       column), or the path of keys. No exception of the library leaves these functions.
 // JT-3 (unique keys): an object has each key once; JSON readers disagree on the meaning of a repeated key.
 // JT-4 (range): a number outside the range of double is refused, never rounded to infinity.
 #pragma once

@@ -29,6 +29,20 @@ Start start_of(std::string_view text) {
   return {at, at == length};
 }
 
+constexpr std::size_t wide_sample = 64;  // bytes that tell a wide encoding without its mark
+constexpr std::size_t least_wide = 8;
+
+/// Whether characters of `width` bytes are printable ASCII at byte `at` and NUL otherwise.
+bool is_wide_ascii(std::string_view text, std::size_t width, std::size_t at) {
+  text = text.substr(0, text.size() / width * width);
+  for (std::size_t byte = 0; byte < text.size(); ++byte) {
+    const char c = text[byte];
+    const bool printable = (c >= ' ' && c < 0x7f) || (c >= '\t' && c <= '\r');
+    if (byte % width == at ? !printable : c != '\0') return false;
+  }
+  return text.size() >= least_wide;
+}
+
 bool eight_ascii(std::string_view text) {
   if (text.size() < 8) return false;
   std::uint64_t word = 0;
@@ -64,6 +78,23 @@ std::string repaired_utf8(std::string_view text) {
     text.remove_prefix(start_of(text).bytes);
   }
   return repaired;
+}
+
+std::string_view without_mark(std::string_view text) {
+  while (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  return text;
+}
+
+std::string_view wide_encoding(std::string_view head) {
+  using namespace std::string_view_literals;
+  if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (head.starts_with("\xff\xfe"sv) || head.starts_with("\xfe\xff"sv)) return "UTF-16";
+  for (const std::size_t width : {std::size_t{4}, std::size_t{2}}) {
+    for (const std::size_t at : {std::size_t{0}, width - 1}) {  // of the byte of ASCII in a character
+      if (is_wide_ascii(head.substr(0, wide_sample), width, at)) return width == 4 ? "UTF-32" : "UTF-16";
+    }
+  }
+  return {};
 }
 
 }  // namespace maestro

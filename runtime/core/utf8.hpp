@@ -15,4 +15,13 @@ namespace maestro {
 /// nothing continues, or for a single byte (Unicode 16, section 3.9, "substitution of maximal subparts").
 [[nodiscard]] std::string repaired_utf8(std::string_view text);
 
+/// The byte order mark, U+FEFF. At the start of a file it tells the encoding and is not a character of the text.
+inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+/// Returns `text` without the byte order marks that it begins with.
+[[nodiscard]] std::string_view without_mark(std::string_view text);
+
+/// Returns "UTF-16" or "UTF-32" for the first bytes of a text in that encoding: by its byte order mark or, without one,
+/// by the NUL bytes between characters of ASCII. Returns an empty text for others.
+[[nodiscard]] std::string_view wide_encoding(std::string_view head);
+
 }  // namespace maestro

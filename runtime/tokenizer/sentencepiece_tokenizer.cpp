@@ -4,9 +4,9 @@
 #include <sentencepiece_processor.h>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/core/json_text.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer_config.hpp"
 
 namespace maestro {
 
@@ -24,9 +24,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (status.ok()) return {};
     return Error{ErrorCode::invalid_argument, name_ + " is no model of SentencePiece: " + status.ToString()};
   }
-  void surround(bool begin, bool end) {
-    begin_ = begin && processor_.bos_id() >= 0;
-    end_ = end && processor_.eos_id() >= 0;
+  void surround(TextEnds ends) {
+    if (ends.begin && processor_.bos_id() >= 0) begin_ = {processor_.bos_id()};
+    end_ = ends.end && processor_.eos_id() >= 0;
   }
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
@@ -34,9 +34,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     const std::vector<int> ids = processor_.EncodeAsIds(text);
     sink(std::span(ids));
   }
+  [[nodiscard]] std::span<const std::int32_t> begin_of_text() const override { return begin_; }
   [[nodiscard]] std::vector<std::int32_t> encode_special(std::string_view text) const override {
     std::vector<std::int32_t> tokens = encode(text);
-    if (begin_) tokens.insert(tokens.begin(), processor_.bos_id());
+    tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
     if (end_) tokens.push_back(processor_.eos_id());
     return tokens;
   }
@@ -67,7 +68,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  private:
   std::string name_;
   sentencepiece::SentencePieceProcessor processor_;
-  bool begin_ = false;
+  std::vector<std::int32_t> begin_;
   bool end_ = false;
 };
 
@@ -78,22 +79,9 @@ Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const fs::path& file) {
   if (!model) return model.error();
   auto made = std::make_unique<SentencePieceTokenizer>(file.string());
   if (const Status loaded = made->load(*model); !loaded.ok()) return loaded.error();
-  bool begin = true, end = false;
-  const fs::path settings = file.parent_path() / "tokenizer_config.json";
-  std::error_code failure;
-  if (fs::exists(settings, failure)) {
-    const Result<std::string> text = read_text(settings);
-    if (!text) return text.error();
-    const auto parsed = parse_json(*text, settings.string());
-    if (!parsed) return parsed.error();
-    const auto flag = [&](const char* key, bool absent) {
-      return parsed->is_object() && parsed->contains(key) && parsed->at(key).is_boolean() ? parsed->at(key).get<bool>()
-                                                                                          : absent;
-    };
-    begin = flag("add_bos_token", true);
-    end = flag("add_eos_token", false);
-  }
-  made->surround(begin, end);
+  const Result<TextEnds> ends = read_text_ends(file.parent_path(), {.begin = true, .end = false});
+  if (!ends) return ends.error();
+  made->surround(*ends);
   return std::unique_ptr<Tokenizer>(std::move(made));
 }
 

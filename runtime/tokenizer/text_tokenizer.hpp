@@ -36,6 +36,7 @@ class TextTokenizer final : public Tokenizer {
   [[nodiscard]] std::string_view name() const override { return parts_.name; }
   [[nodiscard]] std::int64_t vocabulary() const override { return static_cast<std::int64_t>(parts_.tokens.size()); }
   void encode(std::string_view text, const Sink& sink) const override;
+  [[nodiscard]] std::span<const std::int32_t> begin_of_text() const override { return parts_.before; }
   [[nodiscard]] std::vector<std::int32_t> encode_special(std::string_view text) const override;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override;
   [[nodiscard]] std::string piece(std::int32_t token) const override;

@@ -13,10 +13,49 @@ namespace maestro {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+Tokenizer::Sink append_to(std::vector<std::int32_t>& tokens) {
+  return [&tokens](std::span<const std::int32_t> piece) { tokens.insert(tokens.end(), piece.begin(), piece.end()); };
+}
+
+}  // namespace
+
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> tokens;
-  encode(text, [&](std::span<const std::int32_t> piece) { tokens.insert(tokens.end(), piece.begin(), piece.end()); });
+  encode(text, append_to(tokens));
   return tokens;
+}
+
+std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, bool begin) const {
+  std::vector<std::int32_t> tokens;
+  encode_text(text, begin, append_to(tokens));
+  return tokens;
+}
+
+void Tokenizer::encode_text(std::string_view text, bool begin, const Sink& sink) const {
+  const std::span<const std::int32_t> before = begin ? begin_of_text() : std::span<const std::int32_t>();
+  if (before.empty()) return encode(text, sink);
+  std::vector<std::int32_t> head;  // the first tokens, until there are enough to compare
+  bool settled = false;
+  const auto settle = [&] {
+    settled = true;
+    const auto first = std::ranges::mismatch(before, head).in1;
+    if (first != before.end()) sink(before);
+    if (!head.empty()) sink(head);
+  };
+  encode(text, [&](std::span<const std::int32_t> piece) {
+    if (settled) return sink(piece);
+    head.insert(head.end(), piece.begin(), piece.end());
+    if (head.size() >= before.size()) settle();
+  });
+  if (!settled) settle();
+}
+
+std::string spelled_begin_of_text(const Tokenizer& tokenizer) {
+  std::string text;
+  for (const std::int32_t token : tokenizer.begin_of_text()) text += tokenizer.piece(token);
+  return text;
 }
 
 std::string Tokenizer::fingerprint() const {

@@ -29,6 +29,12 @@ class Tokenizer {
   /// Passes the tokens of `text` to `sink`, in order and in pieces of any size, so that a large text needs no second
   /// copy four times its size. Adds no special tokens; those that the text spells out are tokens.
   virtual void encode(std::string_view text, const Sink& sink) const = 0;
+  /// Returns the tokens that the tokenizer's file puts before a text, such as <bos>; empty: none.
+  [[nodiscard]] virtual std::span<const std::int32_t> begin_of_text() const { return {}; }
+  /// Passes the tokens of a text that is read from its beginning, as documents and prompts are: those of encode() and,
+  /// with `begin`, begin_of_text() before them, unless the text spells these tokens itself.
+  void encode_text(std::string_view text, bool begin, const Sink& sink) const;
+  [[nodiscard]] std::vector<std::int32_t> encode_text(std::string_view text, bool begin) const;
   /// Returns the tokens with the special ones that the tokenizer's file puts around a text.
   [[nodiscard]] virtual std::vector<std::int32_t> encode_special(std::string_view text) const { return encode(text); }
   /// Returns the text of tokens: always valid UTF-8; tokens without text (a truncated character, an id outside the
@@ -78,6 +84,9 @@ class ByteTokenizer final : public Tokenizer {
 /// Returns the tokenizer of a folder (tokenizer.json, else tokenizer.model, else vocab.json with merges.txt) or of one
 /// of these files, with the token that ends a text; a ByteTokenizer for byte_tokenizer_json().
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
+
+/// Returns begin_of_text() as the tokenizer's file spells it, "<bos>"; empty: there is none.
+[[nodiscard]] std::string spelled_begin_of_text(const Tokenizer& tokenizer);
 
 /// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), an added one, a folder or a file.
 /// Throws JobError.

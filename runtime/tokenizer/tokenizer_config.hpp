@@ -22,4 +22,16 @@ struct TokenizerConfig {
 /// "default". A file that is missing gives nothing. Errors name file and key.
 [[nodiscard]] Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder);
 
+/// The tokens around a text.
+struct TextEnds {
+  bool begin = false;  ///< bos_token stands before a text
+  bool end = false;    ///< eos_token stands after it
+  std::string bos_token = {};
+  std::string eos_token = {};
+};
+/// Reads add_bos_token, add_eos_token and these tokens of a folder's tokenizer_config.json. They count where no
+/// tokenizer.json says what stands around a text, as transformers has it. `absent`: without the file or the key. Errors
+/// name file and key.
+[[nodiscard]] Result<TextEnds> read_text_ends(const std::filesystem::path& folder, TextEnds absent);
+
 }  // namespace maestro

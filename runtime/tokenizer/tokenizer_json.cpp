@@ -9,6 +9,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/tokenizer/json_node.hpp"
 #include "runtime/tokenizer/text_tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer_content.hpp"
 
 namespace maestro {
 
@@ -18,7 +19,6 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t most_missing = std::size_t{1} << 16;  // ids without a token, in a small vocabulary
-constexpr std::size_t largest_file = std::size_t{1} << 29;  // bytes; Gemma's has 2^25
 
 std::string read_filled(const JsonNode& node) {
   std::string text = node.text();
@@ -350,9 +350,11 @@ TextTokenizerParts read_parts(const JsonNode& file) {
   return parts;
 }
 
-Result<std::unique_ptr<Tokenizer>> made(const fs::path& file, const std::function<TextTokenizerParts()>& read) {
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> make_text_tokenizer(const json& content, const fs::path& file) {
   try {
-    TextTokenizerParts parts = read();
+    TextTokenizerParts parts = read_parts(JsonNode(content, ""));
     parts.name = file.string();
     return std::unique_ptr<Tokenizer>(std::make_unique<TextTokenizer>(std::move(parts)));
   } catch (const JobError& problem) {
@@ -360,39 +362,12 @@ Result<std::unique_ptr<Tokenizer>> made(const fs::path& file, const std::functio
   }
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Tokenizer>> read_tokenizer_json(const fs::path& file) {
-  const Result<std::string> text = read_text(file, largest_file);
+  const Result<std::string> text = read_text(file, largest_tokenizer_file);
   if (!text) return text.error();
   const Result<json> parsed = parse_json(*text, file.string());
   if (!parsed) return parsed.error();
-  return made(file, [&] { return read_parts(JsonNode(*parsed, "")); });
-}
-
-Result<std::unique_ptr<Tokenizer>> read_vocabulary_and_merges(const fs::path& vocabulary) {
-  const fs::path merges = vocabulary.parent_path() / "merges.txt";
-  const Result<std::string> text = read_text(vocabulary, largest_file);
-  if (!text) return text.error();
-  const Result<std::string> lines = read_text(merges, largest_file);
-  if (!lines) return lines.error();
-  const Result<json> parsed = parse_json(*text, vocabulary.string());
-  if (!parsed) return parsed.error();
-  json list = json::array();
-  for (std::string_view rest = *lines; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty() && !line.starts_with("#version")) list.push_back(line);
-  }
-  json file = {{"model", {{"type", "BPE"}, {"vocab", *parsed}, {"merges", std::move(list)}}},
-               {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-               {"decoder", {{"type", "ByteLevel"}}}};
-  constexpr const char* end = "<|endoftext|>";
-  if (parsed->is_object() && parsed->contains(end)) {
-    file["added_tokens"] = {{{"id", parsed->at(end)}, {"content", end}, {"special", true}, {"normalized", false}}};
-  }
-  return made(vocabulary, [&] { return read_parts(JsonNode(file, "")); });
+  return make_text_tokenizer(*parsed, file);
 }
 
 }  // namespace maestro

@@ -57,6 +57,18 @@ TEST_F(InputFile, a_link_is_what_it_leads_to) {  // IF-1
   EXPECT_TRUE(check_readable_kind(folder_ / "nothing").ok());
 }
 
+TEST_F(InputFile, a_byte_order_mark_is_skipped_or_named) {
+  using namespace std::string_literals;
+  std::ofstream(folder_ / "file") << "\xef\xbb\xbf"
+                                  << "text";
+  EXPECT_EQ(refusal(folder_ / "file"), "accepted: text");
+  for (const std::string& mark : {"\xff\xfe"s, "\xfe\xff"s}) {
+    std::ofstream(folder_ / "file") << mark << "t\0"s;
+    EXPECT_THAT(refusal(folder_ / "file"),
+                EndsWith("/file: it is UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"));
+  }
+}
+
 TEST_F(InputFile, a_file_over_its_bound_is_refused) {  // IF-2
   std::ofstream(folder_ / "file") << std::string(2 << 20, 'x');
   EXPECT_THAT(refusal(folder_ / "file", 1 << 20), HasSubstr("larger than 1 MiB"));

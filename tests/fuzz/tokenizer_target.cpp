@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizer files under fuzz: an object is read as tokenizer.json, tokenizer_config.json, generation_config.json and
 // vocab.json, any other input as tokenizer.model. A tokenizer that opens encodes and decodes some text.
+#include <algorithm>
 #include <cstdlib>
 
 #include "fuzz_target.hpp"
@@ -22,6 +23,10 @@ void use(const Tokenizer& tokenizer) {
     require(token >= 0 && token < tokenizer.vocabulary(), "a token lies in the vocabulary");
     static_cast<void>(tokenizer.piece(token));
   }
+  const std::vector<std::int32_t> begin = tokenizer.encode_text(sample, true);
+  const auto before = tokenizer.begin_of_text();
+  require(std::ranges::mismatch(before, begin).in1 == before.end(), "a text begins as the tokenizer's file has it");
+  require(begin == tokenizer.encode_text(sample, false) || begin.size() > before.size(), "the text follows");
   for (const bool skip : {false, true}) {
     const std::string text = tokenizer.decode(tokens, skip);
     require(repaired_utf8(text) == text, "decoded text is UTF-8", text);

@@ -52,6 +52,20 @@ TEST_F(OpenTokenizer, the_pair_of_gpt_2_is_a_byte_level_tokenizer) {
               AllOf(HasSubstr((folder_ / "vocab.json").string()), HasSubstr("model.merges[0] needs the token \"x\"")));
 }
 
+/// Compared with transformers 5: OPT has such files.
+TEST_F(OpenTokenizer, the_settings_of_the_pair_of_gpt_2_put_tokens_around_a_text) {
+  write_pair();
+  write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
+  EXPECT_THAT(open_tokenizer(folder_).value_or_throw()->encode_text("ab a", true), ElementsAre(5, 2, 4));
+  EXPECT_THAT(open_tokenizer(folder_).value_or_throw()->encode_text("<|endoftext|>ab", true), ElementsAre(5, 2));
+  write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<s>"})");
+  EXPECT_THAT(open_tokenizer(folder_).error().message,
+              HasSubstr("add_bos_token = true needs a bos_token of the vocabulary, not \"<s>\""));
+  write("tokenizer.json", small);
+  EXPECT_THAT(open_tokenizer(folder_).value_or_throw()->encode_text("a", true), ElementsAre(0))
+      << "a tokenizer.json says itself what stands around a text";
+}
+
 TEST_F(OpenTokenizer, a_folder_without_a_tokenizer_is_not_found) {
   const auto empty = open_tokenizer(folder_);
   ASSERT_FALSE(empty);

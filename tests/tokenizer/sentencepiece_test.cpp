@@ -52,6 +52,7 @@ TEST_F(SentencePiece, special_tokens_stand_around_a_text_as_its_settings_have_it
   auto wanted = tokenizer->encode("the");
   wanted.insert(wanted.begin(), 1);
   EXPECT_EQ(tokenizer->encode_special("the"), wanted);
+  EXPECT_EQ(tokenizer->encode_text("the", true), wanted);
   EXPECT_EQ(tokenizer->decode(wanted, false), "<s>the");
   EXPECT_EQ(tokenizer->decode(wanted, true), "the");
   std::ofstream(folder_ / "tokenizer_config.json") << R"({"add_bos_token": false, "add_eos_token": true})";

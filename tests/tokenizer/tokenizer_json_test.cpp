@@ -89,6 +89,23 @@ TEST_F(TokenizerJson, special_tokens_stand_around_a_text_on_request) {
   const auto tokenizer = read(content).value_or_throw();
   EXPECT_THAT(tokenizer->encode_special("b"), ElementsAre(3, 1, 0, 1));
   EXPECT_THAT(tokenizer->encode("b"), ElementsAre(1));
+  EXPECT_THAT(tokenizer->begin_of_text(), ElementsAre(3));
+  EXPECT_THAT(tokenizer->encode_text("b", true), ElementsAre(3, 1));
+  EXPECT_THAT(tokenizer->encode_text("<x>b", true), ElementsAre(3, 1)) << "a text that spells it gets no second one";
+  EXPECT_THAT(tokenizer->encode_text("", true), ElementsAre(3));
+  EXPECT_THAT(tokenizer->encode_text("b", false), ElementsAre(1));
+  EXPECT_THAT(tokenizer->encode_text(std::string(10'000, 'b'), true), testing::SizeIs(10'001));
+}
+
+TEST_F(TokenizerJson, the_begin_of_a_text_may_be_several_tokens) {
+  json content = smallest();
+  content["post_processor"] = json::parse(R"({"type": "TemplateProcessing", "single": [
+      {"SpecialToken": {"id": "<x>"}}, {"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}],
+     "special_tokens": {"<x>": {"ids": [3]}, "a": {"ids": [0]}}})");
+  const auto tokenizer = read(content).value_or_throw();
+  EXPECT_THAT(tokenizer->encode_text("b", true), ElementsAre(3, 0, 1));
+  EXPECT_THAT(tokenizer->encode_text("<x>ab", true), ElementsAre(3, 0, 3, 2)) << "\"ab\" is another token than \"a\"";
+  EXPECT_THAT(tokenizer->encode_text("<x>aa", true), ElementsAre(3, 0, 0));
 }
 
 TEST_F(TokenizerJson, a_metaspace_of_an_older_file_has_a_flag) {
