@@ -28,13 +28,13 @@ struct ChatMessage {
   std::string fields = {};
 };
 
-/// What a template sees next to the messages.
+/// Everything that a template sees next to the messages.
 struct ChatContext {
   std::string bos_token = {};  ///< empty: undefined
   std::string eos_token = {};
   std::string tools = {};      ///< text of a JSON list; empty: none
   std::string variables = {};  ///< text of a JSON object: further variables (transformers' chat_template_kwargs)
-  /// What strftime_now shows; absent: strftime_now is not defined, so that a text does not depend on the day.
+  /// The time that strftime_now shows; absent: strftime_now is not defined, so that a text does not depend on the day.
   std::optional<std::chrono::sys_seconds> date = {};
 };
 
@@ -47,7 +47,7 @@ struct ByteRange {
 
 struct RenderedChat {
   std::string text;
-  /// What {% generation %} blocks wrote (transformers' assistant masks): in order, without gaps of zero bytes between.
+  /// The output of {% generation %} blocks (transformers' assistant masks): in order, and neighbours are one range.
   std::vector<ByteRange> generated;
 };
 

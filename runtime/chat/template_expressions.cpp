@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
+#include "runtime/chat/template_text.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -22,8 +24,9 @@ std::string Parser::found() const {
   return at(Token::Kind::end) || at(Token::Kind::end_of_tag) ? "the end of the tag" : printable(now().text);
 }
 
-bool Parser::names(std::string_view text) const {
-  return std::ranges::any_of(tokens_,
+bool Parser::names(std::string_view text, std::size_t begin, std::size_t end) const {
+  const auto all = std::span(tokens_).first(std::min(end, tokens_.size())).subspan(begin);
+  return std::ranges::any_of(all,
                              [&](const Token& token) { return token.kind == Token::Kind::name && token.text == text; });
 }
 
@@ -73,8 +76,43 @@ std::vector<Expression> Parser::list_of(Expression first, Expression second) {
 // ---- expressions, from the weakest operator to the strongest ----
 
 Expression Parser::parse_whole() {
-  Expression made = parse_condition();
-  if (at_symbol(",")) refuse("a tuple without parentheses");
+  return parse_tuple([this] { return parse_condition(); }, Token::Kind::end_of_tag, "");
+}
+
+Expression Parser::parse_listed() {
+  return parse_tuple([this] { return parse_or(); }, Token::Kind::end_of_tag, "");
+}
+
+/// Values of `parse` with commas between them are a tuple, one without a comma is itself.
+template <class Parse>
+Expression Parser::parse_tuple(Parse parse, Token::Kind end, std::string_view symbol) {
+  const auto ends = [&] {
+    return at(Token::Kind::end_of_tag) || (at(end) && (symbol.empty() || now().text == symbol));
+  };
+  if (ends() && !symbol.empty()) return make(Expression::Kind::tuple);
+  Expression first = parse();
+  if (!at_symbol(",")) return first;
+  Expression made = make(Expression::Kind::tuple, "", list_of(std::move(first)));
+  while (take_symbol(",") && !ends()) made.parts.push_back(parse());
+  return made;
+}
+
+Expression Parser::parse_target() {
+  const auto item = [this] {
+    if (take_symbol("(")) {
+      Expression inside = parse_target();
+      expect_symbol(")");
+      return inside;
+    }
+    Expression made = make(Expression::Kind::name, expect_name());
+    if (!take_symbol(".")) return made;
+    return make(Expression::Kind::attribute, expect_name(), list_of(std::move(made)));
+  };
+  Expression first = item();
+  if (!at_symbol(",")) return first;
+  Expression made = make(Expression::Kind::tuple, "", list_of(std::move(first)));
+  while (take_symbol(",") && (at_symbol("(") || (at(Token::Kind::name) && !at_name("in"))))
+    made.parts.push_back(item());
   return made;
 }
 
@@ -90,18 +128,19 @@ Expression Parser::parse_condition() {
 
 /// Operands of `parse` with the operators of `symbols` between them, from the left.
 template <class Parse>
-Expression Parser::chain(std::initializer_list<std::string_view> symbols, Parse parse) {
+Expression Parser::chain(Expression::Kind kind, std::initializer_list<std::string_view> symbols, Parse parse) {
   Expression left = parse();
   while ((at(Token::Kind::symbol) || at(Token::Kind::name)) &&
          std::ranges::find(symbols, now().text) != symbols.end()) {
     std::string text = now().text;
     take();
-    left = make(Expression::Kind::binary, std::move(text), list_of(std::move(left), parse()));
+    left = make(kind, std::move(text), list_of(std::move(left), parse()));
   }
   return left;
 }
 Expression Parser::parse_or() {
-  return chain({"or"}, [this] { return chain({"and"}, [this] { return parse_not(); }); });
+  return chain(Expression::Kind::logical, {"or"},
+               [this] { return chain(Expression::Kind::logical, {"and"}, [this] { return parse_not(); }); });
 }
 Expression Parser::parse_not() {
   count_part();
@@ -110,35 +149,35 @@ Expression Parser::parse_not() {
 }
 Expression Parser::parse_comparison() {
   Expression left = parse_sum();
-  bool compared = false;
-  while (true) {
+  for (bool first = true;; first = false) {
     std::string text = now().text;
     const bool symbol = at(Token::Kind::symbol) &&
                         (text == "==" || text == "!=" || text == "<" || text == "<=" || text == ">" || text == ">=");
     const bool outside = at_name("not") && tokens_[at_ + 1].text == "in";
     if (!symbol && !outside && !at_name("in")) return left;
-    if (compared) refuse("a chain of comparisons");
-    compared = true;
     take();
     if (outside) take();
-    left = make(Expression::Kind::binary, outside ? "not in" : std::move(text), list_of(std::move(left), parse_sum()));
+    if (first) left = make(Expression::Kind::comparison, "", list_of(std::move(left)));
+    left.names.push_back(outside ? "not in" : std::move(text));
+    left.parts.push_back(parse_sum());
   }
 }
 Expression Parser::parse_sum() {
-  return chain({"+", "-"}, [this] {
-    return chain({"~"}, [this] { return chain({"*", "/", "//", "%"}, [this] { return parse_unary(); }); });
-  });
+  constexpr auto kind = Expression::Kind::binary;
+  const auto power = [this] { return chain(kind, {"**"}, [this] { return parse_unary(true); }); };
+  const auto product = [&] { return chain(kind, {"*", "/", "//", "%"}, power); };
+  return chain(kind, {"+", "-"}, [&] { return chain(kind, {"~"}, product); });
 }
-Expression Parser::parse_unary() {
+Expression Parser::parse_unary(bool with_filters) {
   count_part();
   if (at_symbol("-") || at_symbol("+")) {
     std::string text = now().text;
     take();
-    return make(Expression::Kind::unary, std::move(text), list_of(parse_unary()));
+    Expression value = make(Expression::Kind::unary, std::move(text), list_of(parse_unary(false)));
+    return with_filters ? parse_filters(std::move(value)) : value;
   }
   Expression value = parse_postfix(parse_primary());
-  if (at_symbol("**")) refuse("the operator **");
-  return parse_filters(std::move(value));
+  return with_filters ? parse_filters(std::move(value)) : value;
 }
 
 Expression Parser::parse_primary() {
@@ -147,8 +186,7 @@ Expression Parser::parse_primary() {
   if (at(Token::Kind::integer) || at(Token::Kind::real)) return parse_number();
   if (at(Token::Kind::name)) return parse_name();
   if (take_symbol("(")) {
-    Expression inside = parse_condition();
-    if (at_symbol(",")) refuse("a tuple");
+    Expression inside = parse_tuple([this] { return parse_condition(); }, Token::Kind::symbol, ")");
     expect_symbol(")");
     return inside;
   }
@@ -160,21 +198,23 @@ Expression Parser::parse_string() {
   std::string text;
   for (; at(Token::Kind::string); take()) text += now().text;
   Expression made = make(Expression::Kind::literal);
-  made.value = text;
+  made.value = std::move(text);
   return made;
 }
 Expression Parser::parse_number() {
   Expression made = make(Expression::Kind::literal);
   const std::string& text = now().text;
-  if (at(Token::Kind::integer)) {
+  made.value = number_in(text, at(Token::Kind::real));
+  if (text.size() > 1 && text[0] == '0' && at(Token::Kind::integer)) {
+    const char kind = static_cast<char>(text[1] | 0x20);
+    const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
     std::int64_t number = 0;
-    std::from_chars(text.data(), text.data() + text.size(), number);
-    made.value = number;
-  } else {
-    double number = 0;
-    std::from_chars(text.data(), text.data() + text.size(), number);
-    made.value = number;
+    const char* end = text.data() + text.size();
+    const bool whole = std::from_chars(text.data() + (base == 10 ? 0 : 2), end, number, base) ==
+                       std::from_chars_result{end, std::errc()};
+    made.value = whole ? TemplateValue(number) : TemplateValue::undefined();
   }
+  if (made.value.is_undefined()) fail("\"" + printable(text) + "\" is not a number of 64 bits");
   take();
   return made;
 }
@@ -205,9 +245,10 @@ Expression Parser::parse_items(Expression::Kind kind, std::string_view end) {
 Expression Parser::parse_postfix(Expression value) {
   while (true) {
     if (take_symbol(".")) {
-      Expression key = make(Expression::Kind::literal);
-      key.value = expect_name();
-      value = make(Expression::Kind::item, "", list_of(std::move(value), std::move(key)));
+      const bool index = at(Token::Kind::integer);
+      Expression key = index ? parse_number() : Expression();
+      value = index ? make(Expression::Kind::item, "", list_of(std::move(value), std::move(key)))
+                    : make(Expression::Kind::attribute, expect_name(), list_of(std::move(value)));
     } else if (take_symbol("[")) {
       value = parse_subscript(std::move(value));
     } else if (take_symbol("(")) {
@@ -240,16 +281,7 @@ Expression Parser::parse_subscript(Expression value) {
   return made;
 }
 Expression Parser::parse_call(Expression callee) {
-  Expression made = make(Expression::Kind::call);
-  if (callee.kind == Expression::Kind::name) {
-    made.text = callee.text;
-  } else if (callee.kind == Expression::Kind::item && callee.parts[1].value.is_string()) {
-    made.method = true;
-    made.text = callee.parts[1].value.get<std::string>();
-    made.parts.push_back(std::move(callee.parts[0]));
-  } else {
-    refuse("a call of a value");
-  }
+  Expression made = make(Expression::Kind::call, "", list_of(std::move(callee)));
   parse_arguments(made);
   return made;
 }
@@ -261,19 +293,33 @@ void Parser::parse_arguments(Expression& made) {
       std::string name = expect_name();
       take();
       made.names.push_back(std::move(name));
+    } else if (take_symbol("**")) {
+      made.names.push_back("**");
+    } else if (take_symbol("*")) {
+      made.names.push_back("*");
     } else if (!made.names.empty()) {
-      fail("an argument without a name stands behind another with a name");
+      fail("an argument without a name follows one with a name");
     }
     made.parts.push_back(parse_condition());
     if (!at_symbol(")")) expect_symbol(",");
   }
 }
 
+Expression Parser::parse_body_filters(bool first) {
+  Expression value = make(Expression::Kind::body);
+  if (first) {
+    value = make(Expression::Kind::filter, expect_name(), list_of(std::move(value)));
+    if (take_symbol("(")) parse_arguments(value);
+  }
+  return parse_filters(std::move(value));
+}
 Expression Parser::parse_filters(Expression value) {
   while (true) {
     if (take_symbol("|")) {
       value = make(Expression::Kind::filter, expect_name(), list_of(std::move(value)));
       if (take_symbol("(")) parse_arguments(value);
+    } else if (take_symbol("(")) {
+      value = parse_call(std::move(value));
     } else if (take_name("is")) {
       const bool negated = take_name("not");
       value = make(Expression::Kind::test, expect_name(), list_of(std::move(value)));
@@ -289,7 +335,7 @@ void Parser::parse_test_argument(Expression& test) {
   const bool value =
       at(Token::Kind::string) || at(Token::Kind::integer) || at(Token::Kind::real) || at_symbol("[") || at_symbol("{");
   const bool name = at(Token::Kind::name) && !at_name("else") && !at_name("or") && !at_name("and") && !at_name("is") &&
-                    !at_name("if") && !at_name("in") && !at_name("not");
+                    !at_name("if") && !at_name("in") && !at_name("not") && !at_name("recursive");
   if (value || name) test.parts.push_back(parse_postfix(parse_primary()));
 }
 

@@ -2,6 +2,7 @@
 // The expressions of a chat template, from its tokens. Not a public header.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -20,8 +21,16 @@ class TemplateExpressionParser {
   TemplateExpressionParser(std::vector<Token> tokens, std::string_view name)
       : tokens_(std::move(tokens)), name_(name) {}
 
-  /// An expression up to the end of a tag, with all operators.
+  /// An expression up to the end of a tag, with all operators; values with commas between them are a tuple.
   Expression parse_whole();
+  /// The same without `a if b else c`.
+  Expression parse_listed();
+  /// The target of {% set %} and {% for %}: a name, an attribute of a namespace, or a tuple of them.
+  Expression parse_target();
+  /// Filters of the text of a body; with `first` the first has no | before it.
+  Expression parse_body_filters(bool first);
+  /// Arguments of a call, after its opening parenthesis.
+  void parse_arguments(Expression& made);
   Expression parse_condition();
   /// Without `a if b else c`.
   Expression parse_or();
@@ -30,8 +39,9 @@ class TemplateExpressionParser {
   [[nodiscard]] bool at(Token::Kind kind) const { return now().kind == kind; }
   [[nodiscard]] bool at_symbol(std::string_view text) const { return at(Token::Kind::symbol) && now().text == text; }
   [[nodiscard]] bool at_name(std::string_view text) const { return at(Token::Kind::name) && now().text == text; }
-  /// Returns whether a tag has this name.
-  [[nodiscard]] bool names(std::string_view text) const;
+  /// Returns whether a tag among these tokens has this name.
+  [[nodiscard]] bool names(std::string_view text, std::size_t begin = 0, std::size_t end = SIZE_MAX) const;
+  [[nodiscard]] std::size_t position() const { return at_; }
   /// The token, for messages.
   [[nodiscard]] std::string found() const;
   [[noreturn]] void fail(const std::string& problem) const { fail_template({name_, now().line}, problem); }
@@ -48,11 +58,13 @@ class TemplateExpressionParser {
   void count_part();
   Expression make(Expression::Kind kind, std::string text = "", std::vector<Expression> parts = {});
   template <class Parse>
-  Expression chain(std::initializer_list<std::string_view> symbols, Parse parse);
+  Expression chain(Expression::Kind kind, std::initializer_list<std::string_view> symbols, Parse parse);
+  template <class Parse>
+  Expression parse_tuple(Parse parse, Token::Kind end, std::string_view symbol);
   Expression parse_not();
   Expression parse_comparison();
   Expression parse_sum();
-  Expression parse_unary();
+  Expression parse_unary(bool with_filters);
   Expression parse_primary();
   Expression parse_string();
   Expression parse_number();
@@ -61,7 +73,6 @@ class TemplateExpressionParser {
   Expression parse_postfix(Expression value);
   Expression parse_subscript(Expression value);
   Expression parse_call(Expression callee);
-  void parse_arguments(Expression& made);
   Expression parse_filters(Expression value);
   void parse_test_argument(Expression& test);
 

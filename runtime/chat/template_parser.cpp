@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "runtime/chat/template_expressions.hpp"
@@ -85,6 +86,15 @@ class Parser : private TemplateExpressionParser {
       parse_set(made);
     } else if (name == "macro") {
       parse_macro(made);
+    } else if (name == "call") {
+      parse_call_block(made);
+    } else if (name == "filter") {
+      made.kind = Statement::Kind::filter;
+      made.expressions.push_back(parse_body_filters(true));
+      end_tag();
+      parse_only_body(made, "endfilter");
+    } else if (name == "with") {
+      parse_with(made);
     } else if (name == "break" || name == "continue") {
       if (loops_ == 0) fail("{% " + name + " %} stands outside of a loop");
       made.kind = name == "break" ? Statement::Kind::leave : Statement::Kind::proceed;
@@ -93,22 +103,28 @@ class Parser : private TemplateExpressionParser {
       made.kind = Statement::Kind::generation;
       uses_generation_ = true;
       end_tag();
-      made.bodies.push_back(parse_body({"endgeneration"}));
-      expect_end("endgeneration", made.line);
+      parse_only_body(made, "endgeneration");
     } else {
       refuse_template({name_, made.line}, "{% " + printable(name) + " %}");
     }
     body.push_back(std::move(made));
   }
 
+  /// A body that is not a part of the loop around it.
+  void parse_only_body(Statement& made, const char* end) {
+    const int loops = std::exchange(loops_, 0);
+    made.bodies.push_back(parse_body({end}));
+    loops_ = loops;
+    expect_end(end, made.line);
+  }
+
   void parse_loop(Statement& made) {
     made.kind = Statement::Kind::loop;
-    do made.names.push_back(expect_name());
-    while (take_symbol(","));
+    made.expressions.push_back(parse_target());
     if (!take_name("in")) fail("\"in\" is missing before " + found());
-    made.expressions.push_back(parse_or());  // an "if" behind it is the loop's
+    made.expressions.push_back(parse_listed());  // an "if" after it is the loop's
     if (take_name("if")) made.expressions.push_back(parse_condition());
-    if (at_name("recursive")) refuse_template({name_, made.line}, "a recursive loop");
+    made.recursive = take_name("recursive");
     end_tag();
     ++loops_;
     made.bodies.push_back(parse_body({"else", "endfor"}));
@@ -134,44 +150,80 @@ class Parser : private TemplateExpressionParser {
     expect_end("endif", made.line);
   }
 
+  void parse_parameters(Statement& made) {
+    bool first = true;
+    while (!take_symbol(")")) {
+      if (!first && !take_symbol(",")) fail("\",\" is missing before " + found());
+      if (!first && take_symbol(")")) break;
+      first = false;
+      made.names.push_back(expect_name());
+      if (take_symbol("=")) {
+        defaults_.push_back(parse_condition());
+      } else if (!defaults_.empty()) {
+        fail("a parameter without a default follows one with a default");
+      }
+    }
+    std::ranges::move(defaults_, std::back_inserter(made.expressions));
+    defaults_.clear();
+  }
+  /// The body of a macro or of a caller.
+  void parse_called(Statement& made, const char* end) {
+    const std::size_t begin = position();
+    parse_only_body(made, end);
+    made.varargs = names("varargs", begin, position());
+    made.kwargs = names("kwargs", begin, position());
+    made.caller = names("caller", begin, position());
+  }
   void parse_macro(Statement& made) {
     made.kind = Statement::Kind::macro;
     made.names.push_back(expect_name());
     if (!take_symbol("(")) fail("the parameters of a macro are missing before " + found());
-    while (!take_symbol(")")) {
-      if (made.names.size() > 1 && !take_symbol(",")) fail("\",\" is missing before " + found());
-      made.names.push_back(expect_name());
-      if (take_symbol("=")) {
-        made.expressions.push_back(parse_condition());
-      } else if (!made.expressions.empty()) {
-        fail("a parameter without a default stands behind another with one");
-      }
+    parse_parameters(made);
+    end_tag();
+    parse_called(made, "endmacro");
+  }
+  void parse_call_block(Statement& made) {
+    made.kind = Statement::Kind::call;
+    made.names.push_back("caller");
+    Statement parameters;
+    if (take_symbol("(")) parse_parameters(parameters);
+    made.expressions.push_back(parse_condition());
+    if (made.expressions[0].kind != TemplateExpression::Kind::call) fail("{% call %} needs a call");
+    std::ranges::move(parameters.names, std::back_inserter(made.names));
+    std::ranges::move(parameters.expressions, std::back_inserter(made.expressions));
+    end_tag();
+    parse_called(made, "endcall");
+  }
+
+  void parse_with(Statement& made) {
+    made.kind = Statement::Kind::with;
+    while (!at(Token::Kind::end_of_tag)) {
+      if (!made.expressions.empty()) expect_symbol(",");
+      made.expressions.push_back(parse_target());
+      expect_symbol("=");
+      made.expressions.push_back(parse_condition());
     }
     end_tag();
-    const int loops = std::exchange(loops_, 0);  // of the place where it is written
-    made.bodies.push_back(parse_body({"endmacro"}));
-    loops_ = loops;
-    expect_end("endmacro", made.line);
+    made.bodies.push_back(parse_body({"endwith"}));
+    expect_end("endwith", made.line);
   }
 
   void parse_set(Statement& made) {
     made.kind = Statement::Kind::set;
-    made.names.push_back(expect_name());
-    if (take_symbol(".")) made.names.push_back(expect_name());
-    if (at_symbol(",")) refuse_template({name_, made.line}, "{% set %} of several names");
+    made.expressions.push_back(parse_target());
     if (take_symbol("=")) {
       made.expressions.push_back(parse_whole());
       return end_tag();
     }
-    if (at_symbol("|")) refuse_template({name_, made.line}, "{% set %} with a filter of its body");
+    made.expressions.push_back(parse_body_filters(false));
     end_tag();
-    made.bodies.push_back(parse_body({"endset"}));
-    expect_end("endset", made.line);
+    parse_only_body(made, "endset");
   }
 
   std::string_view name_;
   int levels_ = 0;
   int loops_ = 0;
+  std::vector<TemplateExpression> defaults_;  // of the parameters that are being read
   bool uses_generation_ = false;
 };
 

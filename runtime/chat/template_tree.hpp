@@ -1,64 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parsed chat template. Not a public header: it names the JSON library.
+// A parsed chat template. Not a public header.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/chat/template_lexer.hpp"
+#include "runtime/chat/template_values.hpp"
 
 namespace maestro {
 
 struct TemplateExpression {
   enum class Kind : std::uint8_t {
-    literal,    ///< value
-    name,       ///< text
-    list,       ///< parts
-    mapping,    ///< parts: key, value, key, value, ...
-    item,       ///< parts: container, key; as x[key] and x.key
-    slice,      ///< parts: container, begin, end, step; each of the last three a literal null where it is left out
-    call,       ///< of function `text`, or with a first part that `text` is a method of (method = true); arguments
-    filter,     ///< `text`; parts: operand, arguments
-    test,       ///< `text`; parts: operand, arguments
-    unary,      ///< `text`: not, -, +
-    binary,     ///< `text`: the operator
-    condition,  ///< parts: condition, value if so, value otherwise
+    literal,     ///< value
+    name,        ///< text
+    list,        ///< parts
+    tuple,       ///< parts
+    mapping,     ///< parts: key, value, key, value, ...
+    item,        ///< x[key]; parts: container, key
+    attribute,   ///< x.text; parts: container
+    slice,       ///< parts: container, begin, end, step; each of the last three a literal none if it is left out
+    call,        ///< parts: the callee, arguments
+    filter,      ///< `text`; parts: operand, arguments
+    test,        ///< `text`; parts: operand, arguments
+    unary,       ///< `text`: not, -, +
+    logical,     ///< `text`: and, or
+    binary,      ///< `text`: another operator
+    comparison,  ///< parts; names: the operators between them
+    condition,   ///< parts: condition, value if so, value otherwise
+    body,        ///< the text of the statement's body, for its filters
   };
   Kind kind = Kind::literal;
   int line = 0;
-  std::string text;
-  nlohmann::ordered_json value;
-  std::vector<TemplateExpression> parts;
-  std::vector<std::string> names;  ///< of the last parts: arguments that are given by name
-  bool method = false;
+  std::string text = {};
+  TemplateValue value = {};
+  std::vector<TemplateExpression> parts = {};
+  std::vector<std::string> names =
+      {};  ///< of the last parts: arguments by name; "*" and "**": lists and mappings of them
 };
 
 struct TemplateStatement {
   enum class Kind : std::uint8_t {
-    text,        ///< text
-    output,      ///< expressions[0]
-    set,         ///< names: variable, or namespace and attribute; expressions[0], or the text of bodies[0]
-    loop,        ///< names; expressions[0] and the condition expressions[1], if any; bodies: loop, otherwise
-    choice,      ///< bodies[i] if expressions[i]; a last body: otherwise
-    macro,       ///< names: macro, parameters; expressions: defaults of the last parameters; bodies[0]
-    leave,       ///< break
-    proceed,     ///< continue
+    text,     ///< text
+    output,   ///< expressions[0]
+    set,      ///< expressions: target, value; bodies[0], if any, is the body whose text the value is made of
+    filter,   ///< expressions[0] with the text of bodies[0]
+    loop,     ///< expressions: target, list, and the condition, if any; bodies: loop, otherwise
+    choice,   ///< bodies[i] if expressions[i]; a last body: otherwise
+    macro,    ///< names: macro, parameters; expressions: defaults of the last parameters; bodies[0]
+    call,     ///< expressions[0] is called with bodies[0] as its caller; names, and the other expressions: as a macro
+    with,     ///< expressions: target, value, target, value, ...; bodies[0]
+    leave,    ///< break
+    proceed,  ///< continue
     generation,  ///< bodies[0]: marks the assistant's part for training
   };
   Kind kind = Kind::text;
   int line = 0;
-  std::string text;
-  std::vector<std::string> names;
-  std::vector<TemplateExpression> expressions;
-  std::vector<std::vector<TemplateStatement>> bodies;
+  std::string text = {};
+  std::vector<std::string> names = {};
+  std::vector<TemplateExpression> expressions = {};
+  std::vector<std::vector<TemplateStatement>> bodies = {};
+  bool recursive = false;  ///< of a loop
+  bool varargs = false;    ///< of a macro: its body names varargs, kwargs, caller
+  bool kwargs = false;
+  bool caller = false;
 };
 
-/// A template, and what its callers ask about it.
+/// A template, and the answers to questions about it.
 struct TemplateTree {
-  std::vector<TemplateStatement> body;
+  std::vector<TemplateStatement> body = {};
   bool uses_generation = false;
   bool uses_date = false;
 };

@@ -2,199 +2,267 @@
 #include "runtime/chat/template_values.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
-#include "runtime/core/json_text.hpp"
-#include "runtime/core/printable.hpp"
+#include "runtime/chat/template_objects.hpp"
+#include "runtime/chat/template_text.hpp"
 
 namespace maestro {
 
 using Value = TemplateValue;
-using Values = std::vector<Value>;
+using Values = TemplateValues;
+using Kind = TemplateValue::Kind;
 
 namespace {
 
-constexpr int most_levels = 64;
-constexpr std::size_t weight_of_node = 1024;  // about the time of as many bytes of a text
+constexpr std::size_t weight_of_node = 64;
+constexpr std::size_t many_keys = 16;
 
-std::string kind_of(const Value& value) {
-  if (value.is_discarded()) return "an undefined value";
-  if (value.is_null()) return "none";
-  if (value.is_string()) return "a text";
-  if (value.is_boolean()) return "a truth value";
-  if (value.is_number()) return "a number";
-  return value.is_array() ? "a list" : "a mapping";
+std::size_t added(std::size_t a, std::size_t b) {  // a list that holds a list twice, 64 times, has 2^64 elements
+  constexpr std::size_t most = std::size_t{1} << 40;
+  return std::min(most, a + b);
 }
 
-Value joined(const std::string& a, const std::string& b, const TemplatePlace& place) {
-  if (a.size() + b.size() > longest_template_text) fail_template(place, "a text is longer than 16 MiB");
-  return a + b;
+bool same_elements(const Values& a, const Values& b, const TemplatePlace& place) {
+  return std::ranges::equal(a, b, [&](const Value& left, const Value& right) { return equal(left, right, place); });
 }
 
-/// Index from the end where it is negative; beyond the ends where it is beyond them.
-std::int64_t from_end(std::int64_t index, std::int64_t size) {
-  return index < 0 ? index + size : index;
+bool same_pairs(const TemplateMapping& a, const TemplateMapping& b, const TemplatePlace& place) {
+  if (a.pairs().size() != b.pairs().size()) return false;
+  return std::ranges::all_of(a.pairs(), [&](const TemplateMapping::Pair& pair) {
+    const Value* other = b.find(pair.first);
+    return other != nullptr && equal(pair.second, *other, place);
+  });
 }
 
-[[noreturn]] void refuse_operands(const std::string& operation, const Value& a, const Value& b,
-                                  const TemplatePlace& place) {
-  fail_template(place, "\"" + operation + "\" does not take " + kind_of(a) + " and " + kind_of(b));
+void check_size(const Value& value, const TemplatePlace& place) {
+  if (value.weight() > 4 * longest_template_text)
+    fail_template(place, "a value is too large to be compared or printed");
 }
 
-std::int64_t floor_divided(std::int64_t a, std::int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-}
-
-Value whole_numbers(char operation, std::int64_t a, std::int64_t b, const TemplatePlace& place) {
-  // Literals have at most 15 digits, so that sums stay in range; products are bounded here.
-  constexpr std::int64_t most = std::int64_t{1} << 31;
-  if (std::max(std::abs(a), std::abs(b)) > most) fail_template(place, "a number is beyond 2^31");
-  if (operation == '+') return a + b;
-  if (operation == '-') return a - b;
-  if (operation == '*') return a * b;
-  if (b == 0) fail_template(place, "a division by zero");
-  if (operation == '%') return a - floor_divided(a, b) * b;
-  return operation == 'd' ? Value(floor_divided(a, b)) : Value(static_cast<double>(a) / static_cast<double>(b));
-}
-
-Value arithmetic(const std::string& operation, const Value& a, const Value& b, const TemplatePlace& place) {
-  const char name = operation == "//" ? 'd' : operation[0];
-  if (a.is_number_integer() && b.is_number_integer()) {
-    return whole_numbers(name, a.get<std::int64_t>(), b.get<std::int64_t>(), place);
-  }
-  if (name == '+' && a.is_string() && b.is_string()) {
-    return joined(a.get_ref<const std::string&>(), b.get_ref<const std::string&>(), place);
-  }
-  if (name == '+' && a.is_array() && b.is_array()) {
-    Value sum = a;
-    sum.insert(sum.end(), b.begin(), b.end());
-    return sum;
-  }
-  if (a.is_number() && b.is_number()) refuse_template(place, "\"" + operation + "\" of fractions");
-  refuse_operands(operation, a, b, place);
-}
-
-bool equal(const Value& a, const Value& b) {
-  if (a.is_discarded() || b.is_discarded()) return a.is_discarded() == b.is_discarded();
-  return a == b;
-}
-
-bool contains(const Value& container, const Value& value, const TemplatePlace& place) {
-  if (container.is_discarded()) return false;
-  if (container.is_string() && value.is_string()) {
-    return container.get_ref<const std::string&>().find(value.get_ref<const std::string&>()) != std::string::npos;
-  }
-  if (container.is_object()) return value.is_string() && container.contains(value.get_ref<const std::string&>());
-  if (!container.is_array()) refuse_operands("in", value, container, place);
-  return std::ranges::any_of(container, [&](const Value& each) { return equal(each, value); });
-}
-
-bool less(const std::string& operation, const Value& a, const Value& b, const TemplatePlace& place) {
-  const bool comparable = (a.is_number() && b.is_number()) || (a.is_string() && b.is_string());
-  if (!comparable) refuse_operands(operation, a, b, place);
-  if (operation == "<") return a < b;
-  if (operation == ">") return b < a;
-  return operation == "<=" ? !(b < a) : !(a < b);
+std::string list_repr(const Values& values, const TemplatePlace& place, int level) {
+  std::string text;
+  for (const Value& each : values) text += (text.empty() ? "" : ", ") + repr_of(each, place, level + 1);
+  return text;
 }
 
 }  // namespace
 
-std::size_t weight_of(const Value& value, const TemplatePlace& place, int level) {
-  if (level > most_levels) fail_template(place, "a value is nested deeper than 64 levels");
-  if (value.is_string()) return weight_of_node + value.get_ref<const std::string&>().size();
-  std::size_t weight = weight_of_node;
-  if (value.is_structured()) {
-    for (const Value& each : value) weight += weight_of(each, place, level + 1);
-  }
-  return weight;
-}
+Value::TemplateValue(std::string value)
+    : kind_(Kind::text), data_(std::make_shared<const std::string>(std::move(value))) {}
 
-bool is_true(const Value& value) {
-  if (value.is_discarded() || value.is_null()) return false;
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value != 0;
-  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
-  return !value.empty();
-}
+Value::TemplateValue(TemplateMapping value)
+    : kind_(Kind::mapping), data_(std::make_shared<const TemplateMapping>(std::move(value))) {}
 
-std::string printed(const Value& value, const TemplatePlace& place) {
-  if (value.is_discarded()) return "";
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_integer()) return value.dump();
-  if (value.is_number()) {
-    std::string text = number_text(value.get<double>());
-    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-  }
-  refuse_template(place, "the output of " + kind_of(value));
-}
-
-Value item_of(const Value& container, const Value& key, const TemplatePlace& place) {
-  if (container.is_discarded()) fail_template(place, shown(key) + " is asked of an undefined value");
-  if (container.is_object() && key.is_string()) {
-    const auto found = container.find(key.get_ref<const std::string&>());
-    return found == container.end() ? undefined_value() : *found;
-  }
-  if (!key.is_number_integer() || !(container.is_array() || container.is_string())) return undefined_value();
-  if (container.is_string()) {
-    const std::int64_t index = key.get<std::int64_t>();
-    const Value end = index == -1 ? Value() : Value(index + 1);
-    const Value character = slice_of({container, key, end, Value()}, place);
-    return is_true(character) ? character : undefined_value();
-  }
-  const auto size = static_cast<std::int64_t>(container.size());
-  const std::int64_t index = from_end(key.get<std::int64_t>(), size);
-  return index >= 0 && index < size ? container[static_cast<std::size_t>(index)] : undefined_value();
-}
-
-Value slice_of(const Values& parts, const TemplatePlace& place) {
-  const Value& container = parts[0];
-  const bool text = container.is_string();
-  if (!text && !container.is_array()) fail_template(place, "a slice of " + kind_of(container));
-  if (text && std::ranges::any_of(container.get_ref<const std::string&>(), [](char c) { return c < 0; })) {
-    refuse_template(place, "a slice of a text beyond ASCII");
-  }
-  const auto size = static_cast<std::int64_t>(text ? container.get_ref<const std::string&>().size() : container.size());
-  for (std::size_t i = 1; i < 4; ++i) {
-    if (!parts[i].is_null() && !parts[i].is_number_integer()) fail_template(place, "a bound is " + kind_of(parts[i]));
-  }
-  const std::int64_t step = parts[3].is_null() ? 1 : parts[3].get<std::int64_t>();
-  if (step == 0) fail_template(place, "a slice has the step 0");
-  // The bounds of Python's slice.indices(): before the first element is 0 or, going down, -1.
-  const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-  const auto bound = [&](const Value& given, std::int64_t absent) {
-    return given.is_null() ? absent : std::clamp(from_end(given.get<std::int64_t>(), size), low, high);
-  };
-  const std::int64_t begin = bound(parts[1], step > 0 ? low : high), end = bound(parts[2], step > 0 ? high : low);
-  Value made = text ? Value("") : Value::array();
-  for (std::int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-    if (text) {
-      made.get_ref<std::string&>() += container.get_ref<const std::string&>()[static_cast<std::size_t>(i)];
-    } else {
-      made.push_back(container[static_cast<std::size_t>(i)]);
-    }
-  }
+Value Value::undefined() {
+  Value made;
+  made.kind_ = Kind::undefined;
   return made;
 }
 
-Values elements_of(const Value& value, const TemplatePlace& place) {
-  if (value.is_discarded()) return {};
-  if (value.is_array()) return {value.begin(), value.end()};
-  if (!value.is_object()) fail_template(place, "a loop goes over a list, not over " + kind_of(value));
-  Values keys;
-  for (const auto& [key, unused] : value.items()) keys.emplace_back(key);
-  return keys;
+Value Value::markup(std::string value) {
+  Value made(std::move(value));
+  made.markup_ = true;
+  return made;
 }
 
-Value binary_value(const std::string& operation, const Value& a, const Value& b, const TemplatePlace& place) {
-  if (operation == "==") return equal(a, b);
-  if (operation == "!=") return !equal(a, b);
-  if (operation == "in") return contains(b, a, place);
-  if (operation == "not in") return !contains(b, a, place);
-  if (operation == "~") return joined(printed(a, place), printed(b, place), place);
-  if (operation[0] == '<' || operation[0] == '>') return less(operation, a, b, place);
-  return arithmetic(operation, a, b, place);
+Value Value::sequence(Kind kind, Values values, std::string name) {
+  Value made;
+  made.kind_ = kind;
+  std::size_t weight = weight_of_node;
+  int depth = 0;
+  for (const Value& each : values) {
+    weight = added(weight, each.weight());
+    depth = std::max(depth, each.depth());
+  }
+  made.data_ =
+      std::make_shared<const TemplateSequence>(TemplateSequence{std::move(values), std::move(name), weight, depth + 1});
+  return made;
+}
+
+Value Value::iterator(Values values) {
+  Value made;
+  made.kind_ = Kind::iterator;
+  const int depth = Value::list(values).depth();
+  made.data_ = std::make_shared<TemplateIterator>(TemplateIterator{std::move(values), 0, depth});
+  return made;
+}
+
+Value Value::method(Value receiver, std::string name) {
+  Value made;
+  made.kind_ = Kind::method;
+  made.data_ = std::make_shared<const TemplateMethod>(TemplateMethod{std::move(receiver), std::move(name)});
+  return made;
+}
+
+const Values& Value::elements() const {
+  return std::get<Elements>(data_)->values;
+}
+
+const std::string& Value::type_name() const {
+  return std::get<Elements>(data_)->name;
+}
+
+bool Value::same_as(const Value& other) const {
+  return kind_ == other.kind_ && data_ == other.data_;
+}
+
+std::size_t Value::weight() const {
+  if (is_text()) return weight_of_node + text().size();
+  if (has_elements()) return std::get<Elements>(data_)->weight;
+  return is_mapping() ? added(weight_of_node, mapping().weight()) : weight_of_node;
+}
+
+int Value::depth() const {
+  if (has_elements()) return std::get<Elements>(data_)->depth;
+  if (kind_ == Kind::method) return method().receiver.depth() + 1;
+  if (kind_ == Kind::iterator) return iterator().depth;
+  return is_mapping() ? mapping().depth() + 1 : 0;
+}
+
+void TemplateMapping::set(Value key, Value value) {
+  weight_ = added(weight_, key.weight() + value.weight());
+  depth_ = std::max({depth_, key.depth(), value.depth()});
+  if (const Value* found = find(key)) {
+    *const_cast<Value*>(found) = std::move(value);  // NOLINT: an element of pairs_, which is not const here
+    return;
+  }
+  pairs_.emplace_back(std::move(key), std::move(value));
+  if (pairs_.size() < many_keys) return;
+  for (std::size_t i = pairs_.size() == many_keys ? 0 : pairs_.size() - 1; i < pairs_.size(); ++i) {
+    if (pairs_[i].first.is_text()) places_.emplace(pairs_[i].first.text(), i);
+  }
+}
+
+const Value* TemplateMapping::find(std::string_view key) const {
+  if (pairs_.size() >= many_keys) {
+    const auto found = places_.find(key);
+    return found == places_.end() ? nullptr : &pairs_[found->second].second;
+  }
+  for (const auto& [each, value] : pairs_) {
+    if (each.is_text() && each.text() == key) return &value;
+  }
+  return nullptr;
+}
+
+const Value* TemplateMapping::find(const Value& key) const {
+  if (key.is_text()) return find(std::string_view(key.text()));
+  for (const auto& [each, value] : pairs_) {
+    if (!each.is_text() && equal(each, key, {})) return &value;
+  }
+  return nullptr;
+}
+
+std::string kind_of(const Value& value) {
+  constexpr std::array<const char*, 14> names{"an undefined value",
+                                              "none",
+                                              "a truth value",
+                                              "a number",
+                                              "a number",
+                                              "a text",
+                                              "a list",
+                                              "a tuple",
+                                              "a view",
+                                              "a range",
+                                              "a mapping",
+                                              "an iterator",
+                                              "a method",
+                                              "an object"};
+  return names[static_cast<std::size_t>(value.kind())];
+}
+
+bool is_true(const Value& value) {
+  if (value.is_undefined() || value.is_none()) return false;
+  if (value.is_number()) return value.real() != 0;
+  if (value.is_text()) return !value.text().empty();
+  if (value.has_elements()) return !value.elements().empty();
+  return !value.is_mapping() || !value.mapping().pairs().empty();
+}
+
+bool equal(const Value& a, const Value& b, const TemplatePlace& place) {
+  if (a.is_whole() && b.is_whole()) return a.whole() == b.whole();
+  if (a.is_number() && b.is_number()) return a.real() == b.real();
+  if (a.kind() != b.kind()) return false;
+  if (a.is_text()) return a.text() == b.text();
+  if (a.is_undefined() || a.same_as(b)) return true;
+  if (!a.has_elements() && !a.is_mapping()) return false;
+  check_size(a, place);
+  check_size(b, place);
+  return a.is_mapping() ? same_pairs(a.mapping(), b.mapping(), place)
+                        : same_elements(a.elements(), b.elements(), place);
+}
+
+std::string number_repr(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 40> digits{};
+  const auto all = [&](std::chars_format format) {
+    return std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, format).ptr);
+  };
+  const double size = std::fabs(value);
+  if (size != 0 && (size < 1e-4 || size >= 1e16)) return all(std::chars_format::scientific);
+  const std::string text = all(std::chars_format::fixed);
+  return text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
+std::string repr_of(const Value& value, const TemplatePlace& place, int level) {
+  if (level > most_template_levels) fail_template(place, "a value is nested deeper than 64 levels");
+  if (level == 0) check_size(value, place);
+  switch (value.kind()) {
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "None";
+    case Kind::boolean:
+      return value.whole() != 0 ? "True" : "False";
+    case Kind::integer:
+      return std::to_string(value.whole());
+    case Kind::real:
+      return number_repr(value.real());
+    case Kind::text:
+      return (value.is_markup() ? "Markup(" : "") + text_repr(value.text()) + (value.is_markup() ? ")" : "");
+    case Kind::list:
+      return "[" + list_repr(value.elements(), place, level) + "]";
+    case Kind::tuple:
+      return "(" + list_repr(value.elements(), place, level) + (value.elements().size() == 1 ? ",)" : ")");
+    case Kind::view:
+      return value.type_name() + "([" + list_repr(value.elements(), place, level) + "])";
+    case Kind::range:
+      return value.type_name();
+    case Kind::mapping: {
+      std::string text;
+      for (const auto& [key, each] : value.mapping().pairs()) {
+        text += (text.empty() ? "" : ", ") + repr_of(key, place, level + 1) + ": " + repr_of(each, place, level + 1);
+      }
+      return "{" + text + "}";
+    }
+    case Kind::object:
+      return object_repr(*value.object(), place);
+    default:
+      refuse_template(place, "the output of " + kind_of(value));
+  }
+}
+
+std::string printed(const Value& value, const TemplatePlace& place) {
+  if (value.is_text()) return value.text();
+  return value.is_undefined() ? "" : repr_of(value, place);
+}
+
+Values elements_of(const Value& value, const TemplatePlace& place) {
+  if (value.is_undefined()) return {};
+  if (value.has_elements()) return value.elements();
+  if (value.is_text()) return characters_of(value.text());
+  if (value.is(Kind::iterator)) {
+    TemplateIterator& read = value.iterator();
+    const auto begin = read.values.begin() + static_cast<std::ptrdiff_t>(std::exchange(read.next, read.values.size()));
+    return {begin, read.values.end()};
+  }
+  if (!value.is_mapping()) fail_template(place, "a loop goes over a list, not over " + kind_of(value));
+  Values keys;
+  for (const auto& [key, unused] : value.mapping().pairs()) keys.push_back(key);
+  return keys;
 }
 
 }  // namespace maestro

@@ -1,55 +1,173 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a chat template and what Jinja computes with them. Values are JSON; an undefined value is a discarded one.
+// Values of a chat template, as Python has them: immutable and shared, so that a copy costs the same for every size.
 // Not a public header.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/chat/template_lexer.hpp"
 
 namespace maestro {
 
-using TemplateValue = nlohmann::ordered_json;
+class TemplateValue;
+struct TemplateObject;
+using TemplateValues = std::vector<TemplateValue>;
 
-/// An undefined value.
-[[nodiscard]] inline TemplateValue undefined_value() {
-  return TemplateValue(TemplateValue::value_t::discarded);
-}
-/// Arguments of a filter, a test or a function; the operand of the first two, or the object of a method, is the first.
-struct TemplateArguments {
-  std::vector<TemplateValue> values;
-  std::map<std::string, TemplateValue> named;
+/// Elements of a list, a tuple, a view of a mapping, or a range.
+struct TemplateSequence;
+class TemplateMapping;
+/// A method of a value, or a function (its receiver is undefined).
+struct TemplateMethod;
+/// The result of map, selectattr and their like: it is read once.
+struct TemplateIterator;
+
+class TemplateValue {
+ public:
+  enum class Kind : std::uint8_t {
+    undefined,
+    none,
+    boolean,
+    integer,
+    real,
+    text,
+    list,
+    tuple,
+    view,  ///< of a mapping: keys, values, items
+    range,
+    mapping,
+    iterator,
+    method,
+    object
+  };
+
+  TemplateValue() = default;
+  TemplateValue(bool value) : kind_(Kind::boolean), data_(std::int64_t{value}) {}  // NOLINT: values convert
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) TemplateValue(T value)
+      : kind_(Kind::integer), data_(static_cast<std::int64_t>(value)) {}       // NOLINT
+  TemplateValue(double value) : kind_(Kind::real), data_(value) {}             // NOLINT
+  TemplateValue(std::string value);                                            // NOLINT
+  TemplateValue(const char* value) : TemplateValue(std::string(value)) {}      // NOLINT
+  TemplateValue(TemplateMapping value);                                        // NOLINT
+  TemplateValue(TemplateObject* value) : kind_(Kind::object), data_(value) {}  // NOLINT
+  [[nodiscard]] static TemplateValue undefined();
+  /// A text that jinja marks as safe: texts that are added to it are escaped.
+  [[nodiscard]] static TemplateValue markup(std::string value);
+  /// `kind`: list, tuple, view or range; `name` is that of a view's or range's type.
+  [[nodiscard]] static TemplateValue sequence(Kind kind, TemplateValues values, std::string name = "");
+  [[nodiscard]] static TemplateValue list(TemplateValues values) { return sequence(Kind::list, std::move(values)); }
+  [[nodiscard]] static TemplateValue tuple(TemplateValues values) { return sequence(Kind::tuple, std::move(values)); }
+  [[nodiscard]] static TemplateValue iterator(TemplateValues values);
+  [[nodiscard]] static TemplateValue method(TemplateValue receiver, std::string name);
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] bool is(Kind kind) const { return kind_ == kind; }
+  [[nodiscard]] bool is_undefined() const { return kind_ == Kind::undefined; }
+  [[nodiscard]] bool is_none() const { return kind_ == Kind::none; }
+  [[nodiscard]] bool is_text() const { return kind_ == Kind::text; }
+  [[nodiscard]] bool is_markup() const { return markup_; }
+  [[nodiscard]] bool is_mapping() const { return kind_ == Kind::mapping; }
+  /// Python's int, of which bool is a kind.
+  [[nodiscard]] bool is_whole() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
+  [[nodiscard]] bool is_number() const { return is_whole() || kind_ == Kind::real; }
+  /// Has elements by position: list, tuple, view, range.
+  [[nodiscard]] bool has_elements() const { return kind_ >= Kind::list && kind_ <= Kind::range; }
+
+  [[nodiscard]] std::int64_t whole() const { return std::get<std::int64_t>(data_); }
+  [[nodiscard]] double real() const { return is_whole() ? static_cast<double>(whole()) : std::get<double>(data_); }
+  [[nodiscard]] const std::string& text() const { return *std::get<Text>(data_); }
+  [[nodiscard]] const TemplateValues& elements() const;
+  /// Of a view or a range.
+  [[nodiscard]] const std::string& type_name() const;
+  [[nodiscard]] const TemplateMapping& mapping() const { return *std::get<Map>(data_); }
+  [[nodiscard]] TemplateIterator& iterator() const { return *std::get<Iterator>(data_); }
+  [[nodiscard]] const TemplateMethod& method() const { return *std::get<Method>(data_); }
+  [[nodiscard]] TemplateObject* object() const { return std::get<TemplateObject*>(data_); }
+  /// Whether both are the same elements in memory, or the same small value.
+  [[nodiscard]] bool same_as(const TemplateValue& other) const;
+
+  /// Bytes that a copy of all elements would take.
+  [[nodiscard]] std::size_t weight() const;
+  [[nodiscard]] int depth() const;
+
+ private:
+  // Shared: values are immutable, and most are parts of the conversation that many expressions name.
+  using Text = std::shared_ptr<const std::string>;
+  using Elements = std::shared_ptr<const TemplateSequence>;
+  using Map = std::shared_ptr<const TemplateMapping>;
+  using Method = std::shared_ptr<const TemplateMethod>;
+  using Iterator = std::shared_ptr<TemplateIterator>;
+
+  Kind kind_ = Kind::none;
+  bool markup_ = false;
+  std::variant<std::int64_t, double, Text, Elements, Map, Method, Iterator, TemplateObject*> data_;
+};
+
+struct TemplateSequence {
+  TemplateValues values;
+  std::string name;
+  std::size_t weight = 0;
+  int depth = 0;
+};
+
+/// Pairs in the order of their keys' first assignment.
+class TemplateMapping {
+ public:
+  using Pair = std::pair<TemplateValue, TemplateValue>;
+
+  void set(TemplateValue key, TemplateValue value);
+  [[nodiscard]] const TemplateValue* find(const TemplateValue& key) const;
+  [[nodiscard]] const TemplateValue* find(std::string_view key) const;
+  [[nodiscard]] const std::vector<Pair>& pairs() const { return pairs_; }
+  [[nodiscard]] std::size_t weight() const { return weight_; }
+  [[nodiscard]] int depth() const { return depth_; }
+
+ private:
+  std::vector<Pair> pairs_;
+  std::map<std::string, std::size_t, std::less<>> places_;  // of text keys, once there are many
+  std::size_t weight_ = 0;
+  int depth_ = 0;
+};
+
+struct TemplateMethod {
+  TemplateValue receiver;
+  std::string name;
+};
+
+struct TemplateIterator {
+  TemplateValues values;
+  std::size_t next = 0;
+  int depth = 0;
 };
 
 inline constexpr std::size_t longest_template_text = std::size_t{16} << 20;  ///< bytes
-/// Returns a measure of the time and memory that a copy takes, in bytes. Throws JobError for a value that nests deeper
-/// than 64 levels: copies are recursive.
-[[nodiscard]] std::size_t weight_of(const TemplateValue& value, const TemplatePlace& place, int level = 0);
-/// Whether `if` takes it.
-[[nodiscard]] bool is_true(const TemplateValue& value);
-/// What {{ }} prints. Throws JobError for lists and mappings.
-[[nodiscard]] std::string printed(const TemplateValue& value, const TemplatePlace& place);
-/// x[key] and x.key; undefined where there is none. Throws JobError when x is undefined.
-[[nodiscard]] TemplateValue item_of(const TemplateValue& container, const TemplateValue& key,
-                                    const TemplatePlace& place);
-/// x[begin:end:step] of a list or an ASCII text.
-[[nodiscard]] TemplateValue slice_of(const std::vector<TemplateValue>& parts, const TemplatePlace& place);
-/// What a loop goes over; a mapping gives its keys.
-[[nodiscard]] std::vector<TemplateValue> elements_of(const TemplateValue& value, const TemplatePlace& place);
+inline constexpr int most_template_levels = 64;                              ///< of values inside of values
 
-/// a `operation` b, of all binary operators but `and` and `or`. These and the next throw JobError, and refuse by name
-/// whatever they do not know.
-[[nodiscard]] TemplateValue binary_value(const std::string& operation, const TemplateValue& a, const TemplateValue& b,
-                                         const TemplatePlace& place);
-[[nodiscard]] bool tested(const std::string& test, const TemplateArguments& arguments, const TemplatePlace& place);
-[[nodiscard]] TemplateValue filtered(const std::string& filter, const TemplateArguments& arguments,
-                                     const TemplatePlace& place);
-[[nodiscard]] TemplateValue method_value(const std::string& method, const TemplateArguments& arguments,
-                                         const TemplatePlace& place);
-[[nodiscard]] TemplateValue function_value(const std::string& function, const TemplateArguments& arguments,
-                                           const TemplatePlace& place);
+/// Returns the value's type, for messages.
+[[nodiscard]] std::string kind_of(const TemplateValue& value);
+/// Returns whether `if` takes it.
+[[nodiscard]] bool is_true(const TemplateValue& value);
+/// Returns whether Python's == holds. Throws JobError for values that are too large to compare.
+[[nodiscard]] bool equal(const TemplateValue& a, const TemplateValue& b, const TemplatePlace& place);
+/// Returns the text that {{ }} prints: Python's str(). Throws JobError for values without a stable text.
+[[nodiscard]] std::string printed(const TemplateValue& value, const TemplatePlace& place);
+/// Returns Python's repr().
+[[nodiscard]] std::string repr_of(const TemplateValue& value, const TemplatePlace& place, int level = 0);
+/// Returns Python's repr() of a number.
+[[nodiscard]] std::string number_repr(double value);
+/// Returns the elements that a loop goes over: keys of a mapping, characters of a text. An iterator is empty
+/// afterwards.
+[[nodiscard]] TemplateValues elements_of(const TemplateValue& value, const TemplatePlace& place);
+
+/// Parses JSON. `name` is for messages. Throws JobError.
+[[nodiscard]] TemplateValue parse_template_json(std::string_view text, const std::string& name);
 
 }  // namespace maestro
