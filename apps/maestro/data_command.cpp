@@ -83,6 +83,10 @@ int DataCommand::run(Console& console) const {
   }
   const std::filesystem::path own = std::filesystem::path(folder_) / prepared_tokenizer_folder;
   const auto tokenizer = make_tokenizer(std::filesystem::exists(own) ? own.string() : "bytes");
+  if (const std::string begin = spelled_begin_of_text(*tokenizer);
+      !begin.empty() && index.holds_texts() && !index.begin_of_text()) {
+    console.note("  texts       begin without " + printable(begin) + ": an older version prepared them");
+  }
   std::uint64_t skipped = 0, shown = 0;
   for (const PreparedShardFile& shard : shards) {
     for (std::uint64_t at = 0; at < shard.documents() && shown < show_; ++at) {

@@ -57,12 +57,14 @@ class Printer {
 
 }  // namespace
 
-/// Tokens of prompts: of a text with the special tokens around it, or of a conversation in the model's format.
+/// Tokens of prompts: of a text with the begin-of-text tokens of the tokenizer, as in training, or of a conversation in
+/// the model's format.
 class GenerateCommand::PromptReader {
  public:
-  PromptReader(const Tokenizer& tokenizer, const TokenizerConfig& config, const std::string& folder, bool chat)
-      : tokenizer_(&tokenizer), context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {
-    if (!chat) return;
+  PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
+      : tokenizer_(&tokenizer), begin_of_text_(begin_of_text), context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {}
+  /// Takes the template of `folder` for all prompts. Throws JobError: there is none.
+  void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {
       throw JobError("generate --chat: " + folder + " has no chat template, neither chat_template.jinja nor that of " +
                      "tokenizer_config.json; without --chat, --prompt takes text that has its format already");
@@ -72,7 +74,7 @@ class GenerateCommand::PromptReader {
 
   [[nodiscard]] Prompt text(const std::string& where, const std::string& text) const {
     if (template_) return conversation(where, {{"user", text}});
-    return {where, tokenizer_->encode_special(text)};
+    return {where, tokenizer_->encode_text(text, begin_of_text_)};
   }
   [[nodiscard]] Prompt value(const std::string& where, const json& value) const {
     if (value.is_string()) return text(where, value.get<std::string>());
@@ -98,6 +100,7 @@ class GenerateCommand::PromptReader {
   }
 
   const Tokenizer* tokenizer_;
+  bool begin_of_text_;
   ChatContext context_;
   std::optional<ChatTemplate> template_;
 };
@@ -126,6 +129,8 @@ GenerateCommand::GenerateCommand(CLI::App& app)
   command_->add_option("--precision", precision_, "of the products: fp32 (default) or bf16")
       ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
   command_->add_flag("--chat", chat_, "prompts are questions, or lists of messages, in the folder's chat template");
+  command_->add_flag("--no-begin-of-text", no_begin_of_text_,
+                     "leave out the begin-of-text tokens of the tokenizer, for models trained without them");
   command_->add_flag("--json", json_, "print a line of ids, text and reason of the end for each prompt");
 }
 
@@ -147,7 +152,9 @@ int GenerateCommand::run(Console& console) const {
   const std::unique_ptr<Tokenizer> tokenizer = open();
   const TokenizerConfig config = read_tokenizer_config(folder_).value_or_throw();
   const ContinuationLimits limits = continuation_limits(generation, *tokenizer, max_tokens_);
-  const std::vector<Prompt> prompts = read_prompts({*tokenizer, config, folder_, chat_});
+  PromptReader reader(*tokenizer, !no_begin_of_text_, config);
+  if (chat_) reader.use_template(config, folder_);
+  const std::vector<Prompt> prompts = read_prompts(reader);
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;
   TextGenerator generator(ops, folder_, precision_ == "bf16" ? DType::bf16 : DType::f32);

@@ -47,6 +47,7 @@ class GenerateCommand {
   std::int64_t max_tokens_ = 256;
   std::string precision_ = "fp32";
   bool chat_ = false;
+  bool no_begin_of_text_ = false;
   bool json_ = false;
 };
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/json_lines.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
+#include "runtime/records/file_kind.hpp"
 
 namespace maestro {
 
@@ -14,6 +16,7 @@ void for_json_lines(const std::string& file, const std::string& command,
   std::ifstream opened;
   if (file != "-") {
     check_readable_kind(file).or_throw();
+    if (std::filesystem::exists(file)) check_is_json(file, command + "'s lines").or_throw();
     opened.open(file);
     if (!opened) throw JobError(command + ": cannot read " + file, ErrorCode::not_found);
   }

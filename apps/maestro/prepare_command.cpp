@@ -64,6 +64,9 @@ PrepareCommand::PrepareCommand(CLI::App& app)
                    "a model's folder or its name in the hub's cache, its tokenizer file, or bytes")
       ->required();
   command_->add_option("--out", out_, "the folder for the prepared data; it must not exist yet")->required();
+  command_->add_flag("--as-text", as_text_, "files are plain text, whatever their names and first characters");
+  command_->add_flag("--no-begin-of-text", no_begin_of_text_,
+                     "leave out the begin-of-text tokens of the tokenizer, such as <bos>");
   command_->add_option("--field", field_, "the column of the text of rows (default: the columns are recognised)");
   command_->add_option(
       "--template", template_,
@@ -83,6 +86,8 @@ PrepareOptions PrepareCommand::options() const {
   options.inputs.assign(files_.begin(), files_.end());
   options.tokenizer = tokenizer_ == "bytes" ? tokenizer_ : find_model(tokenizer_).value_or_throw();
   options.text_column = field_;
+  options.as_text = as_text_;
+  options.begin_of_text = !no_begin_of_text_;
   options.chat_template = template_;
   options.end_of_turn = end_of_turn_;
   options.learned = learn_ == "last" ? LearnedAnswers::last : LearnedAnswers::all;

@@ -27,6 +27,8 @@ class PrepareCommand {
   std::vector<std::string> files_;
   std::string tokenizer_;
   std::string out_;
+  bool as_text_ = false;
+  bool no_begin_of_text_ = false;
   std::string field_;
   std::string template_ = "auto";
   std::string end_of_turn_;

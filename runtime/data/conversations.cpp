@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/conversations.hpp"
 
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/records/byte_source.hpp"
 #include "runtime/records/row_files.hpp"
 
 namespace maestro {
@@ -127,15 +126,12 @@ void parse_conversations(std::istream& text, const std::string& name, const Conv
 
 namespace {
 
-void read_list(const fs::path& file, const ConversationSink& sink) {
-  errno = 0;
-  std::ifstream text(file, std::ios::binary);
-  if (!text) {
-    throw JobError(
-        "[data] path: cannot read " + printable(file.string()) + ": " + std::generic_category().message(errno),
-        ErrorCode::unavailable);
-  }
+Status read_list(const fs::path& file, const ConversationSink& sink) {
+  const Result<std::unique_ptr<TextStreamBuffer>> buffer = TextStreamBuffer::open(file);
+  if (!buffer) return buffer.error();
+  std::istream text(buffer->get());
   parse_conversations(text, file.string(), sink);
+  return (*buffer)->error();
 }
 
 Status read_lines(const fs::path& file, const ConversationSink& sink) {
@@ -217,10 +213,9 @@ std::uint64_t read_conversations(const std::string& path, const ConversationSink
     } else if (folder) {
       throw JobError("[data] path: " + printable(path) + " is a folder, in which " + printable(file.string()) +
                      " is no tar archive; give the JSON file of the conversations, or a folder of archives");
-    } else if (kind == RowFileKind::json_lines) {
-      read_lines(file, sink).or_throw();
     } else {
-      read_list(file, sink);
+      check_is_json(file, "conversations about pictures").or_throw();
+      (kind == RowFileKind::json_lines ? read_lines(file, sink) : read_list(file, sink)).or_throw();
     }
   }
   return unread;

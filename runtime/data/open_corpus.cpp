@@ -67,31 +67,71 @@ SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
   return options;
 }
 
-std::unique_ptr<Corpus> open_mix(const DataConfig& config) {
-  std::vector<MixedPart> parts;
-  for (const MixedData& part : config.mix) {
-    parts.push_back({part.name, part.weight, std::make_unique<PreparedCorpus>(part.path, config), part.teachers});
-  }
-  return std::make_unique<MixedCorpus>(std::move(parts));
+bool is_unreadable(RowFileKind kind) {
+  return kind == RowFileKind::binary || kind == RowFileKind::wide_text || kind == RowFileKind::table;
 }
 
 /// Returns the first file of kind = "text" that has rows, where these are larger than a folder's plain texts; nothing:
 /// a text, a folder of texts, or a missing path, which its reader reports.
 std::optional<std::filesystem::path> first_with_rows(const std::string& path) {
   std::error_code ignored;
-  std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_regular_file(path, ignored)) files = {path};
-  if (std::filesystem::is_directory(path, ignored)) files = files_of_folder(path);
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    const Result<RowFileKind> kind = kind_of_rows(path);
+    const bool text = !kind || (is_unreadable(*kind) && *kind != RowFileKind::table) || *kind == RowFileKind::text;
+    return text ? std::nullopt : std::optional<std::filesystem::path>(path);
+  }
+  if (!std::filesystem::is_directory(path, ignored)) return std::nullopt;
   std::optional<std::filesystem::path> first;
   std::uintmax_t of_rows = 0, of_texts = 0;
-  for (const std::filesystem::path& file : files) {
+  for (const std::filesystem::path& file : files_of_folder(path)) {
     const Result<RowFileKind> kind = kind_of_rows(file);
-    if (!kind || *kind == RowFileKind::binary) continue;
-    const bool rows = *kind != RowFileKind::text;
+    if (!kind || is_unreadable(*kind)) continue;
+    const bool rows = looks_like_rows(file, *kind);
     (rows ? of_rows : of_texts) += std::filesystem::file_size(file, ignored);
     if (rows && !first) first = file;
   }
   return of_rows > of_texts ? first : std::nullopt;
+}
+
+/// Notes texts of prepared data, and windows on them, that lack the begin-of-text tokens of the tokenizer.
+void note_begin_of_text(const PreparedCorpus& corpus, const std::function<void(const std::string&)>& note) {
+  if (!note || !corpus.index().holds_texts()) return;
+  const std::optional<std::string> begin = corpus.index().begin_of_text();
+  if (!begin) {
+    const std::string missing = spelled_begin_of_text(*make_tokenizer(corpus.own_tokenizer()));
+    if (missing.empty()) return;
+    return note("data: " + printable(corpus.folder().string()) + " was prepared without " + printable(missing) +
+                ", which its tokenizer puts before a text; prepare it again");
+  }
+  if (begin->empty() || !corpus.begins_inside()) return;
+  note("data: samples that begin inside of a document begin without " + printable(*begin) +
+       ", which the tokenizer puts before a text; with packing = \"documents\" and long = \"cut\" no sample does");
+}
+
+std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
+                                              const std::function<void(const std::string&)>& note) {
+  auto corpus = std::make_unique<PreparedCorpus>(folder, config);
+  note_begin_of_text(*corpus, note);
+  return corpus;
+}
+
+std::unique_ptr<Corpus> open_texts(const DataConfig& config, const std::function<void(const std::string&)>& note) {
+  auto corpus = std::make_unique<TextCorpus>(config);
+  const std::string begin = config.begin_of_text ? spelled_begin_of_text(corpus->tokenizer()) : std::string();
+  if (note && !begin.empty()) {
+    note("data: samples that begin inside of a text begin without " + printable(begin) +
+         ", which the tokenizer puts before a text; `maestro prepare` and kind = \"prepared\" with packing = "
+         "\"documents\" make samples of whole documents");
+  }
+  return corpus;
+}
+
+std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<void(const std::string&)>& note) {
+  std::vector<MixedPart> parts;
+  for (const MixedData& part : config.mix) {
+    parts.push_back({part.name, part.weight, open_prepared(part.path, config, note), part.teachers});
+  }
+  return std::make_unique<MixedCorpus>(std::move(parts));
 }
 
 /// Throws for settings of rows, which a plain text would ignore silently.
@@ -121,6 +161,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.inputs = {config.path};
   options.tokenizer = config.tokenizer;
   options.text_column = config.text_column;
+  options.begin_of_text = config.begin_of_text;
   options.chat_template = config.chat_template;
   options.end_of_turn = config.end_of_turn;
   options.learned = config.learned;
@@ -128,7 +169,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.validation_fraction = config.validation_fraction;
   options.jobs = std::max(1U, std::thread::hardware_concurrency());
   options.max_bad = static_cast<std::uint64_t>(config.max_bad_samples);
-  return std::make_unique<PreparedCorpus>(prepare_once(options, config.work_folder, note), config);
+  return open_prepared(prepare_once(options, config.work_folder, note), config, note);
 }
 
 }  // namespace
@@ -156,16 +197,16 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
                                     const std::function<void(const std::string&)>& note) {
   switch (config.kind) {
     case DataKind::text:
-      if (first_with_rows(config.path)) return open_rows(config, note);
+      if (!config.as_text && first_with_rows(config.path)) return open_rows(config, note);
       refuse_settings_of_rows(config);
-      return std::make_unique<TextCorpus>(config);
+      return open_texts(config, note);
     case DataKind::chat:
     case DataKind::parquet:
     case DataKind::webdataset:
       return open_rows(config, note);
     case DataKind::prepared:
-      if (!config.mix.empty()) return open_mix(config);
-      return std::make_unique<PreparedCorpus>(config.path, config);
+      if (!config.mix.empty()) return open_mix(config, note);
+      return open_prepared(config.path, config, note);
     case DataKind::llava:
       return std::make_unique<LlavaCorpus>(config);
     case DataKind::synthetic:

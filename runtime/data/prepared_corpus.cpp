@@ -105,6 +105,7 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
       side.lengths.push_back(static_cast<std::uint32_t>(length));
       longest_ = std::max(longest_, length);
       added = true;
+      split_ += at > 0 ? 1 : 0;
     }
     if (long_documents_ == LongDocuments::cut) break;
   }

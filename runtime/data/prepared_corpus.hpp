@@ -36,6 +36,9 @@ class PreparedCorpus final : public Corpus {
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
   [[nodiscard]] const PreparedIndex& index() const { return index_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  /// Returns whether samples begin inside of a document, as those of a stream and the parts of a long document do.
+  [[nodiscard]] bool begins_inside() const { return stream_ || split_ > 0; }
   [[nodiscard]] std::string own_tokenizer() const override;
 
  private:
@@ -76,6 +79,7 @@ class PreparedCorpus final : public Corpus {
   Side validation_;
   std::int64_t longest_ = 0;
   std::uint64_t cut_ = 0;
+  std::uint64_t split_ = 0;  // samples
   std::uint64_t left_out_ = 0;
   mutable std::atomic<std::size_t> read_ = 0;  // bytes since memory was given back
 };

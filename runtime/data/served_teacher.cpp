@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/records/file_kind.hpp"
 
 namespace maestro {
 
@@ -116,15 +116,17 @@ void add(const std::string& where, Row row, std::int64_t k, ShardRows& rows) {
 }  // namespace
 
 ServedTeacher::ServedTeacher(std::filesystem::path file, std::shared_ptr<const Corpus> corpus)
-    : file_(std::move(file)), corpus_(std::move(corpus)) {
-  check_readable_kind(file_).or_throw();
-  in_.open(file_);
-  if (!in_) throw JobError("cannot read " + file_.string(), ErrorCode::not_found);
+    : file_(std::move(file)),
+      corpus_(std::move(corpus)),
+      bytes_(TextStreamBuffer::open(file_).value_or_throw()),
+      in_(bytes_.get()) {
+  check_is_json(file_, "a teacher's answers").or_throw();
 }
 
 void ServedTeacher::next_line() {
   ++line_;
   if (std::getline(in_, text_)) return;
+  bytes_->error().or_throw();
   throw JobError(file_.string() + " ends after " + std::to_string(line_ - 1) +
                  " lines; it must have a line for each sample of the training split, then of the validation split");
 }

@@ -13,11 +13,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <string>
 
 #include "runtime/data/teacher_shards.hpp"
+#include "runtime/records/byte_source.hpp"
 
 namespace maestro {
 
@@ -41,7 +42,8 @@ class ServedTeacher {
 
   std::filesystem::path file_;
   std::shared_ptr<const Corpus> corpus_;  // shared with the caller, which compares fingerprints
-  std::ifstream in_;
+  std::unique_ptr<TextStreamBuffer> bytes_;
+  std::istream in_;
   std::string text_;        // of the latest line
   std::uint64_t line_ = 0;  // its number, from 1: that of the sample it holds
 };

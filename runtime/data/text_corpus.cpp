@@ -22,10 +22,11 @@ SampleIndex TextCorpus::load() {
   SampleIndex::check(options);  // before a long read
   const auto keep = [&](std::span<const std::int32_t> piece) { tokens_.append(piece); };
   const std::optional<std::int32_t> end = tokenizer_->end_of_text();
-  found_ = read_text_files(config_.path, config_.max_file_mb, [&](const std::string& path, std::string_view text) {
+  const TextFileOptions files{config_.max_file_mb, config_.as_text};
+  found_ = read_text_files(config_.path, files, [&](const std::string& path, std::string_view text) {
     if (tokens_.size() > 0) end ? keep(std::span(&*end, 1)) : tokenizer_->encode("\n", keep);
     files_.emplace_back(tokens_.size(), path);
-    tokenizer_->encode(text, keep);
+    tokenizer_->encode_text(text, config_.begin_of_text, keep);
   });
   tokens_.shrink();
   options.tokens = static_cast<std::int64_t>(tokens_.size());

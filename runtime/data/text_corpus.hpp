@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples from text: a file, or the text files of a folder, read and tokenized once. Between two files stands the token
-// that ends a text, or a newline where the tokenizer has no such token, as bytes have none.
+// Samples from text: a file, or the text files of a folder, read and tokenized once. Each file begins with the
+// begin-of-text tokens of the tokenizer, unless begin_of_text = false. Between two files stands the token that ends a
+// text, or a newline where the tokenizer has no such token, as bytes have none.
 #pragma once
 
 #include <memory>
@@ -21,8 +22,8 @@ namespace maestro {
 /// splits, and the last sample of a run may be shorter than `sequence`.
 class TextCorpus final : public Corpus {
  public:
-  /// Uses path, max_file_mb, tokenizer, sequence and validation_fraction. Throws JobError; see read_text_files and
-  /// SampleIndex.
+  /// Uses path, max_file_mb, tokenizer, begin_of_text, sequence and validation_fraction. Throws JobError; see
+  /// read_text_files and SampleIndex.
   explicit TextCorpus(const DataConfig& config);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return index_.samples(split); }

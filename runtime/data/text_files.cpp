@@ -13,6 +13,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/records/file_kind.hpp"
 
 namespace maestro {
 
@@ -21,12 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t named = 3;  // of each kind that is skipped
-
-std::string ending_of(const fs::path& path) {
-  std::string ending = path.extension().string();
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return ending;
-}
 
 /// 4, or 0.5.
 std::string number(double value) {
@@ -95,30 +90,33 @@ std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) 
   return files;
 }
 
-TextFilesFound read_folder(const fs::path& root, double max_file_mb, const TextSink& sink) {
+TextFilesFound read_folder(const fs::path& root, const TextFileOptions& options, const TextSink& sink) {
   TextFilesFound found;
   found.folder = true;
-  found.max_file_mb = max_file_mb;
+  found.max_file_mb = options.max_file_mb;
   for (const Candidate& file : files_below(root, found)) {
     std::error_code failure;
     const std::uintmax_t size = fs::file_size(file.path, failure);
-    if (is_data_file(file.path)) {
+    if (!options.data_files && is_data_file(file.path)) {
       found.data.add(file.relative);
       continue;
     }
-    if (!failure && static_cast<double>(size) > max_file_mb * 1e6) {
+    if (!failure && static_cast<double>(size) > options.max_file_mb * 1e6) {
       found.large.add(file.relative);
       continue;
     }
-    const Result<std::string> text = file_contents(file.path);
-    if (!text) {
+    const Result<std::string> content = file_contents(file.path);
+    const std::string_view text = content ? without_mark(*content) : std::string_view();
+    if (!content) {
       found.unreadable.add(file.relative);
-    } else if (text_prefix(*text) != text->size()) {
+    } else if (!wide_encoding(*content).empty()) {
+      found.wide.add(file.relative);
+    } else if (text_prefix(text) != text.size()) {
       found.binary.add(file.relative);
-    } else if (!text->empty()) {
+    } else if (!text.empty()) {
       ++found.read;
-      found.bytes += text->size();
-      sink(file.relative, *text);
+      found.bytes += text.size();
+      sink(file.relative, text);
     }
   }
   if (found.read == 0) {
@@ -129,31 +127,17 @@ TextFilesFound read_folder(const fs::path& root, double max_file_mb, const TextS
   return found;
 }
 
-/// Refuses records and JSON: they would be trained on with their keys, quotes and separators.
-void check_ending(const fs::path& path) {
-  const std::string ending = ending_of(path);
-  const std::string start = "[data] path: " + printable(path.string()) + " holds ";
-  if (ending == ".json") {
-    throw JobError(start +
-                   "JSON; set kind = \"llava\" for a list of conversations, or, to train on its text as it "
-                   "stands, give it a name that ends in .txt");
-  }
-  if (!is_data_file(path)) return;
-  throw JobError(start + "records (" + ending + "), not text; write their text to a .txt file" +
-                 (ending == ".parquet" ? "" : " (or, to train on the records as they stand, give it that ending)") +
-                 ", or conversations to a JSON list for kind = \"llava\"");
-}
-
 TextFilesFound read_single(const fs::path& path, const TextSink& sink) {
-  check_ending(path);
-  const std::string text = file_contents(path).value_or_throw();
+  const std::string content = file_contents(path).value_or_throw();
+  const std::string_view text = without_mark(content), wide = wide_encoding(content);
   if (text.empty())
     throw JobError("[data] path: " + printable(path.string()) + " is empty; give a text file or a folder of them");
-  const std::size_t good = text_prefix(text);
+  const std::size_t good = wide.empty() ? text_prefix(text) : 0;
   if (good != text.size()) {
-    const std::string what = text[good] == '\0' ? "a NUL byte" : "no UTF-8";
-    throw JobError("[data] path: " + printable(path.string()) + " is not a text file: " + what + " at byte " +
-                   std::to_string(good) + "; give UTF-8 text (iconv converts other encodings)");
+    const std::string found = !wide.empty() ? std::string(wide) : text[good] == '\0' ? "a NUL byte" : "not UTF-8";
+    throw JobError("[data] path: " + printable(path.string()) + " is not a text file: " + found + " at byte " +
+                   std::to_string(content.size() - text.size() + good) +
+                   "; give UTF-8 text (iconv converts other encodings)");
   }
   sink(path.string(), text);
   TextFilesFound found;
@@ -187,7 +171,8 @@ std::string LeftOut::text(const std::string& what) const {
 
 std::string TextFilesFound::left_out() const {
   return binary.text("binary") + ", " + large.text("over " + number(max_file_mb) + " MB") + ", " +
-         data.text("data files") + ", " + unreadable.text("unreadable") + ", " + folders.text("folders");
+         data.text("data files") + ", " + unreadable.text("unreadable") + ", " + folders.text("folders") +
+         (wide.count > 0 ? ", " + wide.text("UTF-16 or UTF-32") : "");
 }
 
 std::vector<fs::path> files_of_folder(const fs::path& folder) {
@@ -197,12 +182,7 @@ std::vector<fs::path> files_of_folder(const fs::path& folder) {
   return files;
 }
 
-bool is_data_file(const fs::path& path) {
-  constexpr std::array<std::string_view, 5> endings{".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"};
-  return std::ranges::find(endings, ending_of(path)) != endings.end();
-}
-
-TextFilesFound read_text_files(const fs::path& path, double max_file_mb, const TextSink& sink) {
+TextFilesFound read_text_files(const fs::path& path, const TextFileOptions& options, const TextSink& sink) {
   if (path.empty()) throw JobError("[data] path is missing; name a text file or a folder, or set kind = \"synthetic\"");
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
@@ -211,7 +191,7 @@ TextFilesFound read_text_files(const fs::path& path, double max_file_mb, const T
                        printable(nearest_existing(path)),
                    ErrorCode::not_found);
   }
-  if (fs::is_directory(status)) return read_folder(path, max_file_mb, sink);
+  if (fs::is_directory(status)) return read_folder(path, options, sink);
   if (!fs::is_regular_file(status)) {
     throw JobError("[data] path: " + printable(path.string()) + " is neither a file nor a folder");
   }

@@ -27,20 +27,23 @@ struct TextFilesFound {
   std::uint64_t read = 0;   ///< files taken
   std::uint64_t bytes = 0;  ///< of the files taken
   LeftOut binary;           ///< NUL bytes or not UTF-8
+  LeftOut wide;             ///< texts in UTF-16 or UTF-32
   LeftOut large;            ///< over the limit
-  LeftOut data;             ///< records, not prose: see is_data_file
+  LeftOut data;             ///< records: is_data_file() of file_kind.hpp
   LeftOut unreadable;       ///< the system refused
   LeftOut folders;          ///< hidden, or by a name of built files
   /// Returns the texts of all kinds of skipped files.
   [[nodiscard]] std::string left_out() const;
 };
 
-/// Returns whether the ending (.jsonl, .ndjson, .csv, .tsv, .parquet, in any case) is that of a file of records, whose
-/// text would be trained on with its keys and separators.
-[[nodiscard]] bool is_data_file(const std::filesystem::path& path);
-
 /// Returns the files of a folder that read_text_files() looks at, in its order.
 [[nodiscard]] std::vector<std::filesystem::path> files_of_folder(const std::filesystem::path& folder);
+
+/// Which files of a folder are read.
+struct TextFileOptions {
+  double max_file_mb = 4;   ///< at most so many 10^6 bytes
+  bool data_files = false;  ///< also data files
+};
 
 /// Receives a file's path, relative to the folder where there is one, and its text.
 using TextSink = std::function<void(const std::string& path, std::string_view text)>;
@@ -48,10 +51,10 @@ using TextSink = std::function<void(const std::string& path, std::string_view te
 /// Calls `sink` with every file, in order of path (bytewise, relative to the folder).
 ///
 /// A folder is read recursively without hidden folders, `build*`, `runs` and `CMakeFiles`, and without following links
-/// to folders; in it data files, files with NUL bytes or invalid UTF-8, files over `max_file_mb` (10^6 bytes) and empty
-/// files are skipped. JSON is read there: source trees contain it. A single file may have any size, but is no data file
-/// and no .json. Throws JobError: a missing path, a single file that is empty, binary, unreadable or refused by its
-/// ending, a folder without any text.
-TextFilesFound read_text_files(const std::filesystem::path& path, double max_file_mb, const TextSink& sink);
+/// to folders; in it data files, files with NUL bytes or invalid UTF-8, files over the limit and empty files are
+/// skipped, unless `options` say otherwise. JSON documents are read there: source trees contain them. A single file may
+/// have any name and size: the caller has decided that it is a text. A byte order mark is not passed on. Throws
+/// JobError: a missing path, a single file that is empty, binary or unreadable, a folder without any text.
+TextFilesFound read_text_files(const std::filesystem::path& path, const TextFileOptions& options, const TextSink& sink);
 
 }  // namespace maestro

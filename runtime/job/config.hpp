@@ -146,6 +146,8 @@ struct DataConfig {
   std::string chat_template = "auto";   ///< key `template`: auto, chatml, none, or a file
   std::string end_of_turn;              ///< the token that ends an answer, as text; empty: those of the tokenizer
   LearnedAnswers learned = LearnedAnswers::all;  ///< key `learn`
+  bool as_text = false;                 ///< files are texts, whatever their names and first characters
+  bool begin_of_text = true;            ///< texts begin with what the tokenizer's file puts before a text
   std::string text_column;              ///< key `field`: the column of the text of rows; empty: recognised
   std::string work_folder;              ///< where rows are prepared; no key
 };

@@ -206,6 +206,23 @@ void read_rows(const JobTable& data, DataConfig& out) {
                                       "samples"});
 }
 
+/// Reads the keys of texts.
+void read_texts(const JobTable& data, DataConfig& out) {
+  if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"as_text"}, "\"text\"");
+  if (!has_rows(out.kind) && out.kind != DataKind::llava) {
+    refuse_for_kind(data, out.kind, {"begin_of_text"},
+                    "\"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"" +
+                        std::string(out.kind == DataKind::prepared ? "; `maestro prepare` has settled it" : ""));
+  }
+  out.as_text = data.flag("as_text", out.as_text,
+                          {"text: files are plain text, whatever their names and first characters; without it, a text "
+                           "that begins with { or [ is read as JSON"});
+  out.begin_of_text = data.flag(
+      "begin_of_text", out.begin_of_text,
+      {"texts, prompts with a completion, and llava: each begins with the begin-of-text tokens of the tokenizer, such "
+       "as <bos>; conversations have those that the chat template writes"});
+}
+
 /// Checks the path against the kind.
 void check_path(const JobTable& data, const DataConfig& read) {
   const auto missing = [&](const std::string& what) {
@@ -263,6 +280,7 @@ DataConfig read_data(const JobTable& data) {
       data.number("max_file_mb", out.max_file_mb, positive, {"text: larger files of a folder are left out", "MB"});
   out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction,
                                         {"the last part of the corpus, kept for validation"});
+  read_texts(data, out);
   read_rows(data, out);
   read_pictures(data, out);
   check_path(data, out);

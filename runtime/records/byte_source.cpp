@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/core/utf8.hpp"
 
 namespace maestro {
 
@@ -100,6 +102,25 @@ Result<std::size_t> ByteSource::read(std::span<char> bytes) {
     filled += static_cast<std::size_t>(got);
   }
   return filled;
+}
+
+TextStreamBuffer::TextStreamBuffer(ByteSource source) : source_(std::move(source)), buffer_(block_bytes) {}
+
+Result<std::unique_ptr<TextStreamBuffer>> TextStreamBuffer::open(const std::filesystem::path& file) {
+  Result<ByteSource> source = ByteSource::open_raw(file);
+  if (!source) return source.error();
+  return std::make_unique<TextStreamBuffer>(*std::move(source));
+}
+
+TextStreamBuffer::int_type TextStreamBuffer::underflow() {
+  const Result<std::size_t> got = source_.read(buffer_);
+  if (!got) error_ = got.error();
+  const std::string_view text(buffer_.data(), got ? *got : 0);
+  const std::string_view content = std::exchange(begun_, true) ? text : without_mark(text);
+  mark_ += text.size() - content.size();
+  if (content.empty()) return traits_type::eof();
+  setg(buffer_.data(), buffer_.data() + (text.size() - content.size()), buffer_.data() + text.size());
+  return traits_type::to_int_type(*gptr());
 }
 
 }  // namespace maestro

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <span>
+#include <streambuf>
 #include <string>
+#include <vector>
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/result.hpp"
@@ -51,6 +54,26 @@ class ByteSource {
   std::int64_t from_ = 0;
   std::uint64_t bytes_ = 0;
   bool in_member_ = false;
+};
+
+/// The text of a file as a stream: decompressed, without a byte order mark. One thread at a time.
+class TextStreamBuffer final : public std::streambuf {
+ public:
+  explicit TextStreamBuffer(ByteSource source);
+  [[nodiscard]] static Result<std::unique_ptr<TextStreamBuffer>> open(const std::filesystem::path& file);
+  /// Returns the error that ended the stream, if one did.
+  [[nodiscard]] const Status& error() const { return error_; }
+  /// Returns the bytes of the mark.
+  [[nodiscard]] std::size_t mark() const { return mark_; }
+
+ private:
+  int_type underflow() override;
+
+  ByteSource source_;
+  std::vector<char> buffer_;
+  Status error_;
+  bool begun_ = false;
+  std::size_t mark_ = 0;
 };
 
 }  // namespace maestro

@@ -32,7 +32,8 @@ TokenizerConfig config_of(const std::string& tokenizer) {
 
 }  // namespace
 
-DocumentEncoder::DocumentEncoder(const PrepareOptions& options) : tokenizer_(make_tokenizer(options.tokenizer)) {
+DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
+    : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text) {
   open_template(options);
 }
 
@@ -94,7 +95,7 @@ Result<std::vector<Document>> DocumentEncoder::encode(const Record& record) cons
 }
 
 Document DocumentEncoder::text_document(const Record& record) const {
-  Document document{tokenizer_->encode(record.text), {}};
+  Document document{tokenizer_->encode_text(record.text, begin_of_text_ && !record.continued), {}};
   const std::optional<std::int32_t> end = tokenizer_->end_of_text();
   if (end && !record.continues) document.tokens.push_back(*end);
   return document;
@@ -104,8 +105,8 @@ Result<Document> DocumentEncoder::completion_document(const Record& record) cons
   const std::string& prompt = record.messages.front().content;
   const std::string& completion = record.messages.back().content;
   if (completion.empty()) return Error{ErrorCode::invalid_argument, "the completion is empty"};
-  Document document{tokenizer_->encode(prompt + completion), {}};
-  const std::vector<std::int32_t> before = tokenizer_->encode(prompt);
+  Document document{tokenizer_->encode_text(prompt + completion, begin_of_text_), {}};
+  const std::vector<std::int32_t> before = tokenizer_->encode_text(prompt, begin_of_text_);
   const auto first = std::ranges::mismatch(document.tokens, before).in1 - document.tokens.begin();
   if (const std::optional<std::int32_t> end = tokenizer_->end_of_text()) document.tokens.push_back(*end);
   document.learned.assign(document.tokens.size(), 1);

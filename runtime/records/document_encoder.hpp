@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records to documents: texts with the token that ends them, conversations by a chat template.
+// Records to documents: texts with the tokens that begin and end them, conversations by a chat template.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace maestro {
 /// Immutable: thread-safe.
 class DocumentEncoder {
  public:
-  /// Uses tokenizer, chat_template, end_of_turn and learned. Throws JobError: a tokenizer or a template that cannot be
-  /// read, an end_of_turn that is no single token.
+  /// Uses tokenizer, chat_template, end_of_turn, learned and begin_of_text. Throws JobError: a tokenizer or a template
+  /// that cannot be read, an end_of_turn that is no single token.
   explicit DocumentEncoder(const PrepareOptions& options);
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -37,6 +37,7 @@ class DocumentEncoder {
   [[nodiscard]] Result<Document> completion_document(const Record& record) const;
 
   std::unique_ptr<Tokenizer> tokenizer_;
+  bool begin_of_text_;
   std::string missing_template_;  // why there is none
   std::unique_ptr<ChatTemplate> template_;
   std::optional<ChatEncoder> chat_;

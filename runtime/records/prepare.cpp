@@ -11,6 +11,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/records/document_encoder.hpp"
+#include "runtime/records/partial_folder.hpp"
 #include "runtime/records/record_format.hpp"
 #include "runtime/records/row_files.hpp"
 #include "runtime/records/shard_writer.hpp"
@@ -31,7 +32,7 @@ constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
 /// Rows of a file.
 struct Batch {
   std::int32_t source = 0;
-  std::shared_ptr<const RecordFormat> format;  // null: texts
+  std::shared_ptr<const RecordFormat> format;  // null: texts, and rows that are not objects
   std::vector<Row> rows;
   std::size_t bytes = 0;
 };
@@ -62,10 +63,10 @@ double share_of(const Record& record) {
 }
 
 Result<Record> record_of(const Row& row, const RecordFormat* format) {
-  if (!row.json) return Record{row.content, {}, false, row.continues};
+  if (!row.json) return Record{row.content, {}, false, row.continues, row.continued};
   Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
-  Result<Record> record = format->read(*value);
+  Result<Record> record = format != nullptr ? format->read(*value) : RecordFormat::of(*value, "").error();
   if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
   return record;
 }
@@ -92,6 +93,27 @@ void encode_row(const Row& row, const RecordFormat* format, const DocumentEncode
   }
 }
 
+bool is_object(const Row& row) {
+  const Result<nlohmann::json> value = parse_json(row.content, row.where);
+  return value && value->is_object();
+}
+
+/// Returns the end of a message about a first row that is refused for `reason`.
+std::string way_to_rows(const Row& row, const std::string& reason) {
+  const std::size_t end = row.content.find('\r');
+  if (end != row.content.npos && row.content.find_first_not_of('\r', end) != row.content.npos) {
+    return "; lines that end with CR alone are a single line, convert them to end with a line feed";
+  }
+  if (reason.find("unexpected end of input") == reason.npos) return "";
+  return "; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]";
+}
+
+/// Returns the end of a message about a file whose name is not that of JSON: it may be a text.
+std::string way_to_text(const fs::path& file) {
+  if (is_json_file(file) || is_data_file(file)) return "";
+  return "; a text that begins with { or [ is read as JSON unless as_text = true (--as-text) is given";
+}
+
 /// A preparation while it runs.
 class Preparation {
  public:
@@ -100,11 +122,13 @@ class Preparation {
     index_.tokenizer = options.tokenizer.empty() ? "bytes" : options.tokenizer;
     index_.tokenizer_fingerprint = encoder_.tokenizer().fingerprint();
     index_.vocabulary = encoder_.tokenizer().vocabulary();
-    index_.settings = {{"template", options.chat_template},
-                       {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
-                       {"validation", number_text(options.validation_fraction)},
-                       {"end of turn", options.end_of_turn},
-                       {"field", options.text_column}};
+    index_.settings = {
+        {"template", options.chat_template},
+        {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
+        {"validation", number_text(options.validation_fraction)},
+        {"end of turn", options.end_of_turn},
+        {"field", options.text_column},
+        {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
   }
 
   PreparedIndex run() {
@@ -122,7 +146,7 @@ class Preparation {
  private:
   void read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers);
   /// The format of the file's rows, by its first row; null: a text.
-  std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind);
+  std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
   void expect(bool chat, const Row& row);
   [[nodiscard]] Encoded encode(const Batch& batch) const;
   void keep(Encoded made);
@@ -147,13 +171,13 @@ class Preparation {
 };
 
 void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers) {
-  const RowFileKind kind = kind_of_rows(file).value_or_throw();
+  const RowFileKind kind = kind_of_rows(file, options_.as_text).value_or_throw();
   const bool named = std::ranges::find(options_.inputs, file) != options_.inputs.end();
   if (kind == RowFileKind::binary && !named) return left_out_.push_back(file.string());
   const bool other = (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) ||
                      (options_.expected == ExpectedRows::parquet && kind != RowFileKind::parquet);
   if (other) {
-    throw JobError(printable(file.string()) + " is no " +
+    throw JobError(printable(file.string()) + " is not a " +
                    (options_.expected == ExpectedRows::parquet ? "Parquet file" : "tar archive") + ", but " +
                    std::string(name_of(kind)) + "; kind = \"chat\" and kind = \"text\" read any of them");
   }
@@ -161,10 +185,10 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   std::error_code ignored;
   index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
   Batch batch{source, nullptr, {}, 0};
-  bool first = true;
+  bool settled = false;  // the format; with a limit of bad rows, by the first row that is an object
   const Status read = read_rows(file, kind, [&](Row&& row) {
-    if (first) batch.format = format_of(row, kind);
-    first = false;
+    if (!settled) settled = !row.json || options_.max_bad == 0 || is_object(row);
+    if (settled && !batch.format) batch.format = format_of(row, kind, file);
     batch.bytes += row.content.size();
     batch.rows.push_back(std::move(row));
     if (batch.bytes < batch_bytes) return;
@@ -174,16 +198,19 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   if (!batch.rows.empty()) workers.add(std::move(batch));
   if (read) return;
   workers.finish();  // bad rows before it come first
-  throw JobError(read.error());
+  throw JobError(read.error().message + (settled ? "" : way_to_text(file)), read.error().code);
 }
 
-std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind) {
+std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind, const fs::path& file) {
   if (!row.json) {
     expect(false, row);
     return nullptr;
   }
   Result<RecordFormat> format = format_of_row(row, options_.text_column);
-  if (!format) throw JobError(format.error());
+  if (!format) {
+    const std::string& reason = format.error().message;
+    throw JobError(reason + way_to_rows(row, reason) + (is_object(row) ? "" : way_to_text(file)), format.error().code);
+  }
   index_.sources.back().format = std::string(name_of(kind)) + ", " + std::string(format->name());
   expect(format->is_chat(), row);
   if (format->is_chat()) {
@@ -256,8 +283,7 @@ void Preparation::finish_shards() {
   }
   if (train_) index_.train = train_->finish().value_or_throw();
   if (validation_) index_.validation = validation_->finish().value_or_throw();
-  if (index_.train.empty()) throw JobError("there is nothing to train on: the rows have no documents");
-  if (index_.validation.empty() && options_.validation_fraction > 0) {
+  if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
     calls_.warn("no document is for validation: " + std::to_string(progress_.documents) +
                 " are too few for a share of " + number_text(options_.validation_fraction));
   }
@@ -299,51 +325,24 @@ void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
   (void)copy_model_file(file, target / name).value_or_throw();
 }
 
-/// A folder beside the target that becomes it, or goes.
-class PartialFolder {
- public:
-  explicit PartialFolder(fs::path target) : target_(std::move(target)) {
-    std::error_code ignored;
-    if (fs::exists(target_, ignored) && !(fs::is_directory(target_, ignored) && fs::is_empty(target_, ignored))) {
-      const bool prepared = fs::exists(target_ / prepared_index_file, ignored);
-      throw JobError(printable(target_.string()) +
-                     (prepared ? " holds prepared data already" : " exists and is not empty") +
-                     "; remove it, or name another folder");
-    }
-    const fs::path whole = fs::absolute(target_).lexically_normal();
-    const fs::path named = whole.has_filename() ? whole : whole.parent_path();
-    partial_ = named.parent_path() / ("." + named.filename().string() + ".partial");
-    fs::remove_all(partial_, ignored);
-    std::error_code failure;
-    fs::create_directories(partial_, failure);
-    if (failure) throw JobError(system_error("cannot make", partial_, failure.value()));
-  }
-  ~PartialFolder() {
-    std::error_code ignored;
-    if (!partial_.empty()) fs::remove_all(partial_, ignored);
-  }
-  PartialFolder(const PartialFolder&) = delete;
-  PartialFolder& operator=(const PartialFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return partial_; }
-  void commit() {
-    std::error_code failure;
-    fs::remove(target_, failure);  // if it is there, it is empty
-    fs::rename(partial_, target_, failure);
-    if (failure) throw JobError(system_error("cannot make", target_, failure.value()));
-    partial_.clear();
-  }
-
- private:
-  fs::path target_;
-  fs::path partial_;
-};
+/// Prepares documents again that are so few that all belong to the validation split.
+PreparedIndex without_validation(const PreparedIndex& first, PrepareOptions options, const fs::path& folder,
+                                 const PrepareCalls& calls) {
+  for (const PreparedShard& shard : first.validation) fs::remove(folder / shard.file);
+  options.validation_fraction = 0;
+  calls.warn("no document is for validation: there are so few that the share would leave none to train on");
+  return Preparation(options, folder, {[](const std::string&) {}, calls.progress}).run();
+}
 
 }  // namespace
 
 PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder, const PrepareCalls& calls) {
   PartialFolder partial(folder);
   PreparedIndex index = Preparation(options, partial.path(), calls).run();
+  if (index.train.empty() && !index.validation.empty()) {
+    index = without_validation(index, options, partial.path(), calls);
+  }
+  if (index.train.empty()) throw JobError("there is nothing to train on: the rows have no documents");
   copy_tokenizer(options.tokenizer, partial.path());
   write_prepared_index(partial.path(), index).or_throw();
   partial.commit();

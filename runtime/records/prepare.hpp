@@ -25,6 +25,8 @@ struct PrepareOptions {
   std::string end_of_turn;                    ///< the token that ends an answer, as text; empty: those of the tokenizer
   LearnedAnswers learned = LearnedAnswers::all;
   ExpectedRows expected = ExpectedRows::any;
+  bool as_text = false;       ///< files are texts, whatever their names and first characters (file_kind.hpp)
+  bool begin_of_text = true;  ///< texts begin with the begin-of-text tokens of the tokenizer
   double validation_fraction = 0.01;
   std::size_t jobs = 1;       ///< threads
   std::uint64_t max_bad = 0;  ///< rows that are left out before the preparation fails
@@ -42,9 +44,10 @@ struct PrepareCalls {
   std::function<void(const PrepareProgress&)> progress;  ///< now and then; throws to end the preparation
 };
 
-/// Prepares `options.inputs` in `folder`, which appears when all is there. A text gets the token that ends a text
-/// behind it, where the tokenizer has one. A record belongs to the validation split by its content alone, so that equal
-/// records are in the same split. Returns the index as written.
+/// Prepares `options.inputs` in `folder`, which appears when all is there. A text, and a prompt with its completion,
+/// begins with the begin-of-text tokens of the tokenizer and ends with the token that ends a text, if the tokenizer
+/// has these; conversations have those that the template writes. A record belongs to the validation split by its
+/// content alone, so that equal records are in the same split. Returns the index as written.
 ///
 /// Throws JobError: inputs or a tokenizer that cannot be read; a folder that exists and is not empty; more bad rows
 /// than allowed, with the first 20 of them by file and line; texts and conversations in one preparation; nothing to

@@ -49,7 +49,9 @@ std::string request_of(const PrepareOptions& options) {
                      options.chat_template + "\nend of turn " + options.end_of_turn + "\nlearn " +
                      std::to_string(static_cast<int>(options.learned)) + "\nexpected " +
                      std::to_string(static_cast<int>(options.expected)) + "\nvalidation " +
-                     number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) + "\n";
+                     number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) +
+                     "\nas text " + std::to_string(static_cast<int>(options.as_text)) + "\nbegin of text " +
+                     std::to_string(static_cast<int>(options.begin_of_text)) + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);
   std::error_code ignored;
   for (const std::string& file : {options.chat_template, options.tokenizer}) {

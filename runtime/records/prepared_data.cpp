@@ -65,6 +65,16 @@ PreparedIndex index_of(const json& value) {
 
 }  // namespace
 
+bool PreparedIndex::holds_texts() const {
+  const auto found = settings.find("template");
+  return !conversations || (found != settings.end() && found->second == "none");
+}
+
+std::optional<std::string> PreparedIndex::begin_of_text() const {
+  const auto found = settings.find(begin_of_text_setting);
+  return found == settings.end() ? std::optional<std::string>() : found->second;
+}
+
 Status write_prepared_index(const fs::path& folder, const PreparedIndex& index) {
   ordered_json value{
       {"version", version},

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ namespace maestro {
 
 inline constexpr const char* prepared_index_file = "data.json";
 inline constexpr const char* prepared_tokenizer_folder = "tokenizer";
+inline constexpr const char* begin_of_text_setting = "begin of text";  ///< PreparedIndex::begin_of_text()
 
 struct PreparedSource {
   std::string path;  ///< as it was given
@@ -53,6 +55,12 @@ struct PreparedIndex {
   std::map<std::string, std::uint64_t> counts;  ///< "rows", "bad rows", "turn by turn", ...
   std::vector<PreparedShard> train;
   std::vector<PreparedShard> validation;
+
+  /// Returns whether documents are texts, or prompts with completions, and not conversations by a chat template.
+  [[nodiscard]] bool holds_texts() const;
+  /// Returns what stands before each text, as the tokenizer's file spells it, "<bos>"; an empty text: nothing. Without
+  /// a value an older version prepared the data, which put nothing there.
+  [[nodiscard]] std::optional<std::string> begin_of_text() const;
 };
 
 /// Returns PreparedShard::checksum; `learned` is empty without targets.

@@ -16,6 +16,7 @@ struct Record {
   std::vector<ChatMessage> messages;  ///< empty: a text
   bool completion = false;            ///< `messages` are a prompt and its completion
   bool continues = false;             ///< the next record is more of the same text
+  bool continued = false;             ///< this record is more of the text of the record before
 };
 
 }  // namespace maestro

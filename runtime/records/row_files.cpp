@@ -2,10 +2,9 @@
 #include "runtime/records/row_files.hpp"
 
 #include <algorithm>
-#include <array>
 #include <istream>
+#include <memory>
 #include <set>
-#include <streambuf>
 #include <system_error>
 
 #include "runtime/core/json_text.hpp"
@@ -21,51 +20,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t buffer_bytes = std::size_t{1} << 18;
 constexpr std::size_t text_piece = std::size_t{1} << 16;
 constexpr std::size_t longest_row = std::size_t{64} << 20;
-constexpr std::size_t sniffed = std::size_t{1} << 16;
-constexpr std::size_t tar_magic_at = 257;
 
 Error wrong(std::string reason) {
   return {ErrorCode::invalid_argument, std::move(reason)};
-}
-
-/// The bytes of a source as a stream buffer. An error of the source ends the stream and stays in error().
-class SourceBuffer final : public std::streambuf {
- public:
-  explicit SourceBuffer(ByteSource source) : source_(std::move(source)), buffer_(buffer_bytes) {}
-  [[nodiscard]] const Status& error() const { return error_; }
-
- private:
-  int_type underflow() override {
-    Result<std::size_t> got = source_.read(buffer_);
-    if (!got) error_ = got.error();
-    if (!got || *got == 0) return traits_type::eof();
-    setg(buffer_.data(), buffer_.data(), buffer_.data() + *got);
-    return traits_type::to_int_type(*gptr());
-  }
-  ByteSource source_;
-  std::vector<char> buffer_;
-  Status error_;
-};
-
-bool looks_like_list(std::string_view text) {
-  constexpr std::string_view spaces = " \t\r\n";
-  const std::size_t open = text.find_first_not_of(spaces);
-  if (open == text.npos || text[open] != '[') return false;
-  const std::size_t first = text.find_first_not_of(spaces, open + 1);
-  return first != text.npos && text[first] == '{';
-}
-
-bool looks_like_lines(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == text.npos || text[begin] != '{') return false;
-  const std::size_t end = text.find('\n', begin);
-  // A first line longer than what was read is a row: texts have line breaks.
-  if (end == text.npos && text.size() == sniffed) return true;
-  const Result<nlohmann::json> first = parse_json(text.substr(begin, end - begin), "");
-  return first.ok() && first->is_object();
 }
 
 Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
@@ -75,7 +34,7 @@ Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = file.string() + ":" + std::to_string(number);
     if (line.size() > longest_row) return wrong(printable(where) + ": the line is longer than 64 MiB");
-    sink({where, std::move(line), true, false});
+    sink({where, std::move(line), true});
   }
   return {};
 }
@@ -83,7 +42,7 @@ Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
 Status read_list(const fs::path& file, std::istream& in, const RowSink& sink) {
   std::int64_t number = 0;
   return parse_json_list({in, file.string(), "rows"}, [&](const nlohmann::json& row) {
-    sink({file.string() + ": row " + std::to_string(++number), row.dump(), true, false});
+    sink({file.string() + ": row " + std::to_string(++number), row.dump(), true});
   });
 }
 
@@ -98,17 +57,19 @@ std::size_t piece_of(std::string_view text) {
   return end > 1 ? end - 1 : text.size();
 }
 
-Status read_text_pieces(const fs::path& file, std::istream& in, const RowSink& sink) {
+Status read_text_pieces(const fs::path& file, std::istream& in, const TextStreamBuffer& buffer, const RowSink& sink) {
   std::string held;  // of which a first part is passed on once more has been read
   std::string more(text_piece, '\0');
   std::size_t passed = 0;
   const auto pass = [&](std::string piece, bool continues) -> Status {
     const std::size_t valid = std::min(valid_utf8_prefix(piece), piece.find('\0'));
     if (valid < piece.size()) {
-      return wrong(printable(file.string()) + ": byte " + std::to_string(passed + valid) + " is no text (UTF-8)");
+      return wrong(printable(file.string()) + ": byte " + std::to_string(buffer.mark() + passed + valid) +
+                   " is no text (UTF-8)");
     }
+    const bool continued = passed > 0;
     passed += piece.size();
-    sink({file.string(), std::move(piece), false, continues});
+    sink({file.string(), std::move(piece), false, continues, continued});
     return {};
   };
   for (;;) {
@@ -140,17 +101,14 @@ Status read_tar(const fs::path& file, const RowSink& sink) {
       return wrong(printable(where) + " has the members .json and .txt; a row is one of them");
     }
     const bool json = row.json.has_value();
-    sink({where, *std::move(json ? row.json : row.text), json, false});
+    std::string content = *std::move(json ? row.json : row.text);
+    content.erase(0, content.size() - without_mark(content).size());
+    sink({where, std::move(content), json});
     return {};
   });
 }
 
 }  // namespace
-
-std::string_view name_of(RowFileKind kind) {
-  constexpr std::array<std::string_view, 6> names{"text", "JSON Lines", "JSON list", "WebDataset", "Parquet", "binary"};
-  return names[static_cast<std::size_t>(kind)];
-}
 
 std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
   std::vector<fs::path> files;
@@ -183,39 +141,18 @@ std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
   return files;
 }
 
-Result<RowFileKind> kind_of_rows(const fs::path& file) {
-  Result<ByteSource> source = ByteSource::open_raw(file);
-  if (!source) return source.error();
-  std::string head(sniffed, '\0');
-  Result<std::size_t> got = source->read(head);
-  if (!got) return got.error();
-  head.resize(*got);
-  if (head.size() > tar_magic_at + 5 && head.compare(tar_magic_at, 5, "ustar") == 0) return RowFileKind::webdataset;
-  if (head.starts_with("PAR1")) return RowFileKind::parquet;
-  const std::size_t valid = valid_utf8_prefix(head);
-  const bool text = head.find('\0') == head.npos && (valid == head.size() || valid + 4 > sniffed);
-  if (!text) return RowFileKind::binary;
-  if (looks_like_list(head)) return RowFileKind::json_list;
-  return looks_like_lines(head) ? RowFileKind::json_lines : RowFileKind::text;
-}
-
 Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink) {
   if (kind == RowFileKind::webdataset) return read_tar(file, sink);
   if (kind == RowFileKind::parquet) return read_parquet(file, sink);
-  if (kind == RowFileKind::binary) {
-    return wrong(
-        printable(file.string()) +
-        " is no text (UTF-8), no JSON, no Parquet and no tar; other tables have to be converted to JSON Lines");
-  }
-  Result<ByteSource> source = ByteSource::open_raw(file);
-  if (!source) return source.error();
-  SourceBuffer buffer(*std::move(source));
-  std::istream in(&buffer);
+  if (const Status taken = check_kind_of_rows(file, kind); !taken) return taken;
+  const Result<std::unique_ptr<TextStreamBuffer>> buffer = TextStreamBuffer::open(file);
+  if (!buffer) return buffer.error();
+  std::istream in(buffer->get());
   Status read;
   if (kind == RowFileKind::json_lines) read = read_lines(file, in, sink);
   if (kind == RowFileKind::json_list) read = read_list(file, in, sink);
-  if (kind == RowFileKind::text) read = read_text_pieces(file, in, sink);
-  return buffer.error() ? read : buffer.error();
+  if (kind == RowFileKind::text) read = read_text_pieces(file, in, **buffer, sink);
+  return (*buffer)->error() ? read : (*buffer)->error();
 }
 
 }  // namespace maestro

@@ -230,17 +230,39 @@ class Shown(Prepared):
         self.assertIn("all checksums are right", finished.out)
         self.assertEqual(finished.out.count("--- document"), 2)
 
+    def test_a_byte_order_mark_changes_nothing(self):
+        rows = self.lines(conversations(5))
+        self.write("rows.jsonl", rows)
+        self.write("marked.jsonl", "\ufeff" + rows)
+        self.write("marked.json", "\ufeff[" + ",".join(rows.splitlines()) + "]")
+        self.write("marked.jinja", "\ufeff{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + "
+                                   "message.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
+                                   "{{ '<|im_start|>assistant\\n' }}{% endif %}")
+        checksums = set()
+        for name, template in (("rows.jsonl", "chatml"), ("marked.jsonl", "chatml"), ("marked.json", "marked.jinja")):
+            index = self.prepare(name, "--validation", "0", out=name + ".data", template=template)
+            checksums.add(index["train"][0]["checksum"])
+        self.assertEqual(len(checksums), 1)
+
     def test_wrong_input_is_refused_in_one_line(self):
         self.write("rows.jsonl", self.lines(conversations(5)))
         self.write("wide.jsonl", self.lines([{"question": "a", "answer": "b"}]))
         self.write("bad.jsonl", self.lines(conversations(5)) + "{no json\n")
         self.write("binary", b"\x89PNG\0\xff")
+        self.write("broken.json", "{'text': 'a'}\n")
+        self.write("notes.txt", "[Chapter 1]\nCall me Ishmael.\n")
+        self.write("table.csv", "prompt,completion\na,b\n")
+        self.write("wide.txt", "plain text".encode("utf-16"))
         self.write("damaged.parquet", b"PAR1\0\xff")
         base = ("--tokenizer", "bytes", "--out", "refused")
         for wanted, *arguments in (
                 ("the columns are answer, question; rows have", "prepare", "wide.jsonl", *base),
                 ("has no chat template", "prepare", "rows.jsonl", *base),
-                ("binary is no text (UTF-8), no JSON, no Parquet and no tar", "prepare", "binary", *base),
+                ("binary is not text (UTF-8), JSON, Parquet or a tar archive", "prepare", "binary", *base),
+                ("broken.json:1 is not valid JSON: parse error at column 2", "prepare", "broken.json", *base),
+                ("notes.txt:1 is not valid JSON: parse error at column 2", "prepare", "notes.txt", *base),
+                ("table.csv:1: a table (.csv) is not read; convert it", "prepare", "table.csv", *base),
+                ("wide.txt is UTF-16; convert it to UTF-8", "prepare", "wide.txt", *base),
                 ("damaged.parquet", "prepare", "damaged.parquet", *base),
                 ("missing.jsonl does not exist", "prepare", "missing.jsonl", *base),
                 ("bad.jsonl:6 is not valid JSON", "prepare", "bad.jsonl", *base, "--template", "chatml"),
@@ -251,7 +273,7 @@ class Shown(Prepared):
         for wanted, data in (
                 ("job2.toml", {"kind": "prepared", "path": "rows.jsonl"}),
                 ("is a conversation; kind = \"chat\" reads it", {"path": "rows.jsonl"}),
-                ("is no tar archive, but JSON Lines", {"kind": "webdataset", "path": "rows.jsonl"}),
+                ("is not a tar archive, but JSON Lines", {"kind": "webdataset", "path": "rows.jsonl"}),
                 ("data.template: has no meaning with kind = \"text\"", {"path": "corpus.txt", "template": "chatml"}),
                 ("data.mix: has no meaning with kind = \"text\"", {"path": "corpus.txt", "mix": {"a": {"path": "b"}}}),
                 ("needs data.path, a folder of `maestro prepare`", {"kind": "prepared"})):

@@ -7,6 +7,8 @@
 #include <random>
 #include <sstream>
 
+#include "tests/data/temp_folder.hpp"
+
 namespace maestro {
 namespace {
 
@@ -118,7 +120,7 @@ TEST(Conversations, what_is_no_list_is_refused) {
 }
 
 TEST(Conversations, broken_json_is_refused_with_the_place) {
-  EXPECT_THAT(refusal("[\n{\"id\": }\n]"), AllOf(HasSubstr("a.json is not valid JSON"), HasSubstr("line 2, column 8")));
+  EXPECT_THAT(refusal("[\n{\"id\": }\n]"), AllOf(HasSubstr("a.json:2 is not valid JSON"), HasSubstr("at column 8")));
   EXPECT_THAT(refusal(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal("[{\"id\": \"caf\xe9\"}]"), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal("[] []"), HasSubstr("not valid JSON"));
@@ -139,6 +141,27 @@ TEST(Conversations, a_missing_file_is_named_with_what_does_exist) {
   } catch (const JobError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("/no/such.json does not exist"), HasSubstr("the part that exists is /")));
   }
+}
+
+TEST(Conversations, a_file_is_what_its_name_and_first_character_say) {
+  const TempFolder folder;
+  const auto read = [&](const char* name, const std::string& content) -> std::string {
+    int found = 0;
+    const auto path = folder.write(name, content);
+    try {
+      read_conversations(path.string(), [&](const std::string&, const Result<Conversation>&) { ++found; });
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return std::to_string(found);
+  };
+  const std::string mark = "\xef\xbb\xbf", one = R"({"conversations": []})";
+  EXPECT_EQ(read("a.json", mark + "[" + one + "]"), "1");
+  EXPECT_EQ(read("a.jsonl", mark + one + "\n" + mark + one), "2");
+  EXPECT_THAT(read("a.parquet", "PAR1"),
+              HasSubstr("a.parquet is Parquet, and conversations about pictures are read from "
+                        "JSON; convert its rows to JSON Lines, as by pandas"));
+  EXPECT_THAT(read("a.csv", "a,b"), HasSubstr("a.csv:1: a table (.csv) is not read"));
 }
 
 TEST(ConversationsFuzz, whatever_the_bytes_every_conversation_handed_out_is_whole) {

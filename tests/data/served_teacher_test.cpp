@@ -147,6 +147,12 @@ TEST(ServedTeacher, lines_without_the_form_are_refused_by_name) {
   EXPECT_THAT(refusal(served), HasSubstr("prompt_logprobs that do not begin with null"));
 }
 
+TEST(ServedTeacher, a_file_may_begin_with_a_mark_and_must_be_json) {
+  const std::string lines = plain_line(0) + plain_line(1) + plain_line(2);
+  EXPECT_EQ(refusal("\xef\xbb\xbf" + lines), "accepted");
+  EXPECT_THAT(refusal("PAR1" + lines), HasSubstr("rows.jsonl is Parquet, and a teacher's answers are read from JSON"));
+}
+
 TEST(ServedTeacher, a_line_too_few_or_too_many_is_refused) {
   EXPECT_THAT(refusal(plain_line(0) + plain_line(1)), HasSubstr("rows.jsonl ends after 2 lines"));
   EXPECT_THAT(refusal(plain_line(0) + plain_line(1) + plain_line(2) + "\n" + plain_line(2)),

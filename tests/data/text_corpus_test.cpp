@@ -103,6 +103,31 @@ TEST(TextCorpus, files_of_a_folder_are_joined_by_the_end_of_a_text_or_by_a_newli
   EXPECT_TRUE(joined("<|endoftext|>"));
 }
 
+TEST(TextCorpus, each_file_begins_with_what_the_tokenizers_file_puts_before_a_text) {
+  const TempFolder folder;
+  for (const char* name : {"text/a.txt", "text/b.txt"}) (void)folder.write(name, "\xef\xbb\xbf" + std::string(20, 'a'));
+  DataConfig config = settings(folder.path() / "text", 8, 0);
+  config.tokenizer =
+      folder
+          .write("tokenizer.json",
+                 R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<s>": 1, "<|endoftext|>": 2}},
+          "post_processor": {"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [1]}},
+                             "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]},
+          "decoder": {"type": "Fuse"}})")
+          .string();
+  std::vector<std::string> notes;
+  const auto open = [&] { return open_corpus(config, 1, [&](const std::string& line) { notes.push_back(line); }); };
+  const auto corpus = open();
+  const std::string text = std::string(20, 'a');
+  EXPECT_EQ(text_of(dynamic_cast<const TextCorpus&>(*corpus), Split::train), "<s>" + text + "<|endoftext|><s>" + text);
+  ASSERT_EQ(notes.size(), 1u) << "later windows have none";
+  EXPECT_THAT(notes[0], HasSubstr("samples that begin inside of a text begin without <s>"));
+  notes.clear();
+  config.begin_of_text = false;
+  EXPECT_EQ(text_of(dynamic_cast<const TextCorpus&>(*open()), Split::train), text + "<|endoftext|>" + text);
+  EXPECT_TRUE(notes.empty());
+}
+
 TEST(TextCorpus, targets_are_the_tokens_that_follow) {
   const TempFolder folder;
   const std::string text = numbered_text(400);
@@ -137,6 +162,9 @@ TEST(TextCorpus, a_folder_is_read_in_order_of_path_without_what_is_no_source) {
   folder.write("a/empty.txt", "");
   folder.write("c/binary.o", std::string_view("x\0y", 3));
   folder.write("c/latin1.txt", "caf\xe9");
+  folder.write("c/wide.txt", std::string_view("\xff\xfe"
+                                              "a\0",
+                                              4));
   folder.write("c/huge.txt", std::string(4'000'001, 'h'));
   for (const char* skipped :
        {".git/x", ".cache/x", "build/x", "build-debug/x", "runs/x", "CMakeFiles/x", "c/build/x"}) {
@@ -146,7 +174,7 @@ TEST(TextCorpus, a_folder_is_read_in_order_of_path_without_what_is_no_source) {
   const TextCorpus corpus(settings(folder.path(), 4, 0.0));
   EXPECT_EQ(text_of(corpus, Split::train), "aaaa\nzzzz\nbbbb bbbb");
   EXPECT_THAT(corpus.describe(), AllOf(HasSubstr("3 text files"), HasSubstr("2 binary"), HasSubstr("1 over 4 MB"),
-                                       HasSubstr("0 unreadable")));
+                                       HasSubstr("0 unreadable"), HasSubstr("1 UTF-16 or UTF-32 (c/wide.txt)")));
 }
 
 TEST(TextCorpus, a_folder_names_the_first_three_of_each_kind_that_it_leaves_out) {
@@ -175,10 +203,14 @@ TEST(TextCorpus, a_file_of_records_given_directly_is_refused_with_a_way_out) {
   rows.work_folder = folder.path() / "work";
   EXPECT_THAT(refusal(rows), HasSubstr("a.json: row 1 is a conversation; kind = \"chat\" reads it"));
   for (const char* name : {"a.jsonl", "a.NDJSON", "a.csv", "a.tsv"}) {
-    EXPECT_THAT(refusal(settings(folder.write(name, numbered_text(400)))),
-                AllOf(HasSubstr("holds records"), HasSubstr("as they stand"), HasSubstr("kind = \"llava\"")))
-        << name;
+    rows.path = folder.write(name, numbered_text(400)).string();
+    EXPECT_THAT(refusal(rows), testing::ContainsRegex("a\\.[a-zA-Z]+:1(: a table| is not valid JSON)")) << name;
+    DataConfig as_text = settings(rows.path);
+    as_text.as_text = true;
+    EXPECT_EQ(refusal(as_text), "accepted") << name;
   }
+  rows.path = folder.write("a.txt", "[Chapter 1]\n" + numbered_text(400)).string();
+  EXPECT_THAT(refusal(rows), AllOf(HasSubstr("a.txt:1 is not valid JSON"), HasSubstr("as_text = true")));
   rows.path = folder.write("a.parquet", "PAR1").string();
   EXPECT_THAT(refusal(rows), HasSubstr("a.parquet"));  // damaged, or there is no module for it
   EXPECT_EQ(refusal(settings(folder.write("a.jsonl.txt", numbered_text(400)))), "accepted");
@@ -217,7 +249,11 @@ TEST(TextCorpus, a_binary_file_given_directly_is_refused_with_the_place) {
   const TempFolder folder;
   EXPECT_THAT(refusal(settings(folder.write("a.bin", std::string_view("ab\0c", 4)))),
               AllOf(HasSubstr("a.bin is not a text file"), HasSubstr("NUL byte at byte 2")));
-  EXPECT_THAT(refusal(settings(folder.write("b.txt", "caf\xe9"))), HasSubstr("no UTF-8 at byte 3"));
+  EXPECT_THAT(refusal(settings(folder.write("b.txt", "caf\xe9"))), HasSubstr("not UTF-8 at byte 3"));
+  EXPECT_THAT(refusal(settings(folder.write("c.txt", std::string_view("\xff\xfe"
+                                                                      "a\0",
+                                                                      4)))),
+              HasSubstr("c.txt is not a text file: UTF-16 at byte 0"));
   EXPECT_THAT(refusal(settings("/dev/null")), HasSubstr("neither a file nor a folder"));
 }
 

@@ -29,6 +29,8 @@ void use(const Row& row, std::optional<RecordFormat>& format) {
 void read(const std::filesystem::path& file) {
   const Result<RowFileKind> kind = kind_of_rows(file);
   if (!accepted(kind)) return;
+  require(accepted(check_kind_of_rows(file, *kind)) || *kind == RowFileKind::binary || *kind == RowFileKind::wide_text,
+          "a file is refused by its kind");
   std::optional<RecordFormat> format;
   accepts([&] {
     if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, [&](Row&& row) { use(row, format); }));
@@ -51,7 +53,7 @@ void read(const std::filesystem::path& file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace maestro;
   const std::string_view bytes = fuzz::text_of(data, size);
-  fuzz::read(fuzz::scratch().write("rows", bytes));
+  for (const char* name : {"rows", "rows.jsonl", "rows.json"}) fuzz::read(fuzz::scratch().write(name, bytes));
   static_cast<void>(fuzz::scratch().write(prepared_index_file, bytes));
   fuzz::accepted(read_prepared_index(fuzz::scratch().path()));
   return 0;

@@ -175,6 +175,20 @@ TEST(JobReader, the_limit_of_a_folders_files_is_of_text_alone_and_above_zero) {
   EXPECT_THAT(data_error("kind = \"synthetic\"\nmax_file_mb = 1"), HasSubstr("belongs to kind = \"text\""));
 }
 
+TEST(JobReader, the_keys_of_texts_belong_to_kinds_with_texts) {
+  const DataConfig read =
+      read_data(root_of("[data]\npath = \"x\"\nas_text = true\nbegin_of_text = false\n").table("data"));
+  EXPECT_TRUE(read.as_text);
+  EXPECT_FALSE(read.begin_of_text);
+  EXPECT_TRUE(DataConfig().begin_of_text);
+  EXPECT_THAT(data_error("kind = \"chat\"\npath = \"x\"\nas_text = true"), HasSubstr("belongs to kind = \"text\""));
+  EXPECT_EQ(data_error("kind = \"llava\"\npath = \"x\"\nbegin_of_text = false"), "(no error)");
+  EXPECT_THAT(data_error("kind = \"prepared\"\npath = \"x\"\nbegin_of_text = true"),
+              HasSubstr("`maestro prepare` has settled it"));
+  EXPECT_THAT(data_error("kind = \"synthetic\"\nbegin_of_text = true"),
+              HasSubstr("data.begin_of_text: has no meaning"));
+}
+
 TEST(JobReader, the_validation_fraction_lies_strictly_between_zero_and_one) {
   for (const std::string value : {"0.0", "1.0", "-0.5", "nan", "inf"}) {
     EXPECT_THAT(data_error("path = \"x\"\nvalidation_fraction = " + value),

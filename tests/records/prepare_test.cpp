@@ -138,6 +138,95 @@ TEST_F(Prepare, bad_rows_are_named_and_counted) {
   ASSERT_EQ(warnings_.size(), 1U);
 }
 
+/// FK-1: the reason is the parser's, with file and line.
+TEST_F(Prepare, a_broken_first_row_is_refused_and_never_a_text) {
+  const auto refused = [&](const char* name, const std::string& content) {
+    return refusal(options(folder_.write(name, content)));
+  };
+  EXPECT_EQ(refused("a.jsonl", "{\"text\": NaN}\n").substr(0, 60),
+            "a.jsonl:1 is not valid JSON: parse error at column 10: syn");
+  const std::string messages = R"({"messages": [{"role": "user", "content": "a"}], "messages": []})";
+  EXPECT_EQ(refused("a.jsonl", messages), "a.jsonl:1: messages: this key stands twice in its object");
+  EXPECT_EQ(refused("a.jsonl", "null\n" + lines(1)), "a.jsonl:1: the row is null; it must be an object");
+  EXPECT_TRUE(refused("a.jsonl", "{\"text\": \"a\"}\r{\"text\": \"b\"}\r")
+                  .ends_with("; lines that end with CR alone are a single line, convert them to end with a line feed"));
+  EXPECT_TRUE(refused("a.json", "{\n \"text\": \"a\"\n}\n")
+                  .ends_with("; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]"));
+  EXPECT_TRUE(refused("a.json", "[{\"text\": \"a\"},\n]").starts_with("a.json:2 is not valid JSON: ")) << "a list";
+  EXPECT_TRUE(refused("a.csv", "text\na\n").starts_with("a.csv:1: a table (.csv) is not read; "));
+  EXPECT_EQ(refused("a.jsonl", "\xef\xbb\xbf"), "there is nothing to train on: the rows have no documents");
+  const std::string text = "[Chapter 1]\nCall me Ishmael.\n";
+  const std::string message = refused("a.txt", text);
+  EXPECT_TRUE(message.starts_with("a.txt:1 is not valid JSON: parse error at column 2: ")) << message;
+  EXPECT_TRUE(
+      message.ends_with("; a text that begins with { or [ is read as JSON unless as_text = true (--as-text) is given"))
+      << message;
+  PrepareOptions as_text = options(folder_.write("a.txt", text));
+  as_text.as_text = true;
+  EXPECT_EQ(texts(prepare(as_text)), std::vector<std::string>{text});
+}
+
+TEST_F(Prepare, a_limit_of_bad_rows_holds_for_the_first_row_too) {
+  PrepareOptions patient = options(folder_.write("a.jsonl", "{broken\nnull\n" + lines(2)));
+  patient.max_bad = 2;
+  EXPECT_EQ(texts(prepare(patient)).size(), 2U);
+  patient.max_bad = 1;
+  const std::string refused = refusal(patient);
+  EXPECT_TRUE(refused.starts_with("2 bad rows, more than the limit of 1:\n  a.jsonl:1 is not valid JSON: ")) << refused;
+  EXPECT_TRUE(refused.ends_with("\n  a.jsonl:2: the row is null; it must be an object")) << refused;
+}
+
+TEST_F(Prepare, documents_so_few_that_all_would_be_for_validation_are_trained_on) {
+  PrepareOptions most = options(folder_.write("a.jsonl", lines(1)));
+  most.validation_fraction = 0.999999;
+  const PreparedIndex index = prepare(most);
+  EXPECT_EQ(texts(index), std::vector<std::string>{"row 0"});
+  EXPECT_TRUE(index.validation.empty());
+  EXPECT_FALSE(fs::exists(folder_.path() / "out" / "validation-00000.safetensors"));
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_TRUE(warnings_[0].starts_with("no document is for validation")) << warnings_[0];
+}
+
+/// Compared with tokenizer(text) of transformers 5: <s> comes first. Only a text that spells it differs: transformers
+/// gives it twice.
+TEST_F(Prepare, texts_begin_with_what_the_tokenizers_file_puts_before_a_text) {
+  const fs::path tokenizer = folder_.write("tokenizer.json", R"({
+    "model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "b": 1, "<s>": 2, "<|endoftext|>": 3}},
+    "added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "<|endoftext|>"}],
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "e"}}],
+      "special_tokens": {"<s>": {"ids": [2]}, "e": {"ids": [3]}}}})");
+  const auto tokens = [&](const PreparedIndex& index) {
+    std::vector<std::int32_t> all(index.train.at(0).tokens);
+    PreparedShardFile::open(folder_.path() / "out", index.train[0], index.conversations).value_or_throw().read(0, all);
+    fs::remove_all(folder_.path() / "out");
+    return all;
+  };
+  PrepareOptions of = options(folder_.write("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"<s>b\"}\n"));
+  of.tokenizer = tokenizer.string();
+  const PreparedIndex texts = prepare(of);
+  EXPECT_EQ(texts.begin_of_text(), "<s>");
+  EXPECT_EQ(tokens(texts), (std::vector<std::int32_t>{2, 0, 1, 3, 2, 1, 3})) << "the end of a text stands once";
+  of.begin_of_text = false;
+  const PreparedIndex bare = prepare(of);
+  EXPECT_EQ(bare.begin_of_text(), "");
+  EXPECT_EQ(tokens(bare), (std::vector<std::int32_t>{0, 1, 3, 2, 1, 3}));
+
+  PrepareOptions pairs = options(folder_.write("b.jsonl", R"({"prompt": "a", "completion": "b"})"));
+  pairs.tokenizer = tokenizer.string();
+  pairs.chat_template = "none";
+  const PreparedIndex completion = prepare(pairs);
+  const auto shard = PreparedShardFile::open(folder_.path() / "out", completion.train.at(0), true).value_or_throw();
+  EXPECT_EQ(shard.first_learned(0), 2);
+  EXPECT_EQ(tokens(completion), (std::vector<std::int32_t>{2, 0, 1, 3}));
+
+  PrepareOptions large = options(folder_.write("c.txt", std::string(100'000, 'a')));
+  large.tokenizer = tokenizer.string();
+  const std::vector<std::int32_t> pieces = tokens(prepare(large));
+  EXPECT_EQ(pieces.size(), 100'002U);
+  EXPECT_EQ(std::ranges::count(pieces, 2), 1) << "a later piece of a text does not begin it";
+}
+
 TEST_F(Prepare, wrong_input_is_refused_and_leaves_nothing) {
   const fs::path rows = folder_.write("a.jsonl", lines(2));
   const fs::path chat = folder_.write(
