@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,18 +24,19 @@ struct RunOptions {
   std::filesystem::path trace;
   std::string tensorboard;  ///< folder of curves; "auto": in train.out; empty: none
   std::filesystem::path resume;
-  bool fresh = false;                ///< an earlier run in train.out is moved aside
-  bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
-  std::filesystem::path replayed;    ///< the record of the run that this one replays: the guard learns its steps
-  std::uint64_t until = 0;           ///< the run ends after this step; 0: after train.steps
-  std::string log_format;            ///< "json": lines in JSON, also of the other processes; else text
-  std::string control;               ///< address of the control service; empty: a local socket; "none": off
-  std::string http;                  ///< address of the live page; empty: none
-  bool check_only = false;           ///< validate everything, start nothing
-  bool quiet = false;                ///< no run header
-  std::vector<std::string> notes;    ///< printed in the run header
-  std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
-  LaunchInfo launch_info;            ///< found by App
+  bool fresh = false;              ///< an earlier run in train.out is moved aside
+  bool new_data = false;           ///< a resumed run may take other data than its checkpoint was made with
+  std::filesystem::path replayed;  ///< the record of the run that this one replays: the guard learns its steps
+  std::uint64_t until = 0;         ///< the run ends after this step; 0: after train.steps
+  std::optional<std::uint64_t> pause_after;  ///< the run pauses after this step; 0: before the first
+  std::string log_format;                    ///< "json": lines in JSON, also of the other processes; else text
+  std::string control;                       ///< address of the control service; empty: a local socket; "none": off
+  std::string http;                          ///< address of the live page; empty: none
+  bool check_only = false;                   ///< validate everything, start nothing
+  bool quiet = false;                        ///< no run header
+  std::vector<std::string> notes;            ///< printed in the run header
+  std::vector<std::string> command;          ///< arguments that start this same run, for the other processes
+  LaunchInfo launch_info;                    ///< found by App
 };
 
 }  // namespace maestro

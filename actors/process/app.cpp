@@ -88,6 +88,7 @@ JobPlan App::plan() {
 RunResult App::run() {
   std::optional<JobPlan> plan;
   RunMemory memory;
+  memory.record->pause_after = composed_.options.pause_after;
   begin_max_rss();
   while (true) {
     try {

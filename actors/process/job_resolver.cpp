@@ -310,6 +310,7 @@ JobPlan JobResolver::resolve() && {
   check_seats(plan_);
   check_shadows(plan_);
   check_guard(plan_);
+  check_pause(plan_);
   plan_.effective_job = composed_.document.to_toml();
   plan_.settings = composed_.document.settings();
   return std::move(plan_);

@@ -13,6 +13,8 @@ namespace maestro {
 [[nodiscard]] JobPlan resolve_job(Composition& composed);
 /// Returns the number of CPU devices of a host.
 [[nodiscard]] std::int64_t cpu_devices_of(const RunOptions& run);
+/// Throws JobError where a run with --pause-after would not pause, or not go on.
+void check_pause(const JobPlan& plan);
 /// The job's [transport] with the options of the command line over it.
 [[nodiscard]] TransportConfig resolve_transport(const Composition& composed);
 

@@ -111,6 +111,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   if (memory.shadows) options.shadows = &memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
   if (recovering()) options.schedule.owed = record->owed;
+  options.schedule.pause_after = record->pause_after;
   options.schedule.keeps_state = !has_emulated(plan);
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
@@ -369,7 +370,7 @@ void ProcessRun::State::open_control() {
   try {
     control = std::make_unique<ControlService>(std::move(options));
   } catch (const JobError& problem) {
-    if (!plan.options.control.empty()) throw;
+    if (!plan.options.control.empty() || plan.options.pause_after) throw;
     return console.note(std::string("  note: this run has no control service: ") + problem.what());
   }
   constexpr std::string_view local = "unix:";

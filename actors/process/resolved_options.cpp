@@ -23,4 +23,15 @@ TransportConfig resolve_transport(const Composition& composed) {
   return transport;
 }
 
+void check_pause(const JobPlan& plan) {
+  const std::optional<std::uint64_t>& after = plan.options.pause_after;
+  if (!after) return;
+  const std::string option = "--pause-after " + std::to_string(*after) + ": ";
+  if (plan.options.control == "none") {
+    throw JobError(option + "a run with --control none cannot be resumed; leave one of them out");
+  }
+  if (*after < static_cast<std::uint64_t>(plan.train.steps)) return;
+  throw JobError(option + "the run ends after step " + std::to_string(plan.train.steps) + " (train.steps)");
+}
+
 }  // namespace maestro

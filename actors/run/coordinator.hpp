@@ -13,6 +13,8 @@
 // CR-7 (rollback): a spike that lasts is answered with guard.action = "rollback" by no further step. The run ends when
 //       all that was announced and a checkpoint have ended; the starting thread has the way back in
 //       RunRecord::rollback.
+// CR-8 (lasting pause): a pause outlives the loss of a process. The run that goes on does the steps again up to the one
+//       that it stood still after, and is paused there.
 #pragma once
 
 #include <atomic>
@@ -243,6 +245,7 @@ class Coordinator : public RunActor {
   std::optional<StepId> newest_;                // of RunRecord::newest, likewise
   std::vector<std::pair<StepId, caf::response_promise>> checkpoint_requests_;
   std::vector<caf::response_promise> pause_requests_;
+  bool pause_noted_ = false;
 };
 
 }  // namespace maestro

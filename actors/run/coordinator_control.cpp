@@ -112,7 +112,10 @@ void Coordinator::checkpoint_committed(const CheckpointCommitted& committed) {
 caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& request) {
   if (request.pause) {
     schedule_.pause();
+    options_.record->pause_after = schedule_.last_step();  // a loss does not end the pause
+    answer_pauses();
   } else {
+    options_.record->pause_after.reset();
     resume_run();
   }
   if (state() != RunState::pausing) return PauseAnswer{state(), last_step()};
@@ -122,9 +125,11 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
 }
 
 void Coordinator::resume_run() {
-  if (!schedule_.paused() || rolling_back_) return;
-  const bool stood_still = state() == RunState::paused;
+  if (rolling_back_) return;
+  const bool was_paused = schedule_.paused(), stood_still = state() == RunState::paused;
   schedule_.resume();
+  pause_noted_ = false;
+  if (!was_paused) return;
   if (stood_still) {  // the pause belongs to no step
     unit_started_ = Clock::now();
     for (auto& [section, end] : last_step_end_) end = unit_started_;
@@ -135,6 +140,10 @@ void Coordinator::resume_run() {
 
 void Coordinator::answer_pauses() {
   if (state() == RunState::pausing) return;
+  if (state() == RunState::paused && began_ && !rolling_back_ && !std::exchange(pause_noted_, true)) {
+    options_.console->note("paused after step " + std::to_string(last_step().value()) +
+                           "; `maestro resume` continues the run");
+  }
   for (caf::response_promise& promise : std::exchange(pause_requests_, {})) {
     promise.deliver(PauseAnswer{state(), last_step()});
   }

@@ -98,6 +98,7 @@ struct RunRecord {
   /// What is left of the step that `newest` is of, if it was made after the loss of a process (CR-6).
   std::optional<std::vector<RunUnit>> owed;
   bool interrupted = false;
+  std::optional<std::uint64_t> pause_after;  ///< the run stands still after this step until a resume
   std::vector<Recovery> recoveries;
   std::optional<Rollback> rollback;  ///< for which the run has ended
 

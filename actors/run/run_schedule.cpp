@@ -25,6 +25,10 @@ std::optional<RunUnit> RunSchedule::next() {
     return unit;
   }
   if (stopped_ || next_step_ > options_.steps) return std::nullopt;
+  if (options_.pause_after && next_step_ > *options_.pause_after) {
+    pause();
+    return std::nullopt;
+  }
   const std::uint64_t step = next_step_++;
   after_step(step, step == options_.steps);
   return RunUnit{RunUnit::Kind::train, StepId(step)};
@@ -55,7 +59,7 @@ std::vector<RunUnit> RunSchedule::owed(StepId step) const {
 }
 
 std::optional<StepId> RunSchedule::request_checkpoint() {
-  const std::uint64_t last = next_step_ - 1;
+  const std::uint64_t last = last_step();
   if (!options_.keeps_state || last < options_.first_step) return std::nullopt;
   const auto due =
       std::ranges::find_if(pending_, [](const RunUnit& unit) { return unit.kind == RunUnit::Kind::checkpoint; });
@@ -78,7 +82,7 @@ void RunSchedule::stop() {
     if (unit.kind == RunUnit::Kind::checkpoint) kept.push_back(unit);
   }
   pending_ = std::move(kept);
-  const std::uint64_t last = next_step_ - 1;
+  const std::uint64_t last = last_step();
   if (options_.keeps_state && last >= options_.first_step && checkpointed_ < last) {
     pending_.push_back({RunUnit::Kind::checkpoint, StepId(last)});
     checkpointed_ = last;

@@ -8,6 +8,8 @@
 // RS-3 (pause): while paused only requested checkpoints are handed out; stop() ends a pause.
 // RS-4 (no duplicates): a requested checkpoint is of the last training step handed out, and no step is checkpointed
 //       twice.
+// RS-5 (pause after a step): no step after `pause_after` is handed out; the validation and the checkpoint after it are.
+//       Then the run is paused. A resume, also before that step, lifts the pause.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +42,7 @@ struct RunScheduleOptions {
   bool validate_at_end = true;
   bool checkpoint_at_end = true;
   bool keeps_state = true;  ///< false on emulated devices, which train nothing: no checkpoints
+  std::optional<std::uint64_t> pause_after = std::nullopt;
   /// Of a run that goes on after the loss of a process: what is left of the step before `first_step`.
   std::optional<std::vector<RunUnit>> owed;
 };
@@ -56,9 +59,14 @@ class RunSchedule {
   /// Ends the run after the last training step handed out.
   void stop();
   void pause() { paused_ = !stopped_; }
-  void resume() { paused_ = false; }
+  void resume() {
+    paused_ = false;
+    options_.pause_after.reset();
+  }
   [[nodiscard]] bool paused() const { return paused_; }
   [[nodiscard]] bool stopped() const { return stopped_; }
+  /// Returns the last training step handed out; the one before the first step if there is none.
+  [[nodiscard]] std::uint64_t last_step() const { return next_step_ - 1; }
   /// Puts a checkpoint before all other units, unless its step has a checkpoint. Returns its step; nothing when no step
   /// has been trained yet or the run keeps no state.
   std::optional<StepId> request_checkpoint();

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <maestro/app.hpp>
@@ -64,6 +65,7 @@ RunOptions options_of(const nb::dict& given) {
   take("listen", options.listen);
   take("keys", options.keys);
   take("control", options.control);
+  take("pause_after", options.pause_after);
   take("http", options.http);
   take("check_only", options.check_only);
   take("quiet", options.quiet);

@@ -13,11 +13,9 @@ import time
 import unittest
 
 from control_client import Client, ttypes
-from maestro_program import PROGRAM, Run, SystemTest, distillation
+from maestro_program import ENDLESS, LOADED, PATIENCE_S, PROGRAM, Run, SystemTest, distillation
 
 State, Replica, Wait = ttypes.State, ttypes.ReplicaState, ttypes.WaitKind
-ENDLESS = 1_000_000
-
 
 class ControlTest(SystemTest):
     def setUp(self):
@@ -39,12 +37,12 @@ class ControlTest(SystemTest):
         return run, line.split()[-1]
 
     def command(self, *words):
-        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_S)
         return done.returncode, done.stdout, done.stderr
 
     def until(self, control, condition):
         """The first status for which `condition` holds."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             status = control.status()
             if condition(status):
@@ -113,7 +111,7 @@ class Watching(ControlTest):
             self.assertEqual(silent, {1})
             begin = time.monotonic()
             self.assertEqual(control.status().state, State.RUNNING)
-            self.assertLess(time.monotonic() - begin, 1.0)
+            self.assertLess(time.monotonic() - begin, 1.0 * LOADED)
             os.kill(other, signal.SIGCONT)
             self.until(control, lambda status: all(r.state != Replica.NO_ANSWER for r in status.replicas))
 
@@ -190,9 +188,9 @@ class Steering(ControlTest):
         self.assertEqual(min(row["step"] for row in again.report["steps"]), made.step + 1)
 
     def test_a_paused_run_stands_still_keeps_a_checkpoint_and_learns_the_same_after_it(self):
-        steps = 600  # some seconds
+        steps = 600
         whole = self.start(distillation(steps=steps)).wait()
-        run, address = self.started(distillation(steps=steps))
+        run, address = self.started(distillation(steps=steps), "--pause-after", steps // 2)
         with Client(address) as control:
             paused = control.pause()
             self.assertEqual(paused.state, State.PAUSED)
@@ -212,6 +210,25 @@ class Steering(ControlTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertLess(paused.step, steps)
         self.assertEqual(finished.curve(), whole.curve())
+
+    def test_a_run_pauses_after_the_step_that_its_start_names(self):  # RS-5
+        run, address = self.started(None, "--pause-after", 20)
+        self.assertTrue(run.wait_for_text("paused after step 20; `maestro resume` continues the run"), run.text)
+        with Client(address) as control:
+            self.assertEqual((control.status().state, control.status().step), (State.PAUSED, 20))
+            self.assertEqual(control.resume().state, State.RUNNING)
+            self.until(control, lambda status: status.step > 20)
+            control.stop()
+        last = run.wait().report["last_step"]
+        job = distillation(steps=last + 2)
+        resumed = self.start_held(job, "--resume", "out", after=3)  # such a step is done already
+        self.assertTrue(resumed.wait_for_text(f"paused after step {last};"), resumed.text)
+        self.assertEqual(resumed.wait().report["last_step"], last + 2)
+        name = self.write_job(job)
+        for options, wanted in (((last + 2,), f"the run ends after step {last + 2} (train.steps)"),
+                                ((0, "--control", "none"), "a run with --control none cannot be resumed"),
+                                (("-1",), "from 0 on")):
+            self.assert_refused(wanted, "train", name, "--fresh", "--pause-after", *options)
 
     def stopped(self, pause, ways):
         run, address = self.started()
@@ -322,7 +339,7 @@ class Addresses(ControlTest):
         for command in ("stop", "pause", "status"):
             begin = time.monotonic()
             status, _, err = self.command(command, "--at", address)
-            self.assertLess(time.monotonic() - begin, 10)
+            self.assertLess(time.monotonic() - begin, 10 * LOADED)
             self.assertEqual((status, err.count("\n")), (1, 1), err)
             self.assertIn("no answer within", err)
         os.kill(run.process.pid, signal.SIGCONT)

@@ -7,7 +7,8 @@ import math
 import re
 import unittest
 
-from http_runs import ENDLESS, HttpTest
+from http_runs import HttpTest
+from maestro_program import ENDLESS, undisturbed
 
 TOKENS = 32
 GFLOPS = 0.4  # a step takes tens of ms
@@ -48,6 +49,7 @@ class EmulatedLayouts(HttpTest):
         self.assertGreater(expected, 30, "noise of the machine would count")
         self.assertLess(abs(measured - expected), 0.1 * expected, f"{measured:.1f} ms a step, expected {expected:.1f}")
 
+    @undisturbed
     def test_sections_on_the_same_devices_take_turns(self):
         finished = self.train(job(numbered(0, 1), numbered(0, 1, 1, 0), step_ms=STEP_MS))
         lanes = {lane["section"]: lane for lane in finished.report["plan"]["lanes"]}
@@ -56,17 +58,20 @@ class EmulatedLayouts(HttpTest):
         self.assertEqual(times.keys(), {"teacher", "student.stage0", "student.stage1"})
         self.assert_period(finished, sum(times.values()) + 2 * STEP_MS)  # the stages' ends are on the same devices, too
 
+    @undisturbed
     def test_stages_on_devices_of_their_own_end_a_step_side_by_side(self):
         finished = self.train(job(numbered(4, 5), numbered(0, 1, 2, 3), step_ms=STEP_MS))
         times = pass_ms(finished.report)
         self.assertLess(times["teacher"], times["student.stage0"] + times["student.stage1"], "it works ahead")
         self.assert_period(finished, times["student.stage0"] + times["student.stage1"] + STEP_MS)
 
+    @undisturbed
     def test_a_pass_waits_for_the_last_of_its_devices(self):
         """The teacher shares one of its devices with each stage, so nothing works beside it."""
         finished = self.train(job(numbered(0, 2), numbered(0, 1, 2, 3), step_ms=STEP_MS))
         self.assert_period(finished, sum(pass_ms(finished.report).values()) + STEP_MS)
 
+    @undisturbed
     def test_the_end_of_a_step_counts_in_the_times_of_its_lane(self):
         """Two replicas of two ranks: at the end of each step they sum their gradients in a ring, and step."""
         student = {**STUDENT, "pipeline": 1, "replicas": 2}

@@ -6,9 +6,7 @@ import os
 import re
 import time
 
-from maestro_program import SystemTest, distillation
-
-ENDLESS = 1_000_000
+from maestro_program import ENDLESS, PATIENCE_S, SystemTest, distillation
 
 
 class HttpTest(SystemTest):
@@ -27,7 +25,7 @@ class HttpTest(SystemTest):
 
     def get(self, at, path, headers=None, method="GET"):
         """(status, headers, text)."""
-        connection = http.client.HTTPConnection(*at, timeout=30)
+        connection = http.client.HTTPConnection(*at, timeout=PATIENCE_S)
         try:
             connection.request(method, path, headers=headers or {})
             answer = connection.getresponse()
@@ -37,7 +35,7 @@ class HttpTest(SystemTest):
 
     def until(self, at, path, condition):
         """The first text of `path` for which `condition` holds."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             status, _, text = self.get(at, path)
             if condition(status, text):

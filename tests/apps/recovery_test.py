@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from hosts import Hosts, why_not
-from maestro_program import SLOWNESS, SystemTest, decoder, distillation, state_of
+from maestro_program import ENDLESS, SLOWNESS, SystemTest, decoder, distillation, state_of
 from resume_test import steps_of_checkpoints
 
 NO_HOSTS = why_not()
@@ -82,7 +82,7 @@ class Recovers(SystemTest):
         """`moments`: rank, signal and step of every fault."""
         expected = self.twin(job, *options)
         processes = 3 if options == () else 2
-        run = self.start(job, "--processes", processes, *options, settings=settings)
+        run = self.start_held(job, "--processes", processes, *options, settings=settings)
         victims = [(rank, self.kill_one(run, rank, how, step)) for rank, how, step in moments]
         self.check(run, expected, victims)
 
@@ -96,6 +96,15 @@ class ALostProcess(Recovers):
         moments = [(random.choice((1, 2)), how[at], at * EVERY) for at in how]
         self.lose(job_of(), (), moments, {"transport.provider": "shm"})
 
+    def test_of_a_paused_run_leaves_it_paused(self):  # CR-8
+        expected = self.twin(job_of())
+        run = self.start_held(job_of(), "--processes", 3, after=EVERY + 1)
+        paused = f"paused after step {EVERY + 1}; `maestro resume` continues the run"
+        self.assertTrue(run.wait_for_text(paused), run.text)
+        victims = [(1, self.kill_one(run, 1, signal.SIGKILL, 0))]
+        self.assertTrue(run.wait_for(lambda: run.text["out"].count(paused) == 2), run.text)
+        self.check(run, expected, victims)
+
     def test_before_the_first_checkpoint_starts_the_run_anew(self):
         self.lose(job_of(checkpoint_every=0), (), [(2, signal.SIGKILL, 0)])
 
@@ -104,7 +113,7 @@ class ALostProcess(Recovers):
 
     def test_of_a_resumed_run_takes_it_to_its_own_checkpoints(self):
         expected = self.train(job_of(keep_checkpoints=99), settings={"train.out": "reference"})
-        run = self.start(job_of(), "--processes", 3, "--resume", f"reference/checkpoints/step-{2 * EVERY:08}")
+        run = self.start_held(job_of(), "--processes", 3, "--resume", f"reference/checkpoints/step-{2 * EVERY:08}")
         self.kill_one(run, 2, signal.SIGKILL, 4 * EVERY)
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
@@ -128,7 +137,7 @@ class Shadows(WithShadows):
     def test_take_a_run_back_less_far(self):
         for job, options in ((job_of(checkpoint_every=0), ()), (job_of(LAID_OUT, checkpoint_every=0, steps=200), FEW_DEVICES)):
             expected = self.twin(job, *options)
-            run = self.start(job, "--processes", 2 if options else 3, *options, settings=self.SETTINGS)
+            run = self.start_held(job, "--processes", 2 if options else 3, *options, settings=self.SETTINGS)
             victims = []
             for number in (1, 2):
                 self.assertTrue(run.wait_for(lambda: max(self.shadows(run), default=0) >= 2 * number * EVERY), run.text)
@@ -139,7 +148,7 @@ class Shadows(WithShadows):
             self.assertEqual(self.shadows(run), [])
 
     def test_are_gone_after_the_death_of_rank_0(self):
-        run = self.start(job_of(checkpoint_every=0), "--processes", 2, settings=self.SETTINGS)
+        run = self.start_held(job_of(checkpoint_every=0), "--processes", 2, settings=self.SETTINGS)
         self.assertTrue(run.wait_for(lambda: self.shadows(run)), run.text)
         run.end()
         self.train(job_of(checkpoint_every=0, steps=1), "--processes", 2)
@@ -161,7 +170,7 @@ class OfAPairOfStudents(Recovers):
     def test_goes_on_from_the_state_of_the_other(self):
         job = job_of({"student": decoder(replicas=2)}, checkpoint_every=0, validate_every=300, steps=1500)
         expected = self.twin(job, *FEW_DEVICES)
-        run = self.start(job, "--processes", 4, *FEW_DEVICES)
+        run = self.start_held(job, "--processes", 4, *FEW_DEVICES)
         victims = []
         self.assertTrue(run.wait_for(lambda: len(run.members()) == 4), run.text)
         first = run.members()
@@ -193,7 +202,7 @@ class InPlace(Recovers):
         job = self.job()
         settings = {"transport.provider": "tcp", **settings}
         expected = self.twin(job, *FEW_DEVICES)
-        run = self.start(job, "--processes", self.PROCESSES, *FEW_DEVICES, *options, settings=settings)
+        run = self.start_held(job, "--processes", self.PROCESSES, *FEW_DEVICES, *options, settings=settings)
         victims = []
         for rank, how, step in moments:
             victims.append((rank, self.kill_one(run, rank, how, step)))
@@ -229,14 +238,14 @@ class InPlace(Recovers):
 class ALostTeacher(InPlace):
     def test_comes_again_as_often_as_it_is_lost_and_is_in_the_trace(self):
         moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGSTOP, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
-        run = self.start_and_lose(moments, ("--trace", "trace.json"), **{"train.peer_timeout_s": SLOWNESS})
+        run = self.start_and_lose(moments, ("--trace", "trace.json"), **{"train.peer_timeout_s": 2 * SLOWNESS})
         finished = self.check_in_place(*run)
-        self.assertEqual(len(re.findall(r"recovered: went on in place within [01]\.", finished.out)), 3, finished.out)
+        self.assertEqual(len(re.findall(r"recovered: went on in place within [\d.]+ s", finished.out)), 3, finished.out)
         self.assertIn("process 2", (self.folder / "trace.json").read_text())
 
     def test_over_shm_does_not_end_the_run_whatever_lock_it_holds(self):
         expected = self.twin(self.job(), *FEW_DEVICES)
-        run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "shm"})
+        run = self.start_held(self.job(), "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "shm"})
         self.kill_one(run, 2, signal.SIGKILL, EVERY)
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
@@ -265,7 +274,7 @@ class TheOnlyOtherProcess(InPlace):
         return job
 
     def test_comes_again_and_hears_rank_0_from_then_on(self):
-        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": 0.5 * SLOWNESS})
+        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": SLOWNESS})
         self.check_in_place(run, expected, victims)
 
 
@@ -304,10 +313,10 @@ class NoRecovery(Recovers):
         self.assert_nothing_left(run)
 
     def test_is_tried_once_max_recoveries_are_used_up(self):
-        self.ends(job_of(steps=1_000_000, max_recoveries=0), 1, "lost process 1")
+        self.ends(job_of(steps=ENDLESS, max_recoveries=0), 1, "lost process 1")
 
     def test_ends_well_from_a_damaged_checkpoint(self):
-        run = self.start(job_of(steps=1_000_000), "--processes", 2)
+        run = self.start(job_of(steps=ENDLESS), "--processes", 2)
         self.assertTrue(run.wait_for(lambda: steps_of_checkpoints(self.folder / "out")), run.text)
         members = run.members()
         os.kill(members[0], signal.SIGSTOP)  # commits no further checkpoint
@@ -322,7 +331,7 @@ class NoRecovery(Recovers):
         self.assert_nothing_left(run)
 
     def test_is_tried_when_rank_0_is_lost(self):
-        self.ends(job_of(steps=1_000_000), 0, "lost process 0")
+        self.ends(job_of(steps=ENDLESS), 0, "lost process 0")
 
     def test_is_tried_after_a_failure_of_the_training_itself(self):
         job = job_of()
@@ -335,12 +344,13 @@ class NoRecovery(Recovers):
 class ALostTeacherAfterALostStudent(InPlace, WithShadows):
     def test_comes_again_though_the_checkpoint_of_the_start_is_gone(self):
         expected = self.twin(self.job(), *FEW_DEVICES)
-        run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"train.checkpoint_every": 0, **self.SETTINGS})
+        run = self.start_held(self.job(), "--processes", 4, *FEW_DEVICES, settings={"train.checkpoint_every": 0, **self.SETTINGS})
         self.assertTrue(run.wait_for(lambda: self.shadows(run)), run.text)
         self.kill_one(run, 3, signal.SIGKILL, 0)
         self.assertTrue(run.wait_for_text("recovered: went on after step "), run.text)
         began = int(run.text["out"].split("went on after step ")[1].split()[0])
-        self.assertTrue(run.wait_for(lambda: min(self.shadows(run), default=0) > began), run.text)
+        held = f"paused after step {self.job()['train']['steps'] // 2};"
+        self.assertTrue(run.wait_for(lambda: min(self.shadows(run), default=0) > began or held in run.text["out"]), run.text)
         self.kill_one(run, 1, signal.SIGKILL, 0)
         self.assertTrue(run.wait_for(lambda: self.recoveries(run) == 1), run.text)
         finished = run.wait()
@@ -356,7 +366,7 @@ class ALostTeacherOfAnotherHost(InPlace):
         self.addCleanup(hosts.remove)
         expected = self.twin(self.job(), *FEW_DEVICES)
         options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(), *FEW_DEVICES)
-        run = self.start(self.job(), *options, launcher=hosts.on(0))
+        run = self.start_held(self.job(), *options, launcher=hosts.on(0))
         pid = self.kill_one(run, 2, signal.SIGKILL, EVERY)
         self.assertTrue(run.wait_for(lambda: self.recoveries(run) == 1), run.text)
         self.check_in_place(run, expected, [(2, pid)])
@@ -369,7 +379,7 @@ class ALostProcessOfAnotherHost(Recovers):
         self.addCleanup(hosts.remove)
         options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell())
         expected = self.twin(job_of())
-        run = self.start(job_of(), *options, launcher=hosts.on(0))
+        run = self.start_held(job_of(), *options, launcher=hosts.on(0))
         self.check(run, expected, [(1, self.kill_one(run, 1, signal.SIGKILL, EVERY))])
 
 

@@ -11,8 +11,8 @@ import subprocess
 import termios
 import unittest
 
-from http_runs import ENDLESS, HttpTest
-from maestro_program import PROGRAM, Run, distillation, language_model
+from http_runs import HttpTest
+from maestro_program import ENDLESS, PATIENCE_S, PROGRAM, Run, distillation, language_model
 
 
 class Terminal(HttpTest):
@@ -80,7 +80,7 @@ class Terminal(HttpTest):
                 text += chunk
         except OSError:  # how Linux ends a terminal without writers
             pass
-        self.assertEqual(watcher.wait(60), 0)
+        self.assertEqual(watcher.wait(PATIENCE_S), 0)
         os.close(own)
         drawn = text.decode().split("\x1b[H")[2]
         self.assertRegex(drawn, "loss of student  [\u2581-\u2588]+")

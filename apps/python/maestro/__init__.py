@@ -25,7 +25,7 @@ from maestro._core import JobError, Port, RunResult, Section
 __all__ = ["App", "Corpus", "JobError", "Port", "RunResult", "Section", "read_steps", "train"]
 
 _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "listen", "keys",
-            "control", "http", "check_only", "quiet", "log_format", "command")
+            "control", "pause_after", "http", "check_only", "quiet", "log_format", "command")
 
 
 class Corpus:
@@ -65,8 +65,8 @@ class App:
 
     `job`: path of a job file, or its tables as a dictionary. `settings`: {"train.steps": 100}, in place of the job's.
     Options, as those of `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume (the folder of a run
-    or of a checkpoint), fresh, new_data, listen, keys, control, http, quiet, log_format; check_only=True checks all of
-    the job, and starts nothing.
+    or of a checkpoint), fresh, new_data, listen, keys, control, pause_after, http, quiet, log_format; check_only=True
+    checks all of the job, and starts nothing.
 
     With processes=N the run starts this same program N - 1 times with the same arguments, so the script that composes
     the app must do so without asking anything; `command` has the arguments of the interpreter where they are not those

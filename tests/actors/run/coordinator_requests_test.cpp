@@ -48,6 +48,33 @@ TEST_F(CoordinatorTest, a_pause_may_come_and_go_before_the_run_begins) {
   EXPECT_EQ(announced(), 2u);
 }
 
+TEST_F(CoordinatorTest, a_run_that_pauses_after_a_step_says_so_once_and_goes_on_at_a_resume) {  // RS-5
+  RunScheduleOptions schedule = endless();
+  schedule.pause_after = 2;
+  start(1, schedule);
+  EXPECT_EQ(announced(), 2u);
+  finish_step(1);
+  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).state, RunState::pausing);
+  finish_step(2);
+  EXPECT_EQ(announced(), 2u);
+  EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{true}).state, RunState::paused);
+  const std::string told = terminal_.str();
+  EXPECT_EQ(told.find("paused after step 2; `maestro resume` continues the run"), told.rfind("paused after"));
+  EXPECT_NE(told.find("paused after step 2"), std::string::npos);
+  EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{false}).state, RunState::running);
+  EXPECT_EQ(announced(), 4u);
+}
+
+TEST_F(CoordinatorTest, a_pause_is_kept_for_the_run_that_goes_on_after_a_loss_until_a_resume) {  // CR-8
+  start(1, endless());
+  bench_.send(coordinator_, PauseRequest{true});
+  bench_.deliver_all();
+  EXPECT_EQ(record_->pause_after, 2u) << "announced";
+  bench_.send(coordinator_, PauseRequest{false});
+  bench_.deliver_all();
+  EXPECT_FALSE(record_->pause_after);
+}
+
 TEST_F(CoordinatorTest, an_interrupt_before_the_run_begins_ends_it_when_all_are_connected) {
   begins_ = false;
   RunScheduleOptions schedule;

@@ -66,6 +66,38 @@ TEST(RunSchedule, a_step_that_is_archived_has_a_checkpoint) {  // RS-1
   EXPECT_EQ(units(schedule), "t1 t2 c2 t3 t4 c4 t5 t6 v6 c6");
 }
 
+TEST(RunSchedule, a_pause_after_a_step_follows_its_validation_and_checkpoint_and_a_resume_lifts_it) {  // RS-5
+  RunScheduleOptions options = options_of(4, 2, 2);
+  options.pause_after = 2;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule, 1), "t1");
+  EXPECT_FALSE(schedule.paused());
+  EXPECT_EQ(units(schedule), "t2 v2 c2");
+  EXPECT_TRUE(schedule.paused());
+  EXPECT_FALSE(schedule.complete());
+  schedule.resume();
+  EXPECT_EQ(units(schedule), "t3 t4 v4 c4");
+  RunSchedule lifted(options);
+  EXPECT_EQ(units(lifted, 1), "t1");
+  lifted.resume();
+  EXPECT_EQ(units(lifted), "t2 v2 c2 t3 t4 v4 c4");
+}
+
+TEST(RunSchedule, a_pause_after_a_step_that_is_done_holds_the_run_before_its_first) {  // RS-5
+  RunScheduleOptions options = options_of(9, 0, 0);
+  options.pause_after = 0;
+  RunSchedule fresh(options);
+  EXPECT_EQ(units(fresh), "");
+  EXPECT_TRUE(fresh.paused());
+  options.pause_after = 3;
+  options.first_step = 6;
+  RunSchedule resumed(options);
+  EXPECT_EQ(units(resumed), "");
+  EXPECT_EQ(resumed.last_step(), 5U);
+  resumed.stop();
+  EXPECT_TRUE(resumed.complete());
+}
+
 TEST(RunSchedule, owes_what_follows_a_step_until_it_is_handed_out) {
   RunSchedule schedule(options_of(9, 2, 0));
   EXPECT_EQ(units(schedule, 2), "t1 t2");
