@@ -62,7 +62,9 @@ class Printer {
 class GenerateCommand::PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
-      : tokenizer_(&tokenizer), begin_of_text_(begin_of_text), context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {}
+      : tokenizer_(&tokenizer),
+        begin_of_text_(begin_of_text),
+        context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {}
   /// Takes the template of `folder` for all prompts. Throws JobError: there is none.
   void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {
