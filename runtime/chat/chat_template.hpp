@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that a model's chat template makes of a conversation: an interpreter of the part of Jinja that the templates
-// of common models use. Every other construct is refused by its name, at the latest when it is reached.
+// The text that a model's chat template makes of a conversation: an interpreter of Jinja, as transformers sets it up.
+// A construct that is not supported is refused by its name, at the latest when it is reached.
 //
-// CJ-1 (same text): a text that is returned equals that of transformers' apply_chat_template without tools and
-//       documents. strftime_now is not defined: a template takes its own date.
+// CJ-1 (same text): a text that is returned equals that of jinja2 in transformers' apply_chat_template for the same
+//       messages, tools, variables and date.
 // CJ-2 (bounded): nesting, numbers, texts and the work of a rendering are bounded, so that no template exhausts stack,
 //       memory or patience.
 #pragma once

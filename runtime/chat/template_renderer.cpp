@@ -146,9 +146,9 @@ TemplateRenderer::Flow TemplateRenderer::generate(const Statement& statement) {
   open_scope();
   run(statement.bodies[0]);
   close_scope();
-  while (!generated_.empty() && generated_.back().begin >= begin) generated_.pop_back();  // blocks inside of it
   if (out_.size() == begin) return Flow::next;
-  if (!generated_.empty() && generated_.back().end == begin) {
+  while (!generated_.empty() && generated_.back().begin >= begin) generated_.pop_back();  // blocks inside of it
+  if (!generated_.empty() && generated_.back().end >= begin) {
     generated_.back().end = out_.size();
   } else {
     generated_.push_back({begin, out_.size()});

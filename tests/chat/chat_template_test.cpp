@@ -97,6 +97,13 @@ TEST(ChatTemplate, marked_parts_inside_of_macros_are_found) {
   EXPECT_EQ(made.generated, (std::vector<ByteRange>{{3, 5}, {11, 14}}));
 }
 
+TEST(ChatTemplate, marked_parts_inside_of_each_other_are_one) {
+  const ChatTemplate chat(
+      "{% generation %}a{% endgeneration %}{% generation %}{% generation %}b{% endgeneration %}c{% endgeneration %}d",
+      "t");
+  EXPECT_EQ(chat.render({}, {}).generated, (std::vector<ByteRange>{{0, 3}}));
+}
+
 TEST(ChatTemplate, marked_parts_of_a_text_that_is_changed_afterwards_are_refused) {
   const ChatTemplate chat("{% set x %}{% generation %}a{% endgeneration %}{% endset %}{{ x | upper }}", "t");
   EXPECT_EQ(chat.render_text({}, {}), "A");
