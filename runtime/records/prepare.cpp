@@ -104,7 +104,7 @@ std::string way_to_rows(const Row& row, const std::string& reason) {
   if (end != row.content.npos && row.content.find_first_not_of('\r', end) != row.content.npos) {
     return "; lines that end with CR alone are a single line, convert them to end with a line feed";
   }
-  if (reason.find("unexpected end of input") == reason.npos) return "";
+  if (!row.content.starts_with('{') || reason.find("unexpected end of input") == reason.npos) return "";
   return "; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]";
 }
 
@@ -198,7 +198,8 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   if (!batch.rows.empty()) workers.add(std::move(batch));
   if (read) return;
   workers.finish();  // bad rows before it come first
-  throw JobError(read.error().message + (settled ? "" : way_to_text(file)), read.error().code);
+  const bool maybe_text = !settled && kind == RowFileKind::json_list;
+  throw JobError(read.error().message + (maybe_text ? way_to_text(file) : ""), read.error().code);
 }
 
 std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind, const fs::path& file) {

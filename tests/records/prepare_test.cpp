@@ -154,6 +154,7 @@ TEST_F(Prepare, a_broken_first_row_is_refused_and_never_a_text) {
                   .ends_with("; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]"));
   EXPECT_TRUE(refused("a.json", "[{\"text\": \"a\"},\n]").starts_with("a.json:2 is not valid JSON: ")) << "a list";
   EXPECT_TRUE(refused("a.csv", "text\na\n").starts_with("a.csv:1: a table (.csv) is not read; "));
+  EXPECT_TRUE(refused("wide.txt", std::string("\xff\xfe[\0", 4)).ends_with("(iconv -f UTF-16 -t UTF-8)"));
   EXPECT_EQ(refused("a.jsonl", "\xef\xbb\xbf"), "there is nothing to train on: the rows have no documents");
   const std::string text = "[Chapter 1]\nCall me Ishmael.\n";
   const std::string message = refused("a.txt", text);
