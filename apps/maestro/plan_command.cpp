@@ -14,9 +14,9 @@
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_job.hpp"
 #include "apps/maestro/ranking_page.hpp"
-#include "apps/maestro/scratch_folder.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
+#include "runtime/core/scratch_folder.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 
