@@ -60,6 +60,32 @@ toml::table& innermost_table(JobState& state, const JobOverride& override_) {
   return *table;
 }
 
+/// Appends the keys of `was` that `is`, in its place, has no more.
+void add_lost(const toml::table& was, const toml::table* is, const JobPath& path, std::vector<JobPath>& lost) {
+  for (const auto& [key, node] : was) {
+    JobPath full = path;
+    full.emplace_back(key.str());
+    const toml::node* now = is == nullptr ? nullptr : is->get(key.str());
+    if (const toml::table* inner = node.as_table(); inner != nullptr && (now == nullptr || now->is_table())) {
+      add_lost(*inner, now == nullptr ? nullptr : now->as_table(), full, lost);
+    } else if (now == nullptr) {
+      lost.push_back(std::move(full));
+    }
+  }
+}
+
+/// A table in the place of another sets all of its keys: a key that it leaves out would be lost without a word.
+void check_keeps_keys(const JobOverride& override_, const toml::node* was, const toml::node& is) {
+  if (was == nullptr || !was->is_table() || !is.is_table()) return;
+  std::vector<JobPath> lost;
+  add_lost(*was->as_table(), is.as_table(), override_.path, lost);
+  if (lost.empty()) return;
+  const std::string first = printable(label_of(lost.front()));
+  throw JobError(override_.place + ": " + printable(label_of(override_.path)) + ": the new table has no value for " +
+                 first + (lost.size() == 1 ? "" : " and " + std::to_string(lost.size() - 1) + " more") +
+                 ", which would be lost; name it too, or set single keys, as in --set " + first + "=...");
+}
+
 }  // namespace
 
 void apply_override(JobState& state, const std::string& text) {
@@ -76,6 +102,7 @@ void apply_override(JobState& state, const std::string& text) {
   const JobOverride override_{place, std::move(*path)};
   auto value = parse_value(trimmed(std::string_view(text).substr(equals + 1)));
   auto& table = innermost_table(state, override_);
+  check_keeps_keys(override_, table.get(override_.path.back()), *value.get("value"));
   // Erased first, so that the key forgets its place in the file.
   table.erase(override_.path.back());
   value.get("value")->visit([&](auto& node) { table.insert(override_.path.back(), std::move(node)); });
