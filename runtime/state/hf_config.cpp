@@ -41,6 +41,27 @@ std::string family_names() {
   return names;
 }
 
+/// Refuses a model of images or sound and text, with the way to its language model.
+void refuse_multimodal(const Keys& keys, const json& type) {
+  const auto part = [&](const char* name) {
+    const json* found = keys.find(name);
+    return found != nullptr && found->is_object() ? found : nullptr;
+  };
+  const json* text = part("text_config");
+  if (text == nullptr && part("vision_config") == nullptr && part("audio_config") == nullptr) return;
+  const json* family = text == nullptr ? nullptr : keys.inside("text_config", *text).find("model_type");
+  const std::string named = family == nullptr ? "" : " (" + shown(*family) + ")";
+  const bool supported =
+      text != nullptr && (family == nullptr ||
+                          (family->is_string() && std::ranges::count(decoder_families(), family->get<std::string>())));
+  keys.fail("model_type", "= " + shown(type) +
+                              (supported ? " is a multimodal model, and a decoder reads a language model: save that "
+                                           "of this model" +
+                                               named + " in a folder of its own, as docs/models.md shows, and name it"
+                                         : " is a multimodal model, and its language model" + named +
+                                               " is not supported; these are: " + family_names()));
+}
+
 DecoderConfig decoder_of(const json& object, std::string_view where) {
   const Keys keys(object, where);
   const json* type = keys.find("model_type");
@@ -50,6 +71,7 @@ DecoderConfig decoder_of(const json& object, std::string_view where) {
   }
   const bool known =
       type->is_string() && std::ranges::find(decoder_families(), type->get<std::string>()) != decoder_families().end();
+  if (!known) refuse_multimodal(keys, *type);
   if (!known) keys.fail("model_type", "= " + shown(*type) + " is not supported; these are: " + family_names());
   keys.require_absent("quantization_config");
   DecoderConfig config = *type == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type->get<std::string>());

@@ -85,7 +85,9 @@ bool read_gelu_gate(const Keys& keys, bool gemma) {
   if (value == nullptr) return gemma;
   const std::string text = value->is_string() ? value->get<std::string>() : "";
   if (std::ranges::find(gelu, text) != gelu.end()) return true;
-  keys.require_text(key, "", {"silu", "swish", "gelu_pytorch_tanh"});
+  std::vector<std::string> supported = gelu;
+  supported.insert(gemma ? supported.end() : supported.begin(), {"silu", "swish"});
+  keys.require_text(key, "", supported);
   return false;
 }
 

@@ -82,7 +82,10 @@ class HfKeys {
     std::string text(absent);
     if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
     if (std::ranges::find(supported, text) == supported.end()) {
-      fail(key, "= " + printable(text) + " is not supported; the supported one is " + supported.front());
+      std::string names;
+      for (const std::string& name : supported) names += (names.empty() ? "" : ", ") + name;
+      fail(key, "= " + printable(text) + " is not supported; " +
+                    (supported.size() == 1 ? "the supported one is " : "these are: ") + names);
     }
   }
   void require_absent(std::string_view key) const {

@@ -201,6 +201,35 @@ TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
   EXPECT_THAT(refusal("{}"), HasSubstr("model_type is missing"));
 }
 
+TEST(HfConfig, a_multimodal_model_is_refused_with_the_way_to_its_language_model) {
+  EXPECT_THAT(
+      refusal(R"({"model_type": "llava", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
+      HasSubstr("model_type = \"llava\" is a multimodal model, and a decoder reads a language model: save that of "
+                "this model (\"llama\") in a folder of its own, as docs/models.md shows, and name it"));
+  EXPECT_THAT(refusal(R"({"model_type": "gemma3", "text_config": {"hidden_size": 8}})"),
+              HasSubstr("that of this model in"));
+  for (const char* unsupported : {R"({"model_type": "qwen2_vl", "vision_config": {}})",
+                                  R"({"model_type": "qwen2_vl", "text_config": {"model_type": 3}})"}) {
+    EXPECT_THAT(refusal(unsupported),
+                AllOf(HasSubstr("and its language model"), HasSubstr("is not supported; these are: gpt2")));
+  }
+}
+
+TEST(HfConfig, an_unknown_activation_names_those_of_the_family_with_its_own_first) {
+  const auto refused = [](const std::string& family, const std::string& key) {
+    return refusal("{\"model_type\": \"" + family + R"(", "num_hidden_layers": 1, "hidden_size": 8,
+      "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 8, ")" +
+                   key + "\": \"gelu\"}");
+  };
+  for (const char* gemma : {"gemma2", "gemma3_text"}) {
+    EXPECT_THAT(
+        refused(gemma, "hidden_activation"),
+        HasSubstr(
+            "hidden_activation = gelu is not supported; these are: gelu_pytorch_tanh, gelu_new, gelu_fast, silu"));
+  }
+  EXPECT_THAT(refused("llama", "hidden_act"), HasSubstr("hidden_act = gelu is not supported; these are: silu, swish"));
+}
+
 TEST(HfConfig, text_that_is_no_json_object_is_refused) {
   EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("not valid JSON: parse error at line 1, column 16"));
   EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
@@ -215,7 +244,8 @@ TEST(HfConfig, hostile_values_are_one_short_line_with_file_and_key) {
   }
   const std::string wide = "\"hidden_act\": \"a\\nb" + std::string(5000, 'x') + "\"";
   const std::string told = refusal(replaced(llama_text, "\"hidden_act\": \"silu\"", wide));
-  EXPECT_THAT(told, AllOf(HasSubstr("hidden_act = a\\nbxxx"), HasSubstr("the supported one is silu")));
+  EXPECT_THAT(told, AllOf(HasSubstr("hidden_act = a\\nbxxx"),
+                          HasSubstr("these are: silu, swish, gelu_pytorch_tanh, gelu_new, gelu_fast")));
   EXPECT_LT(told.size(), 400u);
 }
 
