@@ -2,7 +2,6 @@
 #include "actors/process/job_resolver.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "actors/layouts/pass_memory.hpp"
 #include "actors/plan/chosen_sections.hpp"
 #include "actors/plan/corpus_section.hpp"
+#include "actors/plan/learning_rates.hpp"
 #include "actors/plan/plan_checks.hpp"
 #include "actors/plan/section_context.hpp"
 #include "actors/process/sample_cost.hpp"
@@ -44,13 +44,6 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   shape.patch_columns = corpus.patch_columns();
   shape.pictures = corpus.picture_grids();
   return shape;
-}
-
-/// Steps that visit the training samples `epochs` times; the last step may begin another epoch.
-std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples) {
-  const double steps = std::ceil(train.epochs * static_cast<double>(samples) / static_cast<double>(train.global_batch));
-  if (steps <= static_cast<double>(most_counted)) return std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1);
-  throw JobError("train.epochs = " + number_text(train.epochs) + " are more steps than a run can have");
 }
 
 /// Returns the processes of a stage by replica.
@@ -312,6 +305,7 @@ JobPlan JobResolver::resolve() && {
   check_guard(plan_);
   check_pause(plan_);
   plan_.effective_job = composed_.document.to_toml();
+  std::ranges::move(schedule_notes(plan_), std::back_inserter(plan_.notes));
   plan_.settings = composed_.document.settings();
   return std::move(plan_);
 }

@@ -165,7 +165,10 @@ void ProcessRun::State::print_header() const {
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
   for (const std::string& note : claim.notes) console.note("  note: " + note);
-  if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
+  if (start.first_step == 1) return;
+  const bool complete = start.first_step > static_cast<std::uint64_t>(plan.train.steps);
+  console.note("  resuming after step " + std::to_string(start.first_step - 1) +
+               (complete ? ", the last of the run: no step is left to train" : ""));
 }
 
 void ProcessRun::State::print_models() const {
@@ -195,7 +198,7 @@ void ProcessRun::prepare() {
   if (state.recovering()) {
     state.continue_record();
   } else {
-    state.record->resumed_from = state.start.first_step - 1;
+    state.record->resumed_from = state.record->last_step = state.start.first_step - 1;
   }
   for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
     const SectionConfig& config = state.plan.sections[index].config;

@@ -151,8 +151,8 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
     // Ranks work in groups of their own replica, so only whole replicas can share weights.
     std::shared_ptr<Section> section = ranks.size() == 1 ? shared(place.section, ops, before) : nullptr;
     if (!section) on_device(device, [&] { section = load(place, made_from); });
-    replica.runners.push_back(
-        std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
+    replica.runners.push_back(std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer,
+                                                              plan_->train.scheduled_steps()));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/plan/learning_rates.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/process/job_start.hpp"
 #include "runtime/core/printable.hpp"
@@ -33,29 +34,59 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
   return text;
 }
 
-/// Data are compared by content; folders and names of files may change, and predictions change nothing.
-bool is_compared(const std::string& setting) {
-  const bool shown = setting != "train.out" && !setting.starts_with("plan.");
-  return shown && !setting.starts_with("data.") && !setting.ends_with(".weights");
-}
+constexpr std::string_view weights_setting = ".weights";
 
-std::vector<std::string> changed_settings(const Manifest& stored, const Manifest& now) {
-  std::vector<std::string> notes;
-  for (const auto& [key, was] : stored.settings) {
-    if (!is_compared(key)) continue;
-    const auto is = now.settings.find(key);
-    if (is == now.settings.end()) {
-      notes.push_back(key + " is not set, was " + printable(was));
-    } else if (is->second != was) {
-      notes.push_back(key + " = " + printable(is->second) + ", was " + printable(was));
+/// The settings of a checkpoint and of the job that goes on from it.
+class ChangedSettings {
+ public:
+  ChangedSettings(const std::string& checkpoint, const Manifest& stored, const Manifest& now)
+      : checkpoint_(checkpoint), stored_(stored), now_(now) {}
+
+  [[nodiscard]] std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    const auto add = [&](const std::string& key, std::string text) {
+      if (is_compared(key)) lines.push_back(key + std::move(text) + end_of_line(key));
+    };
+    for (const auto& [key, was] : stored_.settings) {
+      const auto is = now_.settings.find(key);
+      if (is == now_.settings.end()) {
+        add(key, " is not set, was " + printable(was));
+      } else if (is->second != was) {
+        add(key, " = " + printable(is->second) + ", was " + printable(was));
+      }
     }
+    for (const auto& [key, is] : now_.settings) {
+      if (!stored_.settings.contains(key)) add(key, " = " + printable(is) + ", was not set");
+    }
+    return lines;
   }
-  for (const auto& [key, is] : now.settings) {
-    if (is_compared(key) && !stored.settings.contains(key))
-      notes.push_back(key + " = " + printable(is) + ", was not set");
+
+ private:
+  /// Returns the section whose weights the key names; empty for other keys.
+  static std::string section_of_weights(const std::string& key) {
+    return key.ends_with(weights_setting) ? key.substr(0, key.size() - weights_setting.size()) : "";
   }
-  return notes;
-}
+  /// Data and frozen weights are compared by content; folders and names of files may change, and predictions change
+  /// nothing.
+  [[nodiscard]] bool is_compared(const std::string& key) const {
+    const std::string section = section_of_weights(key);
+    if (section.empty()) return key != "train.out" && !key.starts_with("plan.") && !key.starts_with("data.");
+    const std::string content = weights_key(section);
+    if (stored_.data.contains(content) && now_.data.contains(content)) return false;
+    const auto is = now_.settings.find(key);  // of weights that have gone, `maestro train` names those stored
+    return is == now_.settings.end() || is->second.find(checkpoint_ + "/" + section) == std::string::npos;
+  }
+  [[nodiscard]] std::string end_of_line(const std::string& key) const {
+    const std::string section = section_of_weights(key);
+    const std::string content = weights_key(section);
+    const bool frozen = stored_.data.contains(content) || now_.data.contains(content);
+    return section.empty() || frozen ? "" : "; its values are not read, as the section goes on from the checkpoint";
+  }
+
+  const std::string& checkpoint_;
+  const Manifest& stored_;
+  const Manifest& now_;
+};
 
 /// Removes the files by which hosts test for a shared folder, left by a run that died meanwhile. While a process holds
 /// the folder, no other start of the run is in progress.
@@ -97,6 +128,13 @@ StartPoint find_start_point(const JobPlan& plan, const fs::path& resume) {
   if (manifest.seed != static_cast<std::uint64_t>(plan.train.seed)) {
     throw JobError(name + " was made with train.seed = " + std::to_string(manifest.seed) + ", the job has " +
                    std::to_string(plan.train.seed) + "; resume with the same seed");
+  }
+  if (manifest.step > static_cast<std::uint64_t>(plan.train.steps)) {
+    const bool epochs = plan.train.epochs > 0;
+    throw JobError(name + " is of step " + std::to_string(manifest.step) + ", and " +
+                   (epochs ? "train.epochs = " + number_text(plan.train.epochs) + " makes " : "train.steps = ") +
+                   std::to_string(plan.train.steps) + (epochs ? " steps" : "") + "; resume with " +
+                   (epochs ? "more epochs" : "more steps") + ", or from an earlier checkpoint");
   }
   Result<DataCursor> cursor = DataCursor::of(manifest.cursor);
   if (!cursor) throw JobError(name + ": " + cursor.error().message);
@@ -145,7 +183,7 @@ std::vector<std::string> compare_origins(const std::string& name, const Manifest
   }
   if (!other.empty()) notes.push_back("other data than before: " + other);
   if (stored.settings.empty()) return notes;
-  for (std::string& note : changed_settings(stored, now)) notes.push_back(std::move(note));
+  std::ranges::move(ChangedSettings(name, stored, now).lines(), std::back_inserter(notes));
   return notes;
 }
 
@@ -159,6 +197,7 @@ RunClaim claim_run(const JobPlan& plan, const StartPoint& start, const std::opti
   claim.origin.settings = plan.settings;
   if (resumed) {
     claim.notes = compare_origins(start.checkpoint.string(), start.stored, claim.origin, plan.options.new_data);
+    std::ranges::move(rate_jumps(plan, start.stored), std::back_inserter(claim.notes));
   }
   if (plan.options.fresh) check_weights_stay(plan);
   const RunFolder folder(plan.train.out);

@@ -29,7 +29,7 @@ struct StartPoint {
 };
 
 /// Resolves and verifies `resume`, as of --resume; empty: a fresh run. Throws JobError: nothing there, damaged files,
-/// another seed, a global batch that would skip or repeat samples.
+/// another seed, more steps than the job has, a global batch that would skip or repeat samples.
 [[nodiscard]] StartPoint find_start_point(const JobPlan& plan, const std::filesystem::path& resume);
 
 /// Claim of rank 0 on the output folder while the run lasts.

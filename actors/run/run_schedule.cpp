@@ -12,7 +12,7 @@ RunSchedule::RunSchedule(const RunScheduleOptions& options)
   if (options_.owed) {
     pending_.assign(options_.owed->begin(), options_.owed->end());
   } else if (next_step_ > options_.steps && options_.validate_at_end) {
-    pending_.push_back({RunUnit::Kind::validate, StepId(options_.steps)});
+    pending_.push_back({RunUnit::Kind::validate, StepId(next_step_ - 1)});
   }
 }
 

@@ -66,6 +66,7 @@ struct GuardConfig {
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
   double epochs = 0;                    ///< passes over the training samples; 0: `steps` counts
+  std::int64_t schedule_steps = 0;      ///< over which warm-ups and decays of learning rates are laid; 0: all of the run
   std::int64_t seed = 1;
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
   bool deterministic = true;            ///< two runs of a plan give bitwise equal losses
@@ -87,6 +88,8 @@ struct TrainConfig {
   std::int64_t max_recoveries = 10;     ///< of a run
   ClipScope clip = ClipScope::section;
   std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace
+  /// Returns the length of the schedules of learning rates.
+  [[nodiscard]] std::int64_t scheduled_steps() const { return schedule_steps > 0 ? schedule_steps : steps; }
 };
 
 /// The source of samples.

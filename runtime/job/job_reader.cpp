@@ -61,14 +61,22 @@ ExportChoice read_export(const JobTable& train, const TrainConfig& read) {
   train.fail("export", "needs the checkpoint at the end; set checkpoint_at_end = true, or export = \"none\"");
 }
 
-}  // namespace
-
-TrainConfig read_train(const JobTable& train) {
-  TrainConfig out;
+void read_length(const JobTable& train, TrainConfig& out) {
   out.steps = train.integer("steps", out.steps, counts, {"optimizer steps of every trained section", "steps"});
   out.epochs = train.number("epochs", out.epochs, {.min = 0.0, .max = 1e9},
                             {"passes over the training samples, instead of `steps`; 0: `steps` counts", "epochs"});
   if (out.epochs > 0 && train.has("steps")) train.fail("epochs", "has no meaning beside steps; remove one of them");
+  out.schedule_steps = train.integer("schedule_steps", out.schedule_steps, counts_or_zero,
+                                     {"steps over which each section's learning rate rises and decays; 0: those of "
+                                      "the run. A run that goes on for longer keeps its course with the earlier number",
+                                      "steps"});
+}
+
+}  // namespace
+
+TrainConfig read_train(const JobTable& train) {
+  TrainConfig out;
+  read_length(train, out);
   out.seed = train.integer("seed", out.seed, at_least_zero, {"the seed of initial values and of the sample order"});
   out.global_batch = train.integer("global_batch", out.global_batch, {.min = 1, .max = most_samples_of_a_step},
                                    {"samples of a step, over all replicas", "samples"});

@@ -105,6 +105,76 @@ class AFinishedCheckpoint(SystemTest):
         self.assertEqual(again.report["validation"], first.report["validation"])
 
 
+class ARunThatGoesOnForLonger(SystemTest):
+    HALF, ALL = 12, 24
+
+    def rates(self, finished):
+        return [row["lr"] for row in finished.report["steps"]]
+
+    def notes(self, finished):
+        return [line.split("note: ", 1)[1] for line in finished.out.splitlines() if "note: " in line]
+
+    def go_on(self, **settings):
+        options = ("--resume", "out/checkpoints/step-00000012")
+        return self.train(language_model(steps=self.HALF), *options, settings={"train.out": "rest", **settings})
+
+    def setUp(self):
+        super().setUp()
+        self.before = self.rates(self.train(language_model(steps=self.HALF)))
+
+    def test_tells_where_the_rate_jumps_and_keeps_the_schedule_by_a_key(self):
+        with self.subTest("a new schedule"):
+            longer = self.go_on(**{"train.steps": self.ALL})
+            told = [note for note in self.notes(longer) if "learning rate" in note]
+            after = self.rates(longer)[0]
+            self.assertEqual(told, [f"teacher: the learning rate jumps from {self.before[-1]:.3g} at step 12 to "
+                                    f"{after:.3g} at step 13; train.schedule_steps = 12 keeps the earlier schedule, "
+                                    "which stays at min_lr = 0"])
+            checked = self.call("check", "job2.toml", "--resume", "out/checkpoints/step-00000012", "--set",
+                                "train.steps=24", "--set", "train.out=other")
+            self.assertIn(told[0], checked.out, checked.describe())
+        with self.subTest("the earlier schedule"):
+            longer = self.go_on(**{"train.steps": self.ALL, "train.schedule_steps": self.HALF})
+            self.assertEqual(set(self.rates(longer)), {0.0})
+            self.assertNotIn("jumps", longer.out)
+            self.assertIn("nothing is learned from there on", longer.out)
+
+    def test_has_no_jump_where_the_schedule_was_laid_over_all_of_it(self):
+        half = self.train(language_model(steps=self.HALF, schedule_steps=self.ALL))
+        rest = self.train(language_model(steps=self.ALL, schedule_steps=self.ALL), "--resume", "out")
+        whole = self.train(language_model(steps=self.ALL))
+        self.assertEqual(self.rates(half) + self.rates(rest), self.rates(whole))
+        self.assertEqual(rest.curve(), whole.curve(after=self.HALF))
+        self.assertNotIn("jumps", rest.out)
+
+    def test_lists_other_weights_that_it_does_not_read(self):
+        longer = self.go_on(**{"train.steps": 13, "teacher.weights": "out/models/teacher"})
+        self.assertIn('teacher.weights = "out/models/teacher", was not set; its values are not read, as the section '
+                      "goes on from the checkpoint", self.notes(longer))
+
+    def test_of_no_more_steps_is_validated_after_its_last_step(self):
+        again = self.train(language_model(steps=self.HALF), "--resume", "out")
+        self.assertIn("resuming after step 12, the last of the run: no step is left to train", again.out)
+        self.assertRegex(again.out, r"finished step 12 of 12 in ")
+        self.assertEqual(again.report["last_step"], self.HALF)
+        events = [json.loads(line) for line in (self.folder / "out/record/events.jsonl").read_text().splitlines()]
+        validated = [event["step"] for event in events if event["event"] == "validation"]
+        self.assertEqual(validated, [self.HALF, self.HALF])
+
+    def test_of_fewer_steps_is_refused_and_records_nothing(self):
+        record = self.folder / "out/record/events.jsonl"
+        before = record.read_text()
+        for settings in ({"train.steps": 11}, {"train.epochs": 0.01}):
+            job = language_model(steps=self.HALF)
+            if "train.epochs" in settings:
+                del job["train"]["steps"]
+            name = self.write_job(job)
+            for command in ("train", "check"):
+                self.assert_refused("step-00000012 is of step 12, and train.", command, name, "--resume", "out",
+                                    *(f"--set={key}={value}" for key, value in settings.items()))
+        self.assertEqual(record.read_text(), before)
+
+
 class ACheckpointOfOneLayout(SystemTest):
     """Tied and untied embeddings, both families; of every section each device and each stage has only a part."""
 

@@ -88,6 +88,24 @@ TEST(ResumedRun, notes_each_changed_setting_and_goes_on) {
                                                 "student.schedule = \"constant\", was not set"));
 }
 
+TEST(ResumedRun, notes_weights_that_are_others_where_their_content_is_not_compared) {
+  Manifest stored = made(), now = made();
+  stored.settings["student.weights"] = "\"a\"";
+  now.settings["student.weights"] = "\"b\"";
+  EXPECT_THAT(compare(stored, now),
+              ElementsAre("student.weights = \"b\", was \"a\"; its values are not read, as the section goes on "
+                          "from the checkpoint"));
+  stored.settings.erase("student.weights");
+  EXPECT_THAT(compare(stored, now),
+              ElementsAre(HasSubstr("student.weights = \"b\", was not set; its values are not read")));
+  now.settings["student.weights"] = "\"runs/x/checkpoints/step-00000009/student\"";
+  EXPECT_THAT(compare(stored, now), IsEmpty()) << "named by the program, where the folder has gone";
+  now = stored = made();
+  now.settings["teacher.weights"] = "\"random\"";
+  now.data.erase("weights of section 'teacher'");
+  EXPECT_THAT(compare(stored, now), ElementsAre("teacher.weights = \"random\", was \"t\""));
+}
+
 TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
   const TempFolder folder;
   const CheckpointStore store(folder.path());
@@ -108,6 +126,32 @@ TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
   EXPECT_EQ(refusal_of(4, 0), "accepted");
   for (const std::int64_t batch : {3, 5}) EXPECT_THAT(refusal_of(batch, 0), HasSubstr("repeat samples: use 4"));
   EXPECT_THAT(refusal_of(4, 7), HasSubstr("made with train.seed = 0, the job has 7"));
+}
+
+TEST(ResumedRun, of_fewer_steps_than_are_done_is_refused) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  ASSERT_TRUE(write_checkpoint(store, 9, 9 * 4).ok());
+  JobPlan plan;
+  plan.options.resume = store.latest().value_or_throw();
+  plan.train.seed = 0;
+  plan.train.global_batch = 4;
+  plan.train.steps = 9;
+  EXPECT_EQ(find_start_point(plan, plan.options.resume).first_step, 10u);
+  plan.train.steps = 8;
+  const auto refusal_of = [&]() -> std::string {
+    try {
+      (void)find_start_point(plan, plan.options.resume);
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal_of(),
+              HasSubstr("step-00000009 is of step 9, and train.steps = 8; resume with more steps, or from "
+                        "an earlier checkpoint"));
+  plan.train.epochs = 0.5;
+  EXPECT_THAT(refusal_of(), HasSubstr("and train.epochs = 0.5 makes 8 steps; resume with more epochs, or"));
 }
 
 TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2

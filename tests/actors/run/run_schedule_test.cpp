@@ -132,6 +132,9 @@ TEST(RunSchedule, a_run_resumed_at_its_end_is_validated_and_nothing_else) {
   options.first_step = 5;
   RunSchedule schedule(options);
   EXPECT_EQ(units(schedule), "v4");
+  options.first_step = 8;  // as with fewer steps than are done: the values are those of step 7
+  RunSchedule beyond(options);
+  EXPECT_EQ(units(beyond), "v7");
   options.validate_at_end = false;
   RunSchedule nothing(options);
   EXPECT_EQ(units(nothing), "");
