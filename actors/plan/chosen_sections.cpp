@@ -49,9 +49,20 @@ void check_names(const SourceTeachers& source, const Names& teachers, const JobT
   }
 }
 
+/// Refuses a teacher that no source names.
+void check_teaches(const std::string& teacher, const std::vector<bool>& sources,
+                   const std::map<std::string, Names>& learners, const JobTable& root) {
+  if (std::ranges::find(sources, true) != sources.end()) return;
+  const auto learner = std::ranges::find_if(learners, [&](const auto& entry) { return holds(entry.second, teacher); });
+  root.table(learner->first)
+      .fail("teacher", "\"" + printable(teacher) + "\" teaches no sample: no source of [data.mix] has it in its " +
+                           "`teachers`; add it to a source, or remove it here");
+}
+
 }  // namespace
 
-void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sources, const JobTable& mix) {
+void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sources, const JobTable& root) {
+  const JobTable mix = root.table("data").table("mix");
   const std::map<std::string, Names> learners = teachers_by_learner(graph);
   Names teachers;
   for (const auto& [learner, names] : learners) {
@@ -71,6 +82,7 @@ void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sou
     for (const std::string& name : teachers) held[name].push_back(chosen(name));
   }
   for (const auto& [name, sources_of_it] : held) {
+    check_teaches(name, sources_of_it, learners, root);
     for (const SectionId stage : graph.stages_of(name)) graph.set_sources(stage, SourceSet(sources_of_it));
   }
 }

@@ -11,8 +11,8 @@
 namespace maestro {
 
 /// Sets the sources of every section whose output goes to a chosen input (Port::chosen): those that name it, and those
-/// that name no teacher. `mix` is the table of the sources. Throws JobError for a name that is no such section, and for
-/// a source that leaves a section without any of its teachers.
-void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sources, const JobTable& mix);
+/// that name no teacher. `root` is the job's top level. Throws JobError for a name that is no such section, for a
+/// source that leaves a section without any of its teachers, and for a teacher without a source.
+void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sources, const JobTable& root);
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 #include "actors/plan/plan_checks.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -10,21 +11,84 @@
 #include "actors/plan/seats.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/data/sampler.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
 
 namespace maestro {
 
+void check_sources(const Corpus& corpus, const JobTable& mix) {
+  const std::vector<SampleSource> sources = corpus.sources();
+  const std::vector<SourceTeachers> names = corpus.teachers();
+  if (names.empty()) return;
+  const std::vector<std::uint64_t> shares = shares_of(sources);
+  for (std::size_t at = 0; at < sources.size(); ++at) {
+    const JobTable table = mix.table(names[at].source);
+    if (sources[at].samples == 0) table.fail("path", "this source has no training sample");
+    if (shares[at] > 0) continue;
+    double least = 0;  // 1 of 1,024 places, and a tenth more
+    for (const SampleSource& source : sources) least += &source == &sources[at] ? 0 : source.weight / 1023 * 1.1;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2g", least);
+    table.fail("weight", number_text(sources[at].weight) +
+                             " gives this source none of 1,024 samples beside the other weights; use at least " + text);
+  }
+}
+
+namespace {
+
+/// Returns the micro-batches of a step of a section that counts samples.
+std::int64_t batches_of(const JobPlan& plan, const GraphNode& node) {
+  return (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
+}
+
+/// Whether each replica needs a micro-batch of every step, and some would have none.
+bool lacks_batches(const JobPlan& plan, const GraphNode& node) {
+  return node.trained() && !node.follows_consumer() && batches_of(plan, node) < node.replicas;
+}
+
+}  // namespace
+
+void fit_defaults(JobPlan& plan, const JobTable& root) {
+  for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
+    const SectionId section(index);
+    const GraphNode& node = plan.graph.node(section);
+    if (!lacks_batches(plan, node)) continue;
+    SectionConfig& config = plan.sections[index].config;
+    const JobTable table = root.table(node.section_name());
+    const auto given = [&](const char* key) { return table.has(key); };
+    std::string fitted;
+    if (!given("micro_batch")) {
+      config.micro_batch = std::max<std::int64_t>(1, plan.train.global_batch / node.replicas);
+      plan.graph.set_batches(section, config.micro_batch, node.replicas);
+      fitted = "micro_batch = " + std::to_string(config.micro_batch);
+    }
+    const bool counted = given("replicas") || given("devices") || given("processes") || given("speed");
+    if (lacks_batches(plan, node) && !counted) {
+      config.replicas = batches_of(plan, node);
+      plan.graph.set_batches(section, node.micro_batch, config.replicas);
+      fitted += (fitted.empty() ? "" : ", ") + std::string("replicas = ") + std::to_string(config.replicas);
+    }
+    if (fitted.empty() || node.stage > 0) continue;
+    plan.notes.push_back(node.section_name() + ": " + fitted + " by default, as train.global_batch = " +
+                         std::to_string(plan.train.global_batch) + " leaves no more");
+  }
+}
+
 void check_batches(const JobPlan& plan) {
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (!node.trained() || node.follows_consumer() || node.replicas == 1) continue;
-    const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
-    if (batches >= node.replicas) continue;
-    throw JobError(node.section_name() + ": train.global_batch = " + std::to_string(plan.train.global_batch) +
-                   " makes " + std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
-                   std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
-                   " replicas; use " + node.section_name() + ".micro_batch = " +
-                   std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
+    if (!lacks_batches(plan, node)) continue;
+    const std::int64_t samples = plan.train.global_batch;
+    const std::int64_t batches = batches_of(plan, node);
+    const std::string& name = node.section_name();
+    const std::string way_out = samples >= node.replicas
+                                    ? name + ".micro_batch = " + std::to_string(samples / node.replicas)
+                                    : name + ".replicas = " + std::to_string(batches) + ", or train.global_batch = " +
+                                          std::to_string((node.replicas - 1) * node.micro_batch + 1) + " or more";
+    throw JobError(name + ": train.global_batch = " + std::to_string(samples) + " makes " + std::to_string(batches) +
+                   (batches == 1 ? " micro-batch of " : " micro-batches of ") +
+                   std::to_string(std::min(node.micro_batch, samples)) + ", too few for " +
+                   std::to_string(node.replicas) + " replicas; use " + way_out);
   }
 }
 
@@ -36,8 +100,9 @@ void check_in_flight(const JobPlan& plan) {
     const std::string needed = std::to_string(bounds[index]);
     throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
                    ": a section behind it takes samples of " + needed + " of its micro-batches of " +
-                   std::to_string(node.micro_batch) + " at once; use " + node.section_name() +
-                   ".max_in_flight = " + needed + ", or a larger " + node.section_name() + ".micro_batch");
+                   std::to_string(node.micro_batch) + " at once; use " +
+                   (bounds[index] > most_slots ? "" : node.section_name() + ".max_in_flight = " + needed + ", or ") +
+                   "a larger " + node.section_name() + ".micro_batch");
   }
 }
 

@@ -8,6 +8,12 @@
 
 namespace maestro {
 
+/// Refuses a source of a mixture without samples, or so rare that no step has a sample of it. `mix` is the table of the
+/// sources.
+void check_sources(const Corpus& corpus, const JobTable& mix);
+/// Fits the defaults of trained sections to a small batch: where replicas would be left without a micro-batch, a
+/// `micro_batch` and then a number of `replicas` that the job does not give are lowered, with a note.
+void fit_defaults(JobPlan& plan, const JobTable& root);
 /// A batch that replicas cannot share evenly would leave some replicas idle in every step.
 void check_batches(const JobPlan& plan);
 /// A section that keeps too few micro-batches would wait for a gradient that needs its own next forward pass (FB-1).

@@ -81,6 +81,10 @@ std::vector<std::pair<std::string, std::string>> App::section_types() const {
   return types;
 }
 
+std::int64_t App::cpu_devices() const {
+  return cpu_devices_of(composed_.options);
+}
+
 JobPlan App::plan() {
   return resolve_job(composed_);
 }

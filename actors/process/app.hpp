@@ -141,6 +141,8 @@ class App {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
   }
 
+  /// Returns the number of CPU devices of a host.
+  [[nodiscard]] std::int64_t cpu_devices() const;
   /// Gives every section one replica where the job file gives no number, whatever the app's default is.
   void default_to_one_replica() {
     for (SectionBuilder& builder : composed_.builders) builder.replicas(1);

@@ -283,12 +283,13 @@ JobPlan JobResolver::resolve() && {
     at_section(builder.name_, [&] { resolve_section(builder, shape, roles.at(builder.name_)); });
   }
   connect_all();
-  choose_sections(plan_.graph, plan_.corpus->teachers(), table("data").table("mix"));
+  choose_sections(plan_.graph, plan_.corpus->teachers(), composed_.document.root());
   composed_.document.finish();
   at_key(composed_.edges.empty() ? "" : composed_.edges.front().key, [&] { plan_.graph.validate(); });
   check_trained(plan_);
   check_predictions(plan_, composed_.document.root());
   check_frozen(plan_, composed_.document.root());
+  fit_defaults(plan_, composed_.document.root());
   check_batches(plan_);
   check_in_flight(plan_);
   raise_in_flight(plan_);
@@ -304,8 +305,8 @@ JobPlan JobResolver::resolve() && {
   check_shadows(plan_);
   check_guard(plan_);
   check_pause(plan_);
-  plan_.effective_job = composed_.document.to_toml();
   std::ranges::move(schedule_notes(plan_), std::back_inserter(plan_.notes));
+  plan_.effective_job = composed_.document.to_toml();
   plan_.settings = composed_.document.settings();
   return std::move(plan_);
 }
@@ -342,6 +343,7 @@ DataShape JobResolver::read_tables() {
   const auto note = [&](const std::string& line) { plan_.notes.push_back(line); };
   plan_.corpus = composed_.corpus ? composed_.corpus : composed_.opened;
   if (!plan_.corpus) plan_.corpus = open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
+  check_sources(*plan_.corpus, table("data").table("mix"));
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;

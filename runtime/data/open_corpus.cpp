@@ -129,7 +129,11 @@ std::unique_ptr<Corpus> open_texts(const DataConfig& config, const std::function
 std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<void(const std::string&)>& note) {
   std::vector<MixedPart> parts;
   for (const MixedData& part : config.mix) {
-    parts.push_back({part.name, part.weight, open_prepared(part.path, config, note), part.teachers});
+    try {
+      parts.push_back({part.name, part.weight, open_prepared(part.path, config, note), part.teachers});
+    } catch (const JobError& problem) {
+      throw JobError("[data.mix." + printable(part.name) + "] path: " + problem.what(), problem.code());
+    }
   }
   return std::make_unique<MixedCorpus>(std::move(parts));
 }

@@ -44,20 +44,30 @@ Sampler::Sampler(std::uint64_t seed, const std::vector<SampleSource>& sources) :
   if (sources_.size() > 1) share_out(sources);
 }
 
-void Sampler::share_out(const std::vector<SampleSource>& sources) {
+std::vector<std::uint64_t> shares_of(const std::vector<SampleSource>& sources) {
+  // Of weights near the largest number a sum would be infinite.
+  const auto weight_of = [](const SampleSource& source) { return source.weight; };
+  const double unit = std::max(1.0, std::ranges::max(sources, {}, weight_of).weight / 1e200);
   double sum = 0;
-  for (const SampleSource& source : sources) sum += source.weight;
+  for (const SampleSource& source : sources) sum += source.weight / unit;
+  std::vector<std::uint64_t> shares;
   std::vector<std::pair<double, std::size_t>> remainders;
   std::uint64_t left = block;
   for (std::size_t at = 0; at < sources.size(); ++at) {
-    const double share = static_cast<double>(block) * sources[at].weight / sum;
-    sources_[at].share = static_cast<std::uint64_t>(share);
-    left -= sources_[at].share;
-    remainders.emplace_back(static_cast<double>(sources_[at].share) - share, at);
+    const double share = static_cast<double>(block) * (sources[at].weight / unit) / sum;
+    shares.push_back(static_cast<std::uint64_t>(share));
+    left -= shares[at];
+    remainders.emplace_back(static_cast<double>(shares[at]) - share, at);
   }
   std::ranges::stable_sort(remainders, {}, [](const auto& each) { return each.first; });
-  for (std::size_t at = 0; at < left; ++at) ++sources_[remainders[at].second].share;
+  for (std::size_t at = 0; at < left; ++at) ++shares[remainders[at].second];
+  return shares;
+}
+
+void Sampler::share_out(const std::vector<SampleSource>& sources) {
+  const std::vector<std::uint64_t> shares = shares_of(sources);
   for (std::uint32_t at = 0; at < sources_.size(); ++at) {
+    sources_[at].share = shares[at];
     if (sources_[at].share == 0) {
       throw JobError("the weight of source " + std::to_string(at + 1) + " is below 1 / " + std::to_string(block) +
                      " of all weights");

@@ -22,6 +22,9 @@ struct SampleSource {
   double weight = 1;  ///< positive; only its ratio to the others' matters
 };
 
+/// Returns the places of each source among 1,024 positions (SM-3).
+[[nodiscard]] std::vector<std::uint64_t> shares_of(const std::vector<SampleSource>& sources);
+
 /// Pure and stateless: thread-safe. A permutation is a keyed Feistel network over the next power of four, walked until
 /// it lands inside the corpus (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains", cycle walking):
 /// O(1) time (at most four walks on average, more in a corpus of a handful of samples) and memory.

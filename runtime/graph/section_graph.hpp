@@ -88,6 +88,10 @@ class SectionGraph {
   /// is connected already.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
   void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }
+  void set_batches(SectionId id, std::int64_t micro_batch, std::int64_t replicas) {
+    nodes_[id.value()].micro_batch = micro_batch;
+    nodes_[id.value()].replicas = replicas;
+  }
   /// Sets the sources whose samples activate a section; its edges have rows for no others.
   void set_sources(SectionId id, const SourceSet& sources);
   /// Throws JobError for a dangling required input, a required input without rows for some samples, or a cycle.

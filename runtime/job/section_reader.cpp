@@ -72,6 +72,13 @@ void check_processes(const JobTable& section, const SectionConfig& config) {
                          ", or none to place them in turn");
 }
 
+/// Returns the replicas that a list names a device or process each of, or of each stage and rank; `otherwise` where it
+/// is for no whole number of them.
+std::int64_t replicas_named(std::size_t named, std::int64_t of_replica, std::int64_t otherwise) {
+  const auto count = static_cast<std::int64_t>(named);
+  return count > 0 && count % of_replica == 0 ? count / of_replica : otherwise;
+}
+
 /// Reads fp32 or bf16.
 DType read_dtype(const JobTable& section, const char* key, DType fallback, const KeyHelp& help) {
   const std::vector<std::string> names{std::string(name_of(DType::f32)), std::string(name_of(DType::bf16))};
@@ -138,9 +145,11 @@ void read_replicas(const JobTable& section, SectionConfig& out) {
   constexpr Range copies{.min = 1, .max = 16384};
   const bool may_move = section.holds_table("replicas");
   if (!may_move) {
-    out.replicas = section.integer("replicas", out.replicas, copies,
-                                   {"data-parallel copies, each of which takes whole micro-batches; an app may choose "
-                                    "another default"});
+    out.replicas =
+        section.integer("replicas", out.replicas, copies,
+                        {"data-parallel copies, each of which takes whole micro-batches; without it, as many "
+                         "as `devices` or `processes` names; an app may choose another default, which a "
+                         "small batch lowers"});
     if (section.has("replicas")) return;
   }
   const JobTable bounds = section.table("replicas");
@@ -252,6 +261,9 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
       {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
        "emulated:K: emulated devices, with timed waits as passes, on which sections and replicas take turns; "
        "\"emulated\" alone: each rank has one of its own; empty: placed automatically"});
+  out.devices = devices_named(section, devices);
+  const bool counted = section.has("replicas") || (out.emulated() && !out.devices[0].numbered);
+  if (!counted) out.replicas = replicas_named(out.devices.size(), out.devices_of_replica(), out.replicas);
   out.precision = read_precision(section, out.precision);
   read_weights(section, out);
   out.share =
@@ -272,9 +284,11 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
     out.optimizer = read_optimizer(section, out.optimizer);
     read_lora(section, out);
   }
-  out.devices = devices_named(section, devices);
   out.processes = section.integers("processes", {.min = 0, .max = most_counted},
                                    {"the process of each replica, in it of each stage; empty: in turn"});
+  if (!counted && out.devices.empty()) {
+    out.replicas = replicas_named(out.processes.size(), out.pipeline, out.replicas);
+  }
   check_devices(section, out);
   check_processes(section, out);
   return out;

@@ -40,7 +40,8 @@ class Teachers(SystemTest):
     def refuse(self, job, *wanted):
         name = self.write_job(job, "refused.toml")
         for part in wanted:
-            self.assert_refused(part, "check", name)
+            for command in ("check", "train"):
+                self.assert_refused(part, command, name)
 
 
 class AStudentOfSeveral(Teachers):
@@ -141,12 +142,17 @@ class AMixture(Mixtures):
         three = self.train(job, "--processes", "3")
         self.assertEqual(one.curve(*FIGURES), three.curve(*FIGURES))
 
-    def test_lets_a_teacher_that_no_source_names_do_nothing(self):
-        found, finished = self.passes(self.mixture(**{name: ["math"] for name in SOURCES}))
-        self.assertEqual(found, {"math": 1024, "code": 0})
-        row = next(row for row in finished.report["steps"] if row["section"] == "student")
-        self.assertEqual(row["kl"], row["kl_math"])
-        self.assertNotIn("kl_code", row)
+    def test_is_refused_with_a_teacher_that_no_source_names(self):
+        self.refuse(self.mixture(**{name: ["math"] for name in SOURCES}),
+                    'student.teacher: "code" teaches no sample: no source of [data.mix] has it in its `teachers`')
+
+    def test_is_refused_with_a_source_that_no_step_has(self):
+        job = self.mixture()
+        job["data"]["mix"]["wiki"]["weight"] = 0.0001
+        self.refuse(job, "data.mix.wiki.weight: 1e-04 gives this source none of 1,024 samples beside the other "
+                         "weights; use at least 0.0054")
+        job["data"]["mix"]["wiki"]["weight"] = 0.0054
+        self.assertEqual(self.call("check", self.write_job(job)).status, 0)
 
     def test_is_refused_for_names_of_no_teacher(self):
         self.refuse(self.mixture(wiki=["mth"]),

@@ -79,6 +79,11 @@ TEST(Sampler, refuses_an_empty_corpus) {
   EXPECT_THROW(Sampler(1, 0), JobError);
 }
 
+TEST(Sampler, weights_near_the_largest_number_share_out_as_their_ratios) {  // SM-3
+  EXPECT_EQ(shares_of({{9, 1e308}, {9, 1.5e308}, {9, 1}}), (std::vector<std::uint64_t>{410, 614, 0}));
+  EXPECT_EQ(shares_of({{9, 3}, {9, 1}}), (std::vector<std::uint64_t>{768, 256}));
+}
+
 TEST(Sampler, a_mixture_gives_each_source_its_share_of_each_block_and_its_own_permutation) {  // SM-3
   const std::vector<SampleSource> sources{{100, 3.0}, {1000, 1.0}, {7, 0.5}};
   const Sampler sampler(4, sources);

@@ -147,6 +147,23 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
             "cpu:0, or emulated alone");
 }
 
+TEST(SectionReader, replicas_without_a_number_are_those_that_devices_or_processes_are_named_for) {
+  SectionConfig two;
+  two.replicas = 2;  // of an app
+  const auto replicas_of = [&](const std::string& keys) {
+    return read_section(student_of(keys), "student", two).replicas;
+  };
+  EXPECT_EQ(replicas_of(""), 2);
+  EXPECT_EQ(replicas_of("devices = []"), 2);
+  EXPECT_EQ(replicas_of("devices = [\"emulated\"]"), 2);
+  EXPECT_EQ(replicas_of("devices = [\"cpu:0\"]"), 1);
+  EXPECT_EQ(replicas_of("devices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]"), 3);
+  EXPECT_EQ(replicas_of("tensor = 2\ndevices = [\"cpu:0\", \"cpu:1\"]"), 1);
+  EXPECT_EQ(replicas_of("processes = [0]"), 1);
+  EXPECT_EQ(replicas_of("pipeline = 2\nprocesses = [0, 1]"), 1);
+  EXPECT_THAT(section_error("tensor = 2\ndevices = [\"cpu:0\"]"), HasSubstr("names 1 device for replicas"));
+}
+
 TEST(SectionReader, emulated_devices_are_named_for_every_rank_or_for_none) {
   const std::string cut = "replicas = 2\ntensor = 2\n";
   EXPECT_EQ(section_error(cut + "context = 2\npipeline = 2\ndevices = [\"emulated\"]"), "(no error)");

@@ -49,7 +49,7 @@ std::string refusal(const std::vector<SourceTeachers>& sources) {
   SectionGraph graph = classroom();
   const JobDocument job = JobDocument::parse("[data.mix.wiki]\nteachers = []\n", "job.toml");
   try {
-    choose_sections(graph, sources, job.root().table("data").table("mix"));
+    choose_sections(graph, sources, job.root());
   } catch (const JobError& error) {
     return error.what();
   }
@@ -82,6 +82,13 @@ TEST(ChosenSections, are_named_with_the_nearest_teacher_where_a_source_names_ano
 TEST(ChosenSections, leave_no_student_without_a_teacher) {
   EXPECT_EQ(refusal({{"wiki", {"math"}}}),
             "job.toml:2: data.mix.wiki.teachers: names no teacher of [other], which learns from code");
+}
+
+TEST(ChosenSections, are_each_named_by_some_source) {
+  EXPECT_EQ(refusal({{"wiki", {"code"}}, {"other", {"code"}}}),
+            "job.toml: student.teacher: \"math\" teaches no sample: no source of [data.mix] has it in its `teachers`; "
+            "add it to a source, or remove it here");
+  EXPECT_EQ(refusal({{"wiki", {"code"}}, {"other", {}}}), "no error");
 }
 
 }  // namespace

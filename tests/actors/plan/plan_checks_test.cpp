@@ -58,6 +58,93 @@ TEST_F(PlanChecks, every_replica_of_a_trained_section_has_a_micro_batch_in_a_ste
               HasSubstr("makes 2 micro-batches of 4, too few for 3 replicas; use student.micro_batch = 2"));
 }
 
+TEST_F(PlanChecks, advice_about_a_small_batch_is_accepted_when_it_is_followed) {
+  for (const std::int64_t samples : {1, 2, 3, 5, 8, 17}) {
+    for (const std::int64_t micro_batch : {1, 2, 3, 8}) {
+      for (const std::int64_t replicas : {2, 3, 4, 16}) {
+        plan_ = {};
+        last_.clear();
+        add("student", micro_batch, replicas);
+        plan_.train.global_batch = samples;
+        const std::string told = refusal_of([&] { check_batches(plan_); });
+        if (told == "accepted") continue;
+        const auto number_after = [&](const std::string& key) {
+          const std::size_t at = told.find(key, told.find("use "));
+          return at == std::string::npos ? 0 : std::stoll(told.substr(at + key.size()));
+        };
+        for (const char* key : {"student.micro_batch = ", "student.replicas = ", "train.global_batch = "}) {
+          const std::int64_t value = number_after(key);
+          if (value == 0) continue;
+          const bool batch = key[0] == 't', size = key[8] == 'm';
+          plan_.train.global_batch = batch ? value : samples;
+          plan_.graph.set_batches(SectionId(0), size ? value : micro_batch, batch || size ? replicas : value);
+          EXPECT_EQ(refusal_of([&] { check_batches(plan_); }), "accepted") << told;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PlanChecks, defaults_that_contradict_a_small_batch_are_lowered_and_given_values_never) {
+  struct Case {
+    const char* table;
+    std::int64_t samples, micro_batch, replicas;  // of the step, and as they become
+    std::vector<std::string> notes;
+  };
+  const std::vector<Case> cases{
+      {"", 1, 1, 1, {"student: micro_batch = 1, replicas = 1 by default, as train.global_batch = 1 leaves no more"}},
+      {"", 3, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 3 leaves no more"}},
+      {"", 8, 4, 2, {"student: micro_batch = 4 by default, as train.global_batch = 8 leaves no more"}},
+      {"", 9, 8, 2, {}},
+      {"micro_batch = 8", 8, 8, 1, {"student: replicas = 1 by default, as train.global_batch = 8 leaves no more"}},
+      {"replicas = 2", 2, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 2 leaves no more"}},
+      {"replicas = 2\nmicro_batch = 8", 8, 8, 2, {}},
+      {"micro_batch = 8\ndevices = [\"cpu:0\", \"cpu:1\"]", 8, 8, 2, {}},
+  };
+  for (const Case& one : cases) {
+    plan_ = {};
+    last_.clear();
+    add("student", 8, 2);
+    plan_.train.global_batch = one.samples;
+    fit_defaults(plan_, JobDocument::parse("[student]\n" + std::string(one.table), "job.toml").root());
+    const GraphNode& node = plan_.graph.node(SectionId(0));
+    EXPECT_EQ(node.micro_batch, one.micro_batch) << one.table << one.samples;
+    EXPECT_EQ(node.replicas, one.replicas) << one.table << one.samples;
+    EXPECT_EQ(plan_.sections[0].config.replicas, one.replicas);
+    EXPECT_EQ(plan_.notes, one.notes);
+  }
+}
+
+/// Sources of a mixture: samples and weight.
+class Sources : public Corpus {
+ public:
+  explicit Sources(std::vector<SampleSource> sources) : sources_(std::move(sources)) {}
+  [[nodiscard]] std::vector<SampleSource> sources() const override { return sources_; }
+  [[nodiscard]] std::vector<SourceTeachers> teachers() const override { return {{"a", {}}, {"b", {}}}; }
+  [[nodiscard]] std::uint64_t samples(Split) const override { return 0; }
+  [[nodiscard]] std::int64_t length(Split, SampleId) const override { return 1; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return 2; }
+  [[nodiscard]] std::int64_t targets(Split, SampleId) const override { return 1; }
+  [[nodiscard]] std::string describe() const override { return {}; }
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::vector<SampleSource> sources_;
+};
+
+TEST_F(PlanChecks, a_source_without_samples_or_places_is_refused_by_name_and_key) {
+  const JobDocument job = JobDocument::parse("[data.mix.a]\nweight = 0.0001\n[data.mix.b]\npath = \"x\"", "job.toml");
+  const JobTable mix = job.root().table("data").table("mix");
+  const auto refusal = [&](std::vector<SampleSource> sources) {
+    return refusal_of([&] { check_sources(Sources(std::move(sources)), mix); });
+  };
+  EXPECT_EQ(refusal({{9, 0.0001}, {9, 2}}),
+            "job.toml:2: data.mix.a.weight: 1e-04 gives this source none of 1,024 samples beside the other weights; use "
+            "at least 0.0022");
+  EXPECT_EQ(refusal({{9, 0.0022}, {9, 2}}), "accepted");
+  EXPECT_EQ(refusal({{9, 1}, {0, 2}}), "job.toml:4: data.mix.b.path: this source has no training sample");
+}
+
 TEST_F(PlanChecks, predictions_name_sections_of_the_job) {
   add("student", 4);
   const JobDocument job = JobDocument::parse("[plan]\nkeep = [\"studnet\"]\n", "job.toml");
