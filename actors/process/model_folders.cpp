@@ -92,16 +92,17 @@ fs::path prepared_files_folder(const JobPlan& plan) {
   return fs::path(plan.train.out) / ".files";
 }
 
-std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start) {
+std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start,
+                                                       const fs::path& prepared) {
   std::map<std::string, std::string> dtypes;
   if (has_emulated(plan)) return dtypes;
   std::error_code failure;
-  fs::remove_all(prepared_files_folder(plan), failure);
+  fs::remove_all(prepared, failure);
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
     if (!node.trained() || node.stage > 0) continue;
     const std::string& name = node.section_name();
-    const fs::path folder = prepared_files_folder(plan) / name;
+    const fs::path folder = prepared / name;
     fs::create_directories(folder, failure);
     if (failure) throw JobError(system_error("cannot create folder", folder, failure.value()));
     if (const auto stored = start.stored.dtypes.find(name); stored != start.stored.dtypes.end()) {

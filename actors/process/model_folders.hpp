@@ -19,10 +19,12 @@ namespace maestro {
 /// Where rank 0 puts a folder by trained section for CheckpointStoreOptions::model_files: <train.out>/.files.
 [[nodiscard]] std::filesystem::path prepared_files_folder(const JobPlan& plan);
 
-/// Fills that folder: from the checkpoint that the run resumes, else from a section's `weights` (its config.json kept,
-/// with the dtype of checkpoints, fp32), else from the corpus' tokenizer and the section's own config.json. Returns the
-/// dtypes of the weights by section, for Manifest::dtypes. A run that keeps no state prepares nothing. Throws JobError.
-[[nodiscard]] std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start);
+/// Fills such a folder: from the checkpoint that the run resumes, else from a section's `weights` (its config.json
+/// kept, with the dtype of checkpoints, fp32), else from the corpus' tokenizer and the section's own config.json.
+/// Returns the dtypes of the weights by section, for Manifest::dtypes. A run that keeps no state prepares nothing.
+/// Throws JobError.
+[[nodiscard]] std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start,
+                                                                     const std::filesystem::path& folder);
 
 /// Exports every trained section of the checkpoint at the end into <train.out>/models and returns the folders by
 /// section: none with train.export = "none" or without a checkpoint at the end.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "actors/control/control_place.hpp"
+#include "actors/launch/listen_address.hpp"
 #include "actors/live/http_address.hpp"
 #include "actors/plan/headroom.hpp"
 #include "actors/plan/memory_table.hpp"
@@ -15,6 +16,7 @@
 #include "actors/plan/transfer_paths.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/last_words.hpp"
+#include "runtime/state/run_log.hpp"
 #include "sections/model_config.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
@@ -23,9 +25,23 @@ namespace maestro {
 
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds closing_limit(30000);
+
+/// Checks train.out and what a run writes there.
+void check_output_folder(const TrainConfig& train) {
+  const fs::path out = train.out;
+  const bool exports = train.checkpoint_at_end && train.export_dtype != ExportChoice::none;
+  for (const char* folder : {"", record_folder, "checkpoints", "models"}) {
+    if (exports || folder != std::string_view("models")) check_writable_folder(out / folder, "train.out");
+  }
+  for (const fs::path& file : {fs::path(run_file), fs::path(record_folder) / steps_file,
+                               fs::path(record_folder) / events_file, fs::path(".lock")}) {
+    check_writable_file(out / file, "train.out");
+  }
+}
 
 }  // namespace
 
@@ -41,7 +57,7 @@ void ProcessRun::State::check_surroundings() const {
   // Before the processes meet, so that one of them prints the reason; and some threads start before CAF's.
   require_headroom({.threads = ActorEnvironment::threads + 4, .allocating = true});
   if (!is_root()) return;  // rank 0 has checked, and listens by now
-  check_writable_folder(plan.train.out, "train.out");
+  check_output_folder(plan.train);
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
   // Of a killed run that this one may go on with. Several processes sweep as they open the network.
@@ -49,7 +65,12 @@ void ProcessRun::State::check_surroundings() const {
   if (several()) check_control_address(plan.options.control);
   if (!recovering()) check_http_address(plan.options.http, keys() != nullptr);
   TransportConfig transport = plan.transport;
-  if (job_start) transport.listen = job_start->listen_address();
+  if (job_start) {
+    transport.listen = job_start->listen_address();
+  } else if (several()) {  // of `check`
+    const bool any = transport.listen == "0.0.0.0";
+    transport.listen = choose_listen_address(any ? "auto" : transport.listen, "127.0.0.1", interface_addresses());
+  }
   if (several()) check_port_free(transport);
   // A provider that nearly every machine has is checked while the other processes start (JobStart::gather()).
   const std::string provider = provider_override().value_or(transport.provider);
@@ -218,9 +239,10 @@ void ProcessRun::prepare() {
   state.claim = claim_run(state.plan, state.start, state.memory.run);
   state.memory.run = state.claim.origin.run;
   if (!state.plan.options.check_only) {
-    state.claim.origin.dtypes = prepare_model_files(state.plan, state.start);
+    state.claim.origin.dtypes = prepare_model_files(state.plan, state.start, prepared_files_folder(state.plan));
     return;
   }
+  state.check_start();
   state.print_models();
   state.print_memory();
   for (const std::string& note : state.claim.notes) state.note(note);

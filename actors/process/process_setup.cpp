@@ -82,9 +82,10 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank
 }
 
 void ProcessRun::State::make_shadows() {
-  const bool required = plan.train.shadow_every > 0;
+  const bool check = plan.options.check_only;
+  const bool required = plan.train.shadow_every > 0 && (several() || !check);
   const bool useful = several() && may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
-  if (!(required || useful) || plan.options.check_only || memory.shadows) return;
+  if (!(required || (useful && !check)) || memory.shadows) return;
   constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
   std::int64_t bytes = 0;
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
@@ -94,7 +95,7 @@ void ProcessRun::State::make_shadows() {
   memory.shadows.emplace(prepared_files_folder(plan));
   const Status room = memory.shadows->room_for(static_cast<std::uint64_t>(bytes));
   if (required) room.or_throw();
-  if (!room) memory.shadows.reset();
+  if (!room || check) memory.shadows.reset();
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {

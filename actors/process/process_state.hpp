@@ -257,6 +257,8 @@ struct ProcessRun::State {
   void close_record();
   /// Returns the rows of the record's files, or of memory where the files do not have all.
   [[nodiscard]] ReportRows report_rows() const;
+  /// Throws JobError for what a run would refuse between its plan and its first step, of `check`; nothing stays of it.
+  void check_start() const;
   void print_header() const;
   /// The sections' models, of `check`.
   void print_models() const;

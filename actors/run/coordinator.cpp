@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "actors/run/data_source.hpp"
+
 namespace maestro {
 
 using Clock = std::chrono::steady_clock;
@@ -140,13 +142,9 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
     options_.console->note("left out: " + reason);
     note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
   }
-  if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
-  std::string list;
-  for (const std::string& reason : all) list += (list.empty() ? "" : "; ") + reason;
-  send_to(this, supervisor(),
-          Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
-                  std::to_string(options_.max_left_out) + ": " + list});
-  return false;
+  const std::optional<std::string> too_many = too_many_left_out(all, options_.max_left_out);
+  if (too_many) send_to(this, supervisor(), Failure{*too_many});
+  return !too_many;
 }
 
 bool Coordinator::trains_something(const BatchMetadata& batch) {
@@ -156,11 +154,7 @@ bool Coordinator::trains_something(const BatchMetadata& batch) {
   const bool all_met = batch.step.value() >= options_.schedule.steps ||
                        steps * static_cast<std::uint64_t>(options_.global_batch) >= options_.epoch_samples;
   if (any_kept_ || !all_met) return true;
-  const auto& reasons = options_.record->left_out;
-  send_to(this, options_.supervisor,
-          Failure{"step " + std::to_string(batch.step.value()) +
-                  ": every training sample so far was left out, so there is nothing to train on; the first: " +
-                  (reasons.empty() ? "?" : reasons.front())});
+  send_to(this, options_.supervisor, Failure{nothing_to_train_on(batch.step, options_.record->left_out)});
   return false;
 }
 

@@ -62,6 +62,20 @@ BatchMetadata BatchDrawer::validation(StepId step, std::int64_t limit) const {
   return batch;
 }
 
+std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most) {
+  if (static_cast<std::int64_t>(reasons.size()) <= most) return std::nullopt;
+  std::string list;
+  for (const std::string& reason : reasons) list += (list.empty() ? "" : "; ") + reason;
+  return std::to_string(reasons.size()) + " samples cannot be read and data.max_bad_samples = " + std::to_string(most) +
+         ": " + list;
+}
+
+std::string nothing_to_train_on(StepId step, const std::vector<std::string>& reasons) {
+  return "step " + std::to_string(step.value()) +
+         ": every training sample so far was left out, so there is nothing to train on; the first: " +
+         (reasons.empty() ? "?" : reasons.front());
+}
+
 DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
                        Sampler sampler, DataSourceOptions options)
     : RunActor(config, std::move(supervisor)), drawer_(std::move(corpus), std::move(sampler)), options_(options) {}

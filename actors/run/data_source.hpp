@@ -4,6 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/messages/run_actor.hpp"
 #include "runtime/data/corpus.hpp"
@@ -39,6 +42,12 @@ class BatchDrawer {
   std::int64_t most_positions_;
   std::int64_t most_patches_;
 };
+
+/// Returns why a run ends whose samples were left out for these reasons; nothing: they are no more than `most`, the
+/// data.max_bad_samples that corpus and run have left.
+[[nodiscard]] std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most);
+/// Returns why a run ends that has left out every sample up to `step`.
+[[nodiscard]] std::string nothing_to_train_on(StepId step, const std::vector<std::string>& reasons);
 
 class DataSource : public RunActor {
  public:

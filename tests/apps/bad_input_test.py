@@ -169,6 +169,36 @@ class WrongInput(Refusals):
         settings = {"teacher.replicas": 3, "train.global_batch": 8}
         self.refuse_job(language_model(), "micro_batch", "3 replicas", settings=settings)
 
+    def test_defaults_never_make_a_small_job_impossible(self):
+        job = language_model(steps=1)
+        for key in ("replicas", "micro_batch"):
+            del job["teacher"][key]
+        name = self.write_job(job)
+        for options in (("--set", "train.global_batch=1"), ("--set", "train.global_batch=8"),
+                        ("--set", "train.global_batch=1", "--set", "teacher.micro_batch=1"),
+                        ("--set", "train.global_batch=8", "--set", "teacher.micro_batch=8"),
+                        ("--set", "train.global_batch=2", "--set", "teacher.replicas=2", "--cpu-devices", "2"),
+                        ("--cpu-devices", "1"), ("--set", 'teacher.devices=["cpu:0"]'),
+                        ("--set", "teacher.processes=[0]")):
+            with self.subTest(options):
+                checked = self.call("check", name, *options)
+                self.assertEqual(checked.status, 0, checked.describe())
+
+    def test_a_table_that_would_lose_keys_of_the_file_is_refused(self):
+        name = self.write_job(distillation())
+        for table in ("student", "train", "data", "plain"):
+            self.refuse(["check", name, "--set", f"{table}={{}}"], f"--set {table}={{}}: {table}: the new table has no "
+                                                                  f"value for {table}.", "which would be lost")
+
+    def test_a_source_of_a_mixture_is_refused_by_name(self):
+        job = language_model()
+        job["data"] = {"kind": "prepared", "sequence": 16, "mix": {"one": {"path": "nowhere"}}}
+        self.refuse_job(job, "[data.mix.one] path: nowhere has no data.json")
+
+    def test_an_interface_that_is_not_here_is_refused(self):
+        self.refuse_job(distillation(), 'transport.listen = "none7" is neither an address nor an interface here',
+                        settings={"transport.listen": "none7"}, options=("--processes", 2))
+
     def test_vocabularies_that_differ_by_more_than_padding_are_refused(self):
         self.refuse_job(distillation(), "vocabulary", "250", settings={"student.vocabulary": 250})
         self.refuse_job(distillation(), "vocabulary", "200", settings={"teacher.vocabulary": 200})
@@ -198,6 +228,19 @@ class WrongInput(Refusals):
 
     def test_an_unwritable_output_folder_is_refused(self):
         self.refuse_job(language_model(), "train.out", settings={"train.out": "corpus.txt/out"})
+
+    def test_an_output_folder_with_other_entries_under_the_names_of_a_run_is_refused(self):
+        for entry in ("record/steps.jsonl", "record/events.jsonl", "run.json", ".lock"):
+            with self.subTest(entry):
+                (self.folder / f"of {Path(entry).name}" / entry).mkdir(parents=True)
+                self.refuse_job(language_model(), "train.out: cannot write", entry, "it is a folder",
+                                settings={"train.out": f"of {Path(entry).name}"})
+        for entry in ("record", "checkpoints", "models"):
+            with self.subTest(entry):
+                (self.folder / f"with {entry}").mkdir()
+                (self.folder / f"with {entry}" / entry).touch()
+                self.refuse_job(language_model(), "train.out: cannot write", f"{entry} is not a folder",
+                                settings={"train.out": f"with {entry}"})
 
     def test_an_unwritable_report_or_trace_is_refused_before_training(self):
         name = self.write_job(language_model())

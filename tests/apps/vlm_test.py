@@ -240,10 +240,14 @@ class Pictures(VisionLanguageTest):
     def test_that_are_broken_end_the_run_with_their_names(self):
         for keep in (20, 200):  # in the header, which is read at the start; in the pixels, which are not
             with self.subTest(keep=keep):
-                finished = self.start(vision_language(), settings=self.broken(keep)).wait()
+                settings = self.broken(keep) | {"train.global_batch": 16}  # its first batch has all of them
+                finished = self.start(vision_language(), settings=settings).wait()
                 self.assertNotEqual(finished.status, 0)
                 self.assertIn("torn.png", finished.err)
                 self.assertIn("torn-one", finished.err)
+                checked = self.call("check", self.write_job(vision_language()), "--fresh", *options_of(settings))
+                self.assertEqual(checked.status, 2, checked.describe())
+                self.assertEqual(checked.error_lines(), finished.error_lines())
 
     def test_that_are_broken_may_be_left_out_and_are_counted(self):
         settings = self.broken(20) | {"data.max_bad_samples": 5, "train.global_batch": 5, "train.steps": 3}
@@ -261,6 +265,9 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(finished.status, 1, finished.describe())
         self.assertEqual(len(finished.error_lines()), 1, finished.describe())
         self.assertIn("every training sample so far was left out", finished.err)
+        checked = self.call("check", self.write_job(vision_language()), "--fresh",
+                            *options_of(settings | {"train.global_batch": 8}))
+        self.assertIn("every training sample so far was left out", checked.err, checked.describe())
         self.assertIn("torn.png", finished.err)
         self.assertEqual(list((self.folder / "out").glob("checkpoints/step-*")), [])
 
