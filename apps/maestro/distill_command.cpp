@@ -175,8 +175,9 @@ TrainArguments DistillCommand::distillation(const char* job, const std::vector<s
   append(student.overrides, arguments_.overrides);
   student.run = arguments_.run;
   student.run.fresh = student.run.resume.empty();  // runs are repeated often; an earlier run's files move aside
-  if (student.run.report.empty()) student.run.report = arguments_.out / "distill" / "report.json";
-  if (student.run.trace.empty()) student.run.trace = arguments_.out / "distill" / "trace.json";
+  const fs::path out = output_folder(student);
+  if (student.run.report.empty()) student.run.report = out / "report.json";
+  if (student.run.trace.empty()) student.run.trace = out / "trace.json";
   return student;
 }
 
@@ -188,7 +189,7 @@ RunResult DistillCommand::train_teacher(Console& console) const {
   append(job.overrides, arguments_.teacher_overrides);
   job.run = arguments_.run;
   job.run.fresh = true;
-  job.run.report = arguments_.out / "teacher" / "report.json";
+  job.run.report = output_folder(job) / "report.json";
   job.run.trace.clear();
   RunResult teacher = train(job, console);
   teacher.resume.clear();  // the command takes no --resume

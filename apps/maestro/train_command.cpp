@@ -107,6 +107,10 @@ RunResult train(const TrainArguments& arguments, Console& console) {
   return app_of(arguments, console).run();
 }
 
+fs::path output_folder(const TrainArguments& arguments) {
+  return read_train(JobDocument::load(arguments.job, arguments.overrides).root().table("train")).out;
+}
+
 JobCommand::JobCommand(CLI::App& app, const std::string& name, const std::string& help, const std::string& help_of_set)
     : command_(app.add_subcommand(name, help)) {
   command_->add_option("job", arguments_.job, "job file (TOML)")->required();

@@ -23,6 +23,9 @@ struct TrainArguments {
 /// Runs, or with check_only validates, the job file with its app. Throws JobError.
 RunResult train(const TrainArguments& arguments, Console& console);
 
+/// Returns train.out of the job, where its default files go. Throws JobError.
+[[nodiscard]] std::filesystem::path output_folder(const TrainArguments& arguments);
+
 /// A command on a job file.
 class JobCommand {
  public:

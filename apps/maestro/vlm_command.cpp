@@ -65,8 +65,9 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
     if (!is_written_through(read_again)) continue;
     throw JobError("cannot write " + read_again.string() + ": the page reads it; name a regular file");
   }
-  if (job.run.report.empty()) job.run.report = folder / "report.json";
-  if (job.run.trace.empty()) job.run.trace = folder / "trace.json";
+  const fs::path out = output_folder(job);
+  if (job.run.report.empty()) job.run.report = out / "report.json";
+  if (job.run.trace.empty()) job.run.trace = out / "trace.json";
   return job;
 }
 
@@ -163,7 +164,7 @@ int VisionLanguageCommand::run(Console& console) const {
   options.with_pictures = arguments_.shown;
   options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments_.shown / 6, 0), 500);
   std::vector<PageAnswer> answers = answer_samples(job, result.weights, options);
-  const fs::path page = folder / "page.html";
+  const fs::path page = output_folder(training) / "page.html";
   write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
   print_figures(figures, page, console);
   print_summary(result, console);

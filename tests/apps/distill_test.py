@@ -65,6 +65,16 @@ class Distill(SystemTest):
         prepared, _ = self.learn("--data", "prepared", "--teacher", teacher, "--student", student)
         self.assertEqual([row["loss"] for row in prepared["steps"]], [row["loss"] for row in report["steps"]])
 
+    def test_report_and_trace_lie_where_the_run_does(self):
+        teacher = self.model("teacher")
+        for out in ("one", "two"):
+            finished = self.maestro("distill", "--data", "corpus.txt", "--out", "runs", *COMMON, "--teacher", teacher,
+                                    "--student", teacher, "--set", f"train.out={out}")
+            self.assertEqual(finished.status, 0, finished.describe())
+            for file in ("report.json", "trace.json"):
+                self.assertTrue((self.folder / out / file).is_file(), file)
+        self.assertFalse((self.folder / "runs").exists())
+
     def test_a_given_student_learns_from_a_given_teacher(self):
         for tokenizer in ("qwen2", "trained"):
             with self.subTest(tokenizer):
