@@ -6,6 +6,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/text_generator.hpp"
 #include "sections/weights_folder.hpp"
@@ -25,7 +26,7 @@ std::string in_quotes(const std::string& text) {
 std::vector<std::string> continuations_of(const std::string& folder, std::span<const std::string> prompts) {
   const auto tokenizer = open_tokenizer(folder).value_or_throw();
   const ContinuationLimits limits =
-      continuation_limits(read_hf_generation(folder).value_or_throw(), *tokenizer, continuation_tokens);
+      continuation_limits(read_stop_tokens(folder).value_or_throw(), *tokenizer, continuation_tokens);
   const auto weights = ModelFolder::open(folder).value_or_throw().weights;
   const bool bf16 = WeightsFolder::open(weights).value_or_throw().dtype() == WeightDtype::bf16;
   const cpu::CpuOperatorTable ops;

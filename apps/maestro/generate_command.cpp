@@ -138,22 +138,23 @@ GenerateCommand::GenerateCommand(CLI::App& app)
 
 SamplingOptions GenerateCommand::sampling(const HfGenerationConfig& config) const {
   return {.repetition_penalty = config.repetition_penalty,
-          .temperature = temperature_.value_or(config.temperature),
-          .top_k = top_k_.value_or(config.top_k),
-          .top_p = top_p_.value_or(config.top_p),
+          .temperature = config.temperature,
+          .top_k = config.top_k,
+          .top_p = config.top_p,
           .seed = seed_};
 }
 
 int GenerateCommand::run(Console& console) const {
   if (prompts_.empty() && lines_.empty()) throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
-  const HfGenerationConfig generation = read_hf_generation(folder_).value_or_throw();
+  const HfGenerationConfig generation = read_hf_generation(folder_, {temperature_, top_k_, top_p_}).value_or_throw();
   TokenSampler sampler(sampling(generation));
   for (const std::string& setting : generation.unused) {
     console.warning("generate: " + folder_ + "/generation_config.json: " + setting + " has no effect here");
   }
   const std::unique_ptr<Tokenizer> tokenizer = open();
   const TokenizerConfig config = read_tokenizer_config(folder_).value_or_throw();
-  const ContinuationLimits limits = continuation_limits(generation, *tokenizer, max_tokens_);
+  const ContinuationLimits limits =
+      continuation_limits(read_stop_tokens(folder_).value_or_throw(), *tokenizer, max_tokens_);
   PromptReader reader(*tokenizer, !no_begin_of_text_, config);
   if (chat_) reader.use_template(config, folder_);
   const std::vector<Prompt> prompts = read_prompts(reader);

@@ -10,6 +10,7 @@
 
 #include "runtime/core/dtype.hpp"
 #include "runtime/observe/console.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"
 #include "sections/decoder/text_generator.hpp"

@@ -73,7 +73,7 @@ std::vector<std::int32_t> DocumentEncoder::ends(const PrepareOptions& options) c
   }
   std::vector<std::int32_t> ends;
   if (const fs::path folder = folder_of(options.tokenizer); !folder.empty()) {
-    ends = read_hf_generation(folder).value_or_throw().stop_tokens;
+    ends = read_stop_tokens(folder).value_or_throw();
   }
   const std::optional<std::int32_t> end = tokenizer_->end_of_text();
   if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);

@@ -1,28 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// generation_config.json of a Hugging Face folder.
+// generation_config.json of a Hugging Face folder. Training reads the stop tokens alone; generation reads the other
+// settings as transformers 5.24 reads them: without do_sample, temperature, top_k and top_p have no effect and any
+// value passes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
+inline constexpr std::string_view generation_config_file = "generation_config.json";
+
 /// Settings with the meaning and the defaults that transformers gives them.
 struct HfGenerationConfig {
-  std::vector<std::int32_t> stop_tokens;  ///< the ids that end a text
-  double temperature = 0;                 ///< 0 without do_sample: the likeliest token
-  std::int64_t top_k = 0;                 ///< 0: all
+  double temperature = 0;  ///< 0: the likeliest token, as without do_sample
+  std::int64_t top_k = 0;  ///< 0: all
   double top_p = 1;
   double repetition_penalty = 1;
   std::vector<std::string> unused;  ///< "key = value" of settings that would change the text and have no effect here
 };
 
-/// Reads generation_config.json; eos_token_id is that of config.json where generation_config.json has none, and without
-/// either there are no stop tokens. Errors (invalid_argument) name file and key: no JSON, or a value out of range.
-[[nodiscard]] Result<HfGenerationConfig> read_hf_generation(const std::filesystem::path& folder);
+/// Settings of the caller, which replace the settings of the file. A temperature above 0 is do_sample, 0 its absence.
+struct GivenSampling {
+  std::optional<double> temperature;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+};
+
+/// Returns the ids that end a text: eos_token_id of generation_config.json, else of config.json, else none. Errors
+/// (invalid_argument) name file and key: not JSON, or a value that is not an id.
+[[nodiscard]] Result<std::vector<std::int32_t>> read_stop_tokens(const std::filesystem::path& folder);
+
+/// Reads the other settings of generation_config.json. Errors (invalid_argument) name file and key: not JSON, or a
+/// value that is in use and that transformers refuses.
+[[nodiscard]] Result<HfGenerationConfig> read_hf_generation(const std::filesystem::path& folder,
+                                                            const GivenSampling& given = {});
+
+/// Returns the text of a generation_config.json without the settings that have no effect and for which transformers
+/// refuses to save the file again, such as a temperature without do_sample; `text` itself if it has none. Errors name
+/// `where`: not a JSON object.
+[[nodiscard]] Result<std::string> savable_generation_config(std::string_view text, std::string_view where);
 
 }  // namespace maestro

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "runtime/core/result.hpp"
 #include "runtime/state/hf_config.hpp"
@@ -28,9 +29,9 @@ SectionContext context_of(const OperatorTable& ops, DType precision, const LoraC
 
 }  // namespace
 
-ContinuationLimits continuation_limits(const HfGenerationConfig& config, const Tokenizer& tokenizer,
+ContinuationLimits continuation_limits(std::vector<std::int32_t> stop_tokens, const Tokenizer& tokenizer,
                                        std::int64_t max_tokens) {
-  ContinuationLimits limits{max_tokens, config.stop_tokens};
+  ContinuationLimits limits{max_tokens, std::move(stop_tokens)};
   if (limits.stop_tokens.empty() && tokenizer.end_of_text()) limits.stop_tokens = {*tokenizer.end_of_text()};
   return limits;
 }

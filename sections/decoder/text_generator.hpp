@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
-#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/token_sampler.hpp"
@@ -33,8 +32,8 @@ struct ContinuationLimits {
   std::vector<std::int32_t> stop_tokens;  ///< end a continuation and are not part of it
 };
 
-/// Returns the limits with the stop tokens of `config`, else the end of a text of `tokenizer`.
-[[nodiscard]] ContinuationLimits continuation_limits(const HfGenerationConfig& config, const Tokenizer& tokenizer,
+/// Returns the limits with these stop tokens, else the end of a text of `tokenizer`.
+[[nodiscard]] ContinuationLimits continuation_limits(std::vector<std::int32_t> stop_tokens, const Tokenizer& tokenizer,
                                                      std::int64_t max_tokens);
 
 /// Not thread-safe.

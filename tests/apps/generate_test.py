@@ -113,11 +113,11 @@ class Generate(SystemTest):
         self.write("generation_config.json", {"do_sample": True, "temperature": 1.5, "top_k": 40, "top_p": 0.95})
         self.assertEqual(self.lines(*ask), drawn)
         self.assertEqual(self.lines(*ask, "--temperature", "0"), likeliest)
-        self.write("generation_config.json", {"repetition_penalty": 1000.0, "min_p": 0.1})
+        self.write("generation_config.json", {"repetition_penalty": 1000.0, "no_repeat_ngram_size": 3})
         finished = self.call("generate", "model", "--json", *ask)
         ids = json.loads(finished.out)["ids"]
         self.assertEqual(len(set(ids)), len(ids))
-        self.assertIn("generation_config.json: min_p = 0.1 has no effect here", finished.err)
+        self.assertIn("generation_config.json: no_repeat_ngram_size = 3 has no effect here", finished.err)
 
     def test_bf16_is_another_precision(self):
         self.assertEqual(len(self.lines("--prompt", "a", "--precision", "bf16", "--max-tokens", "3")[0]["ids"]), 3)

@@ -44,7 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_config(text, parse_adapter_config, adapter_config_text);
   const fuzz::ScratchFolder& folder = fuzz::scratch();
   folder.write("generation_config.json", text);
+  fuzz::accepted(read_stop_tokens(folder.path()));
   fuzz::accepted(read_hf_generation(folder.path()));
+  fuzz::accepted(read_hf_generation(folder.path(), {.temperature = 0.5, .top_k = {}, .top_p = {}}));
   folder.write(hf_index_file, text);
   fuzz::accepted(read_hf_index(folder.path()));
   return 0;
