@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/hub_cache.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
@@ -172,6 +173,7 @@ Result<ModelFolder> ModelFolder::open(const fs::path& folder) {
     return Error{ErrorCode::invalid_argument, file.string() + ": base_model_name_or_path is not set: the weights " +
                                                   "below these adapters are in no folder"};
   }
+  if (const Status inside = check_model_links(config->base); !inside) return inside.error();
   return ModelFolder{config->base, folder, lora_of(*config)};
 }
 

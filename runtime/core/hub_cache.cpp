@@ -2,6 +2,7 @@
 #include "runtime/core/hub_cache.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 
@@ -20,6 +21,7 @@ std::string variable(const char* name) {
 }
 
 constexpr std::size_t longest_word = 96;  // of a name, by the hub's rules
+constexpr std::size_t most_shown = 300;   // bytes of a path in a message
 
 bool is_word(std::string_view text) {
   const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
@@ -54,6 +56,55 @@ Result<std::string> snapshot_of(const fs::path& model, const std::string& name) 
   return broken("holds " + std::to_string(found.size()) + " snapshots and no refs/main; name the folder of a snapshot");
 }
 
+/// Both are canonical.
+bool is_within(const fs::path& path, const fs::path& folder) {
+  return std::ranges::mismatch(folder, path).in1 == folder.end();
+}
+
+/// Returns whether `file` is a blob of the cache that `folder` is a snapshot of, or of a cache of this machine. Both
+/// are canonical.
+bool is_blob(const fs::path& file, const fs::path& folder, const HubEnvironment& environment) {
+  const fs::path blobs = file.parent_path(), model = blobs.parent_path();
+  if (blobs.filename() != "blobs") return false;
+  for (fs::path above = folder; above.has_relative_path(); above = above.parent_path()) {
+    if (above.filename() == "snapshots" && above.parent_path() == model) return true;
+  }
+  std::error_code failure;
+  return std::ranges::any_of(hub_caches(environment), [&](const fs::path& cache) {
+    return fs::equivalent(cache, model.parent_path(), failure);
+  });
+}
+
+/// Returns whether a file of this name may belong to a model.
+bool has_model_extension(const fs::path& file) {
+  constexpr std::array<std::string_view, 5> extensions{".json", ".safetensors", ".model", ".jinja", ".txt"};
+  return std::ranges::find(extensions, file.extension().string()) != extensions.end();
+}
+
+/// find_model() before the links are checked.
+Result<std::string> locate_model(const std::string& text, const HubEnvironment& environment) {
+  std::error_code failure;
+  if (!is_hub_name(text) || fs::exists(text, failure)) return text;
+  const std::size_t slash = text.find('/');
+  const std::string folder = "models--" + text.substr(0, slash) + "--" + text.substr(slash + 1);
+  std::string searched;
+  for (const fs::path& cache : hub_caches(environment)) {
+    if (fs::is_directory(cache / folder, failure)) return snapshot_of(cache / folder, text);
+    searched += (searched.empty() ? "" : ", ") + cache.string();
+  }
+  return Error{ErrorCode::not_found,
+               printable(text) + ": no such folder, and no model of this name in the hub's cache (" +
+                   (searched.empty() ? "no variable places it" : searched) + "); " + download(text)};
+}
+
+/// Returns the folder of a model's file, or of a tokenizer's; the folder itself of a folder; nothing for another path.
+fs::path model_folder_of(const fs::path& path) {
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) return path;
+  if (!fs::exists(path, failure) || !has_model_extension(path)) return {};
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 }  // namespace
 
 HubEnvironment HubEnvironment::of_process() {
@@ -77,19 +128,29 @@ bool is_hub_name(std::string_view text) {
   return slash != std::string_view::npos && is_word(text.substr(0, slash)) && is_word(text.substr(slash + 1));
 }
 
-Result<std::string> find_model(const std::string& text, const HubEnvironment& environment) {
+Status check_model_links(const fs::path& folder, const HubEnvironment& environment) {
   std::error_code failure;
-  if (!is_hub_name(text) || fs::exists(text, failure)) return text;
-  const std::size_t slash = text.find('/');
-  const std::string folder = "models--" + text.substr(0, slash) + "--" + text.substr(slash + 1);
-  std::string searched;
-  for (const fs::path& cache : hub_caches(environment)) {
-    if (fs::is_directory(cache / folder, failure)) return snapshot_of(cache / folder, text);
-    searched += (searched.empty() ? "" : ", ") + cache.string();
+  const fs::path home = fs::canonical(folder, failure);
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    std::error_code ignored;
+    if (!entry->is_symlink(ignored) || !has_model_extension(entry->path())) continue;
+    if (!entry->is_regular_file(ignored)) continue;  // its reader refuses it by its kind
+    const fs::path target = fs::canonical(entry->path(), ignored);
+    if (is_within(target, home) || is_blob(target, home, environment)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 printable(entry->path().string(), most_shown) + " is a link out of its folder, to " +
+                     printable(target.string(), most_shown) + "; put the file itself there"};
   }
-  return Error{ErrorCode::not_found,
-               printable(text) + ": no such folder, and no model of this name in the hub's cache (" +
-                   (searched.empty() ? "no variable places it" : searched) + "); " + download(text)};
+  return {};
+}
+
+Result<std::string> find_model(const std::string& text, const HubEnvironment& environment) {
+  Result<std::string> found = locate_model(text, environment);
+  if (!found) return found;
+  const fs::path folder = model_folder_of(*found);
+  if (folder.empty()) return found;
+  if (const Status inside = check_model_links(folder, environment); !inside) return inside.error();
+  return found;
 }
 
 }  // namespace maestro

@@ -30,9 +30,16 @@ struct HubEnvironment {
 /// a letter or digit.
 [[nodiscard]] bool is_hub_name(std::string_view text);
 
+/// Refuses (invalid_argument) a symbolic link of a model's folder that leads to a file outside of the folder's tree,
+/// unless the file is a blob of a hub cache: of the cache that the folder is a snapshot of, or of hub_caches(). Such a
+/// folder may come from others, and files that its links reach would be read and copied as its own.
+[[nodiscard]] Status check_model_links(const std::filesystem::path& folder,
+                                       const HubEnvironment& environment = HubEnvironment::of_process());
+
 /// Returns the file or folder that a text means: of a name on the hub the snapshot in the cache, of refs/main or else
 /// the only one; any other text, and a path that exists, as it is. Errors (not_found): the cache lacks the model, with
 /// the folders of the search and the command that downloads it; a model without a complete or a definite snapshot.
+/// Errors of check_model_links, of the folder or of the file's folder.
 [[nodiscard]] Result<std::string> find_model(const std::string& text,
                                              const HubEnvironment& environment = HubEnvironment::of_process());
 

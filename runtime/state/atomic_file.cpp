@@ -113,6 +113,17 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
+Status AtomicFile::keep_permissions(const fs::path& source) {
+  if (temporary_.empty()) return {};  // written through (AF-3)
+  struct stat of_source {
+  }, own{};
+  if (stat(source.c_str(), &of_source) != 0) return system_error("cannot read", source, errno);
+  if (fstat(file_.get(), &own) != 0) return system_error("cannot write", target_, errno);
+  constexpr mode_t permissions = 0777;
+  if (fchmod(file_.get(), own.st_mode & of_source.st_mode & permissions) == 0) return {};
+  return system_error("cannot write", target_, errno);
+}
+
 Result<WrittenFile> AtomicFile::commit() {
   const std::string name = target_.filename().string();
   if (temporary_.empty()) {  // written through (AF-3)

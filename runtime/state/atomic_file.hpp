@@ -54,6 +54,8 @@ class AtomicFile {
 
   [[nodiscard]] Status write(std::span<const std::byte> bytes);
   [[nodiscard]] Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+  /// Takes from the file the permissions that `source` lacks, so that a copy is no more readable than its source.
+  [[nodiscard]] Status keep_permissions(const std::filesystem::path& source);
   /// Once, as the last call. On failure the target is untouched and the temporary file is gone; only when flushing the
   /// folder fails the new content is already in place.
   [[nodiscard]] Result<WrittenFile> commit();

@@ -5,6 +5,11 @@
 #include <array>
 #include <span>
 
+#include "runtime/core/hub_cache.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/utf8.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "runtime/state/posix_file.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
@@ -31,6 +36,46 @@ std::vector<std::string> present(const fs::path& folder, std::span<const std::st
 
 Status written(const Result<WrittenFile>& file) {
   return file ? Status() : Status(file.error());
+}
+
+/// Writes `bytes`, the content of `from` or made of it.
+Result<WrittenFile> write_copy(const fs::path& from, std::span<const std::byte> bytes, const fs::path& to,
+                               OperationHook hook = {}) {
+  Result<AtomicFile> target = AtomicFile::create(to, std::move(hook));
+  if (!target) return target.error();
+  if (const Status kept = target->keep_permissions(from); !kept) return kept.error();
+  if (const Status copied = target->write(bytes); !copied) return copied.error();
+  return target->commit();
+}
+
+/// Refuses content that is not of the kind that the file's name promises.
+Status check_content(const fs::path& file, std::string_view text) {
+  const fs::path kind = file.extension();
+  if (kind == ".json") {
+    const auto parsed = parse_json(text, file.string());
+    return parsed ? Status() : Status(parsed.error());
+  }
+  const bool text_file = kind == ".jinja" || kind == ".txt";
+  if (!text_file || (valid_utf8_prefix(text) == text.size() && text.find('\0') == std::string_view::npos)) return {};
+  return Error{ErrorCode::invalid_argument, "cannot copy " + printable(file.string()) + ": it is not UTF-8 text"};
+}
+
+Status copy_checked(const fs::path& from, const std::string& name, const fs::path& to) {
+  const Result<MappedFile> source = MappedFile::open(from / name);
+  if (!source) return source.error();
+  const auto bytes = source->bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const Status checked = check_content(from / name, text); !checked) return checked;
+  return written(write_copy(from / name, bytes, to / name));
+}
+
+Status copy_generation_config(const fs::path& from, const fs::path& to) {
+  const fs::path source = from / generation_config_file;
+  const Result<std::string> text = read_text(source);
+  if (!text) return text.error();
+  const Result<std::string> savable = savable_generation_config(*text, source.string());
+  if (!savable) return savable.error();
+  return written(write_copy(source, std::as_bytes(std::span(*savable)), to / generation_config_file));
 }
 
 Status write_byte_tokenizer(bool end, const fs::path& folder) {
@@ -61,15 +106,15 @@ std::vector<std::string> model_files(const fs::path& folder) {
 Result<WrittenFile> copy_model_file(const fs::path& from, const fs::path& to, OperationHook hook) {
   const Result<MappedFile> source = MappedFile::open(from);
   if (!source) return source.error();
-  Result<AtomicFile> target = AtomicFile::create(to, std::move(hook));
-  if (!target) return target.error();
-  if (const Status copied = target->write(source->bytes()); !copied) return copied.error();
-  return target->commit();
+  return write_copy(from, source->bytes(), to, std::move(hook));
 }
 
 Status copy_model_files(const fs::path& from, const std::vector<std::string>& files, const fs::path& to) {
+  if (const Status inside = check_model_links(from); !inside) return inside;
   for (const std::string& name : files) {
-    if (const Status copied = written(copy_model_file(from / name, to / name)); !copied) return copied;
+    const Status copied =
+        name == generation_config_file ? copy_generation_config(from, to) : copy_checked(from, name, to);
+    if (!copied) return copied;
   }
   return {};
 }

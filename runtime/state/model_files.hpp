@@ -18,10 +18,13 @@ namespace maestro {
 [[nodiscard]] std::vector<std::string> tokenizer_files(const std::filesystem::path& folder);
 [[nodiscard]] std::vector<std::string> model_files(const std::filesystem::path& folder);
 
-/// Copies a file as AtomicFile writes it, without holding it in memory.
+/// Copies a file as AtomicFile writes it, without holding it in memory. The copy has no permissions that the source
+/// lacks.
 [[nodiscard]] Result<WrittenFile> copy_model_file(const std::filesystem::path& from, const std::filesystem::path& to,
                                                   OperationHook hook = {});
-/// Copies files of these names from folder to folder.
+/// Copies files of these names from folder to folder; of generation_config.json the savable_generation_config(). Errors
+/// name a link out of the folder (check_model_links), a file that is not JSON though its name ends in .json, and a
+/// template or a list of merges that is not text.
 [[nodiscard]] Status copy_model_files(const std::filesystem::path& from, const std::vector<std::string>& names,
                                       const std::filesystem::path& to);
 

@@ -13,7 +13,7 @@ from model_folders import tensors
 EXTRAS = {
     "special_tokens_map.json": '{"eos_token": "x"}',
     "chat_template.jinja": "{{ messages }}\n",
-    "generation_config.json": '{"temperature": 0.6}',
+    "generation_config.json": '{"do_sample": true, "temperature": 0.6}',
     "added_tokens.json": "{}",
 }
 

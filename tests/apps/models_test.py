@@ -9,7 +9,8 @@ from maestro_program import SystemTest, language_model
 from model_folders import REPOSITORY, tensors, tokenizer_text, write_model
 
 EXTRAS = {"tokenizer_config.json": '{"eos_token": "<|endoftext|>", "own": 1e-07}', "special_tokens_map.json": "{}",
-          "chat_template.jinja": "{{ messages[-1].content }}\n", "generation_config.json": '{"temperature": 0.6}'}
+          "chat_template.jinja": "{{ messages[-1].content }}\n",
+          "generation_config.json": '{"do_sample": true, "temperature": 0.6}'}
 TEACHER = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6}
 
 

@@ -80,6 +80,43 @@ TEST_F(HubCache, a_missing_model_is_refused_with_the_folders_of_the_search_and_t
                 "/home/.cache/huggingface/hub); `hf download a/b --local-dir DIR` gets it into a folder DIR");
 }
 
+TEST_F(HubCache, links_of_a_model_lead_to_its_folder_or_to_blobs_of_a_cache) {
+  const fs::path base = folder_.path(), model = base / "sent";
+  const fs::path secret = place("secret/key", "KEY");
+  (void)place("sent/config.json");
+  (void)place("sent/inside/template");
+  const std::string cached = "home/.cache/huggingface/hub/models--a--b/";
+  const fs::path blob = place(cached + "blobs/0f"), other = place("elsewhere/models--c--d/blobs/0f");
+  const auto check = [&](const fs::path& folder, const char* name, const fs::path& target) {
+    fs::create_directories(folder);
+    fs::create_symlink(target, folder / name);
+    const auto read = find_model(folder.string(), environment());
+    fs::remove(folder / name);
+    return read.ok() ? "taken" : read.error().message;
+  };
+  EXPECT_EQ(check(model, "chat_template.jinja", "inside/template"), "taken");
+  EXPECT_EQ(check(model, "tokenizer.json", model / "config.json"), "taken");
+  EXPECT_EQ(check(model, "config.json.txt", blob), "taken") << "a cache of this machine";
+  EXPECT_EQ(check(base / cached / "snapshots/abc", "config.json", "../../blobs/0f"), "taken");
+  EXPECT_EQ(check(base / "elsewhere/models--c--d/snapshots/abc", "config.json", "../../blobs/0f"), "taken");
+  EXPECT_EQ(check(model, "notes", secret), "taken") << "no file of a model";
+  EXPECT_EQ(check(model, "model.safetensors", "missing"), "taken") << "its reader reports it";
+  for (const char* name : {"chat_template.jinja", "tokenizer.json", "tokenizer.model", "merges.txt", "a.safetensors"}) {
+    EXPECT_EQ(check(model, name, secret), (model / name).string() + " is a link out of its folder, to " +
+                                              secret.string() + "; put the file itself there");
+  }
+  EXPECT_THAT(check(model, "tokenizer.json", other), HasSubstr("is a link out of its folder"))
+      << "no cache of this machine";
+  EXPECT_THAT(check(base / cached / "snapshots/abc", "config.json", "../../../../../../../secret/key"),
+              HasSubstr("is a link out of its folder"));
+  fs::create_symlink(secret, model / "chat_template.jinja");
+  const auto file = find_model((model / "config.json").string(), environment());
+  EXPECT_FALSE(file.ok()) << "files next to the one named are read too";
+  fs::create_directory_symlink(base / "elsewhere", base / "link");
+  (void)place("elsewhere/config.json");
+  EXPECT_TRUE(find_model((base / "link").string(), environment()).ok()) << "the folder itself may be a link";
+}
+
 TEST_F(HubCache, a_folder_of_that_name_wins_and_other_texts_stay_as_they_are) {
   const fs::path before = fs::current_path();
   (void)place("a/b/config.json");

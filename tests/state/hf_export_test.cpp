@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -100,6 +101,61 @@ TEST_F(HfExport, a_corpus_tokenizer_comes_with_the_files_beside_it) {
   ASSERT_TRUE(write_tokenizer((folder_.path() / "model/own.json").string(), 8, folder_.path()).ok());
   EXPECT_EQ(read("tokenizer.json").at("model").at("vocab").at("a"), 0);
   EXPECT_EQ(read("tokenizer_config.json").at("tokenizer_class"), "PreTrainedTokenizerFast");
+}
+
+TEST_F(HfExport, a_copied_generation_config_is_one_that_transformers_saves) {
+  folder_.write("model/generation_config.json", R"({"eos_token_id": 4, "do_sample": false, "temperature": 0.0})");
+  folder_.write("to/x", "");
+  ASSERT_TRUE(
+      copy_model_files(folder_.path() / "model", model_files(folder_.path() / "model"), folder_.path() / "to").ok());
+  EXPECT_EQ(read("to/generation_config.json"), json({{"eos_token_id", 4}, {"do_sample", false}}));
+}
+
+TEST_F(HfExport, a_copy_is_no_more_readable_than_its_source) {
+  const mode_t mask = umask(022);
+  folder_.write("to/x", "");
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"}) {
+    for (const mode_t mode : {0600U, 0640U, 0444U, 0400U, 0666U}) {
+      const fs::path source = folder_.write(std::string("model/") + name, "{}");
+      ASSERT_EQ(chmod(source.c_str(), mode), 0);
+      ASSERT_TRUE(copy_model_files(folder_.path() / "model", {name}, folder_.path() / "to").ok());
+      const auto copied = static_cast<mode_t>(fs::status(folder_.path() / "to" / name).permissions());
+      EXPECT_EQ(copied, mode & 0644U) << name;
+      fs::remove(source);
+    }
+  }
+  umask(mask);
+}
+
+TEST_F(HfExport, links_out_of_the_folder_and_files_of_another_kind_are_not_copied) {
+  const fs::path model = folder_.path() / "model", to = folder_.path() / "to";
+  folder_.write("to/x", "");
+  const auto copied = [&](const char* name) {
+    const Status status = copy_model_files(model, {name}, to);
+    EXPECT_EQ(fs::exists(to / name), status.ok());
+    fs::remove(to / name);
+    return status.ok() ? "copied" : status.error().message;
+  };
+  const fs::path secret = folder_.write("home/id_rsa", "{}");
+  folder_.write("model/real/template", "{{ messages }}");
+  fs::create_symlink("real/template", model / "chat_template.jinja");
+  EXPECT_EQ(copied("chat_template.jinja"), "copied") << "the link stays inside";
+  fs::remove(model / "chat_template.jinja");
+  for (const fs::path& target : {secret, fs::path("../home/id_rsa")}) {
+    fs::create_symlink(target, model / "chat_template.jinja");
+    EXPECT_EQ(copied("chat_template.jinja"), (model / "chat_template.jinja").string() +
+                                                 " is a link out of its folder, to " + fs::canonical(secret).string() +
+                                                 "; put the file itself there");
+    fs::remove(model / "chat_template.jinja");
+  }
+  folder_.write("model/chat_template.jinja", std::string_view("a\0b", 3));
+  EXPECT_THAT(copied("chat_template.jinja"), HasSubstr("it is not UTF-8 text"));
+  folder_.write("model/chat_template.jinja", "\xff");
+  EXPECT_THAT(copied("chat_template.jinja"), HasSubstr("it is not UTF-8 text"));
+  for (const char* name : {"tokenizer_config.json", "generation_config.json", "vocab.json"}) {
+    folder_.write(std::string("model/") + name, "-----BEGIN KEY-----");
+    EXPECT_THAT(copied(name), HasSubstr(std::string(name) + " is not valid JSON"));
+  }
 }
 
 TEST_F(HfExport, a_folder_is_loaded_by_the_class_that_takes_all_of_its_tensors) {
