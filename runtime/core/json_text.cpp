@@ -15,6 +15,7 @@ using nlohmann::json;
 namespace {
 
 using ItemSink = std::function<void(json&&)>;
+using MemberSink = std::function<void(const std::string&, json&&)>;
 
 constexpr std::size_t longest_reason = 240;  // bytes: the library's message with the text that it read last
 constexpr std::size_t longest_path = 200;
@@ -37,11 +38,13 @@ std::string take_line(std::string& reason) {
   return line;
 }
 
-/// Builds the document from the parser's events. With `items`, elements of the outermost list are passed on instead.
+/// Builds the document from the parser's events. With `items`, elements of the outermost list are passed on instead,
+/// with `members` those of the outermost object.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   Builder(const std::string& name, bool single_line) : name_(name), single_line_(single_line) {}
   Builder(const JsonList& list, const ItemSink& items) : name_(list.name), list_(&list), items_(&items) {}
+  Builder(const std::string& name, const MemberSink& members) : name_(name), members_(&members) {}
 
   json take() { return std::move(root_); }
 
@@ -93,14 +96,20 @@ class Builder final : public nlohmann::json_sax<json> {
     return outer.is_object() ? *open_.back().member : outer.emplace_back(nullptr);
   }
 
+  void check_outermost(const json& value) const {
+    if (!open_.empty()) return;
+    if (items_ != nullptr && !value.is_array()) fail_as_no_list();
+    if (members_ != nullptr && !value.is_object()) throw JobError(name_ + " is not a JSON object", ErrorCode::corrupt);
+  }
+
   bool put(json value) {
-    if (items_ != nullptr && open_.empty()) fail_as_no_list();
+    check_outermost(value);
     place() = std::move(value);
     return hand_over();
   }
 
   bool open(json value) {
-    if (items_ != nullptr && open_.empty() && !value.is_array()) fail_as_no_list();
+    check_outermost(value);
     if (open_.size() == most_json_levels) fail("nested deeper than " + std::to_string(most_json_levels) + " levels");
     json& at = place();
     at = std::move(value);
@@ -115,7 +124,13 @@ class Builder final : public nlohmann::json_sax<json> {
 
   /// After a value is complete.
   bool hand_over() {
-    if (items_ == nullptr || open_.size() != 1) return true;
+    if (open_.size() != 1) return true;
+    if (members_ != nullptr) {
+      // The key stays, so that a second one is refused (JT-3).
+      (*members_)(*open_.front().key, std::exchange(*open_.front().member, json()));
+      return true;
+    }
+    if (items_ == nullptr) return true;
     auto& list = root_.get_ref<json::array_t&>();
     json item = std::move(list.back());
     list.pop_back();
@@ -153,6 +168,7 @@ class Builder final : public nlohmann::json_sax<json> {
   bool single_line_ = false;
   const JsonList* list_ = nullptr;
   const ItemSink* items_ = nullptr;
+  const MemberSink* members_ = nullptr;
   json root_;
   std::vector<Open> open_;
   std::size_t items_done_ = 0;
@@ -178,6 +194,11 @@ Result<json> parse_json(std::string_view text, const std::string& name) {
 
 Status parse_json_list(const JsonList& list, const ItemSink& sink) {
   const Result<json> read = build(list.text, list.name, Builder(list, sink));
+  return read ? Status() : Status(read.error());
+}
+
+Status parse_json_members(std::string_view text, const std::string& name, const MemberSink& sink) {
+  const Result<json> read = build(text, name, Builder(name, sink));
   return read ? Status() : Status(read.error());
 }
 

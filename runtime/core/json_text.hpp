@@ -37,6 +37,11 @@ struct JsonList {
 /// Calls `sink` with every element in order. JobErrors of the sink pass through.
 Status parse_json_list(const JsonList& list, const std::function<void(nlohmann::json&&)>& sink);
 
+/// Parses an object that may have more members than memory should hold at once, and calls `sink` with every member in
+/// order. JobErrors of the sink pass through.
+Status parse_json_members(std::string_view text, const std::string& name,
+                          const std::function<void(const std::string& key, nlohmann::json&& value)>& sink);
+
 /// Returns a value for a message: compact, on a single line, truncated to the usual length.
 [[nodiscard]] std::string shown(const nlohmann::json& value);
 

@@ -16,6 +16,11 @@ using nlohmann::json;
 namespace {
 
 constexpr std::int64_t format_version = 1;
+// Far above any run, so that no arithmetic on them overflows.
+constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
+constexpr std::uint64_t most_positions = std::uint64_t{1} << 60;
+constexpr std::size_t most_segments = 65536;  // of a run that has left out samples as often
+constexpr std::uint64_t most_ahead = 65536;   // steps; train.ahead is at most 1024
 
 /// A manifest may come from anywhere; its files may not.
 bool stays_inside(const std::string& path) {
@@ -46,12 +51,27 @@ std::uint64_t count_at(const json& object, const char* key) {
   return whole_number(object.at(key), key);
 }
 
-/// Throws json::exception for a key that is missing or of the wrong type, JobError for a number that is not whole.
+std::vector<std::array<std::uint64_t, 2>> cursor_of(const json& object) {
+  const json segments = object.value("cursor", json::array());
+  if (segments.size() > most_segments) {
+    throw JobError("has a cursor of " + std::to_string(segments.size()) + " segments; at most " +
+                   std::to_string(most_segments) + " are read");
+  }
+  std::vector<std::array<std::uint64_t, 2>> cursor;
+  for (const json& segment : segments) {
+    cursor.push_back(
+        {whole_number(segment.at(0), "cursor", most_steps), whole_number(segment.at(1), "cursor", most_positions)});
+  }
+  return cursor;
+}
+
+/// Throws json::exception for a key that is missing or of the wrong type, JobError for a number that is not whole or
+/// beyond any run.
 Manifest manifest_of(const json& object) {
   Manifest manifest;
-  manifest.step = count_at(object, "step");
+  manifest.step = whole_number(object.at("step"), "step", most_steps);
   manifest.seed = count_at(object, "seed");
-  manifest.data_position = count_at(object, "data_position");
+  manifest.data_position = whole_number(object.at("data_position"), "data_position", most_positions);
   manifest.epoch = count_at(object, "epoch");
   for (const json& number : object.at("random_state").get_ref<const json::array_t&>()) {
     manifest.random_state.push_back(whole_number(number, "random_state"));
@@ -63,12 +83,10 @@ Manifest manifest_of(const json& object) {
   manifest.data = object.value("data", manifest.data);
   manifest.settings = object.value("settings", manifest.settings);
   manifest.dtypes = object.value("dtypes", manifest.dtypes);
-  for (const json& segment : object.value("cursor", json::array())) {
-    manifest.cursor.push_back({whole_number(segment.at(0), "cursor"), whole_number(segment.at(1), "cursor")});
-  }
+  manifest.cursor = cursor_of(object);
   const json ahead = object.value("ahead", json::object());
   for (const auto& [section, step] : ahead.get_ref<const json::object_t&>()) {
-    manifest.ahead[section] = whole_number(step, "ahead");
+    manifest.ahead[section] = whole_number(step, "ahead." + section, manifest.step + most_ahead);
   }
   for (const json& file : object.at("files")) {
     manifest.files.push_back(

@@ -108,14 +108,12 @@ class SafetensorsHeader {
 
  private:
   Status parse(std::string_view text) {
-    const Result<json> header = parse_json(text, corrupt(file_.path_, "its header").message);
-    if (!header) return header.error();
-    if (!header->is_object()) return fail("its header is not a JSON object");
-    for (const auto& [name, value] : header->items()) {
-      const Status added = name == "__metadata__" ? add_metadata(value) : add_tensor(name, value);
-      if (!added) return added;
-    }
-    return check_coverage();
+    // Each tensor is taken as it is parsed: a header of a million tensors as a document would take gigabytes.
+    const auto add = [&](const std::string& name, const json& value) {
+      (name == "__metadata__" ? add_metadata(value) : add_tensor(name, value)).or_throw();
+    };
+    const Status read = parse_json_members(text, corrupt(file_.path_, "its header").message, add);
+    return read ? check_coverage() : read;
   }
 
   Status add_metadata(const json& value) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <oniguruma.h>
 
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -37,7 +38,11 @@ class Oniguruma {
   decltype(&onig_initialize) initialize = nullptr;
   decltype(&onig_new) make = nullptr;
   decltype(&onig_free) free = nullptr;
-  decltype(&onig_search) search = nullptr;
+  decltype(&onig_search_with_param) search = nullptr;
+  decltype(&onig_new_match_param) new_param = nullptr;
+  decltype(&onig_free_match_param) free_param = nullptr;
+  decltype(&onig_initialize_match_param) initialize_param = nullptr;
+  decltype(&onig_set_retry_limit_in_search_of_match_param) limit_search = nullptr;
   decltype(&onig_region_free) free_region = nullptr;
   int (*complaint)(OnigUChar*, int, ...) = nullptr;
   OnigEncodingType* utf8 = nullptr;
@@ -56,7 +61,11 @@ class Oniguruma {
     find(made.initialize, "onig_initialize");
     find(made.make, "onig_new");
     find(made.free, "onig_free");
-    find(made.search, "onig_search");
+    find(made.search, "onig_search_with_param");
+    find(made.new_param, "onig_new_match_param");
+    find(made.free_param, "onig_free_match_param");
+    find(made.initialize_param, "onig_initialize_match_param");
+    find(made.limit_search, "onig_set_retry_limit_in_search_of_match_param");
     find(made.free_region, "onig_region_free");
     find(made.complaint, "onig_error_code_to_str");
     find(made.utf8, "OnigEncodingUTF8");
@@ -80,6 +89,26 @@ std::string complaint(const Oniguruma& onig, int code, OnigErrorInfo* info) {
   return text;
 }
 
+/// The limit of a search from all of its starts together; Oniguruma's own limit is for each of them, so that a word of
+/// some thousand letters could take minutes.
+class SearchLimit {
+ public:
+  SearchLimit(const Oniguruma& onig, std::size_t bytes) : onig_(onig), param_(onig.new_param()) {
+    constexpr unsigned long least = 1'000'000, of_byte = 16;  // steps back; a second has some hundred million
+    if (param_ == nullptr) throw std::bad_alloc();
+    onig_.initialize_param(param_);
+    onig_.limit_search(param_, least + of_byte * bytes);
+  }
+  ~SearchLimit() { onig_.free_param(param_); }
+  SearchLimit(const SearchLimit&) = delete;
+  SearchLimit& operator=(const SearchLimit&) = delete;
+  [[nodiscard]] OnigMatchParam* get() const { return param_; }
+
+ private:
+  const Oniguruma& onig_;
+  OnigMatchParam* param_;
+};
+
 class OnigurumaPattern final : public Pattern {
  public:
   OnigurumaPattern(const Oniguruma& onig, regex_t* expression) : onig_(onig), expression_(expression) {}
@@ -91,7 +120,8 @@ class OnigurumaPattern final : public Pattern {
     const OnigUChar* const begin = bytes_of(text);
     const OnigUChar* const end = begin + text.size();
     OnigRegion region{};
-    const int found = onig_.search(expression_, begin, end, begin + from, end, &region, ONIG_OPTION_NONE);
+    const SearchLimit limit(onig_, text.size() - from);
+    const int found = onig_.search(expression_, begin, end, begin + from, end, &region, ONIG_OPTION_NONE, limit.get());
     std::optional<Match> match;
     if (found >= 0) match = Match{static_cast<std::size_t>(region.beg[0]), static_cast<std::size_t>(region.end[0])};
     onig_.free_region(&region, 0);

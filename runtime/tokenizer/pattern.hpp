@@ -23,7 +23,7 @@ class Pattern {
   };
   virtual ~Pattern() = default;
   /// Returns the leftmost match that begins at `from` or behind it, where `from` begins a character. A match may be
-  /// empty.
+  /// empty. Throws JobError for an expression that takes more steps than the rest of the text is worth.
   [[nodiscard]] virtual std::optional<Match> next(std::string_view text, std::size_t from) const = 0;
 };
 

@@ -97,6 +97,26 @@ TEST(JsonText, a_list_is_refused_as_a_document_is) {
   EXPECT_EQ(failed.error().code, ErrorCode::not_found);
 }
 
+TEST(JsonText, an_object_is_handed_out_by_member_and_refused_as_a_document_is) {
+  std::vector<std::string> seen;
+  const auto read = [&](const std::string& text) {
+    seen.clear();
+    const Status parsed = parse_json_members(
+        text, "a.json", [&](const std::string& key, json&& value) { seen.push_back(key + "=" + value.dump()); });
+    return parsed.ok() ? "accepted" : parsed.error().message;
+  };
+  EXPECT_EQ(read(R"({"b": {"x": [1, {}]}, "a": 2, "": [[]], "n": null})"), "accepted");
+  EXPECT_EQ(seen, (std::vector<std::string>{R"(b={"x":[1,{}]})", "a=2", "=[[]]", "n=null"}));
+  EXPECT_EQ(read("{}"), "accepted");
+  for (const char* text : {"[]", "1", "null", "\"x\""}) EXPECT_EQ(read(text), "a.json is not a JSON object") << text;
+  EXPECT_THAT(read(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("a.json: a: this key stands twice"));  // JT-3
+  EXPECT_THAT(read(R"({"a": {"b": 1, "b": 2}})"), HasSubstr("this key stands twice"));
+  EXPECT_THAT(read(R"({"a": 1)"), HasSubstr("a.json is not valid JSON"));
+  const Status refused =
+      parse_json_members(R"({"a": 1})", "a.json", [](const std::string&, json&&) { throw JobError("not this one"); });
+  EXPECT_EQ(refused.error().message, "not this one");
+}
+
 TEST(JsonText, a_value_in_a_message_is_short_and_in_one_line) {
   EXPECT_EQ(shown(json{{"a", {1, "x\ny"}}}), R"({"a":[1,"x\ny"]})");
   EXPECT_EQ(shown(json(std::string(5000, 'x'))).size(), 123u);

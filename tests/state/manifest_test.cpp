@@ -60,6 +60,29 @@ TEST(Manifest, carries_the_run_its_data_and_its_settings) {
   EXPECT_EQ(back.settings.size(), 2u);
 }
 
+TEST(Manifest, numbers_beyond_any_run_are_refused_by_key) {
+  const auto refused = [](auto change) {
+    Manifest manifest = example();
+    change(manifest);
+    const auto read = parse_manifest(manifest_text(manifest), "checkpoint.json");
+    return read.ok() ? "accepted" : read.error().message;
+  };
+  static constexpr std::uint64_t huge = std::uint64_t{1} << 62;
+  EXPECT_THAT(refused([](Manifest& m) {
+                m.ahead = {{"student", huge}};
+              }),
+              AllOf(HasSubstr("checkpoint.json: has ahead.student = "), IsOneLine()));
+  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {huge, 5}}; }), HasSubstr("has cursor = "));
+  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {5, huge}}; }), HasSubstr("has cursor = "));
+  EXPECT_THAT(refused([](Manifest& m) { m.step = huge; }), HasSubstr("has step = "));
+  EXPECT_THAT(refused([](Manifest& m) { m.data_position = huge; }), HasSubstr("has data_position = "));
+  EXPECT_THAT(refused([](Manifest& m) {
+                for (std::uint64_t at = 0; at < 70000; ++at) m.cursor.push_back({at + 1, at});
+              }),
+              HasSubstr("has a cursor of 70000 segments; at most 65536 are read"));
+  EXPECT_EQ(refused([](Manifest& m) { m.ahead = {{"student", 123 + 1024}}; }), "accepted");
+}
+
 TEST(Manifest, of_a_version_that_knew_no_runs_is_of_the_run_without_id) {
   // As version 0.1.0 wrote it.
   std::string old = R"({"data_position":8,"epoch":0,"files":[],"format_version":1,"maestro_version":"0.1.0",)"

@@ -2,6 +2,7 @@
 // Files that are truncated, altered or made up: every such file is refused with a line, or is sound after all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 
@@ -51,6 +52,29 @@ TEST(DamagedSafetensors, a_file_cut_anywhere_is_refused) {
     ASSERT_THAT(opened.error().message, AllOf(HasSubstr("damaged"), IsOneLine()));
   }
   EXPECT_FALSE(open_and_touch(folder, sound + "x").ok()) << "bytes that belong to no tensor";
+}
+
+/// Returns the bytes that this process has taken from the allocator.
+std::size_t taken_bytes() {
+  return mallinfo2().uordblks + mallinfo2().hblkhd;
+}
+
+TEST(DamagedSafetensors, a_header_of_a_million_tensors_takes_little_memory) {
+  const TempFolder folder;
+  constexpr int count = 1'000'000;
+  std::string header = "{";
+  for (int at = 0; at < count; ++at) {
+    header += (at == 0 ? "\"" : ",\"") + std::to_string(at) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  header += "}";
+  std::string length(8, '\0');
+  for (std::size_t at = 0; at < 8; ++at) length[at] = static_cast<char>(header.size() >> (8 * at) & 0xff);
+  const auto path = folder.write("many", length + header);
+  const std::size_t before = taken_bytes();
+  const auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->names().size(), std::size_t{count});
+  EXPECT_LT(taken_bytes() - before, std::size_t{500} << 20);
 }
 
 TEST(DamagedSafetensors, any_flipped_bit_is_refused_in_one_line_or_leaves_a_sound_file) {

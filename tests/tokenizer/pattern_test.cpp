@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include <random>
 
 #include "runtime/tokenizer/character.hpp"
@@ -107,6 +109,26 @@ TEST(Pattern, other_expressions_run_in_oniguruma) {
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(wrong.error().message, testing::HasSubstr("parenthesis"));
+}
+
+// Oniguruma's own limit is for each start of a search: without one for the whole search these take 20 s and more.
+TEST(Pattern, an_expression_that_steps_back_without_end_is_refused_after_a_moment) {
+  const std::string word(4000, 'a');
+  for (const char* expression : {"a*a*(?!a|$)", "a*a*(?!a|$)|a", "(a+)+b", "(a|aa)*(?!a|$)", "a+?(?!a|$)a*"}) {
+    const auto pattern = make_pattern(expression).value_or_throw();
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      static_cast<void>(pattern->next(word, 0));
+      ADD_FAILURE() << expression;
+    } catch (const JobError& error) {
+      EXPECT_STREQ(error.what(), "a regular expression of the tokenizer fails: retry-limit-in-search over")
+          << expression;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << expression;
+  }
+  const auto words = make_pattern("\\w+x?|\\s+(?!\\S)|\\s+").value_or_throw();
+  EXPECT_EQ(words->next(std::string(1 << 22, 'a'), 0)->end, std::size_t{1} << 22) << "a long text alone is no reason";
+  EXPECT_EQ(make_pattern("b").value_or_throw()->next(std::string(1 << 22, 'a'), 0), std::nullopt);
 }
 
 TEST(Pattern, a_literal_matches_its_bytes) {
