@@ -51,9 +51,9 @@ Status check_complete(const fs::path& folder, const std::vector<fs::path>& shard
 }
 
 /// The files that an index names, all of which are there.
-Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const std::vector<std::string>& names) {
+Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const WeightMap& index) {
   std::vector<fs::path> files;
-  for (const std::string& name : names) {
+  for (const std::string& name : files_of(index)) {
     files.push_back(folder / name);
     std::error_code error;
     if (fs::exists(files.back(), error)) continue;
@@ -63,29 +63,49 @@ Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const std::v
   return files;
 }
 
-Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
+/// Refuses model.safetensors next to another file of weights, which transformers would pass over: it may be stale, or
+/// the others may be.
+Status check_whole_alone(const fs::path& whole, const WeightMap& index, const std::vector<fs::path>& shards) {
+  std::set<std::string> others = files_of(index);
+  others.erase(whole.filename().string());
   std::error_code error;
-  if (!fs::is_directory(folder, error)) {
-    return Error{ErrorCode::not_found, printable(folder.string()) + ": no such folder of weights"};
-  }
-  const fs::path whole = folder / "model.safetensors";
-  if (fs::exists(whole, error)) return std::vector<fs::path>{whole};
-  const auto index = read_hf_index(folder);
-  if (!index) return index.error();
-  if (!index->empty()) return indexed_files(folder, *index);
+  std::erase_if(others, [&](const std::string& name) { return !fs::exists(whole.parent_path() / name, error); });
+  for (const fs::path& shard : shards) others.insert(shard.filename().string());
+  if (others.empty()) return {};
+  return Error{ErrorCode::invalid_argument,
+               whole.string() + " stands next to " + printable(*others.begin()) +
+                   ", another file of weights: one of the two is stale; remove it (transformers reads " +
+                   "model.safetensors)"};
+}
+
+Result<std::vector<fs::path>> shards_of(const fs::path& folder) {
   std::vector<fs::path> shards;
+  std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (is_shard(entry->path())) shards.push_back(entry->path());
   }
   if (error) return Error{ErrorCode::unavailable, folder.string() + ": cannot be listed: " + error.message()};
-  if (shards.empty() && fs::exists(folder / adapter_config_file, error)) {
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+Result<std::vector<fs::path>> weight_files(const fs::path& folder, const WeightMap& index) {
+  std::error_code error;
+  const auto shards = shards_of(folder);
+  if (!shards) return shards.error();
+  const fs::path whole = folder / "model.safetensors";
+  if (fs::exists(whole, error)) {
+    if (const Status alone = check_whole_alone(whole, index, *shards); !alone) return alone.error();
+    return std::vector<fs::path>{whole};
+  }
+  if (!index.empty()) return indexed_files(folder, index);
+  if (shards->empty() && fs::exists(folder / adapter_config_file, error)) {
     return Error{ErrorCode::invalid_argument, folder.string() + adapters_instead};
   }
-  if (shards.empty()) {
+  if (shards->empty()) {
     return Error{ErrorCode::not_found, folder.string() + ": holds neither model.safetensors nor model-*.safetensors"};
   }
-  std::sort(shards.begin(), shards.end());
-  if (const Status complete = check_complete(folder, shards); !complete) return complete.error();
+  if (const Status complete = check_complete(folder, *shards); !complete) return complete.error();
   return shards;
 }
 
@@ -138,12 +158,19 @@ std::string read_weights_folder(const JobTable& section) {
 }
 
 Result<WeightsFolder> WeightsFolder::open(const fs::path& folder) {
-  const auto paths = weight_files(folder);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    return Error{ErrorCode::not_found, printable(folder.string()) + ": no such folder of weights"};
+  }
+  Result<WeightMap> index = read_hf_index(folder);
+  if (!index) return index.error();
+  const auto paths = weight_files(folder, *index);
   if (!paths) return paths.error();
+  if (paths->size() == 1 && paths->front().filename() == "model.safetensors") index->clear();
   WeightsFolder opened;
   opened.folder_ = folder;
   for (const fs::path& path : *paths) {
-    if (const Status added = opened.add(path); !added) return added.error();
+    if (const Status added = opened.add(path, *index); !added) return added.error();
   }
   if (const Status joined = opened.join_tied(); !joined) return joined.error();
   return opened;
@@ -169,13 +196,21 @@ Status WeightsFolder::join_tied() {
                    std::string(head_name)};
 }
 
-Status WeightsFolder::add(const fs::path& path) {
+Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
   auto file = SafetensorsFile::open(path);
   if (!file) return file.error();
+  for (const auto& [name, holder] : index) {
+    if (holder != path.filename() || file->contains(name)) continue;
+    return Error{ErrorCode::corrupt, path.string() + " has no tensor '" + printable(name) + "'; " +
+                                         std::string(hf_index_file) + " names it there"};
+  }
   for (const std::string& name : file->names()) {
+    const auto indexed = index.find(name);
+    if (indexed != index.end() && indexed->second != path.filename()) continue;
     const std::string full = std::string(missing_prefix(name)) + name;
     if (!places_.try_emplace(full, Place{files_.size(), name}).second) {
-      return Error{ErrorCode::corrupt, path.string() + ": tensor '" + printable(name) + "' is stored twice in this folder"};
+      return Error{ErrorCode::corrupt,
+                   path.string() + ": tensor '" + printable(name) + "' is stored twice in this folder"};
     }
   }
   files_.push_back(*std::move(file));

@@ -10,6 +10,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_table.hpp"
+#include "runtime/state/hf_config.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
@@ -23,9 +24,11 @@ namespace maestro {
 class WeightsFolder {
  public:
   /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
-  /// model-*.safetensors (shards). Names without the base model's prefix ("h.0.ln_1.weight" for
-  /// "transformer.h.0.ln_1.weight") get it. If config.json ties the output layer to the token embedding, the table may
-  /// stand under either name, or under both when the two are equal. Errors name the folder, or the file at fault.
+  /// model-*.safetensors (shards). A model.safetensors next to files of another set is refused, since one of the two is
+  /// stale. The index decides which file a tensor is of that several hold, and every tensor that it names is there.
+  /// Names without the base model's prefix ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. If config.json
+  /// ties the output layer to the token embedding, the table may stand under either name, or under both when the two
+  /// are equal. Errors name the folder, or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
 
   /// Full names, sorted.
@@ -47,7 +50,7 @@ class WeightsFolder {
     std::string stored_name;
   };
   WeightsFolder() = default;
-  [[nodiscard]] Status add(const std::filesystem::path& path);
+  [[nodiscard]] Status add(const std::filesystem::path& path, const WeightMap& index);
   [[nodiscard]] Status join_tied();
   [[nodiscard]] Error unknown(std::string_view name) const;
 

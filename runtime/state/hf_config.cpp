@@ -74,6 +74,7 @@ DecoderConfig decoder_of(const json& object, std::string_view where) {
   if (!known) refuse_multimodal(keys, *type);
   if (!known) keys.fail("model_type", "= " + shown(*type) + " is not supported; these are: " + family_names());
   keys.require_absent("quantization_config");
+  keys.require_flag("is_causal", true);  // transformers 5 takes false for attention in both directions
   DecoderConfig config = *type == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type->get<std::string>());
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);
@@ -100,24 +101,30 @@ Result<HfConfigText> read_hf_config_text(const fs::path& path) {
   return HfConfigText{file.string(), *std::move(text)};
 }
 
-Result<std::vector<std::string>> read_hf_index(const fs::path& folder) {
+Result<WeightMap> read_hf_index(const fs::path& folder) {
   const fs::path index = folder / hf_index_file;
   std::error_code failure;
-  if (!fs::exists(index, failure)) return std::vector<std::string>();
+  if (!fs::exists(index, failure)) return WeightMap();
   const Result<std::string> text = read_text(index);
   if (!text) return text.error();
   return parse_hf_keys(*text, index.string(), [](const json& object, std::string_view where) {
     const Keys keys(object, where);
     const json* map = keys.find("weight_map");
     if (map == nullptr || !map->is_object()) keys.fail("weight_map", "is no object of tensors and files");
-    std::set<std::string> files;
+    WeightMap files;
     for (const auto& [tensor, file] : map->items()) {
       const std::string name = file.is_string() ? file.get<std::string>() : "";
       if (name.empty() || fs::path(name).filename() != name) keys.fail("weight_map", "names the file " + shown(file));
-      files.insert(name);
+      files.emplace(tensor, name);
     }
-    return std::vector<std::string>(files.begin(), files.end());
+    return files;
   });
+}
+
+std::set<std::string> files_of(const WeightMap& map) {
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : map) files.insert(file);
+  return files;
 }
 
 Result<std::string> hf_model_type(std::string_view text, std::string_view where) {

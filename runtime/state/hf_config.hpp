@@ -5,6 +5,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,9 +34,13 @@ struct HfConfigText {
 /// Of a file, or of the config.json of a folder.
 [[nodiscard]] Result<HfConfigText> read_hf_config_text(const std::filesystem::path& path);
 inline constexpr std::string_view hf_index_file = "model.safetensors.index.json";
-/// The files of weights that the index of a folder names, sorted; none: there is no index. Errors name the index: no
-/// JSON, no weight_map of file names, a name outside of the folder.
-[[nodiscard]] Result<std::vector<std::string>> read_hf_index(const std::filesystem::path& folder);
+/// The weight_map of an index: the file of each tensor.
+using WeightMap = std::map<std::string, std::string, std::less<>>;
+/// Returns the weight_map of a folder's index; empty: there is no index. Errors name the index: not JSON, no weight_map
+/// of file names, a name outside of the folder.
+[[nodiscard]] Result<WeightMap> read_hf_index(const std::filesystem::path& folder);
+/// The files that a weight_map names.
+[[nodiscard]] std::set<std::string> files_of(const WeightMap& map);
 /// model_type of a config.json, of any family.
 [[nodiscard]] Result<std::string> hf_model_type(std::string_view text, std::string_view where);
 

@@ -33,11 +33,12 @@ std::string dumped(const ordered_json& object) {
 
 /// The names of all tensors of a folder that export_section has written.
 Result<std::set<std::string>> tensor_names(const fs::path& folder) {
-  Result<std::vector<std::string>> files = read_hf_index(folder);
-  if (!files) return files.error();
-  if (files->empty()) files->emplace_back("model.safetensors");
+  const Result<WeightMap> index = read_hf_index(folder);
+  if (!index) return index.error();
+  std::set<std::string> files = files_of(*index);
+  if (files.empty()) files.insert("model.safetensors");
   std::set<std::string> names;
-  for (const std::string& name : *files) {
+  for (const std::string& name : files) {
     const Result<SafetensorsFile> file = SafetensorsFile::open(folder / name);
     if (!file) return file.error();
     for (std::string& tensor : file->names()) names.insert(std::move(tensor));

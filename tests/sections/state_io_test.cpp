@@ -13,43 +13,15 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "tests/sections/section_bench.hpp"
+#include "tests/sections/stored_model.hpp"
 
 namespace maestro::testing {
 namespace {
 
-/// A model of references/, and changes to its stored form.
-struct Stored {
-  explicit Stored(const std::string& model)
-      : folder(reference_folder(model)),
-        config(read_hf_config(folder).value_or_throw()),
-        file(SafetensorsFile::open(folder / "model.safetensors").value_or_throw()),
-        tensors(file.tensors().value_or_throw()) {}
-
-  NamedTensor& find(const std::string& name) {
-    return *std::ranges::find(tensors, name, [](const NamedTensor& tensor) { return tensor.name; });
-  }
-  /// Writes the tensors as they are now into a folder beside the model's config.json.
-  [[nodiscard]] std::filesystem::path write(const TemporaryFolder& out) const {
-    EXPECT_TRUE(write_safetensors(out.path() / "model.safetensors", tensors).ok());
-    std::filesystem::copy_file(folder / "config.json", out.path() / "config.json");
-    return out.path();
-  }
-
-  std::filesystem::path folder;
-  DecoderConfig config;
-  SafetensorsFile file;
-  std::vector<NamedTensor> tensors;
-};
-
-std::vector<float> values_of(Section& section) {
-  const auto values = section.parameters().values();
-  return {values.begin(), values.end()};
-}
-
 TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // IO-1
   for (const char* model : {"gpt2_untied", "llama_tied"}) {
     Bench bench;
-    const Stored stored(model);
+    const StoredModel stored(model);
     DecoderLm section(bench.context("lm", true), {stored.config, {}});
     const Tensor buffer = section.parameters().second_moments();
     for (Parameter& parameter : section.parameters().all()) {
@@ -71,7 +43,7 @@ TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // IO-1
 
 TEST(StateIo, a_snapshot_does_not_change_with_the_section) {
   Bench bench;
-  DecoderLm section(bench.context("lm", true), {Stored("gpt2_tied").config, {}});
+  DecoderLm section(bench.context("lm", true), {StoredModel("gpt2_tied").config, {}});
   const auto snapshot = export_tensors(section, ParameterBuffer::values);
   ASSERT_TRUE(snapshot.ok());
   const float before = snapshot->tensors[0].tensor.data<float>()[3];
@@ -81,7 +53,7 @@ TEST(StateIo, a_snapshot_does_not_change_with_the_section) {
 
 TEST(StateIo, a_forward_pass_after_an_import_uses_the_new_values) {
   Bench bench;
-  const Stored stored("gpt2_tied");
+  const StoredModel stored("gpt2_tied");
   DecoderLm source(bench.context("lm", true), {stored.config, {}}),
       section(bench.context("lm", true), {stored.config, {}});
   randomise(source, 3);
@@ -97,7 +69,7 @@ TEST(StateIo, a_forward_pass_after_an_import_uses_the_new_values) {
 
 TEST(StateIo, an_ignored_name_under_another_prefix_is_unexpected) {
   Bench bench;
-  const Stored stored("gpt2_tied");
+  const StoredModel stored("gpt2_tied");
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
   const auto snapshot = export_tensors(section, ParameterBuffer::first_moments, "exp_avg.");
   ASSERT_TRUE(snapshot.ok());
@@ -115,7 +87,7 @@ TEST(StateIo, an_ignored_name_under_another_prefix_is_unexpected) {
 
 TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_change_nothing) {  // IO-2
   Bench bench;
-  Stored stored("gpt2_tied");
+  StoredModel stored("gpt2_tied");
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
   const std::vector<float> before = values_of(section);
   const auto load = [&] {
@@ -129,10 +101,10 @@ TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_chang
   };
   stored.find("transformer.ln_f.bias").name = "transformer.ln_f.biass";
   EXPECT_EQ(load(), "tensor 'transformer.ln_f.bias' is missing; the nearest is 'transformer.ln_f.biass'");
-  stored = Stored("gpt2_tied");
+  stored = StoredModel("gpt2_tied");
   stored.tensors.push_back({"transformer.h.2.ln_1.bias", stored.find("transformer.h.1.ln_1.bias").tensor});
   EXPECT_NE(load().find("tensor 'transformer.h.2.ln_1.bias' is unexpected; the nearest known is "), std::string::npos);
-  stored = Stored("gpt2_tied");
+  stored = StoredModel("gpt2_tied");
   NamedTensor& transposed = stored.find("transformer.h.0.attn.c_attn.weight");
   transposed.tensor = transposed.tensor.reshaped(Shape{72, 24});
   EXPECT_EQ(load(), "tensor 'transformer.h.0.attn.c_attn.weight' has shape (72, 24), expected (24, 72)");
@@ -141,7 +113,7 @@ TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_chang
 TEST(StateIo, files_of_the_base_model_and_with_mask_buffers_load_too) {
   for (const char* model : {"gpt2_tied", "llama_tied"}) {
     Bench bench;
-    Stored stored(model);
+    StoredModel stored(model);
     DecoderLm expected(bench.context("lm", true), {stored.config, {}}),
         section(bench.context("lm", true), {stored.config, {}});
     load_weights(expected, stored.folder).or_throw();
@@ -157,7 +129,7 @@ TEST(StateIo, files_of_the_base_model_and_with_mask_buffers_load_too) {
 
 TEST(StateIo, bf16_files_load_as_the_nearest_fp32) {
   Bench bench;
-  Stored stored("gpt2_untied");
+  StoredModel stored("gpt2_untied");
   NamedTensor& weight = stored.find("transformer.h.0.mlp.c_fc.weight");
   std::vector<bfloat16> rounded;
   for (const float value : weight.tensor.span<float>()) rounded.emplace_back(value);
@@ -177,7 +149,7 @@ TEST(StateIo, bf16_files_load_as_the_nearest_fp32) {
 TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) {
   for (const char* model : {"gpt2_tied", "llama_tied"}) {
     Bench bench;
-    Stored stored(model);
+    StoredModel stored(model);
     DecoderLm expected(bench.context("lm", true), {stored.config, {}}),
         section(bench.context("lm", true), {stored.config, {}});
     load_weights(expected, stored.folder).or_throw();
@@ -210,7 +182,7 @@ TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) 
 }
 
 TEST(StateIo, f16_files_load_as_the_same_values) {
-  const Stored stored("llama_tied");
+  const StoredModel stored("llama_tied");
   const TemporaryFolder out;
   // The nearest binary16 values to those of the model, and their values in binary32.
   const auto half_of = [](float value) {  // of normal numbers, cut
@@ -252,51 +224,9 @@ TEST(StateIo, f16_files_load_as_the_same_values) {
   EXPECT_EQ(values_of(section), values_of(wide));
 }
 
-TEST(StateIo, an_index_names_the_files_of_weights) {
-  Bench bench;
-  const Stored stored("llama_untied");
-  const TemporaryFolder out;
-  const auto middle = stored.tensors.begin() + 5;
-  ASSERT_TRUE(write_safetensors(out.path() / "first.safetensors", {stored.tensors.begin(), middle}).ok());
-  ASSERT_TRUE(write_safetensors(out.path() / "second.safetensors", {middle, stored.tensors.end()}).ok());
-  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
-  const auto index = [&](const std::string& text) {
-    std::ofstream(out.path() / "model.safetensors.index.json") << R"({"weight_map": {)" << text << "}}";
-    DecoderLm section(bench.context("lm", true), {stored.config, {}});
-    const Status loaded = load_weights(section, out.path());
-    DecoderLm whole(bench.context("lm", true), {stored.config, {}});
-    load_weights(whole, stored.folder).or_throw();
-    if (loaded.ok()) {
-      EXPECT_EQ(values_of(section), values_of(whole));
-    }
-    return loaded.ok() ? "loaded" : loaded.error().message;
-  };
-  EXPECT_EQ(index(R"("a": "first.safetensors", "b": "second.safetensors")"), "loaded");
-  EXPECT_EQ(index(R"("a": "first.safetensors", "b": "third.safetensors")"),
-            (out.path() / "third.safetensors").string() + " is missing; model.safetensors.index.json names it");
-  EXPECT_NE(index(R"("a": "../x/first.safetensors")").find("model.safetensors.index.json: weight_map names the file"),
-            std::string::npos);
-}
-
-TEST(StateIo, shards_load_as_one_model) {
-  Bench bench;
-  const Stored stored("llama_untied");
-  const TemporaryFolder out;
-  const auto middle = stored.tensors.begin() + 5;
-  ASSERT_TRUE(
-      write_safetensors(out.path() / "model-00001-of-00002.safetensors", {stored.tensors.begin(), middle}).ok());
-  ASSERT_TRUE(write_safetensors(out.path() / "model-00002-of-00002.safetensors", {middle, stored.tensors.end()}).ok());
-  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
-  DecoderLm whole(bench.context("lm", true), {stored.config, {}}),
-      sharded(bench.context("lm", true), {stored.config, {}});
-  load_weights(whole, stored.folder).or_throw();
-  load_weights(sharded, out.path()).or_throw();
-  EXPECT_EQ(values_of(whole), values_of(sharded));
-}
-
 TEST(StateIo, a_trunk_and_a_head_each_take_their_part_of_one_folder) {
   Bench bench;
-  const Stored stored("llama_untied");
+  const StoredModel stored("llama_untied");
   DecoderTrunk trunk(bench.context("t", true), {stored.config, TeacherOutput::hidden, 1, {}});
   LanguageModelHead head(bench.context("h", true), {stored.config, {}});
   ASSERT_TRUE(load_weights(trunk, stored.folder).ok());
@@ -307,7 +237,7 @@ TEST(StateIo, a_trunk_and_a_head_each_take_their_part_of_one_folder) {
 
 TEST(StateIo, a_folder_of_another_model_is_refused_naming_the_key_and_both_values) {
   Bench bench;
-  const Stored stored("gpt2_tied");
+  const StoredModel stored("gpt2_tied");
   const auto load = [&](const std::function<void(DecoderConfig&)>& change) {
     DecoderConfig config = stored.config;
     change(config);
@@ -327,7 +257,7 @@ TEST(StateIo, a_folder_of_another_model_is_refused_naming_the_key_and_both_value
 
 TEST(StateIo, a_folder_without_weights_is_refused_by_path) {
   Bench bench;
-  const Stored stored("gpt2_tied");
+  const StoredModel stored("gpt2_tied");
   DecoderLm section(bench.context("lm", false), {stored.config, {}});
   const TemporaryFolder out;
   EXPECT_NE(load_weights(section, out.path() / "none").error().message.find((out.path() / "none").string()),
@@ -339,7 +269,7 @@ TEST(StateIo, a_folder_without_weights_is_refused_by_path) {
 
 TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_in_part) {
   Bench bench;
-  const Stored stored("gpt2_untied");
+  const StoredModel stored("gpt2_untied");
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
   Parameters& parameters = section.parameters();
   const auto elements = static_cast<std::size_t>(parameters.elements());
@@ -366,7 +296,7 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
 
 TEST(StateIo, state_that_is_not_there_is_an_error) {
   Bench bench;
-  const Stored stored("gpt2_tied");
+  const StoredModel stored("gpt2_tied");
   DecoderLm section(bench.context("lm", false, DType::bf16), {stored.config, {}});
   EXPECT_FALSE(export_tensors(section, ParameterBuffer::first_moments).ok());
   section.freeze();
