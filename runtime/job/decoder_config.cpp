@@ -131,7 +131,7 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   out.family = section.choice("family", out.family, {decoder_families().begin(), decoder_families().end()},
                               {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
                                "positions and a gated feed-forward network: llama, mistral, ..."});
-  out.layers = section.integer("layers", out.layers, {.min = 1, .max = 65536}, {"transformer layers", "layers"});
+  out.layers = section.integer("layers", out.layers, {.min = 1, .max = most_layers}, {"transformer layers", "layers"});
   out.width = section.integer("width", out.width, size_range, {"columns of the hidden state"});
   out.heads = section.integer("heads", out.heads, size_range, {"attention heads", "heads"});
   out.head_size = section.integer("head_size", out.head_size, size_or_automatic,

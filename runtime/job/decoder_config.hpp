@@ -11,6 +11,10 @@
 
 namespace maestro {
 
+/// Layers of a model at most, of a job and of a config.json: far above any model, and few enough that a configuration
+/// of so many takes little memory.
+inline constexpr std::int64_t most_layers = 10000;
+
 /// How rotary positions reach beyond the lengths of pre-training; "rope_scaling" and "rope_parameters" of config.json.
 struct RotaryScaling {
   enum class Kind : std::uint8_t {

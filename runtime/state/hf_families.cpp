@@ -18,13 +18,14 @@ struct Family {
   std::string_view name;
   const char* architecture;
   double norm_epsilon = 1e-6;
-  double rope_theta = 10000.0;
   std::int64_t positions = 2048;
   std::int64_t head_size = 0;  ///< 0: width / heads
   std::int64_t kv_heads = 0;   ///< 0: as many as heads
   bool tied = false;
   bool attention_bias = false;  ///< has a key of that name, for q, k, v and output
   bool ffn_bias = false;        ///< has mlp_bias
+  bool score_cap = false;       ///< applies attn_logit_softcapping
+  RotaryForm rotary{};
 };
 
 constexpr Family families[] = {
@@ -37,34 +38,45 @@ constexpr Family families[] = {
      .head_size = 128,
      .kv_heads = 32,
      .attention_bias = true},
-    {.name = "phi3", .architecture = "Phi3ForCausalLM", .norm_epsilon = 1e-5, .positions = 4096},
+    {.name = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 4096,
+     .rotary = {.partial = true, .original = 4096, .longrope_alone = true}},
     {.name = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .positions = 8192,
      .head_size = 256,
      .kv_heads = 4,
      .tied = true,
-     .attention_bias = true},
+     .attention_bias = true,
+     .score_cap = true},
     {.name = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
-     .rope_theta = 1e6,
      .positions = 131072,
      .head_size = 256,
      .kv_heads = 4,
      .tied = true,
-     .attention_bias = true},
+     .attention_bias = true,
+     .rotary = {.theta = 1e6, .by_layer = true}},
     {.name = "olmo2", .architecture = "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .attention_bias = true},
     {.name = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
-     .rope_theta = 2e6,
      .positions = 32768,
      .kv_heads = 4,
      .tied = true,
      .attention_bias = true,
-     .ffn_bias = true}};
+     .ffn_bias = true,
+     .rotary = {.theta = 2e6}}};
 
 const Family& family_of(std::string_view name) {
   return *std::ranges::find(families, name, &Family::name);
+}
+
+RotaryForm rotary_form(const Family& family) {
+  RotaryForm form = family.rotary;
+  form.architecture = family.architecture;
+  return form;
 }
 
 bool is_gemma(const DecoderConfig& config) {
@@ -105,6 +117,9 @@ void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
     if (type != "sliding_attention" && type != "full_attention") {
       keys.fail("layer_types", "has " + shown(type) + "; these are: full_attention, sliding_attention");
     }
+    if (types != nullptr && type == "sliding_attention" && config.window == 0) {
+      keys.fail("layer_types", "has \"sliding_attention\", but the layers have no sliding_window");
+    }
     layers.push_back({.windowed = type == "sliding_attention" && config.window > 0});
   }
   set_layer_attention(config, std::move(layers));
@@ -135,7 +150,11 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
   keys.require_flag("use_sliding_window", false);
   const std::int64_t interval = keys.size("no_rope_layer_interval", 4);
   const json* list = keys.find("no_rope_layers");
-  (void)keys.find("layer_types");  // all full_attention without windows
+  const json* types = keys.find("layer_types");
+  const auto is_full = [](const json& type) { return type == "full_attention"; };
+  if (types != nullptr && !(types->is_array() && std::ranges::all_of(*types, is_full))) {
+    keys.fail("layer_types", "must have full_attention alone, as use_sliding_window is false");
+  }
   if (list != nullptr && (!list->is_array() || list->size() != static_cast<std::size_t>(config.layers))) {
     keys.fail("no_rope_layers", "must be a list of " + std::to_string(config.layers) + " values 0 or 1");
   }
@@ -147,7 +166,7 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
   set_layer_attention(config, std::move(layers));
 }
 
-void read_gemma(const Keys& keys, DecoderConfig& config) {
+void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
   const bool second = config.family == "gemma2";
   keys.require_flag("use_bidirectional_attention", false);
   const std::int64_t scalar = keys.size("query_pre_attn_scalar", 256);
@@ -155,6 +174,10 @@ void read_gemma(const Keys& keys, DecoderConfig& config) {
   const auto cap = [&](const char* key, double absent) {
     return keys.has(key) && keys.find(key) == nullptr ? 0 : keys.find(key) == nullptr ? absent : keys.positive(key, 1);
   };
+  if (!family.score_cap && keys.find("attn_logit_softcapping") != nullptr) {
+    keys.fail("attn_logit_softcapping", "= " + shown(*keys.find("attn_logit_softcapping")) +
+                                            not_applied_by(family.architecture) + "; set it to null");
+  }
   config.attention_softcap = cap("attn_logit_softcapping", second ? 50 : 0);
   config.logit_softcap = cap("final_logit_softcapping", second ? 30 : 0);
 }
@@ -187,7 +210,7 @@ DecoderConfig read_gpt2(const Keys& keys) {
   keys.require_flag("scale_attn_weights", true);
   keys.require_flag("scale_attn_by_inverse_layer_idx", false);
   DecoderConfig config = with_family({}, "gpt2");
-  config.layers = keys.aliased_size("n_layer", "num_hidden_layers");
+  config.layers = keys.aliased_size("n_layer", "num_hidden_layers", most_layers);
   config.width = keys.aliased_size("n_embd", "hidden_size");
   config.heads = keys.aliased_size("n_head", "num_attention_heads");
   config.ffn = keys.size("n_inner", 0);
@@ -201,7 +224,7 @@ DecoderConfig read_gpt2(const Keys& keys) {
 DecoderConfig read_rotary_family(const Keys& keys, const std::string& name) {
   const Family& family = family_of(name);
   DecoderConfig config;
-  config.layers = keys.size("num_hidden_layers");
+  config.layers = keys.size("num_hidden_layers", {}, 1, most_layers);
   config.width = keys.size("hidden_size");
   config.heads = keys.size("num_attention_heads");
   const bool null = keys.has("num_key_value_heads");
@@ -221,10 +244,10 @@ DecoderConfig read_rotary_family(const Keys& keys, const std::string& name) {
   } else {
     keys.require_flag("attention_bias", config.qkv_bias);
   }
-  read_rotary(keys, config, family.rope_theta);
+  read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == "smollm3") read_rotary_layers(keys, config);
-  if (is_gemma(config)) read_gemma(keys, config);
+  if (is_gemma(config)) read_gemma(keys, family, config);
   return config;
 }
 
@@ -291,7 +314,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   out["rms_norm_eps"] = config.norm_epsilon;
   if (family.attention_bias) out["attention_bias"] = config.out_bias;
   if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
-  write_rotary(config, out);
+  write_rotary(config, rotary_form(family), out);
   write_layers(config, out);
   if (is_gemma(config)) write_gemma(config, out);
   return out;

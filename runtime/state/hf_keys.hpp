@@ -21,6 +21,8 @@ namespace maestro {
 /// The keys of an object, with errors that name the place. Throws JobError, which parse_hf_keys catches.
 class HfKeys {
  public:
+  static constexpr std::int64_t most_size = std::int64_t{1} << 31;
+
   HfKeys(const nlohmann::json& object, std::string_view where) : object_(object), where_(where) {}
 
   [[noreturn]] void fail(std::string_view key, const std::string& what) const {
@@ -37,26 +39,27 @@ class HfKeys {
   }
   /// Whether the key stands there, if only as null.
   [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
-  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {},
-                                  std::int64_t least = 1) const {
+  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {}, std::int64_t least = 1,
+                                  std::int64_t most = most_size) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr && absent) return *absent;
     if (value == nullptr) fail(key, "is missing");
-    constexpr std::int64_t most = std::int64_t{1} << 31;
     const bool good = value->is_number_integer() && *value >= least && *value <= most;
     if (!good) {
-      fail(key, "is " + shown(*value) + "; it must be a whole number from " + std::to_string(least) + " to 2^31");
+      fail(key, "is " + shown(*value) + "; it must be a whole number from " + std::to_string(least) + " to " +
+                    (most == most_size ? "2^31" : std::to_string(most)));
     }
     return value->get<std::int64_t>();
   }
   /// The size under `key` or `alias`, another name of it. Both: they must agree.
-  [[nodiscard]] std::int64_t aliased_size(std::string_view key, std::string_view alias) const {
-    if (find(alias) == nullptr) return size(key);
+  [[nodiscard]] std::int64_t aliased_size(std::string_view key, std::string_view alias,
+                                          std::int64_t most = most_size) const {
+    if (find(alias) == nullptr) return size(key, {}, 1, most);
     if (find(key) != nullptr && *find(key) != *find(alias)) {
       fail(key, "= " + shown(*find(key)) + " contradicts " + std::string(alias) + " = " + shown(*find(alias)) +
                     ", another name of it; remove one");
     }
-    return size(alias);
+    return size(alias, {}, 1, most);
   }
   [[nodiscard]] double positive(std::string_view key, double absent) const {
     const nlohmann::json* value = find(key);
@@ -107,6 +110,12 @@ class HfKeys {
   std::string where_;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+/// The end of a refusal: a setting that a class of transformers has and passes over. Applied here, it would make
+/// another model of the file.
+inline std::string not_applied_by(std::string_view architecture) {
+  return " is not applied by transformers' " + std::string(architecture);
+}
 
 /// read(object, where) on the JSON object that `text` holds; a JobError it throws becomes the result's error.
 template <class Read>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary positions in config.json: rope_theta at the top with a rope_scaling, and since transformers 5 both in
 // rope_parameters, where Gemma 3 has an entry for each kind of layer. Defaults as modeling_rope_utils.py of
-// transformers 5.23.
+// transformers 5.24.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -89,20 +89,40 @@ RotaryScaling longrope(const Keys& keys, RotaryScaling scaling, const DecoderCon
   return scaling;
 }
 
+/// Returns the positions of pre-training: the value at the top counts before the value among the scaling's keys. Where
+/// the class has a default at the top, that counts too, and another value inside would have no effect.
+double original_of(const Keys& keys, const Keys& top, const DecoderConfig& config, const RotaryForm& form) {
+  constexpr const char* key = "original_max_position_embeddings";
+  const double inside = keys.positive(key, static_cast<double>(config.positions));
+  if (form.original == 0) return top.positive(key, inside);
+  const double original = top.positive(key, static_cast<double>(form.original));
+  if (keys.find(key) != nullptr && inside != original) {
+    keys.fail(key, "= " + keys.find(key)->dump() + not_applied_by(form.architecture) +
+                       ", which takes the value outside, " + std::to_string(std::llround(original)) +
+                       " where it is absent; make them equal");
+  }
+  return original;
+}
+
 /// Of rope_scaling, rope_parameters, or an entry of the latter.
-RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig& config) {
+RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig& config, const RotaryForm& form) {
   const std::string type = type_of(keys);
   RotaryScaling scaling;
   if (type == "default") return scaling;
+  const bool longrope_named = form.longrope_alone && (type == "su" || type == "yarn");
+  if (form.longrope_alone && type != "longrope" && !longrope_named) {
+    keys.fail("rope_type", "= " + printable("\"" + type + "\"") + not_applied_by(form.architecture) +
+                               "; these are: default, longrope");
+  }
   const auto positions = static_cast<double>(config.positions);
-  const double own = keys.positive("original_max_position_embeddings", positions);
+  const double original = original_of(keys, top, config, form);
   if (type == "linear") {
     scaling.kind = Kind::linear;
     scaling.factor = keys.positive("factor", 1);
     return scaling;
   }
-  scaling.original = top.positive("original_max_position_embeddings", own);
-  if (type == "longrope" || (config.family == "phi3" && (type == "su" || type == "yarn"))) {
+  scaling.original = original;
+  if (type == "longrope" || longrope_named) {
     scaling.kind = Kind::longrope;
     return longrope(keys, scaling, config);
   }
@@ -126,24 +146,26 @@ RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig&
   return scaling;
 }
 
-/// The objects of rotary settings in a file, with the names that lead to them.
+/// The objects of rotary settings in a file, with the names that lead to them: rope_scaling, which is flat, and
+/// rope_parameters, which is flat or has an entry for each kind of layer, as the class reads it.
 class RotaryObjects {
  public:
-  explicit RotaryObjects(const Keys& keys) : keys_(keys) {
+  RotaryObjects(const Keys& keys, const RotaryForm& form) : keys_(keys) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       const nlohmann::json* object = keys.find(key);
       if (object == nullptr) continue;
       if (!object->is_object()) keys.fail(key, "is " + shown(*object) + "; it must be an object or null");
-      const Keys inside = keys.inside(key, *object);
-      const nlohmann::json* global = inside.find(global_layers);
-      const nlohmann::json* local = inside.find(local_layers);
-      if (local != nullptr) local_ = {std::string(key) + "." + local_layers, local};
-      if (global != nullptr) {
-        objects_.emplace_back(std::string(key) + "." + global_layers, global);
-      } else if (local == nullptr) {
+      if (object->empty()) continue;
+      const bool layered = form.by_layer && std::string_view(key) == "rope_parameters";
+      if (layered) {
+        add_layers(key, *object, form);
+      } else {
+        refuse_layers(key, *object, form);
         objects_.emplace_back(key, object);
       }
     }
+    if (form.by_layer || objects_.size() < 2 || *objects_[0].second == *objects_[1].second) return;
+    both_differ_ = true;
   }
   /// Calls `visit(name, keys)` for each object of all layers, or of those that are not windowed.
   template <class Visit>
@@ -154,12 +176,41 @@ class RotaryObjects {
   void local(Visit visit) const {
     if (local_.second != nullptr) visit(local_.first, keys_.inside(local_.first, *local_.second));
   }
+  /// Refuses a rope_parameters that differs from a rope_scaling next to it.
+  void require_agreement() const {
+    if (both_differ_) {
+      keys_.fail("rope_parameters", "differs from rope_scaling, which transformers reads alone; remove one");
+    }
+  }
 
  private:
   using Object = std::pair<std::string, const nlohmann::json*>;
+
+  void add_layers(const std::string& key, const nlohmann::json& object, const RotaryForm& form) {
+    for (const auto& [layers, entry] : object.items()) {
+      const std::string name = key + "." + printable(layers);
+      if (layers != global_layers && layers != local_layers) {
+        keys_.fail(name, "= " + shown(entry) + not_applied_by(form.architecture) + ", which takes " + global_layers +
+                             " and " + local_layers);
+      }
+      if (entry.is_null()) continue;
+      if (!entry.is_object()) keys_.fail(name, "is " + shown(entry) + "; it must be an object or null");
+      if (layers == local_layers) local_ = {name, &entry};
+      if (layers == global_layers) objects_.emplace_back(name, &entry);
+    }
+  }
+  void refuse_layers(const std::string& key, const nlohmann::json& object, const RotaryForm& form) const {
+    for (const char* layers : {global_layers, local_layers}) {
+      if (!object.contains(layers)) continue;
+      keys_.fail(key + "." + layers, "= " + shown(object[layers]) + not_applied_by(form.architecture) +
+                                         "; its rotary settings have no entries of layers here");
+    }
+  }
+
   const Keys& keys_;
   std::vector<Object> objects_;
   Object local_{};
+  bool both_differ_ = false;
 };
 
 void read_local(const Keys& keys, const RotaryObjects& objects, DecoderConfig& config) {
@@ -177,8 +228,8 @@ void read_local(const Keys& keys, const RotaryObjects& objects, DecoderConfig& c
 
 }  // namespace
 
-void read_rotary(const Keys& keys, DecoderConfig& config, double default_theta) {
-  const RotaryObjects objects(keys);
+void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form) {
+  const RotaryObjects objects(keys, form);
   OneValue theta(keys), share(keys);
   theta.take("rope_theta", keys, "rope_theta");
   share.take("partial_rotary_factor", keys, "partial_rotary_factor");
@@ -186,8 +237,13 @@ void read_rotary(const Keys& keys, DecoderConfig& config, double default_theta) 
     theta.take(name + ".rope_theta", inside, "rope_theta");
     share.take(name + ".partial_rotary_factor", inside, "partial_rotary_factor");
   });
-  config.rope_theta = theta.value_or(default_theta);
+  objects.require_agreement();
+  config.rope_theta = theta.value_or(form.theta);
   config.rope_share = share.value_or(1.0);
+  if (!form.partial && config.rope_share != 1) {
+    keys.fail("partial_rotary_factor", "= " + number_text(config.rope_share) + not_applied_by(form.architecture) +
+                                           ", which rotates whole heads; remove it");
+  }
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
   if (config.rope_share > 1 || rotated % 2 != 0 || rotated == 0) {
     keys.fail("partial_rotary_factor", "makes " + std::to_string(rotated) + " of " + std::to_string(config.head_size) +
@@ -195,7 +251,7 @@ void read_rotary(const Keys& keys, DecoderConfig& config, double default_theta) 
   }
   objects.each([&](const std::string& name, const Keys& inside) {
     for (const char* known : {"rope_theta", "partial_rotary_factor"}) (void)inside.find(known);
-    const RotaryScaling found = scaling_of(inside, keys, config);
+    const RotaryScaling found = scaling_of(inside, keys, config, form);
     inside.refuse_unknown(nothing_is_ignored);
     if (found.kind == Kind::none) return;
     if (config.rope_scaling.kind != Kind::none && config.rope_scaling != found) {
@@ -204,15 +260,15 @@ void read_rotary(const Keys& keys, DecoderConfig& config, double default_theta) 
     config.rope_scaling = found;
   });
   (void)keys.find("original_max_position_embeddings");
-  if (config.family == "gemma3_text") read_local(keys, objects, config);
+  if (form.by_layer) read_local(keys, objects, config);
   if (config.rope_scaling.kind == Kind::longrope) {
     config.positions = std::min(config.positions, static_cast<std::int64_t>(config.rope_scaling.original));
   }
 }
 
-void write_rotary(const DecoderConfig& config, nlohmann::ordered_json& out) {
+void write_rotary(const DecoderConfig& config, const RotaryForm& form, nlohmann::ordered_json& out) {
   out["rope_theta"] = config.rope_theta;
-  if (config.family == "gemma3_text") out["rope_local_base_freq"] = config.local_rope_theta;
+  if (form.by_layer) out["rope_local_base_freq"] = config.local_rope_theta;
   if (config.rope_share != 1) out["partial_rotary_factor"] = config.rope_share;
   const RotaryScaling& scaling = config.rope_scaling;
   if (scaling.kind == Kind::none) return;
@@ -222,7 +278,7 @@ void write_rotary(const DecoderConfig& config, nlohmann::ordered_json& out) {
   object["factor"] = scaling.factor;
   if (scaling.kind == Kind::linear) return;
   object["original_max_position_embeddings"] = static_cast<std::int64_t>(scaling.original);
-  if (config.family == "phi3") out["original_max_position_embeddings"] = static_cast<std::int64_t>(scaling.original);
+  if (form.original != 0) out["original_max_position_embeddings"] = static_cast<std::int64_t>(scaling.original);
   if (scaling.kind == Kind::llama3) {
     object["low_freq_factor"] = scaling.low;
     object["high_freq_factor"] = scaling.high;

@@ -39,7 +39,7 @@ VisionConfig encoder_of(const HfKeys& keys) {
   if (keys.size("num_channels", 3) != 3) keys.fail("num_channels", "is not supported; only 3 is");
   VisionConfig config;
   config.stored = true;
-  config.layers = keys.size("num_hidden_layers", 12);
+  config.layers = keys.size("num_hidden_layers", 12, 1, most_layers);
   config.width = keys.size("hidden_size", 768);
   config.heads = keys.size("num_attention_heads", 12);
   config.ffn = keys.size("intermediate_size", 3072);

@@ -63,7 +63,8 @@ VisionConfig read_vision_shape(const JobTable& table) {
     if (!stored) table.fail("weights", stored.error().message);
     config = *std::move(stored);
   }
-  config.layers = table.integer("layers", config.layers, {.min = 1, .max = 65536}, {"transformer layers", "layers"});
+  config.layers =
+      table.integer("layers", config.layers, {.min = 1, .max = most_layers}, {"transformer layers", "layers"});
   config.width = table.integer("width", config.width, size_range, {"columns of the hidden state"});
   config.heads = table.integer("heads", config.heads, size_range, {"attention heads; divides width", "heads"});
   config.ffn = table.integer("ffn", config.ffn, {.min = 0, .max = size_range.max},

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(section, JobLimits,
                                          Limit{"section", "clip_norm", "0", "-5e-324", largest, "inf"}));
 
 INSTANTIATE_TEST_SUITE_P(decoder, JobLimits,
-                         testing::Values(Limit{"decoder", "layers", "1", "0", "65536", "65537"},
+                         testing::Values(Limit{"decoder", "layers", "1", "0", "10000", "10001"},
                                          Limit{"decoder", "width", "1", "0", size, beyond_size},
                                          Limit{"decoder", "heads", "1", "0", size, beyond_size},
                                          Limit{"decoder", "kv_heads", "0", "-1", size, beyond_size},

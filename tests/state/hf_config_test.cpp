@@ -171,13 +171,95 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
       {R"("rope_scaling": {"type": "dynamic", "factor": 2.0})", "rope_scaling: rope_type = \"dynamic\" is not"},
       {R"("rope_scaling": {"type": "linear", "factor": 2.0, "mrope_section": [1]})", "rope_scaling: mrope_section ="},
       {R"("rope_scaling": {"type": "llama3", "low_freq_factor": 4.0, "factor": 2.0})", "must be above low_freq_factor"},
-      {R"("partial_rotary_factor": 0.01)", "partial_rotary_factor makes 0 of 64 columns rotate"},
+      {R"("is_causal": false)", "is_causal = false is not supported"},
       {R"("residual_multiplier": 0.22)", "residual_multiplier = 0.22 is unknown here"},
       {R"("num_local_experts": 8)", "num_local_experts is not supported: a mixture of experts"},
       {R"("head_dim": 63)", "head_dim = 63 is odd"},
       {R"("quantization_config": {"bits": 4})", "quantization_config is not supported"}};
   for (const auto& [change, complaint] : changes) {
     EXPECT_THAT(refusal(replaced(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
+  }
+}
+
+/// Of a family that transformers computes with whole heads, flat rotary settings and no caps, as most.
+std::string of_family(const std::string& type, const std::string& more) {
+  return replaced(replaced(llama_text, "\"llama\"", "\"" + type + "\""), "\"rope_scaling\": null", more);
+}
+
+// As the classes of transformers 5.24 read these keys.
+TEST(HfConfig, a_key_that_the_class_of_the_family_passes_over_is_refused_by_name) {
+  const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {
+    EXPECT_THAT(refused(type, R"("partial_rotary_factor": 0.5)"),
+                AllOf(HasSubstr("partial_rotary_factor = 0.5 is not applied by transformers' "),
+                      HasSubstr("ForCausalLM, which rotates whole heads; remove it")))
+        << type;
+    EXPECT_EQ(refused(type, R"("partial_rotary_factor": 1.0)"), "accepted") << type;
+  }
+  EXPECT_THAT(refused("llama", R"("rope_parameters": {"partial_rotary_factor": 0.5})"),
+              HasSubstr("partial_rotary_factor = 0.5 is not applied by transformers' LlamaForCausalLM"));
+  EXPECT_EQ(refused("phi3", R"("partial_rotary_factor": 0.75)"), "accepted");
+  EXPECT_THAT(refused("phi3", R"("partial_rotary_factor": 0.01)"), HasSubstr("makes 0 of 64 columns rotate"));
+  EXPECT_THAT(
+      refused("gemma3_text", R"("attn_logit_softcapping": 50.0)"),
+      HasSubstr("attn_logit_softcapping = 50.0 is not applied by transformers' Gemma3ForCausalLM; set it to null"));
+  EXPECT_EQ(refused("gemma3_text", R"("attn_logit_softcapping": null, "final_logit_softcapping": 30.0)"), "accepted");
+  EXPECT_EQ(refused("gemma2", R"("attn_logit_softcapping": 50.0)"), "accepted");
+  EXPECT_THAT(refused("smollm3", R"("layer_types": ["sliding_attention"])"), HasSubstr("full_attention alone"));
+  std::string windowed = R"("layer_types": ["sliding_attention")";
+  for (int layer = 1; layer < 22; ++layer) windowed += R"(, "full_attention")";
+  EXPECT_THAT(refused("qwen3", windowed + "]"), HasSubstr("the layers have no sliding_window"));
+}
+
+TEST(HfConfig, rotary_settings_are_read_where_the_class_reads_them) {
+  const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
+  const std::string entries = R"({"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}})";
+  EXPECT_EQ(refused("gemma3_text", "\"rope_parameters\": " + entries), "accepted");
+  for (const char* type : {"llama", "qwen2", "gemma2", "smollm3"}) {
+    EXPECT_THAT(refused(type, "\"rope_parameters\": " + entries),
+                HasSubstr("rope_parameters.full_attention = {\"rope_theta\":500000.0} is not applied by transformers'"))
+        << type;
+  }
+  EXPECT_THAT(refused("gemma3_text", R"("rope_parameters": {"rope_type": "linear", "factor": 8.0})"),
+              HasSubstr("rope_parameters.factor = 8.0 is not applied by transformers' Gemma3ForCausalLM"));
+  EXPECT_EQ(refused("gemma3_text", R"("rope_scaling": {"rope_type": "linear", "factor": 8.0})"), "accepted");
+  EXPECT_THAT(refused("gemma3_text", "\"rope_scaling\": " + entries), HasSubstr("rope_scaling.full_attention"));
+  const std::string two = R"("rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": )";
+  EXPECT_EQ(refused("llama", two + R"({"type": "linear", "factor": 2.0})"), "accepted");
+  EXPECT_THAT(refused("llama", two + R"({"rope_type": "default"})"),
+              HasSubstr("rope_parameters differs from rope_scaling"));
+}
+
+TEST(HfConfig, phi3_takes_its_original_positions_from_the_top) {
+  const std::string factors = [] {
+    std::string list;
+    for (int pair = 0; pair < 32; ++pair) list += pair == 0 ? "1.0" : ", 1.0";
+    return R"("short_factor": [)" + list + R"(], "long_factor": [)" + list + "]";
+  }();
+  const auto longrope = [&](const std::string& inside, const std::string& top) {
+    return of_family("phi3", R"("rope_scaling": {"type": "longrope", )" + inside + factors + "}" + top);
+  };
+  const auto original = [&](const std::string& inside, const std::string& top) {
+    return parse_hf_config(longrope(inside, top), "c").value_or_throw().rope_scaling.original;
+  };
+  const std::string top = R"(, "original_max_position_embeddings": 512)";
+  EXPECT_EQ(original("", ""), 4096) << "the class's default";
+  EXPECT_EQ(original("", top), 512);
+  EXPECT_EQ(original(R"("original_max_position_embeddings": 512, )", top), 512);
+  EXPECT_THAT(refusal(longrope(R"("original_max_position_embeddings": 512, )", "")),
+              HasSubstr("original_max_position_embeddings = 512 is not applied by transformers' Phi3ForCausalLM"));
+  EXPECT_THAT(refusal(of_family("phi3", R"("rope_scaling": {"type": "linear", "factor": 2.0})")),
+              HasSubstr("rope_type = \"linear\" is not applied by transformers' Phi3ForCausalLM"));
+}
+
+TEST(HfConfig, layers_beyond_any_model_are_refused_before_they_take_memory) {
+  for (const char* layers : {"10001", "1000000", "2147483648"}) {
+    const std::string wanted = std::string("is ") + layers + "; it must be a whole number from 1 to 10000";
+    EXPECT_THAT(
+        refusal(replaced(llama_text, "\"num_hidden_layers\": 22", std::string("\"num_hidden_layers\": ") + layers)),
+        HasSubstr("num_hidden_layers " + wanted));
+    EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_layer\": 12", std::string("\"n_layer\": ") + layers)),
+                HasSubstr("n_layer " + wanted));
   }
 }
 
