@@ -301,6 +301,7 @@ void TeachCommand::copy_served(Console& console) const {
   }
   ServedTeacher served(from_, corpus);
   wanted.teacher["content of --from"] = checksum_of_file(from_).value_or_throw();
+  wanted.teacher["temperature"] = "1";  // a line that states another one is refused
   const StopFlag stop(console);
   ShardLines lines(console);
   ShardMaker maker;

@@ -27,15 +27,68 @@ using Row = std::vector<Entry>;
   throw JobError(where + ": " + what);
 }
 
+/// Returns the text with numbers that JSON lacks and Python writes: -Infinity, the logarithm of 0, becomes the least
+/// number. Refuses NaN and Infinity, which are not log-probabilities.
+std::string with_infinities(std::string_view text, const std::string& where) {
+  constexpr std::string_view infinity = "Infinity", least = "-1e308", not_a_number = "NaN";
+  std::string json;
+  json.reserve(text.size());
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const std::string_view rest = text.substr(at);
+    if (quoted && c == '\\' && rest.size() > 1) {
+      json += c;
+      json += text[++at];
+      continue;
+    }
+    if (c == '"') quoted = !quoted;
+    if (!quoted && c == '-' && rest.substr(1).starts_with(infinity)) {
+      json += least;
+      at += infinity.size();
+      continue;
+    }
+    for (const std::string_view word : {not_a_number, infinity}) {
+      if (!quoted && rest.starts_with(word))
+        refuse(where, "has " + std::string(word) + ", which is not a log-probability");
+    }
+    json += c;
+  }
+  return json;
+}
+
 /// A line being read.
 struct Line {
   std::string where;
   std::int64_t vocabulary = 0;
 
-  [[nodiscard]] const json& list(const json& object, const char* key) const {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_array()) refuse(where, std::string("lacks the list \"") + key + "\"");
-    return *found;
+  /// Returns the value of a key of the answer, or of its only choice; null: it is absent.
+  [[nodiscard]] const json* find(const json& answer, const char* key) const {
+    const auto found = answer.find(key);
+    if (found != answer.end() && !found->is_null()) return &*found;
+    const auto choices = answer.find("choices");
+    if (choices == answer.end() || choices->is_null()) return nullptr;
+    if (!choices->is_array() || choices->size() != 1 || !choices->front().is_object()) {
+      refuse(where, "has choices that are not a list of a single object; a line answers a single prompt");
+    }
+    const auto inside = choices->front().find(key);
+    return inside == choices->front().end() || inside->is_null() ? nullptr : &*inside;
+  }
+  [[nodiscard]] const json& list(const json& answer, const char* key) const {
+    const json* found = find(answer, key);
+    if (found != nullptr && found->is_array()) return *found;
+    if (answer.contains("error")) refuse(where, "is an error of the server: " + shown(answer["error"]));
+    refuse(where, std::string("lacks the list \"") + key + "\"" +
+                      (answer.contains("choices") ? ", also in choices[0]; ask the server for prompt_logprobs" : ""));
+  }
+  /// Records hold the teacher's own distribution.
+  void check_temperature(const json& answer) const {
+    const json* found = find(answer, "temperature");
+    if (found == nullptr || *found == 1) return;
+    refuse(where,
+           "states temperature " + shown(*found) +
+               "; records hold log-probabilities of temperature 1: ask the server for these, or remove the key " +
+               "if it did not change them");
   }
   [[nodiscard]] std::int32_t token(std::int64_t value) const {
     if (value >= 0 && value < vocabulary) return static_cast<std::int32_t>(value);
@@ -75,10 +128,13 @@ struct Line {
     }
     return row;
   }
+  [[nodiscard]] bool is_served(const json& answer) const {
+    return find(answer, "prompt_logprobs") != nullptr || answer.contains("choices");
+  }
   /// Rows by position, of either form.
   [[nodiscard]] std::vector<Row> rows(const json& object) const {
     std::vector<Row> rows;
-    if (object.contains("prompt_logprobs")) {
+    if (is_served(object)) {
       const json& served = list(object, "prompt_logprobs");
       if (served.empty() || !served[0].is_null()) refuse(where, "has prompt_logprobs that do not begin with null");
       for (std::size_t at = 1; at < served.size(); ++at) rows.push_back(row(served[at]));
@@ -149,9 +205,10 @@ void ServedTeacher::add_sample(const TeacherRecords& records, std::uint64_t numb
   std::vector<std::int32_t> tokens(positions), targets(positions);
   corpus_->read(split, sample, tokens, targets);
   const Line line{where(), records.vocabulary};
-  const json object = parse_json(text_, line.where).value_or_throw();
+  const json object = parse_json(with_infinities(text_, line.where), line.where).value_or_throw();
   if (!object.is_object()) refuse(line.where, "is no JSON object");
-  const json& ids = line.list(object, object.contains("prompt_logprobs") ? "prompt_token_ids" : "ids");
+  line.check_temperature(object);
+  const json& ids = line.list(object, line.is_served(object) ? "prompt_token_ids" : "ids");
   tokens.push_back(targets.back());
   const std::string of_sample =
       "sample " + std::to_string(sample.value()) + " of the " + (train ? "training" : "validation") + " split";

@@ -3,9 +3,11 @@
 // i of a sample is the distribution of the token behind its position i. Two forms:
 //   {"ids": [...], "top_ids": [[...] ...], "logprobs": [[...] ...]}
 //   {"prompt_token_ids": [...], "prompt_logprobs": [null, {"ID": {"logprob": x, ...} ...} ...]}   (vLLM)
-// The ids are the sample's tokens, with or without the target of its last position behind them; the first form has a
-// list for each position, or for each but the last. In the second, entry i + 1 is row i: without the last target the
-// last row is missing. A missing row names no token and teaches nothing.
+// The second form is also read from choices[0] of an answer that is whole. -Infinity, as Python writes it, is
+// probability 0. The log-probabilities are of temperature 1: a line that states another one is refused. The ids are the
+// sample's tokens, with or without the target of its last position behind them; the first form has a list for each
+// position, or for each but the last. In the second, entry i + 1 is row i: without the last target the last row is
+// missing. A missing row names no token and teaches nothing.
 //
 // SA-1 (checked ids): every id is compared with the job's token of the same sample and position, and a difference is
 //       refused by file, line and position.

@@ -153,6 +153,59 @@ TEST(ServedTeacher, a_file_may_begin_with_a_mark_and_must_be_json) {
   EXPECT_THAT(refusal("PAR1" + lines), HasSubstr("rows.jsonl is Parquet, and a teacher's answers are read from JSON"));
 }
 
+/// served_line() as `key` and the object around it leave it.
+std::string wrapped(std::uint64_t number, const std::string& before, const std::string& after) {
+  std::string line = served_line(number);
+  line.pop_back();
+  return before + line.substr(1, line.size() - 2) + after + "\n";
+}
+
+TEST(ServedTeacher, a_whole_answer_is_read_from_its_only_choice) {
+  const Sample plain = second_of(served_line(0) + served_line(1) + served_line(2));
+  const Sample whole = second_of(
+      served_line(0) + wrapped(1, R"({"id": "c", "choices": [{"index": 0, "text": "", )", "}], \"usage\": {}}") +
+      wrapped(2, R"({"choices": [{"message": {"content": "Infinity \" NaN -Infinity"}}], )", "}"));
+  EXPECT_EQ(whole.indices, plain.indices);
+  EXPECT_EQ(whole.values, plain.values);
+  EXPECT_EQ(whole.rest, plain.rest);
+  const auto refused = [](const std::string& line) { return refusal(line + served_line(1) + served_line(2)); };
+  EXPECT_THAT(refused(wrapped(0, R"({"choices": [{}, {)", "}]}")), HasSubstr("a line answers a single prompt"));
+  EXPECT_THAT(refused(R"({"choices": [{"index": 0, "text": "a"}]})"
+                      "\n"),
+              HasSubstr("rows.jsonl:1: lacks the list \"prompt_token_ids\", also in choices[0]"));
+  EXPECT_THAT(refused(R"({"error": {"message": "too long"}})"
+                      "\n"),
+              HasSubstr(R"(rows.jsonl:1: is an error of the server: {"message":"too long"})"));
+}
+
+TEST(ServedTeacher, minus_infinity_is_probability_0_and_other_numbers_that_json_lacks_are_refused) {
+  const auto with = [](const char* value) {
+    std::string line = plain_line(1);
+    for (std::size_t at = 0; (at = line.find("-1.3862943611", at)) != std::string::npos;) line.replace(at, 13, value);
+    return line;
+  };
+  const Sample sample = second_of(plain_line(0) + with("-Infinity") + plain_line(2));
+  EXPECT_EQ(sample.indices, (std::vector<std::int32_t>{1, 3, 1, 3, 1, 3}));  // 2 has probability 0
+  for (const float rest : sample.rest) EXPECT_NEAR(std::exp(rest), 0.375, 1e-3);
+  EXPECT_THAT(refusal(plain_line(0) + with("NaN") + plain_line(2)),
+              HasSubstr("rows.jsonl:2: has NaN, which is not a log-probability"));
+  EXPECT_THAT(refusal(plain_line(0) + with("Infinity") + plain_line(2)), HasSubstr("rows.jsonl:2: has Infinity"));
+  EXPECT_THAT(refusal(plain_line(0) + with("-Inf") + plain_line(2)), HasSubstr("rows.jsonl:2"));
+}
+
+TEST(ServedTeacher, rows_of_another_temperature_are_refused) {
+  const auto stating = [](const char* value) {
+    return refusal(wrapped(0, "{", std::string(R"(, "temperature": )") + value + "}") + served_line(1) +
+                   served_line(2));
+  };
+  EXPECT_EQ(stating("1"), "accepted");
+  EXPECT_EQ(stating("1.0"), "accepted");
+  EXPECT_EQ(stating("null"), "accepted");
+  for (const char* value : {"2.0", "0", "\"1\""}) {
+    EXPECT_THAT(stating(value), HasSubstr(std::string("rows.jsonl:1: states temperature ") + value));
+  }
+}
+
 TEST(ServedTeacher, a_line_too_few_or_too_many_is_refused) {
   EXPECT_THAT(refusal(plain_line(0) + plain_line(1)), HasSubstr("rows.jsonl ends after 2 lines"));
   EXPECT_THAT(refusal(plain_line(0) + plain_line(1) + plain_line(2) + "\n" + plain_line(2)),
