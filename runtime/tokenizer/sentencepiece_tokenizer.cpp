@@ -21,8 +21,15 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] Status load(std::string_view model) {
     const auto status = processor_.LoadFromSerializedProto(model);
-    if (status.ok()) return {};
-    return Error{ErrorCode::invalid_argument, name_ + " is no model of SentencePiece: " + status.ToString()};
+    if (!status.ok()) {
+      return Error{ErrorCode::invalid_argument, name_ + " is no model of SentencePiece: " + status.ToString()};
+    }
+    // Of all kinds, only Unigram models have several segmentations of a text.
+    std::vector<std::vector<int>> best;
+    if (!processor_.NBestEncode("a", 1, &best).ok()) return {};
+    return Error{ErrorCode::invalid_argument,
+                 name_ + " is a Unigram model of SentencePiece, which cuts texts with equal scores otherwise in each " +
+                     "version of the library; use a BPE model"};
   }
   void surround(TextEnds ends) {
     if (ends.begin && processor_.bos_id() >= 0) begin_ = {processor_.bos_id()};

@@ -79,7 +79,8 @@ class ByteTokenizer final : public Tokenizer {
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_tokenizer_json(const std::filesystem::path& file);
 /// Returns the tokenizer of GPT-2's pair of files: vocab.json, and merges.txt beside it.
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_vocabulary_and_merges(const std::filesystem::path& vocabulary);
-/// Returns the tokenizer of a tokenizer.model of SentencePiece (BPE or Unigram).
+/// Returns the tokenizer of a tokenizer.model of SentencePiece. A Unigram model is refused (invalid_argument): which of
+/// two segmentations with equal scores it chooses depends on the library's version.
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const std::filesystem::path& file);
 /// Returns the tokenizer of a folder (tokenizer.json, else tokenizer.model, else vocab.json with merges.txt) or of one
 /// of these files, with the token that ends a text; a ByteTokenizer for byte_tokenizer_json().

@@ -22,10 +22,13 @@ class SentencePiece : public testing::Test {
     std::ofstream text(folder_ / "text");
     for (int i = 0; i < 200; ++i) text << "the stone " << i << " falls over the small river\n";
     text.close();
+    train("bpe");
+  }
+  void train(const std::string& type) const {
     const std::string prefix = (folder_ / "tokenizer").string();
     const auto trained = sentencepiece::SentencePieceTrainer::Train(
         "--input=" + (folder_ / "text").string() + " --model_prefix=" + prefix +
-        " --vocab_size=320 --model_type=bpe --byte_fallback=true --minloglevel=4 --hard_vocab_limit=false");
+        " --vocab_size=320 --model_type=" + type + " --byte_fallback=true --minloglevel=4 --hard_vocab_limit=false");
     ASSERT_TRUE(trained.ok()) << trained.ToString();
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -34,6 +37,20 @@ class SentencePiece : public testing::Test {
       fs::path(testing::TempDir()) /
       (std::string("sentencepiece_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
+
+TEST_F(SentencePiece, a_unigram_model_is_refused_by_name_and_other_kinds_are_read) {
+  for (const char* type : {"word", "char"}) {
+    train(type);
+    EXPECT_TRUE(open_tokenizer(folder_).ok()) << type;
+  }
+  train("unigram");
+  const auto unigram = open_tokenizer(folder_);
+  ASSERT_FALSE(unigram.ok());
+  EXPECT_EQ(unigram.error().message,
+            (folder_ / "tokenizer.model").string() +
+                " is a Unigram model of SentencePiece, which cuts texts with equal scores otherwise in each version of "
+                "the library; use a BPE model");
+}
 
 TEST_F(SentencePiece, decoding_returns_the_text_that_was_encoded) {
   const auto tokenizer = open_tokenizer(folder_).value_or_throw();
