@@ -16,7 +16,7 @@ import unittest
 import zlib
 
 import record_test
-from maestro_program import PATIENCE_S, SystemTest, distillation, language_model
+from maestro_program import ENDLESS, PATIENCE_S, SystemTest, distillation, language_model
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = (390, 844), (1280, 900)
@@ -186,7 +186,7 @@ class TheCard(CardTest):
         self.assertTrue((self.folder / "out.1/card.html").exists(), "the card stays with its run")
 
     def test_of_a_run_under_way_and_after_its_end(self):
-        run = self.start(language_model(steps=100_000, checkpoint_every=1000, validate_every=1_000_000), "--processes", 2)
+        run = self.start(language_model(steps=ENDLESS, checkpoint_every=1000, validate_every=ENDLESS), "--processes", 2)
         self.assertTrue(run.wait_for(lambda: record_test.recorded_steps(self.folder / "out") > 30), run.text)
         _, markdown = self.card("--checkpoints", 0)
         self.assertIn("under way", markdown)
@@ -200,7 +200,7 @@ class TheCard(CardTest):
         self.assertEqual(card.tables["Events"][-1][1][0], "failed")
 
     def test_of_a_killed_and_of_a_resumed_run(self):
-        job = language_model(steps=4000, checkpoint_every=20)
+        job = language_model(steps=ENDLESS, checkpoint_every=20)
         run = self.start(job)
         self.assertTrue(run.wait_for(lambda: record_test.recorded_steps(self.folder / "out") > 60), run.text)
         run.end()
@@ -216,7 +216,7 @@ class TheCard(CardTest):
         self.assertTrue((self.folder / "elsewhere/card.md").exists())
 
     def test_of_an_interrupted_run(self):
-        run = self.start(language_model(steps=100_000))
+        run = self.start(language_model(steps=ENDLESS))
         self.assertTrue(run.wait_for(lambda: record_test.recorded_steps(self.folder / "out") > 3), run.text)
         run.interrupt()
         self.assertEqual(run.wait().status, 0)
@@ -294,7 +294,7 @@ class InABrowser(CardTest):
         self.check_curve(card, "student", "loss")
 
     def test_a_card_of_a_run_that_failed_at_once_is_shown(self):
-        run = self.start(language_model(steps=100_000))
+        run = self.start(language_model(steps=ENDLESS))
         self.assertTrue(run.wait_for(lambda: record_test.recorded_steps(self.folder / "out") > 0), run.text)
         run.end()
         (self.folder / "out/record/steps.jsonl").write_text("")

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import typing
 import unittest
 import warnings
@@ -25,10 +26,8 @@ import maestro_client as client  # noqa: E402
 from maestro_client import types  # noqa: E402
 from maestro_client._control import ttypes  # noqa: E402
 
-from maestro_program import SystemTest, distillation, language_model  # noqa: E402
+from maestro_program import ENDLESS, PATIENCE_S, SystemTest, distillation, language_model  # noqa: E402
 from record_test import curves  # noqa: E402
-
-ENDLESS = 1_000_000
 
 
 def key_of(row):
@@ -71,9 +70,10 @@ class ClientTest(SystemTest):
 
 class Following(ClientTest):
     def test_has_each_row_once_to_the_end_of_the_run(self):
-        run = self.started(distillation(steps=1000, validate_every=100))
+        run = self.started(distillation(steps=1000, validate_every=100), "--pause-after", 500)
         with client.Run.attach() as attached:
             self.assertEqual(attached.record().folder, self.out / "record")
+            attached.resume()
             rows = list(attached.metrics(follow=True))
         self.assertEqual(run.wait().status, 0)
         self.assertEqual(max(row.step for row in rows), 1000)
@@ -93,14 +93,16 @@ class Following(ClientTest):
         attached.stop()
 
     def test_goes_on_over_a_recovery(self):
-        run = self.started(distillation(steps=1500, checkpoint_every=20, recover="restart"), "--processes", 3)
+        run = self.start_held(distillation(steps=1500, checkpoint_every=20, recover="restart"), "--processes", 3)
+        self.assertTrue(run.wait_for_text("step "), run.text)
         rows, killed = [], False
-        attached = self.attached()
+        attached = self.attached(run.held_at)
         for row in attached.metrics(follow=True):
             rows.append(row)
             if not killed:
                 killed = True
                 os.kill(run.members()[2], signal.SIGKILL)
+                run.release()
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(sum(entry.event == "recovered" for entry in client.read_record(self.out)
@@ -109,13 +111,15 @@ class Following(ClientTest):
 
     def test_goes_on_over_a_kill_and_another_start(self):
         job = distillation(steps=1500, checkpoint_every=20)
-        run = self.started(job)
-        rows, again = [], None
+        run = self.started(job, "--pause-after", 200)
+        rows, again, held = [], None, 750
         for row in self.attached().metrics(follow=True, restart_s=60):
             rows.append(row)
             if again is None and any(not each.suffix for each in self.out.glob("checkpoints/step-*")):  # complete
                 run.end()
-                again = self.start(job, "--resume", "auto")
+                again = self.start(job, "--resume", "auto", "--pause-after", held)
+            elif row.step == held:
+                self.attached().resume()
         finished = again.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertGreater(finished.report["steps"][0]["step"], 1)
@@ -137,12 +141,13 @@ class Following(ClientTest):
     def test_from_another_host_goes_by_keys_and_sees_the_end(self):
         keys = self.folder / "keys"
         self.assertEqual(self.call("keys", keys).status, 0)
-        run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0")
+        run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0", "--pause-after", 750)
         self.assertTrue(run.wait_for_text("step "), run.text)
         line = next(line for line in run.text["out"].splitlines() if line.startswith("  control at "))
         at = f"{socket.gethostname()}:{line.rsplit(':', 1)[1]}"  # not an address of this host by its looks
         attached = self.attached(at, keys=keys)
         self.assertIsNone(attached.record())
+        attached.resume()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             rows = list(attached.metrics(follow=True, reconnect_s=1))
@@ -304,7 +309,7 @@ class Loggers(ClientTest):
             (modules / f"{name}.py").write_text(FAKES[name])
         paths = [str(modules), *sys.path]
         return subprocess.run([sys.executable, "-m", "maestro_client.log", *map(str, words)], capture_output=True,
-                              text=True, timeout=120, check=False,
+                              text=True, timeout=PATIENCE_S, check=False,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "CALLS": str(self.folder / "calls")})
 
     def calls(self):
@@ -312,8 +317,11 @@ class Loggers(ClientTest):
 
     @unittest.skipIf(importlib.util.find_spec("tensorboard") is None, "tensorboard is not installed for this Python")
     def test_tensorboard_has_the_curves_of_a_run_under_way(self):
-        run = self.started(distillation(steps=1500, validate_every=50))
-        done = self.log("--tensorboard", self.folder / "curves")
+        run = self.start_held(distillation(steps=1500, validate_every=50))
+        begun = threading.Thread(target=lambda: run.wait_for(lambda: list(self.folder.glob("curves/*"))) and run.release())
+        begun.start()
+        done = self.log(run.held_at, "--tensorboard", self.folder / "curves")
+        begun.join()
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         self.assertEqual(run.wait().status, 0)
         (drawn,), _ = curves(self.folder / "curves")

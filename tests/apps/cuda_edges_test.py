@@ -9,6 +9,7 @@ from unittest import mock
 
 import failure_test
 from fake_cuda import IS_FAKE, LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of, setUpModule
+from maestro_program import ENDLESS
 
 
 class BetweenProcesses(OnDevices):
@@ -105,7 +106,7 @@ class ALostEndOfAnEdge(WithDevices, failure_test.LosesProcesses):
         """With copies into its memory, or out of the other's, under way at any time."""
         for forced in (False, True):
             with self.subTest(forced=forced):
-                job = distillation({"steps": 1_000_000}, teacher={"devices": [ONE]}, student={"devices": [OTHER]})
+                job = distillation({"steps": ENDLESS}, teacher={"devices": [ONE]}, student={"devices": [OTHER]})
                 run = self.start(job, *BetweenProcesses.APART,
                                  settings={**BetweenProcesses.CHUNK, "transport.force_rma": forced})
                 self.lose(run, 2, rank, signal.SIGKILL)

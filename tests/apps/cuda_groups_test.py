@@ -7,9 +7,9 @@ import signal
 import unittest
 
 import failure_test
-import interrupt_test
 from fake_cuda import (DEVICES, FEW, HALF, LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of,
                          language_model, setUpModule)
+from maestro_program import ENDLESS
 
 BY_NCCL = "gradients of 2 replicas by NCCL"
 BY_HOST = "gradients of 2 replicas in host memory"
@@ -151,7 +151,7 @@ class ALostProcess(WithDevices, failure_test.LosesProcesses):
     """The other rank may wait for it in a group."""
 
     def lose_one(self, rank, how):
-        job = language_model(train={"steps": interrupt_test.LONG})
+        job = language_model(train={"steps": ENDLESS})
         job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
         self.lose(self.start(job, "--processes", 2), 2, rank, how)
 
@@ -169,7 +169,7 @@ class AReplicaThatFails(WithDevices, failure_test.ARankFails):
     def test_by_divergence_ends_the_run_with_one_error(self):
         for processes in (1, 2):
             with self.subTest(processes=processes):
-                job = language_model(train={"steps": interrupt_test.LONG}, lr=1e30, clip_norm=0)
+                job = language_model(train={"steps": ENDLESS}, lr=1e30, clip_norm=0)
                 job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
                 self.fail(self.start(job, "--processes", processes), "section 'teacher", "training diverged")
 

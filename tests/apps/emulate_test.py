@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from maestro_program import PROGRAM, without_times
+from maestro_program import PATIENCE_S, PROGRAM, undisturbed, without_times
 
 
 def workload(llm=6, vision=2, samples=36):
@@ -29,13 +29,14 @@ class Emulation(unittest.TestCase):
         file = self.folder / "workload.json"
         file.write_text(json.dumps(content))
         return subprocess.run([str(PROGRAM), "emulate", str(file), *arguments], capture_output=True, text=True,
-                              timeout=120)
+                              timeout=PATIENCE_S)
 
     def answer(self, content, *arguments):
         done = self.run_workload(content, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout.strip().splitlines()[-1])
 
+    @undisturbed
     def test_comes_near_the_plan_under_every_policy(self):
         for policy in ("wavefront", "arrival", "bulk_synchronous"):
             answer = self.answer(workload(), "--policy", policy, "--steps", "4")
@@ -62,6 +63,7 @@ class Emulation(unittest.TestCase):
         slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # each of both passes
         self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
 
+    @undisturbed
     def test_replicas_of_unequal_speeds_share_out_the_samples(self):
         content = workload(llm=2, vision=1)
         content["sections"][1]["speeds"] = [1, 0.5]
@@ -93,6 +95,7 @@ class Emulation(unittest.TestCase):
         self.assertEqual(answer["steps"], 3)
         self.assertGreater(answer["share_of_plan"], 0.4)
 
+    @undisturbed
     def test_lanes_with_the_same_device_number_take_turns_on_it(self):
         content = workload(llm=2, vision=3)
         content["sections"][0]["devices"] = [7, 0, 7]
@@ -106,6 +109,7 @@ class Emulation(unittest.TestCase):
         del content["sections"][0]["devices"], content["sections"][1]["devices"]
         self.assertLess(self.answer(content, "--steps", str(steps))["run_ms"], 0.99 * steps * work / 2)
 
+    @undisturbed
     def test_a_lane_of_several_devices_occupies_them_together(self):
         content = workload(llm=2, vision=2)
         content["sections"][0]["devices"] = [0, 1]
@@ -138,7 +142,7 @@ class Emulation(unittest.TestCase):
             if without_times(line).startswith("step"):
                 break
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=PATIENCE_S)
         self.assertEqual(run.returncode, 0, err)
         self.assertNotIn("checkpoint", err)
         self.assertLess(json.loads(out.strip().splitlines()[-1])["steps"], 1000)

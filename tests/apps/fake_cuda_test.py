@@ -11,6 +11,7 @@ import interrupt_test
 import vlm_test
 from fake_cuda import (BF16_TOLERANCE, DEVICES, FAMILIES, FEW, FP32_TOLERANCE, HALF, LEARNS, ONE, OTHER, OnDevices, STEPS,
                          WithDevices, distillation, gpt2, job_of, language_model, setUpModule, several_devices, split)
+from maestro_program import ENDLESS
 from layouts_test import figures_of
 
 def has_driver():
@@ -126,7 +127,7 @@ class ACheckpoint(OnDevices):
 @several_devices
 class CtrlC(WithDevices, interrupt_test.Interrupted):
     def job(self):
-        job = language_model(train={"steps": interrupt_test.LONG, "checkpoint_at_end": True}, schedule="constant")
+        job = language_model(train={"steps": ENDLESS, "checkpoint_at_end": True}, schedule="constant")
         job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
         return job
 

@@ -156,7 +156,7 @@ class ARollback(Poisoned):  # PR-4, CR-7
     def test_that_is_killed_goes_on_from_where_it_went_back_to(self):
         finished = self.train(going_back(job()), settings={"train.out": "whole"})
         self.assertIn("rolled back: ", finished.out)
-        run = self.start(going_back(job()))
+        run = self.start_held(going_back(job()), after=STEPS - 1)
         self.assertTrue(run.wait_for_text("going back to "), run.text)
         run.end()
         resumed = self.train(going_back(job()), "--resume", "auto")

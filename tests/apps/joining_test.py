@@ -8,7 +8,7 @@ import signal
 import unittest
 
 from hosts import Hosts, why_not
-from maestro_program import Run, SystemTest, distillation
+from maestro_program import ENDLESS, Run, SystemTest, distillation
 
 NO_HOSTS = why_not()
 DEVICES = ("--cpu-devices", 16)
@@ -29,7 +29,7 @@ class Joining(SystemTest):
 
     def job(self, **train):
         """A job without end, whose learning rate does not depend on its steps: finish() stops it."""
-        job = distillation(**{"steps": 1_000_000, "checkpoint_every": 0, "recover": "restart", **train})
+        job = distillation(**{"steps": ENDLESS, "checkpoint_every": 0, "recover": "restart", **train})
         del job["teacher"]["replicas"]
         job["teacher"] |= {"micro_batch": 2}
         for section in ("student", "plain"):
@@ -248,7 +248,7 @@ class AnElasticSection(Joining):
     """Sections of timed waits, of which the teacher needs many times the others' time."""
 
     def test_gets_a_process_where_others_wait_for_it(self):
-        job = distillation(steps=1_000_000, global_batch=16, ahead=2)
+        job = distillation(steps=ENDLESS, global_batch=16, ahead=2)
         for name, width in (("teacher", 256), ("student", 8), ("plain", 8)):
             job[name] |= {"width": width, "devices": ["emulated"]}
         del job["teacher"]["replicas"]
@@ -268,7 +268,7 @@ class AnElasticSection(Joining):
 
 class ASingleProcess(SystemTest):
     def test_is_joined_by_nobody(self):
-        job = distillation(steps=1_000_000)
+        job = distillation(steps=ENDLESS)
         address = f"unix:{self.folder}/control.sock"
         run = self.start(job, "--control", address)
         self.assertTrue(run.wait_for_text("step ", "err"), run.text)

@@ -8,7 +8,7 @@ import signal
 import unittest
 from pathlib import Path
 
-from maestro_program import LINE_TIME, Run, SystemTest, distillation
+from maestro_program import ENDLESS, LINE_TIME, Run, SystemTest, distillation
 
 REPOSITORY = Path(__file__).resolve().parents[2]  # of the bundled jobs
 LEVELS = {"info", "warning", "error", "progress"}
@@ -120,14 +120,14 @@ class Summary(LogTest):
         self.assertNotIn("to go on", entries)
 
     def test_of_an_interrupted_run_has_what_continues_it(self):
-        job = job_of(steps=100_000)
+        job = job_of(steps=ENDLESS)
         run = self.start(job)
         self.assertTrue(run.wait_for_text("step ", "err"), run.text)
         run.interrupt()
         finished = run.wait()
         last = finished.report["last_step"]
         head, entries = self.lines(finished, "interrupted after step ")
-        self.assertTrue(head.startswith(f"interrupted after step {last} of 100000 in "), head)
+        self.assertTrue(head.startswith(f"interrupted after step {last} of {ENDLESS} in "), head)
         self.assertEqual(entries["to go on"], "the same command with --resume out")
         rest = self.start({**job, "train": {**job["train"], "steps": last + 2}}, "--resume", "out").wait()
         self.assertIn(f"finished step {last + 2} of {last + 2} in ", rest.out, rest.describe())
@@ -169,7 +169,7 @@ class Json(LogTest):
         self.assertEqual(printed, self.validations())
 
     def test_so_does_a_run_that_fails(self):
-        run = self.start(job_of(steps=100_000), "--processes", 2, *JSON)
+        run = self.start(job_of(steps=ENDLESS), "--processes", 2, *JSON)
         self.assertTrue(run.wait_for_text('"level":"progress"'), run.text)
         os.kill(run.members()[1], signal.SIGKILL)
         self.assertEqual(run.wait().status, 1, run.text)
@@ -178,7 +178,7 @@ class Json(LogTest):
         self.assertIn("process 1", errors[0]["message"])
 
     def test_so_does_an_interrupted_run(self):
-        run = self.start(job_of(steps=100_000), "--processes", 2, *JSON)
+        run = self.start(job_of(steps=ENDLESS), "--processes", 2, *JSON)
         self.assertTrue(run.wait_for_text('"level":"progress"'), run.text)
         run.interrupt()
         self.assertEqual(run.wait().status, 0, run.text)

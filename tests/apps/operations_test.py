@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import slurm_cluster
-from maestro_program import PATIENCE_S, PROGRAM, SystemTest, distillation, free_port, job_text
+from maestro_program import ENDLESS, PATIENCE_S, PROGRAM, SystemTest, distillation, free_port, job_text
 
 DEBIAN = "/usr/lib/python3/dist-packages"
 if importlib.util.find_spec("yaml") is None:
@@ -39,7 +39,7 @@ class Watching(unittest.TestCase):
     def promtool(self, *words):
         if shutil.which("promtool") is None:
             self.skipTest("promtool is not installed (apt-get install --no-install-recommends prometheus)")
-        done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
@@ -68,7 +68,7 @@ class Watching(unittest.TestCase):
                        for target in panel["targets"]]
         rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)]
         self.promtool("--version")
-        done = subprocess.run(["promtool", "check", "rules", "/dev/stdin"], text=True, capture_output=True, timeout=120,
+        done = subprocess.run(["promtool", "check", "rules", "/dev/stdin"], text=True, capture_output=True, timeout=PATIENCE_S,
                               input=json.dumps({"groups": [{"name": "panels", "rules": rules}]}), check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -76,19 +76,19 @@ class Watching(unittest.TestCase):
 class Serving(SystemTest):
     def test_a_run_has_these_metrics_and_the_probe_finds_it_well(self):
         self.assertEqual(self.call("keys", "keys").status, 0)
-        run = self.start(distillation(steps=1_000_000), "--http", "0.0.0.0:0", "--keys", "keys")
+        run = self.start(distillation(steps=ENDLESS), "--http", "0.0.0.0:0", "--keys", "keys")
         steps = self.folder / "out/record/steps.jsonl"
         self.assertTrue(run.wait_for(lambda: steps.exists() and steps.stat().st_size > 0), run.text)
         port = re.search(r"http\S*:(\d+)", run.text["out"] + run.text["err"])[1]
         token = (self.folder / "keys/token").read_text().strip()
         request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             lines = answer.read().decode().splitlines()
         self.assertEqual({re.match(r"\w+", line)[0] for line in lines if not line.startswith("#")}, METRICS)
         self.assertTrue(any(re.match(r'maestro_run_state\{.*state="running".*\} 1$', line) for line in lines), lines)
 
         def probed(path, *token_file, rank="0"):
-            return subprocess.run([SHARE / "probe.sh", path, port, *token_file], env={**os.environ, "RANK": rank}, timeout=30,
+            return subprocess.run([SHARE / "probe.sh", path, port, *token_file], env={**os.environ, "RANK": rank}, timeout=PATIENCE_S,
                                   stderr=subprocess.DEVNULL, check=False).returncode
 
         key = self.folder / "keys/token"
@@ -107,7 +107,8 @@ class Schedulers(SystemTest):
 
     def test_a_stopped_run_ends_with_75_and_goes_on_to_its_end(self):
         script = (SHARE / "run-to-the-end.sh", "out")
-        run = self.start(distillation(steps=2000), "--resume", "auto", launcher=script)
+        held = ("--pause-after", 1000)
+        run = self.start(distillation(steps=2000), "--resume", "auto", *held, launcher=script)
         self.assertTrue(run.wait_for(lambda: len(self.steps()) > 3), run.text)
         os.kill(run.process.pid, signal.SIGTERM)  # as Kubernetes does: to the first process of the container
         stopped = run.wait()
@@ -159,7 +160,7 @@ class Schedulers(SystemTest):
             self.skipTest("systemd-analyze is not installed (apt-get install systemd)")
         unit = self.folder / "maestro@name.service"  # of an instance: a template has no name to insert
         unit.write_text((SHARE / "maestro@.service").read_text())
-        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_slurm_queues_a_stopped_run_again_which_goes_on(self):
@@ -168,7 +169,10 @@ class Schedulers(SystemTest):
         cluster = slurm_cluster.SlurmCluster(nodes=1, credentials_s=20)
         self.addCleanup(cluster.stop)
         (self.folder / "job.toml").write_text(job_text(distillation(steps=4000)))
-        environment = f"--export=ALL,MAESTRO={PROGRAM}"
+        held = self.folder / "held"  # the first start stands still half way
+        held.write_text(f'#!/bin/sh\n[ -e out/record ] || set -- "$@" --pause-after 2000\nexec {PROGRAM} "$@"\n')
+        held.chmod(0o755)
+        environment = f"--export=ALL,MAESTRO={held}"
         made = cluster.call("sbatch", "--parsable", "--nodes=1", "--ntasks-per-node=2", environment, f"--chdir={self.folder}",
                             "--output=batch.out", str(SHARE / "slurm.sh"), "job.toml", "out")
         self.assertEqual(made.returncode, 0, made.stderr)

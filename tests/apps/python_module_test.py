@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 from graph_test import distillation_graph
-from maestro_program import SystemTest, job_text
+from maestro_program import PATIENCE_S, SystemTest, job_text
 
 PACKAGE = os.environ.get("MAESTRO_PYTHON_PACKAGE", "")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ class PythonPackageTest(SystemTest):
 
     def finish(self, process, status=0):
         with process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, status, out + err)
         return out, err
 

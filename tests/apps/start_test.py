@@ -13,7 +13,7 @@ import time
 import unittest
 
 from hosts import Hosts, why_not
-from maestro_program import SystemTest, distillation, listening_ports
+from maestro_program import LOADED, SystemTest, distillation, listening_ports
 
 NO_HOSTS = why_not()
 PR_SET_CHILD_SUBREAPER = 36
@@ -36,6 +36,7 @@ def ports():
     return found
 print("ready", flush=True)
 most = 1 if kind == "one" else 300
+told = False
 while not done.is_set():
     for at in ports():
         for _ in range(20):
@@ -46,6 +47,8 @@ while not done.is_set():
             try:
                 peer.connect(at)
                 counts[at] = counts.get(at, 0) + 1
+                if not told:
+                    told = print("connected", flush=True) is None
                 if kind == "garbage":
                     peer.sendall(b"GET / HTTP/1.1\r\n\r\n" * 8)
             except OSError:
@@ -107,18 +110,18 @@ class StrangersOnOneHost(StartTest):
                 held.append(peer)
 
     def train_among(self, kind, **settings):
-        run = self.start(distillation(), "--processes", 3, settings={"transport.provider": "tcp", **settings})
+        run = self.start_held(distillation(), "--processes", 3, settings={"transport.provider": "tcp", **settings})
         stop, counts, held = threading.Event(), {}, []
         stranger = threading.Thread(target=self.knock, args=(run, kind, stop, counts, held))
         stranger.start()
         try:
+            self.assertTrue(run.wait_for(lambda: counts), run.text)
             self.assert_trained(run)
         finally:
             stop.set()
             stranger.join()
             for peer in held:
                 peer.close()
-        self.assertGreater(sum(counts.values()), 0)
 
     def test_idle_connections_disturb_no_start(self):  # AE-4
         self.train_among("idle")
@@ -139,16 +142,13 @@ class StrangersOverTls(StartTest):
                                    stdout=subprocess.PIPE, text=True)
         self.addCleanup(scanner.kill)
         self.assertEqual(scanner.stdout.readline(), "ready\n")
-        begin = time.monotonic()
-        run = self.start(distillation(), "--processes", 3, "--listen", hosts.addresses[0], launcher=hosts.on(0))
+        run = self.start_held(distillation(), "--processes", 3, "--listen", hosts.addresses[0], launcher=hosts.on(0))
+        self.assertEqual(scanner.stdout.readline(), "connected\n")
         self.assertTrue(run.wait_for_text("step "), run.text)
-        seconds = time.monotonic() - begin
         finished = run.wait()
-        count, _ = scanner.communicate()
+        scanner.communicate()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [], finished.describe())
-        self.assertGreater(int(count), 0)
-        self.assertLess(seconds, 30)
         self.assert_nothing_left(run)
 
     def test_one_idle_connection_disturbs_no_start(self):  # AE-4
@@ -177,8 +177,8 @@ class ShortCuts(StartTest):
             with self.subTest(f"when host {at} listens"):
                 hosts = Hosts(self.folder, 3)
                 self.addCleanup(hosts.remove)
-                run = self.start(distillation(peer_timeout_s=6), "--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(),
-                                 launcher=hosts.on(0))
+                run = self.start_held(distillation(peer_timeout_s=6), "--hosts", ",".join(hosts.addresses), "--ssh",
+                                      hosts.remote_shell(), after=0, launcher=hosts.on(0))
                 self.assertTrue(run.wait_for(lambda: self.listens(hosts, at)), run.text)
                 hosts.cut_off(1)
                 time.sleep(self.CUT_S)  # how long the cut lasts
@@ -203,8 +203,7 @@ class Deaths(StartTest):
     ORPHANS_S = 2.0
 
     def reached(self, run, moment):
-        """Until the start has come so far, with its processes in self.members; False when the run trains or has ended by
-        then."""
+        """Until the start has come so far, with its processes in self.members."""
         def seen():
             self.members = run.members()
             return self.members
@@ -217,16 +216,13 @@ class Deaths(StartTest):
             "rank 0 takes connections": lambda: sockets("peers"),
             "all take connections": lambda: len(sockets("peers")) == 3,
         }
-        return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
+        return run.wait_for(moments[moment])
 
     def caught(self, moment, **settings):
-        """A run whose start has come so far; a run that already trains is ended and replaced by another."""
-        for _ in range(20):
-            run = self.start(distillation(steps=10000, **settings), "--processes", 3)
-            if self.reached(run, moment):
-                return run
-            run.end()
-        self.fail(f"the moment was missed 20 times: {moment}")
+        """A run whose start has come so far; it does not train, as nobody resumes it."""
+        run = self.start(distillation(steps=10000, **settings), "--processes", 3, "--pause-after", 0)
+        self.assertTrue(self.reached(run, moment), run.text)
+        return run
 
     def test_the_others_leave_at_once_when_rank_0_dies(self):  # JS-4
         for moment in ("a child is there", "all are there", "rank 0 takes connections", "all take connections"):
@@ -236,7 +232,7 @@ class Deaths(StartTest):
                 begin = time.monotonic()
                 self.assertTrue(run.wait_for(lambda: run.process.poll() is not None))
                 while run.marked():
-                    self.assertLess(time.monotonic() - begin, self.ORPHANS_S + 1, run.text)  # two loaded cores
+                    self.assertLess(time.monotonic() - begin, self.ORPHANS_S * LOADED, run.text)
                     time.sleep(0.01)  # no event reports a change of /proc
                 self.assertLessEqual(len(run.wait().error_lines()), 1, run.text)
 
@@ -256,16 +252,15 @@ class Deaths(StartTest):
                 os.kill(self.members[rank], signal.SIGSTOP)
                 begin = time.monotonic()
                 finished = run.wait()
-                self.assertLess(time.monotonic() - begin, 10, finished.describe())
+                self.assertLess(time.monotonic() - begin, 5 * LOADED, finished.describe())
                 self.assertEqual((finished.status, len(finished.error_lines())), (1, 1), finished.describe())
                 self.assertIn(f"process {rank}", finished.error_lines()[0])
                 self.assert_nothing_left(run)
 
     def test_the_others_leave_when_rank_0_is_stopped(self):  # JS-4
-        run = self.start(distillation(peer_timeout_s=1), "--processes", 3)
-        self.assertTrue(self.reached(run, "a child is there"), run.text)
+        run = self.caught("a child is there", peer_timeout_s=1)
         os.kill(run.process.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 5 * LOADED
         while set(run.marked()) - {run.process.pid}:
             self.assertLess(time.monotonic(), deadline, run.text)
             time.sleep(0.01)  # no event reports a change of /proc

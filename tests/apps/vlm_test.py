@@ -12,7 +12,7 @@ import unittest
 import zlib
 from pathlib import Path
 
-from maestro_program import Run, SystemTest, options_of
+from maestro_program import ENDLESS, Run, SystemTest, options_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EMOJI = REPOSITORY.parent / "shared" / "data" / "emoji" / "llava_mixed.json"
@@ -182,7 +182,7 @@ class TheCommand(VisionLanguageTest):
                 self.assertIn(wanted, finished.err)
 
     def test_ends_in_order_at_ctrl_c(self):
-        run = self.vlm("--data", "mixed.json", settings=SMALL | {"train.steps": 1_000_000})
+        run = self.vlm("--data", "mixed.json", settings=SMALL | {"train.steps": ENDLESS})
         self.assertTrue(run.wait_for_text("step "), run.text)
         run.members()
         run.interrupt()

@@ -6,7 +6,7 @@ import json
 import os
 import unittest
 
-from maestro_program import SystemTest, distillation
+from maestro_program import SystemTest, distillation, undisturbed
 
 STEPS = 10
 
@@ -28,6 +28,7 @@ class WhatIf(SystemTest):
         for part in parts:
             self.assertIn(part, finished.err)
 
+    @undisturbed
     def test_a_run_of_waits_is_replayed_and_its_changes_follow_from_them(self):
         job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
         job["emulation"] = {"gflops": 0.3}  # passes of some ten milliseconds
@@ -51,6 +52,7 @@ class WhatIf(SystemTest):
         free = self.ask("--free", "teacher", "--free", "student", "--free", "plain")
         self.assertLess(free["changed"]["step_ms"], 0.2 * free["replay"]["step_ms"])
 
+    @undisturbed
     def test_other_replicas_and_micro_batches_are_planned_anew(self):
         job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
         job["emulation"] = {"gflops": 0.3}
@@ -74,6 +76,7 @@ class WhatIf(SystemTest):
         self.assertRegex(text.out, r"(?m)^assumed +collectives of student: \d+ GB/s and \d+ us a call, ")
         self.assertNotIn("assumed ", self.call("what-if", "trace.json", "--set", "student.replicas=2").out)
 
+    @undisturbed
     def test_devices_of_a_core_share_it_where_they_did_not_in_the_trace(self):
         job = distillation(steps=4 * STEPS)  # what the first and the last ones overlap with is few of them
         for section in ("teacher", "student", "plain"):
