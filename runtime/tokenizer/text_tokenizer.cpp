@@ -16,8 +16,9 @@ constexpr std::size_t piece_tokens = 4096;  // passed to the sink at a time, at 
 /// The encoding of a text: passes its tokens on in pieces.
 class TextTokenizer::Encoding {
  public:
-  Encoding(const TextTokenizer& tokenizer, std::size_t text_bytes, const Sink& sink)
+  Encoding(const TextTokenizer& tokenizer, std::size_t text_bytes, bool begins, const Sink& sink)
       : tokenizer_(tokenizer),
+        begins_(begins),
         cache_(tokenizer.caches_->take(text_bytes)),
         sink_(sink),
         add_word_([this](std::string_view word) {
@@ -34,8 +35,8 @@ class TextTokenizer::Encoding {
       if (token != AddedTokens::no_token) return add_token(token);
       const std::string_view part = text.substr(begin, end - begin);
       const Normalizer& normalizer = tokenizer_.parts_.normalizer;
-      if (normalizer.empty()) return add_normalized(part, begin == 0);
-      add_normalized(normalizer.normalize(part), begin == 0);
+      if (normalizer.empty()) return add_normalized(part, begins_ && begin == 0);
+      add_normalized(normalizer.normalize(part), begins_ && begin == 0);
     });
     flush();
   }
@@ -57,6 +58,7 @@ class TextTokenizer::Encoding {
   }
 
   const TextTokenizer& tokenizer_;
+  bool begins_;  // the document begins with this text
   std::unique_ptr<WordCache> cache_;
   const Sink& sink_;
   PreTokenizer::Emit add_word_;
@@ -75,10 +77,21 @@ TextTokenizer::TextTokenizer(TextTokenizerParts parts) : parts_(std::move(parts)
   normalized_ = AddedTokens(std::move(of[1]), contents[1]);
 }
 
-void TextTokenizer::encode(std::string_view text, const Sink& sink) const {
-  if (valid_utf8_prefix(text) == text.size()) return Encoding(*this, text.size(), sink).add(text);
+void TextTokenizer::encode(std::string_view text, bool begins, const Sink& sink) const {
+  if (valid_utf8_prefix(text) == text.size()) return Encoding(*this, text.size(), begins, sink).add(text);
   const std::string repaired = repaired_utf8(text);
-  Encoding(*this, repaired.size(), sink).add(repaired);
+  Encoding(*this, repaired.size(), begins, sink).add(repaired);
+}
+
+void TextTokenizer::encode(std::string_view text, const Sink& sink) const {
+  encode(text, true, sink);
+}
+
+std::vector<std::int32_t> TextTokenizer::encode_after_special(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  encode(text, false,
+         [&](std::span<const std::int32_t> piece) { tokens.insert(tokens.end(), piece.begin(), piece.end()); });
+  return tokens;
 }
 
 std::vector<std::int32_t> TextTokenizer::encode_special(std::string_view text) const {

@@ -37,12 +37,15 @@ class TextTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t vocabulary() const override { return static_cast<std::int64_t>(parts_.tokens.size()); }
   void encode(std::string_view text, const Sink& sink) const override;
   [[nodiscard]] std::span<const std::int32_t> begin_of_text() const override { return parts_.before; }
+  [[nodiscard]] std::vector<std::int32_t> encode_after_special(std::string_view text) const override;
   [[nodiscard]] std::vector<std::int32_t> encode_special(std::string_view text) const override;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override;
   [[nodiscard]] std::string piece(std::int32_t token) const override;
 
  private:
   class Encoding;
+
+  void encode(std::string_view text, bool begins, const Sink& sink) const;
 
   TextTokenizerParts parts_;
   AddedTokens raw_;         // found in the text as it is

@@ -35,6 +35,11 @@ class Tokenizer {
   /// with `begin`, begin_of_text() before them, unless the text spells these tokens itself.
   void encode_text(std::string_view text, bool begin, const Sink& sink) const;
   [[nodiscard]] std::vector<std::int32_t> encode_text(std::string_view text, bool begin) const;
+  /// Returns the tokens of a text that stands after a special token, such as an image: the tokenizer's mark of a text's
+  /// first word, where it has one, is left out.
+  [[nodiscard]] virtual std::vector<std::int32_t> encode_after_special(std::string_view text) const {
+    return encode(text);
+  }
   /// Returns the tokens with the special ones that the tokenizer's file puts around a text.
   [[nodiscard]] virtual std::vector<std::int32_t> encode_special(std::string_view text) const { return encode(text); }
   /// Returns the text of tokens: always valid UTF-8; tokens without text (a truncated character, an id outside the

@@ -50,6 +50,15 @@ class TokenizerJson : public testing::Test {
   const std::filesystem::path file_ = folder_ / "tokenizer.json";
 };
 
+TEST_F(TokenizerJson, a_text_after_a_special_token_lacks_the_mark_of_a_first_word) {
+  json file = smallest();
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "b"}, {"prepend_scheme", "first"}, {"split", false}};
+  const auto tokenizer = read(file).value_or_throw();
+  EXPECT_THAT(tokenizer->encode("a<x>a"), ElementsAre(1, 0, 3, 0));
+  EXPECT_THAT(tokenizer->encode_after_special("a"), ElementsAre(0)) << "as after <x>";
+  EXPECT_THAT(ByteTokenizer().encode_after_special("a"), ElementsAre('a'));
+}
+
 TEST_F(TokenizerJson, the_smallest_file_is_read) {
   const auto tokenizer = read(smallest()).value_or_throw();
   EXPECT_EQ(tokenizer->name(), file_.string());
