@@ -50,7 +50,10 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   throw JobError(
       where + " has no training sample of " + std::to_string(shortest_sample) + " to " +
       std::to_string(config.sequence) + " tokens with a target" +
-      (left_out_ > 0 ? "; " + std::to_string(left_out_) + " are left out, a larger sequence may keep them" : ""));
+      (left_out_ > 0 ? "; " + std::to_string(left_out_) + " are left out, a larger sequence may keep them" : "") +
+      (validation_.samples > 0 ? "; validation has all samples (" + std::to_string(validation_.samples) +
+                                     "): give more documents, or another validation_fraction to prepare them with"
+                               : ""));
 }
 
 PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>& shards) const {

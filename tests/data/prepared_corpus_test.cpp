@@ -72,6 +72,22 @@ class Prepared : public ::testing::Test {
 
 using Texts = std::vector<std::string>;
 
+TEST_F(Prepared, a_folder_whose_documents_are_all_for_validation_is_refused_with_the_key_that_divides_them) {
+  const std::filesystem::path folder = write("data", {counted(1, 5)});
+  PreparedIndex index = read_prepared_index(folder).value_or_throw();
+  std::swap(index.train, index.validation);
+  write_prepared_index(folder, index).or_throw();
+  try {
+    const PreparedCorpus corpus(folder, config(4));
+    FAIL() << "accepted";
+  } catch (const JobError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("validation has all samples (1): give more documents, or another validation_fraction"),
+              std::string::npos)
+        << message;
+  }
+}
+
 TEST_F(Prepared, an_index_with_a_number_that_is_not_whole_is_refused_by_its_key) {
   const std::filesystem::path folder = write("a", {counted(1, 5)});
   const std::filesystem::path file = folder / prepared_index_file;
