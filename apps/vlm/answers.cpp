@@ -126,7 +126,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   PageAnswer out;
   out.question = view.question;
   out.reference = view.answer;
-  out.written = corpus.decode(model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
+  out.written = corpus.decode(view.prompt, model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
   for (const StoredPicture& picture : view.pictures) out.pictures.push_back(picture_for_page(picture));
   return out;
 }

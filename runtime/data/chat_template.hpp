@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conversion of a conversation to tokens:
-//   USER: question \n ASSISTANT: answer end-of-turn USER: question \n ASSISTANT: ...
-// without the spaces around the newline and the end of turn. The text between pictures, roles included, is encoded as a
-// whole, each answer by itself. Each <image> becomes as many `image_token`s as its picture has patches. The model
-// learns the answers and their ends of turn; all other tokens are inputs only.
+//   system text \n USER: question \n ASSISTANT: answer end-of-turn USER: question \n ASSISTANT: ...
+// without the spaces around the newlines and the end of turn; without a system text "USER: " begins. Each <image>
+// becomes as many `image_token`s as its picture has patches. The model learns the answers and their ends of turns; all
+// other tokens are inputs only.
+//
+// LT-1 (whole text): images and ends of turns cut the text as special tokens of the model's tokenizer do, and nothing
+//       else does: the text between two of them, roles included, is encoded as a whole.
+// LT-2 (prefix rule): of an answer those tokens are learned that the text up to its end has beyond the text before it.
+//       A token across this border is learned, as CE-2 has it.
+// LT-3 (whole turns): a conversation that is longer than the sequence keeps the questions with their answers that fit,
+//       and the images of these. Only a first answer that does not fit is cut inside.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +28,10 @@ struct ChatTokens {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;  ///< the token after, or `ignored_target` where that is not part of an answer
   std::int64_t learned = 0;           ///< targets that are not ignored
-  std::int64_t cut = 0;               ///< positions beyond `sequence` that were dropped
+  std::size_t prompt = 0;             ///< tokens before the first learned one: the prompt for a model to answer
+  std::size_t turns = 0;              ///< of the conversation, that were kept
+  std::size_t pictures = 0;           ///< of the conversation, that were kept
+  bool ended = true;                  ///< false: the only answer is cut before its end
 };
 
 /// Returns the id that ends an answer: the token that ends a text or, without such a token, the tokenizer's vocabulary
@@ -33,17 +43,18 @@ struct ChatTokens {
 }
 
 /// Returns the tokens of a conversation as parse_conversations delivers it; `patches` holds the number of patches of
-/// each picture. The last token is a target only. The result is cut to `sequence` positions at the end; an error if
-/// that would cut a picture or leave nothing to learn. Pure; any thread.
+/// each picture. The last token is a target only. With `begin`, the tokens that the tokenizer's file puts before a text
+/// stand first, unless the text spells them. An error if `sequence` ends in a picture of the first question, or leaves
+/// nothing to learn. Pure; any thread.
 [[nodiscard]] Result<ChatTokens> chat_tokens(const Conversation& conversation, std::span<const std::int64_t> patches,
-                                             const Tokenizer& tokenizer, std::int64_t sequence);
-
-/// Returns the tokens up to the first answer: the prompt for a model to write it.
-[[nodiscard]] std::vector<std::int32_t> chat_prompt(const Conversation& conversation,
-                                                    std::span<const std::int64_t> patches, const Tokenizer& tokenizer);
+                                             const Tokenizer& tokenizer, std::int64_t sequence, bool begin = true);
 
 /// Returns the text of tokens, for display; pictures and ends of turns have none.
 [[nodiscard]] std::string chat_text(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer);
+
+/// Returns the text of the tokens that a model wrote after a prompt, without the space that stands before an answer.
+[[nodiscard]] std::string chat_answer(std::span<const std::int32_t> prompt, std::span<const std::int32_t> written,
+                                      const Tokenizer& tokenizer);
 
 /// Returns the first question for display: without placeholders and the white space around them.
 [[nodiscard]] std::string chat_question(const Conversation& conversation);

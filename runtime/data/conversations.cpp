@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "runtime/core/json_text.hpp"
@@ -63,26 +64,80 @@ std::optional<std::string> text_at(const json& turn, const char* key) {
   return value->get<std::string>();
 }
 
-/// The turn's text when it is a question or an answer as its number demands.
-Result<std::string> turn_of(const json& turn, std::size_t number) {
-  const std::string which = "conversations[" + std::to_string(number) + "]";
-  const auto from = text_at(turn, "from");
-  auto value = text_at(turn, "value");
-  if (!from || !value) return wrong(which + " needs the strings \"from\" and \"value\"");
-  const bool question = *from == "human" || *from == "user";
-  if (!question && *from != "gpt" && *from != "assistant") {
-    return wrong(which + " is from \"" + printable(*from) + "\"; valid are human, user, gpt and assistant");
+enum class Speaker { system, question, answer };
+
+/// Puts the turns of an entry in order: makes the repairs of RowRepair, and refuses everything else.
+class TurnReader {
+ public:
+  /// Adds conversations[number].
+  [[nodiscard]] Status add(const json& turn, std::size_t number) {
+    which_ = "conversations[" + std::to_string(number) + "]";
+    const auto from = text_at(turn, "from");
+    auto value = text_at(turn, "value");
+    if (!from || !value) return wrong(which_ + " needs the strings \"from\" and \"value\"");
+    from_ = *from;
+    if (from_ == "system") return add(Speaker::system, *std::move(value));
+    if (from_ == "human" || from_ == "user") return add(Speaker::question, *std::move(value));
+    if (from_ == "gpt" || from_ == "assistant") return add(Speaker::answer, *std::move(value));
+    return wrong(which_ + " is from \"" + printable(from_) + "\"; valid are human, user, gpt, assistant and system");
   }
-  if (question != (number % 2 == 0)) {
-    return wrong(which + " is from \"" + printable(*from) +
-                 "\", but questions and answers must take turns, a question first");
+  /// Ends the turns, and gives each picture of the conversation its placeholder.
+  [[nodiscard]] Status end(Conversation& out) {
+    if (turns_.empty()) return wrong("the conversation has no question");
+    if (turns_.size() == 1) return wrong("the conversation ends without an answer");
+    std::size_t placeholders = 0;
+    for (const std::string& turn : turns_) placeholders += placeholders_in(turn);
+    if (placeholders == 0 && !out.images.empty()) {
+      std::string before;
+      for (std::size_t at = 0; at < out.images.size(); ++at) before.append(image_placeholder).append("\n");
+      turns_.front().insert(0, before);
+      repaired_.insert(RowRepair::images_first);
+    } else if (placeholders != out.images.size()) {
+      return wrong(counted(placeholders, "<image> placeholder") + ", but " + counted(out.images.size(), "picture"));
+    }
+    if (turns_.size() % 2 != 0) {
+      out.images.resize(out.images.size() - placeholders_in(turns_.back()));
+      turns_.pop_back();
+      repaired_.insert(RowRepair::question_cut);
+    }
+    out.repairs.assign(repaired_.begin(), repaired_.end());
+    out.turns = std::move(turns_);
+    out.system = std::move(system_);
+    return {};
   }
-  if (!question && value->empty()) return wrong(which + " is an empty answer");
-  if (!question && placeholders_in(*value) > 0) {
-    return wrong(which + " has <image> in an answer; only questions may");
+
+ private:
+  [[nodiscard]] Status add(Speaker speaker, std::string text) {
+    if (speaker != Speaker::question && placeholders_in(text) > 0) {
+      return wrong(which_ + " is from \"" + printable(from_) + "\" and has <image>; only questions may");
+    }
+    const bool begins = turns_.empty();
+    if (begins && speaker == Speaker::answer) {
+      repaired_.insert(RowRepair::answer_dropped);
+      return {};
+    }
+    if (begins && speaker == Speaker::system && !repaired_.contains(RowRepair::system_kept)) {
+      system_ = std::move(text);
+      repaired_.insert(RowRepair::system_kept);
+      return {};
+    }
+    if (speaker == Speaker::system) {
+      return wrong(which_ + " is from \"system\", but a single system text may stand, before the first question");
+    }
+    if ((speaker == Speaker::question) != (turns_.size() % 2 == 0)) {
+      return wrong(which_ + " is from \"" + printable(from_) +
+                   "\", but questions and answers must take turns, a question first");
+    }
+    if (speaker == Speaker::answer && text.empty()) return wrong(which_ + " is an empty answer");
+    turns_.push_back(std::move(text));
+    return {};
   }
-  return *std::move(value);
-}
+
+  std::string which_, from_;  // of the turn that is read, for messages
+  std::string system_;
+  std::vector<std::string> turns_;
+  std::set<RowRepair> repaired_;
+};
 
 /// Returns the conversation of an entry. `beside`: the pictures of its row in an archive; null: it names files.
 Result<Conversation> conversation_of(const json& entry, std::string id, const std::vector<std::string>* beside) {
@@ -100,17 +155,11 @@ Result<Conversation> conversation_of(const json& entry, std::string id, const st
   Conversation out;
   out.id = std::move(id);
   out.images = *std::move(names);
-  std::size_t placeholders = 0;
-  for (const json& turn : *turns) {
-    auto text = turn_of(turn, out.turns.size());
-    if (!text) return text.error();
-    placeholders += placeholders_in(*text);
-    out.turns.push_back(*std::move(text));
+  TurnReader reader;
+  for (std::size_t at = 0; at < turns->size(); ++at) {
+    if (const Status added = reader.add((*turns)[at], at); !added) return added.error();
   }
-  if (out.turns.size() % 2 != 0) return wrong("the conversation ends without an answer");
-  if (placeholders != out.images.size()) {
-    return wrong(counted(placeholders, "<image> placeholder") + ", but " + counted(out.images.size(), "picture"));
-  }
+  if (const Status ended = reader.end(out); !ended) return ended.error();
   return out;
 }
 
@@ -185,6 +234,7 @@ std::uint64_t read_archive(const fs::path& file, const ConversationSink& sink) {
     if (conversation) {
       conversation->archive = file;
       conversation->members = std::move(row.pictures);
+      conversation->members.resize(conversation->images.size());  // a question that was cut took its pictures with it
     }
     sink(id, std::move(conversation));
     return {};

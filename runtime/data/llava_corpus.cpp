@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
@@ -19,11 +20,19 @@ namespace {
 
 constexpr std::size_t bad_samples_listed = 20;
 
-/// In [0, 1), from the text alone (FNV-1a, mixed).
-double share_of(std::string_view id) {
+/// Returns a hash of the text (FNV-1a, mixed).
+std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return mix64(hash);
+}
+
+/// Returns all that a row holds, in one text.
+std::string content_of(const Conversation& conversation) {
+  std::string all = conversation.id + '\0' + conversation.system;
+  for (const std::string& turn : conversation.turns) all += '\0' + turn;
+  for (const std::string& image : conversation.images) all += '\0' + image;
+  return all;
 }
 
 std::string sample_name(const std::string& file, const std::string& id) {
@@ -41,8 +50,26 @@ Result<Image> decode_image(const StoredPicture& picture) {
 
 /// State that is needed only while the files are read.
 struct LlavaCorpus::Opening {
+  /// An entry near the border between training and validation.
+  struct Nearest {
+    double share;
+    std::size_t entry;
+  };
+
   std::unordered_map<std::string, std::uint32_t> numbers;  ///< of pictures_, by path
   std::vector<std::string> bad;                            ///< the first of them, a line each
+  std::unordered_set<std::uint64_t> ids;                   ///< hashes of the ids so far
+  std::optional<Nearest> training, validation;             ///< nearest to the other side
+
+  /// Returns the conversation's place in [0, 1): validation has the lowest (LL-2).
+  [[nodiscard]] double share_of(Conversation& conversation) {
+    std::uint64_t hash = hash_of(conversation.id);
+    if (!ids.insert(hash).second) {
+      conversation.repairs.push_back(RowRepair::equal_id);
+      hash = hash_of(content_of(conversation));
+    }
+    return static_cast<double>(hash >> 11) * 0x1p-53;
+  }
 
   [[nodiscard]] JobError too_many(std::uint64_t found, std::int64_t allowed) const {
     if (found == 1) return JobError("[data] " + bad.front() + "; max_bad_samples = 1 skips it");
@@ -68,27 +95,48 @@ LlavaCorpus::LlavaCorpus(const DataConfig& config, std::size_t cache_bytes)
   Opening opening;
   load(train_, !own_file, opening);
   if (own_file) load(validation_, false, opening);
+  if (!own_file) give_each_side_a_sample(opening);
   if (left_out_ > static_cast<std::uint64_t>(config.max_bad_samples)) {
     throw opening.too_many(left_out_, config.max_bad_samples);
   }
-  if (train_.entries.empty()) throw JobError("[data] path: " + config.path + " has no training sample");
-  if (validation_.entries.empty()) {
-    throw JobError("[data] " + validation_.file + " has no validation sample among " +
-                   std::to_string(train_.entries.size()) +
-                   (own_file ? "" : "; give more of them, a larger validation_fraction or a validation_path"));
+  if (!own_file && samples(Split::train) + samples(Split::validation) == 1) {
+    throw JobError("[data] path: " + config.path +
+                   " has 1 sample, but training and validation (validation_fraction = " +
+                   number_text(config.validation_fraction) + ") need one each; give more of them or a validation_path");
   }
+  if (train_.entries.empty()) throw JobError("[data] path: " + config.path + " has no training sample");
+  if (validation_.entries.empty()) throw JobError("[data] " + validation_.file + " has no validation sample");
+}
+
+void LlavaCorpus::give_each_side_a_sample(const Opening& opening) {
+  const auto move = [](Side& from, Side& to, const std::optional<Opening::Nearest>& nearest) {
+    if (!to.entries.empty() || from.entries.size() < 2) return;
+    const auto at = from.entries.begin() + static_cast<std::ptrdiff_t>(nearest->entry);
+    to.entries.push_back(std::move(*at));
+    from.entries.erase(at);
+  };
+  move(train_, validation_, opening.training);
+  move(validation_, train_, opening.validation);
 }
 
 void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
   const std::string& file = whole.file;
   const fs::path folder = config_.images.empty() ? fs::path(file).parent_path() / "images" : fs::path(config_.images);
   unread_ += read_conversations(file, [&](const std::string& id, Result<Conversation> conversation) {
+    const double share = conversation && split_off ? opening.share_of(*conversation) : 1.0;
     Result<Entry> kept = conversation ? checked(*std::move(conversation), folder, opening) : conversation.error();
     if (!kept) {
       if (++left_out_ <= bad_samples_listed) opening.bad.push_back(sample_name(file, id) + ": " + kept.error().message);
       return;
     }
-    Side& to = split_off && share_of(id) < config_.validation_fraction ? validation_ : whole;
+    const bool validates = share < config_.validation_fraction;
+    Side& to = validates ? validation_ : whole;
+    auto& nearest = validates ? opening.validation : opening.training;
+    if (!nearest || (validates ? share > nearest->share : share < nearest->share)) nearest = {share, to.entries.size()};
+    for (const RowRepair repair : kept->conversation.repairs) {
+      Repaired& kind = repaired_[static_cast<std::size_t>(repair)];
+      if (kind.rows++ == 0) kind.first = id;
+    }
     max_patches_ = std::max<std::int64_t>(max_patches_, kept->patches);
     if (kept->patches > 0) ++with_pictures_;
     for (const std::uint32_t number : kept->pictures) grids_.add(pictures_[number].grid);
@@ -108,14 +156,19 @@ Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const
     if (!number) return number.error();
     out.pictures.push_back(*number);
   }
-  const std::vector<std::int64_t> patches = patches_of(out);
-  const auto chat = chat_tokens(conversation, patches, *tokenizer_, config_.sequence);
+  out.conversation = std::move(conversation);
+  const Result<ChatTokens> chat = tokens_of(out);
   if (!chat) return chat.error();
-  if (chat->cut > 0) ++cut_;
+  if (!chat->ended) {
+    ++unended_;
+  } else if (chat->turns < out.conversation.turns.size()) {
+    ++cut_;
+  }
+  out.conversation.turns.resize(chat->turns);
+  out.pictures.resize(chat->pictures);
   out.length = static_cast<std::int32_t>(chat->tokens.size());
   out.targets = static_cast<std::int32_t>(chat->learned);
-  for (const std::int64_t count : patches) out.patches += static_cast<std::int32_t>(count);
-  out.conversation = std::move(conversation);
+  for (const std::int64_t count : patches_of(out)) out.patches += static_cast<std::int32_t>(count);
   out.conversation.images = {};
   out.conversation.archive.clear();
   out.conversation.members = {};
@@ -139,7 +192,7 @@ Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& folder, const std:
 Result<std::uint32_t> LlavaCorpus::picture_in(const fs::path& archive, const TarPicture& member) {
   const std::string name = archive.string() + ": " + member.name;
   auto size = image_size(member.head, name);
-  if (!size && member.bytes > member.head.size()) {  // its header may be longer
+  if (member.bytes > member.head.size() && !(size && size_stands_first(member.head))) {
     const Result<std::string> whole = read_tar_picture(archive, *member.position);
     if (!whole) return whole.error();
     size = image_size(*whole, name);
@@ -161,6 +214,10 @@ std::vector<std::int64_t> LlavaCorpus::patches_of(const Entry& entry) const {
   std::vector<std::int64_t> patches;
   for (const std::uint32_t number : entry.pictures) patches.push_back(pictures_[number].grid.patches());
   return patches;
+}
+
+Result<ChatTokens> LlavaCorpus::tokens_of(const Entry& entry) const {
+  return chat_tokens(entry.conversation, patches_of(entry), *tokenizer_, config_.sequence);
 }
 
 std::int64_t LlavaCorpus::length(Split split, SampleId sample) const {
@@ -224,7 +281,7 @@ void LlavaCorpus::read_pictures(Split split, SampleId sample, std::span<float> p
 void LlavaCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                              std::span<std::int32_t> targets) const {
   const Entry& from = entry(split, sample);
-  const auto chat = chat_tokens(from.conversation, patches_of(from), *tokenizer_, config_.sequence);
+  const auto chat = tokens_of(from);
   std::ranges::copy(chat->tokens, tokens.begin());  // fits: checked at opening (LL-1)
   std::ranges::copy(chat->targets, targets.begin());
 }
@@ -236,12 +293,13 @@ ConversationView LlavaCorpus::view(Split split, SampleId sample) const {
   out.question = chat_question(from.conversation);
   out.answer = from.conversation.turns[1];
   for (const std::uint32_t number : from.pictures) out.pictures.push_back(pictures_[number].stored);
-  out.prompt = chat_prompt(from.conversation, patches_of(from), *tokenizer_);
+  const auto chat = tokens_of(from);
+  out.prompt.assign(chat->tokens.begin(), chat->tokens.begin() + static_cast<std::ptrdiff_t>(chat->prompt));
   return out;
 }
 
-std::string LlavaCorpus::decode(std::span<const std::int32_t> tokens) const {
-  return chat_text(tokens, *tokenizer_);
+std::string LlavaCorpus::decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> written) const {
+  return chat_answer(prompt, written, *tokenizer_);
 }
 
 DataFingerprint LlavaCorpus::fingerprint() const {
@@ -253,6 +311,7 @@ DataFingerprint LlavaCorpus::fingerprint() const {
   for (const Side* side : {&train_, &validation_}) {
     for (const Entry& entry : side->entries) {
       add(entry.conversation.id);
+      if (!entry.conversation.system.empty()) add(entry.conversation.system);
       for (const std::string& turn : entry.conversation.turns) add(turn);
       for (const std::uint32_t number : entry.pictures) {
         const Picture& picture = pictures_[number];
@@ -262,6 +321,7 @@ DataFingerprint LlavaCorpus::fingerprint() const {
     }
   }
   if (tokenizer_->name() != "bytes") {  // the text alone does not show its tokens
+    add("whole texts");                 // LT-1; before, questions and answers were encoded apart
     for (std::int32_t id = 0; id < tokenizer_->vocabulary(); ++id) add(tokenizer_->piece(id));
   }
   DataFingerprint made = Corpus::fingerprint();
@@ -275,6 +335,17 @@ DataFingerprint LlavaCorpus::fingerprint() const {
   return made;
 }
 
+std::string LlavaCorpus::repairs() const {
+  std::string text;
+  for (std::size_t kind = 0; kind < repaired_.size(); ++kind) {
+    const Repaired& repaired = repaired_[kind];
+    if (repaired.rows == 0) continue;
+    text += (text.empty() ? "; rows repaired: " : ", ") + std::string(row_repair_names[kind]) + " " +
+            std::to_string(repaired.rows) + " (first '" + repaired.first + "')";
+  }
+  return text;
+}
+
 std::string LlavaCorpus::describe() const {
   const std::uint64_t held = samples(Split::train) + samples(Split::validation);
   const std::string more = validation_.file == train_.file ? "" : " and " + validation_.file;
@@ -283,8 +354,9 @@ std::string LlavaCorpus::describe() const {
          " files of up to " + std::to_string(max_patches_) + " patches a sample, " +
          std::to_string(samples(Split::train)) + " training and " + std::to_string(samples(Split::validation)) +
          " validation samples of up to " + std::to_string(config_.sequence) + " positions (" + std::to_string(cut_) +
-         " cut at the end)" +
-         (unread_ > 0 ? ", " + std::to_string(unread_) + " members .json beside captions without effect" : "");
+         " cut after the last answer that fits, " + std::to_string(unended_) + " inside their first answer)" +
+         (unread_ > 0 ? ", " + std::to_string(unread_) + " members .json beside captions without effect" : "") +
+         repairs();
 }
 
 }  // namespace maestro

@@ -4,11 +4,15 @@
 //
 // LL-1 (checked at opening): every sample was checked at opening: its text, that its pictures exist with a readable
 //       header, and that they and the start of an answer fit data.sequence. A sample that fails is skipped and counted.
-// LL-2 (split by id): the split of a conversation depends on its id and the settings only.
+// LL-2 (split by id): the split of a conversation depends on its id and the settings only; if an earlier row of the
+// file
+//       has its id, it depends on the row's whole content. Of at least two conversations, each side has one: a side
+//       that would be empty gets the conversation that is nearest to the border.
 // LL-3 (as opened): a sample has as many `image_token`s as its pictures had patches at opening, even if the files have
 //       changed.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -71,8 +75,8 @@ class LlavaCorpus final : public Corpus {
 
   /// Throws std::out_of_range when there is no such sample.
   [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
-  /// Returns the text of tokens that a model wrote; pictures and ends of turns have none.
-  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const;
+  /// Returns the text of tokens that a model wrote after a prompt; pictures and ends of turns have none.
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> written) const;
   /// Returns the id that ends an answer.
   [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
   [[nodiscard]] std::uint64_t left_out() const override { return left_out_; }
@@ -96,6 +100,10 @@ class LlavaCorpus final : public Corpus {
     std::string file;
     std::vector<Entry> entries;
   };
+  struct Repaired {
+    std::uint64_t rows = 0;
+    std::string first;  // its id
+  };
   struct Opening;
 
   [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
@@ -104,6 +112,9 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] Result<Image> decode_picture(const Picture& picture) const;
   [[nodiscard]] Error about(Split split, const Entry& entry, const Error& error) const;
   void load(Side& whole, bool split_off, Opening& opening);
+  void give_each_side_a_sample(const Opening& opening);
+  [[nodiscard]] Result<ChatTokens> tokens_of(const Entry& entry) const;
+  [[nodiscard]] std::string repairs() const;
   [[nodiscard]] Result<Entry> checked(Conversation conversation, const std::filesystem::path& folder, Opening& opening);
   [[nodiscard]] Result<std::uint32_t> picture_at(const std::filesystem::path& folder, const std::string& name,
                                                  Opening& opening);
@@ -121,9 +132,11 @@ class LlavaCorpus final : public Corpus {
   PictureGrids grids_;  // of the samples held
   std::uint64_t with_pictures_ = 0;
   std::uint64_t left_out_ = 0;
-  std::uint64_t cut_ = 0;
-  std::uint64_t unread_ = 0;    // members .json beside captions
-  mutable PictureCache cache_;  // thread-safe, and no part of the corpus's value
+  std::uint64_t cut_ = 0;                                   // after the last answer that fits
+  std::uint64_t unended_ = 0;                               // inside their only answer
+  std::uint64_t unread_ = 0;                                // members .json beside captions
+  std::array<Repaired, row_repair_names.size()> repaired_;  // by RowRepair
+  mutable PictureCache cache_;                              // thread-safe, and no part of the corpus's value
 };
 
 }  // namespace maestro

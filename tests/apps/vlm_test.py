@@ -195,6 +195,27 @@ class TheCommand(VisionLanguageTest):
         self.assert_nothing_left(run)
 
 
+class Rows(VisionLanguageTest):
+    def test_as_llava_has_them_are_repaired_and_counted_in_the_header(self):
+        human, gpt = ({"from": speaker, "value": "red"} for speaker in ("human", "gpt"))
+        rows = {"greets": [gpt, human, gpt], "asks": [human, gpt, human],
+                "system": [{"from": "system", "value": "Be brief."}, human, gpt], "bare": [human, gpt]}
+        repaired = [{"id": name, "conversations": turns} for name, turns in rows.items()]
+        repaired[-1]["image"] = "red.png"
+        self.write_data("rows.json", [*self.mixed[:12], *repaired])
+        finished = self.train(vision_language(), settings={"data.path": "rows.json", "train.steps": 1})
+        self.assertIn("rows repaired: answer before the first question dropped 1 (first 'greets'), last question without an "
+                      "answer cut 1 (first 'asks'), system text kept in front 1 (first 'system'), images without <image> put "
+                      "first 1 (first 'bare')", finished.out)
+
+    def test_with_equal_ids_reach_both_sides(self):
+        self.write_data("equal.json", [entry | {"id": "same"} for entry in self.mixed[:12]])
+        job = vision_language()
+        del job["data"]["validation_path"]
+        finished = self.train(job, settings={"data.path": "equal.json", "train.steps": 1})
+        self.assertIn("id of an earlier row, split by content 11 (first 'same')", finished.out)
+
+
 class Pictures(VisionLanguageTest):
     def test_in_no_sample_leave_vision_alone(self):
         self.write_data("text.json", [entry for entry in self.mixed if "image" not in entry])

@@ -75,12 +75,40 @@ TEST(Conversations, reads_pictures_and_turns_in_order) {
 }
 
 TEST(Conversations, placeholders_and_pictures_must_be_as_many) {
-  EXPECT_THAT(parse(entry(R"(, "image": "a.png")", question + "," + answer)).bad,
-              ElementsAre("x: 0 <image> placeholders, but 1 picture"));
   EXPECT_THAT(parse(entry(R"(, "image": ["a", "b"])", turn("human", "<image>") + "," + answer)).bad,
               ElementsAre("x: 1 <image> placeholder, but 2 pictures"));
   EXPECT_THAT(parse(entry("", turn("human", "<image><image>") + "," + answer)).bad,
               ElementsAre("x: 2 <image> placeholders, but 0 pictures"));
+}
+
+TEST(Conversations, rows_as_llava_has_them_are_repaired_and_name_the_repair) {
+  const auto repaired = [](const std::string& fields, const std::string& turns) {
+    const Parsed parsed = parse(entry(fields, turns));
+    EXPECT_THAT(parsed.bad, testing::IsEmpty());
+    return parsed.good.at(0);
+  };
+  const std::string both = question + "," + answer;
+  const Conversation greeted = repaired("", turn("gpt", "Hello") + "," + turn("gpt", "") + "," + both);
+  EXPECT_THAT(greeted.turns, ElementsAre("Why?", "So."));
+  EXPECT_THAT(greeted.repairs, ElementsAre(RowRepair::answer_dropped));
+  const Conversation open = repaired(R"(, "image": ["a", "b"])",
+                                     turn("human", "<image>") + "," + answer + "," + turn("human", "<image>and?"));
+  EXPECT_THAT(open.turns, ElementsAre("<image>", "So."));
+  EXPECT_THAT(open.images, ElementsAre("a")) << "a question that is cut takes its picture with it";
+  EXPECT_THAT(open.repairs, ElementsAre(RowRepair::question_cut));
+  const Conversation told = repaired("", turn("system", "Be kind.") + "," + both);
+  EXPECT_EQ(told.system, "Be kind.");
+  EXPECT_THAT(told.turns, ElementsAre("Why?", "So."));
+  EXPECT_THAT(told.repairs, ElementsAre(RowRepair::system_kept));
+  const Conversation bare = repaired(R"(, "image": ["a", "b"])", both + "," + both);
+  EXPECT_THAT(bare.turns, ElementsAre("<image>\n<image>\nWhy?", "So.", "Why?", "So."));
+  EXPECT_THAT(bare.repairs, ElementsAre(RowRepair::images_first));
+  const Conversation all = repaired(
+      R"(, "image": "a")", turn("gpt", "Hello") + "," + turn("system", "Be kind.") + "," + both + "," + question);
+  EXPECT_THAT(all.turns, ElementsAre("<image>\nWhy?", "So."));
+  EXPECT_THAT(all.repairs, ElementsAre(RowRepair::answer_dropped, RowRepair::question_cut, RowRepair::system_kept,
+                                       RowRepair::images_first));
+  EXPECT_THAT(repaired("", both).repairs, testing::IsEmpty());
 }
 
 TEST(Conversations, every_other_fault_is_named) {
@@ -90,13 +118,21 @@ TEST(Conversations, every_other_fault_is_named) {
   };
   EXPECT_EQ(fault("", ""), "x: the conversation is empty");
   EXPECT_EQ(fault("", question), "x: the conversation ends without an answer");
-  EXPECT_THAT(fault("", answer),
-              HasSubstr("conversations[0] is from \"gpt\", but questions and answers must take turns"));
+  EXPECT_EQ(fault("", answer), "x: the conversation has no question");
   EXPECT_THAT(fault("", question + "," + question), HasSubstr("conversations[1] is from \"human\", but"));
-  EXPECT_THAT(fault("", turn("system", "Be kind.")), HasSubstr("valid are human, user, gpt and assistant"));
+  EXPECT_THAT(fault("", question + "," + answer + "," + answer),
+              HasSubstr("conversations[2] is from \"gpt\", but questions and answers must take turns"));
+  EXPECT_THAT(fault("", turn("Human", "Hi")), HasSubstr("valid are human, user, gpt, assistant and system"));
+  const std::string system = turn("system", "Be kind.");
+  EXPECT_EQ(fault("", system), "x: the conversation has no question");
+  EXPECT_THAT(fault("", system + "," + system), HasSubstr("conversations[1] is from \"system\", but a single"));
+  EXPECT_THAT(fault("", question + "," + answer + "," + system), HasSubstr("conversations[2] is from \"system\", but"));
+  EXPECT_THAT(fault("", turn("system", "<image>")), HasSubstr("is from \"system\" and has <image>"));
+  EXPECT_THAT(fault("", turn("gpt", "<image>")), HasSubstr("is from \"gpt\" and has <image>"));
   EXPECT_EQ(fault("", question + "," + turn("gpt", "")), "x: conversations[1] is an empty answer");
   EXPECT_EQ(fault("", turn("human", "") + "," + answer), "0 bad") << "a question may be empty";
-  EXPECT_THAT(fault("", question + "," + turn("gpt", "<image>")), HasSubstr("<image> in an answer"));
+  EXPECT_THAT(fault("", question + "," + turn("gpt", "<image>")),
+              HasSubstr("conversations[1] is from \"gpt\" and has <image>; only questions may"));
   EXPECT_THAT(fault("", "3"), HasSubstr("needs the strings \"from\" and \"value\""));
   EXPECT_THAT(fault("", R"({"from": "human", "value": 3})"), HasSubstr("needs the strings"));
   EXPECT_THAT(fault(R"(, "image": 3)", question), HasSubstr("\"image\" must be the name of a picture"));
@@ -130,7 +166,8 @@ TEST(Conversations, a_speaker_is_shown_in_one_short_line) {
   const Parsed parsed = parse(entry("", R"({"from": "a\nb)" + std::string(5000, 'x') + R"(", "value": "c"})"));
   ASSERT_EQ(parsed.bad.size(), 1u);
   const std::string told = parsed.bad[0];
-  EXPECT_THAT(told, AllOf(HasSubstr("is from \"a\\nbxxx"), HasSubstr("valid are human, user, gpt and assistant")));
+  EXPECT_THAT(told,
+              AllOf(HasSubstr("is from \"a\\nbxxx"), HasSubstr("valid are human, user, gpt, assistant and system")));
   EXPECT_LT(told.size(), 400u);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -131,7 +132,7 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   std::vector<std::int32_t> tokens(length), targets(length), places(12);
   corpus.read(Split::train, id, tokens, targets);
   EXPECT_EQ(std::ranges::count(tokens, image_token), 4);
-  EXPECT_EQ(corpus.decode(tokens), "USER: \nor ?\nASSISTANT: b");
+  EXPECT_EQ(corpus.decode({}, tokens), "USER: \nor ?\nASSISTANT: b");
   EXPECT_EQ(targets.back(), corpus.end_of_turn());
   std::vector<float> pixels(4 * 192);
   corpus.read_pictures(Split::train, id, pixels, places);
@@ -193,6 +194,22 @@ TEST(LlavaCorpus, a_list_lines_and_archives_of_the_same_conversations_are_the_sa
   EXPECT_THAT(archives.describe(), HasSubstr("1 members .json beside captions without effect"));
 }
 
+TEST(LlavaCorpus, an_archive_s_picture_has_the_size_of_its_orientation_wherever_that_stands) {
+  const TempFolder folder;
+  Image noise{300, 150, std::vector<std::uint8_t>(300 * 150 * 3)};  // its file has more than the 64 KiB of a head
+  std::mt19937 random(7);
+  for (std::uint8_t& value : noise.pixels) value = static_cast<std::uint8_t>(random());
+  const std::string png = png_with_orientation(*encode_png(noise), 6, true, false);
+  const std::string webp = webp_extended(webp_bytes(true, false, noise.size(), noise.pixels), noise.size(), 8, 6);
+  ASSERT_GT(std::min(png.size(), webp.size()), std::size_t{1} << 16);
+  DataConfig config = with_own_validation(folder, Writer());
+  config.path = folder.write("a.tar", tar_of({{"1.png", png}, {"1.txt", "A"}, {"2.webp", webp}, {"2.txt", "B"}}));
+  const LlavaCorpus corpus(config);
+  EXPECT_EQ(corpus.samples(Split::train), 2u);
+  EXPECT_EQ(corpus.picture_grids().rows, 2);
+  EXPECT_EQ(corpus.picture_grids().columns, 1) << "300 x 150 pixels are stored, 150 x 300 are upright";
+}
+
 TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
   const TempFolder folder;
   const std::string picture = png_of({16, 16}, 1);
@@ -221,7 +238,7 @@ TEST(LlavaCorpus, pictures_of_samples_that_are_left_out_have_no_grid_in_the_data
   folder.write("images/a.png", png_of({16, 16}, 255));
   folder.write("images/wide.png", png_of({16, 8}, 0));
   DataConfig config = with_own_validation(
-      folder, Writer().add("kept", "a.png", "<image>", "b").add("bad", "wide.png", "No place?", "c"));
+      folder, Writer().add("kept", "a.png", "<image>", "b").add("bad", "wide.png", "<image><image>", "c"));
   config.max_bad_samples = 1;
   const LlavaCorpus corpus(config);
   EXPECT_EQ(corpus.picture_grids().rows, 2);
@@ -277,7 +294,7 @@ TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named) {  // 
                     HasSubstr("none.png: does not exist")));
   EXPECT_THAT(reason("short.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("short.png: truncated")));
   EXPECT_THAT(reason("words.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("words.png: not an image")));
-  EXPECT_THAT(reason("good.png", "What?", "A"), HasSubstr(start + "0 <image> placeholders, but 1 picture"));
+  EXPECT_THAT(reason("good.png", "<image><image>", "A"), HasSubstr(start + "2 <image> placeholders, but 1 picture"));
   EXPECT_THAT(reason("", "<image>", "A"), HasSubstr(start + "1 <image> placeholder, but 0 pictures"));
   EXPECT_THAT(reason("", "What?", ""), HasSubstr(start + "conversations[1] is an empty answer"));
   EXPECT_THAT(reason("", std::string(200, 'q'), "A"), HasSubstr(start + "its answer starts at position"));
@@ -299,15 +316,97 @@ TEST(LlavaCorpus, bad_samples_are_left_out_and_counted_up_to_the_number_allowed)
   const LlavaCorpus corpus(config);
   EXPECT_EQ(corpus.left_out(), 25u);
   EXPECT_EQ(corpus.samples(Split::train), 4u);
-  EXPECT_THAT(corpus.describe(), AllOf(HasSubstr("5 conversations"), HasSubstr("left out: 25 bad"),
-                                       HasSubstr("4 training and 1 validation"), HasSubstr("1 cut at the end")));
+  EXPECT_THAT(
+      corpus.describe(),
+      AllOf(HasSubstr("5 conversations"), HasSubstr("left out: 25 bad"), HasSubstr("4 training and 1 validation"),
+            HasSubstr("0 cut after the last answer that fits, 1 inside their first answer")));
   EXPECT_EQ(corpus.length(Split::train, find(corpus, Split::train, "long")), 128);
+}
+
+TEST(LlavaCorpus, rows_with_equal_ids_are_split_by_their_content) {  // LL-2
+  const TempFolder folder;
+  const auto rows = [](int count) {
+    Writer writer;
+    for (int at = 0; at < count; ++at) writer.add("same", "", "Number?", std::to_string(at));
+    return writer.json();
+  };
+  const auto answers = [](const LlavaCorpus& corpus, Split split) {
+    std::set<std::string> out;
+    for (std::uint64_t at = 0; at < corpus.samples(split); ++at) out.insert(corpus.view(split, SampleId(at)).answer);
+    return out;
+  };
+  const LlavaCorpus first(settings(folder.write("a.json", rows(300))));
+  const LlavaCorpus more(settings(folder.write("b.json", rows(400))));
+  EXPECT_NEAR(static_cast<double>(first.samples(Split::validation)), 60.0, 35.0) << "five standard deviations";
+  EXPECT_TRUE(std::ranges::includes(answers(more, Split::validation), answers(first, Split::validation)));
+  EXPECT_THAT(first.describe(),
+              HasSubstr("; rows repaired: id of an earlier row, split by content 299 (first 'same')"));
+}
+
+TEST(LlavaCorpus, of_two_conversations_one_trains_and_one_validates) {  // LL-2
+  const TempFolder folder;
+  for (const double fraction : {0.000001, 0.999999}) {
+    for (int count = 2; count < 5; ++count) {
+      DataConfig config = settings(folder.write("a.json", many_texts(count).json()));
+      config.validation_fraction = fraction;
+      const LlavaCorpus corpus(config);
+      const std::uint64_t few = corpus.samples(fraction < 0.5 ? Split::validation : Split::train);
+      EXPECT_EQ(few, 1u) << "the side that would be empty";
+      EXPECT_EQ(corpus.samples(Split::train) + corpus.samples(Split::validation), static_cast<std::uint64_t>(count));
+    }
+  }
+}
+
+TEST(LlavaCorpus, repairs_are_counted_by_kind_with_the_first_row_of_each) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({16, 16}, 1));
+  const std::string both = R"({"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"})";
+  const std::string begins = R"({"from": "gpt", "value": "Hi"}, )", ends = R"(, {"from": "human", "value": "?"})";
+  const auto row = [&](const std::string& id, const std::string& fields, const std::string& turns) {
+    return "{\"id\": \"" + id + "\"" + fields + ", \"conversations\": [" + turns + "]}";
+  };
+  DataConfig config = with_own_validation(folder, Writer());
+  config.path = folder.write("a.json", "[" + row("a", "", begins + both) + ", " + row("b", "", begins + both + ends) +
+                                           ", " + row("c", R"(, "image": "a.png")", both) + ", " + row("d", "", both) +
+                                           ", " + row("d", "", both) + "]");
+  const LlavaCorpus corpus(config);
+  EXPECT_THAT(corpus.describe(),
+              testing::EndsWith("; rows repaired: answer before the first question dropped 2 (first 'a'), last "
+                                "question without an answer cut 1 (first 'b'), images without <image> put first 1 "
+                                "(first 'c')"))
+      << "equal ids matter to a split alone";
+  EXPECT_EQ(corpus.pictures(Split::train, SampleId(2)).patches, 4);
+}
+
+TEST(LlavaCorpus, a_long_conversation_keeps_the_turns_that_fit_with_their_pictures) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({16, 16}, 255));
+  folder.write("images/b.png", png_of({16, 16}, 0));
+  const std::string turns = R"({"from": "human", "value": "<image>"}, {"from": "gpt", "value": "A"},
+      {"from": "human", "value": "<image>"}, {"from": "gpt", "value": "B"})";
+  DataConfig config = with_own_validation(folder, Writer());
+  config.path =
+      folder.write("a.json", R"([{"id": "x", "image": ["a.png", "b.png"], "conversations": [)" + turns + "]}]");
+  config.sequence = 40;
+  const LlavaCorpus corpus(config);
+  const SampleId id(0);
+  EXPECT_EQ(corpus.length(Split::train, id), 23);
+  EXPECT_EQ(corpus.targets(Split::train, id), 2);
+  EXPECT_EQ(corpus.pictures(Split::train, id).images, 1);
+  EXPECT_EQ(corpus.pictures(Split::train, id).patches, 4);
+  EXPECT_EQ(corpus.max_patches(), 4);
+  const auto [tokens, targets, pixels, places] = content_of(corpus, id);
+  EXPECT_EQ(std::ranges::count(tokens, image_token), 4);
+  EXPECT_EQ(pixels[0], 1.0f) << "the picture of the first turn";
+  EXPECT_THAT(corpus.describe(), HasSubstr("1 cut after the last answer that fits, 0 inside their first answer"));
 }
 
 TEST(LlavaCorpus, a_split_without_samples_is_refused) {
   const TempFolder folder;
-  EXPECT_THAT(refusal(settings(folder.write("a.json", many_texts(1).json()))),
-              testing::AnyOf(HasSubstr("no validation sample"), HasSubstr("no training sample")));
+  EXPECT_THAT(
+      refusal(settings(folder.write("a.json", many_texts(1).json()))),
+      AllOf(HasSubstr("a.json has 1 sample, but training and validation (validation_fraction = 0.2) need one each"),
+            HasSubstr("validation_path")));
   EXPECT_THAT(refusal(settings(folder.write("a.json", "[]"))), HasSubstr("no training sample"));
   EXPECT_THAT(refusal(settings(folder.path())), HasSubstr("is a folder"));
 }

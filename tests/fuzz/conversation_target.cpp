@@ -19,9 +19,11 @@ void use(const Conversation& conversation) {
   const Result<ChatTokens> chat = chat_tokens(conversation, patches, tokenizer, sequence);
   if (accepted(chat)) {
     require(chat->tokens.size() == chat->targets.size() && chat->learned > 0, "a conversation has targets");
-    static_cast<void>(chat_text(chat->tokens, tokenizer));
+    require(chat->prompt <= chat->tokens.size(), "a prompt ends before its answer");
+    require(chat->turns % 2 == 0 && chat->turns > 0, "questions stay with their answers");
+    require(chat->pictures <= patches.size(), "no picture is added");
+    static_cast<void>(chat_answer(std::span(chat->tokens).first(chat->prompt), chat->tokens, tokenizer));
   }
-  static_cast<void>(chat_prompt(conversation, patches, tokenizer));
   static_cast<void>(chat_question(conversation));
 }
 
