@@ -331,6 +331,7 @@ Expression Parser::parse_filters(Expression value) {
   }
 }
 void Parser::parse_test_argument(Expression& test) {
+  if (at_name("is")) fail("a test follows a test; put parentheses around the first");
   if (take_symbol("(")) return parse_arguments(test);
   const bool value =
       at(Token::Kind::string) || at(Token::Kind::integer) || at(Token::Kind::real) || at_symbol("[") || at_symbol("{");
