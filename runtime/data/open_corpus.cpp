@@ -105,13 +105,26 @@ void note_begin_of_text(const PreparedCorpus& corpus, const std::function<void(c
   }
   if (begin->empty() || !corpus.begins_inside()) return;
   note("data: samples that begin inside of a document begin without " + printable(*begin) +
-       ", which the tokenizer puts before a text; with packing = \"documents\" and long = \"cut\" no sample does");
+       ", which the tokenizer puts before a text; with packing = \"documents\" and long = \"cut\" each is the "
+       "beginning of a document");
+}
+
+/// Notes that a validation part was wanted, and that it has no sample.
+void note_validation(const PreparedCorpus& corpus, const std::function<void(const std::string&)>& note) {
+  const PreparedIndex& index = corpus.index();
+  const auto wanted = index.settings.find("validation");
+  if (!note || corpus.samples(Split::validation) > 0) return;
+  if (index.validation.empty() && (wanted == index.settings.end() || wanted->second == "0")) return;
+  const bool cut = !index.validation.empty();
+  note("data: nothing is validated: " + printable(corpus.folder().string()) + " has no validation " +
+       (cut ? "document with a target among its first tokens, up to data.sequence" : "document"));
 }
 
 std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
                                               const std::function<void(const std::string&)>& note) {
   auto corpus = std::make_unique<PreparedCorpus>(folder, config);
   note_begin_of_text(*corpus, note);
+  note_validation(*corpus, note);
   return corpus;
 }
 

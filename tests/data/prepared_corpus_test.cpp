@@ -88,6 +88,36 @@ TEST_F(Prepared, a_folder_whose_documents_are_all_for_validation_is_refused_with
   }
 }
 
+TEST_F(Prepared, notes_name_what_samples_lack) {
+  const std::filesystem::path folder = write("a", {counted(1, 9)});
+  const auto notes = [&](const std::map<std::string, std::string>& settings, Packing packing = Packing::stream) {
+    PreparedIndex index = read_prepared_index(folder).value_or_throw();
+    index.settings = settings;
+    write_prepared_index(folder, index).or_throw();
+    DataConfig of = config(4, packing, LongDocuments::cut);
+    of.kind = DataKind::prepared;
+    of.path = folder.string();
+    std::string made;
+    (void)open_corpus(of, 1, [&](const std::string& line) { made += line + "\n"; });
+    return made;
+  };
+  const std::string lacks =
+      "data: samples that begin inside of a document begin without <s>, which the tokenizer puts before a text; with "
+      "packing = \"documents\" and long = \"cut\" each is the beginning of a document\n";
+  EXPECT_EQ(notes({{"begin of text", "<s>"}, {"validation", "0"}}), lacks);
+  EXPECT_EQ(notes({{"begin of text", "<s>"}, {"validation", "0"}}, Packing::documents), "");
+  EXPECT_EQ(notes({{"begin of text", ""}, {"validation", "0"}}), "");
+  EXPECT_EQ(notes({{"begin of text", ""}, {"validation", "0.01"}}),
+            "data: nothing is validated: " + folder.string() + " has no validation document\n");
+  std::filesystem::create_directories(folder / "tokenizer");
+  std::ofstream(folder / "tokenizer/tokenizer.json")
+      << R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<s>": 1}}, "post_processor": {
+             "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+             "special_tokens": {"<s>": {"ids": [1]}}}})";
+  EXPECT_EQ(notes({}), "data: " + folder.string() +
+                           " was prepared without <s>, which its tokenizer puts before a text; prepare it again\n");
+}
+
 TEST_F(Prepared, an_index_with_a_number_that_is_not_whole_is_refused_by_its_key) {
   const std::filesystem::path folder = write("a", {counted(1, 5)});
   const std::filesystem::path file = folder / prepared_index_file;
