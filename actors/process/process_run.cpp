@@ -33,10 +33,9 @@ constexpr milliseconds closing_limit(30000);
 /// Checks train.out and what a run writes there.
 void check_output_folder(const TrainConfig& train) {
   const fs::path out = train.out;
-  const bool exports = train.checkpoint_at_end && train.export_dtype != ExportChoice::none;
-  for (const char* folder : {"", record_folder, "checkpoints", "models"}) {
-    if (exports || folder != std::string_view("models")) check_writable_folder(out / folder, "train.out");
-  }
+  std::vector<fs::path> folders{out, out / record_folder, out / "checkpoints"};
+  if (train.checkpoint_at_end && train.export_dtype != ExportChoice::none) folders.push_back(out / "models");
+  for (const fs::path& folder : folders) check_writable_folder(folder, "train.out");
   for (const fs::path& file : {fs::path(run_file), fs::path(record_folder) / steps_file,
                                fs::path(record_folder) / events_file, fs::path(".lock")}) {
     check_writable_file(out / file, "train.out");

@@ -13,8 +13,8 @@
 namespace maestro {
 
 /// Overrides are "a.b=c" as given to `--set`. The value is read as TOML, and as a plain string when it is not TOML, so
-/// `train.out=runs/a` needs no quotes. Later overrides win. An overridden key need not be in the file. A table in the
-/// place of another has to name all its keys.
+/// `train.out=runs/a` needs no quotes. Later overrides win. An overridden key need not be in the file. A table
+/// takes the place of a table of the file with all its keys; an empty table in such a place is refused.
 class JobDocument {
  public:
   /// Throws JobError(not_found) when the file cannot be read, and as `parse`.

@@ -60,30 +60,17 @@ toml::table& innermost_table(JobState& state, const JobOverride& override_) {
   return *table;
 }
 
-/// Appends the keys of `was` that `is`, in its place, has no more.
-void add_lost(const toml::table& was, const toml::table* is, const JobPath& path, std::vector<JobPath>& lost) {
-  for (const auto& [key, node] : was) {
-    JobPath full = path;
-    full.emplace_back(key.str());
-    const toml::node* now = is == nullptr ? nullptr : is->get(key.str());
-    if (const toml::table* inner = node.as_table(); inner != nullptr && (now == nullptr || now->is_table())) {
-      add_lost(*inner, now == nullptr ? nullptr : now->as_table(), full, lost);
-    } else if (now == nullptr) {
-      lost.push_back(std::move(full));
-    }
-  }
-}
-
-/// A table in the place of another sets all of its keys: a key that it leaves out would be lost without a word.
+/// An empty table in the place of another would lose all of its keys without a word.
 void check_keeps_keys(const JobOverride& override_, const toml::node* was, const toml::node& is) {
-  if (was == nullptr || !was->is_table() || !is.is_table()) return;
-  std::vector<JobPath> lost;
-  add_lost(*was->as_table(), is.as_table(), override_.path, lost);
-  if (lost.empty()) return;
-  const std::string first = printable(label_of(lost.front()));
-  throw JobError(override_.place + ": " + printable(label_of(override_.path)) + ": the new table has no value for " +
-                 first + (lost.size() == 1 ? "" : " and " + std::to_string(lost.size() - 1) + " more") +
-                 ", which would be lost; name it too, or set single keys, as in --set " + first + "=...");
+  const bool tables = was != nullptr && was->is_table() && is.is_table();
+  if (!tables || was->as_table()->empty() || !is.as_table()->empty()) return;
+  JobPath lost = override_.path;
+  lost.emplace_back(was->as_table()->begin()->first.str());
+  const std::string first = printable(label_of(lost));
+  const std::size_t more = was->as_table()->size() - 1;
+  throw JobError(override_.place + ": the empty table would lose " + first +
+                 (more == 0 ? "" : " and " + std::to_string(more) + " more") + "; set single keys, as in --set " +
+                 first + "=..., or give a table with all keys that are meant");
 }
 
 }  // namespace

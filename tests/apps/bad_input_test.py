@@ -184,11 +184,12 @@ class WrongInput(Refusals):
                 checked = self.call("check", name, *options)
                 self.assertEqual(checked.status, 0, checked.describe())
 
-    def test_a_table_that_would_lose_keys_of_the_file_is_refused(self):
-        name = self.write_job(distillation())
+    def test_an_empty_table_that_would_lose_the_keys_of_the_file_is_refused(self):
         for table in ("student", "train", "data", "plain"):
-            self.refuse(["check", name, "--set", f"{table}={{}}"], f"--set {table}={{}}: {table}: the new table has no "
-                                                                  f"value for {table}.", "which would be lost")
+            name = self.write_job(distillation())
+            for command in ("train", "check"):
+                self.refuse([command, name, "--set", f"{table}={{}}"], f"--set {table}={{}}: the empty table would lose "
+                                                                       f"{table}.")
 
     def test_a_source_of_a_mixture_is_refused_by_name(self):
         job = language_model()

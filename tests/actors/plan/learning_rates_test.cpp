@@ -94,7 +94,7 @@ TEST_F(LearningRates, a_rate_that_jumps_with_settings_of_the_section_is_told_wit
   optimizer().warmup_steps = 0;
   optimizer().schedule = LearningRateSchedule::constant;
   stored_.step = 40;
-  EXPECT_THAT(rate_jumps(plan_, stored_), ElementsAre(HasSubstr("from 0.000114 at step 40 to 0.001 at step 41")));
+  EXPECT_THAT(rate_jumps(plan_, stored_), ElementsAre(HasSubstr("from 0.000115 at step 40 to 0.001 at step 41")));
   stored_.settings["student.min_lr"] = "0.0009";
   stored_.step = 30;
   EXPECT_THAT(rate_jumps(plan_, stored_), IsEmpty()) << "less than a tenth";
