@@ -36,12 +36,18 @@ void name_segment(fi_info& info) {
   info.src_addrlen = address.size() + 1;
 }
 
-/// Returns whether this process can map the segment of a peer: libfabric 1.17 maps it without a look at the result.
-Status check_room_for_segment(std::string_view raw_address) {
+/// Returns the file of a segment by its address, a C string.
+std::filesystem::path segment_file(const char* raw_address) {
   constexpr std::string_view scheme = "fi_shm://";
-  if (raw_address.starts_with(scheme)) raw_address.remove_prefix(scheme.size());
+  std::string_view name = raw_address;
+  if (name.starts_with(scheme)) name.remove_prefix(scheme.size());
+  return "/dev/shm/" + std::string(name);
+}
+
+/// Returns whether this process can map the segment of a peer: libfabric 1.17 maps it without a look at the result.
+Status check_room_for_segment(const char* raw_address) {
   std::error_code absent;
-  const std::uintmax_t bytes = std::filesystem::file_size("/dev/shm/" + std::string(raw_address), absent);
+  const std::uintmax_t bytes = std::filesystem::file_size(segment_file(raw_address), absent);
   if (absent) return {};  // the provider refuses it
   void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) {
@@ -142,6 +148,11 @@ Result<std::unique_ptr<FabricDomain>> FabricDomain::open_found(InfoPtr info) {
   // shm's fi_cq_sread spins and ignores its timeout; for it the progress thread sleeps by itself.
   domain->can_block_ = !shared_memory;
   if (auto opened = domain->open_objects(); !opened) return opened.error();
+  if (shared_memory) {
+    const auto address = domain->raw_address();
+    if (!address) return address.error();
+    domain->segment_ = hold_shared_memory(segment_file(address->c_str()));
+  }
   return domain;
 }
 

@@ -21,6 +21,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/core/result.hpp"
 #include "transport/region.hpp"
 
@@ -97,6 +98,7 @@ class FabricDomain {
   FabricPtr<fid_cq> completions_;
   FabricPtr<fid_ep> endpoint_;
   bool can_block_ = false;
+  FileDescriptor segment_;  // of shm, held (hold_shared_memory)
   std::string no_devices_;  // why memory of devices is not registered; empty where it may be
 };
 

@@ -11,8 +11,8 @@ namespace maestro {
 /// as they are. The first load does, too; a program with several threads calls this before they read the environment.
 void keep_signal_handlers();
 
-/// Loads the library, unless that was done. Handlers of signals stay as they are. Error `unavailable`, with the
-/// loader's reason. Thread-safe.
+/// Loads the library, unless that was done. Handlers of signals stay as they are, also at the set-up of its providers
+/// by the first fi_getinfo(). Error `unavailable`, with the loader's reason. Thread-safe.
 [[nodiscard]] Status load_libfabric();
 
 }  // namespace maestro

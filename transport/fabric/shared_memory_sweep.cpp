@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/fabric/shared_memory_sweep.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -54,7 +57,19 @@ std::optional<Owner> owner_of(std::string_view name) {
   return Owner{{*pid_namespace, static_cast<std::int64_t>(*pid), *started}, *user};
 }
 
-Result<std::vector<std::string>> sweep(const std::string& folder, const std::function<bool(const Owner&)>& may_go) {
+/// Whether a segment is old enough to have its lock, and nobody holds it.
+bool is_abandoned(const std::filesystem::path& segment) {
+  constexpr std::chrono::minutes young(1);
+  std::error_code gone;
+  const auto made = std::filesystem::last_write_time(segment, gone);
+  if (gone || made > std::filesystem::file_time_type::clock::now() - young) return false;
+  const FileDescriptor file(open(segment.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file && flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+using MayGo = std::function<bool(const Owner&, const std::filesystem::path& segment)>;
+
+Result<std::vector<std::string>> sweep(const std::string& folder, const MayGo& may_go) {
   std::error_code error;
   std::vector<std::string> removed;
   std::string kept;
@@ -62,7 +77,7 @@ Result<std::vector<std::string>> sweep(const std::string& folder, const std::fun
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const auto name = entries->path().filename().string();
     const auto owner = owner_of(name);
-    if (!owner || !may_go(*owner)) continue;
+    if (!owner || !may_go(*owner, entries->path())) continue;
     std::error_code failure;
     if (std::filesystem::remove_all(entries->path(), failure) > 0 && !failure) removed.push_back(name);
     if (failure) kept = name + " (" + failure.message() + ")";
@@ -83,17 +98,24 @@ std::string new_shared_memory_name() {
          std::to_string(own.started) + '-' + std::to_string(made.fetch_add(1));
 }
 
+FileDescriptor hold_shared_memory(const std::filesystem::path& segment) {
+  FileDescriptor file(open(segment.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file) (void)flock(file.get(), LOCK_SH | LOCK_NB);
+  return file;
+}
+
 Result<std::vector<std::string>> sweep_shared_memory(const std::string& folder) {
   const Owner own = this_process();
-  return sweep(folder, [&own](const Owner& owner) {
-    return owner.process.pid_namespace == own.process.pid_namespace && owner.user == own.user &&
-           !is_alive(owner.process);
+  return sweep(folder, [&own](const Owner& owner, const std::filesystem::path& segment) {
+    if (owner.user != own.user) return false;
+    const bool known = owner.process.pid_namespace == own.process.pid_namespace;
+    return known ? !is_alive(owner.process) : is_abandoned(segment);
   });
 }
 
 Result<std::vector<std::string>> sweep_own_shared_memory(const std::string& folder) {
   const Owner own = this_process();
-  return sweep(folder, [&own](const Owner& owner) { return owner == own; });
+  return sweep(folder, [&own](const Owner& owner, const std::filesystem::path&) { return owner == own; });
 }
 
 }  // namespace maestro

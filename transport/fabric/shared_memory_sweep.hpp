@@ -8,9 +8,11 @@
 // ":<user>:<endpoint>", and "_<message>" for large messages if it cannot attach to the other process's memory).
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -18,8 +20,13 @@ namespace maestro {
 /// A name that no endpoint had before. Thread-safe.
 std::string new_shared_memory_name();
 
-/// Removes this user's segments whose process, of this process's pid namespace, is dead; returns their names, sorted. A
-/// process that merely reuses the number of a dead process does not keep its segments. Thread-safe. Errors,
+/// Locks a segment or a folder of this process until it ends or the descriptor closes: processes of other pid
+/// namespaces see by the lock that it is in use. Empty if there is no such file.
+[[nodiscard]] FileDescriptor hold_shared_memory(const std::filesystem::path& segment);
+
+/// Removes this user's segments whose process is dead; returns their names, sorted. A process that merely reuses the
+/// number of a dead process does not keep its segments. Those of another pid namespace go if nobody holds their lock
+/// and they are a minute old, as a process locks its segment right after it has made it. Thread-safe. Errors,
 /// `unavailable`: the folder cannot be read or a segment cannot be removed; all removable segments are gone then.
 Result<std::vector<std::string>> sweep_shared_memory(const std::string& folder = "/dev/shm");
 

@@ -118,7 +118,25 @@ TEST(SharedMemorySweep, a_process_with_the_number_of_a_dead_one_does_not_keep_it
   EXPECT_EQ(*sweep_shared_memory(folder.path()), std::vector<std::string>{earlier.name()});
 }
 
-TEST(SharedMemorySweep, leaves_other_pid_namespaces_and_users_alone) {
+TEST(SharedMemorySweep, removes_what_nobody_holds_in_another_pid_namespace) {
+  const TempFolder folder;
+  Fields elsewhere;
+  elsewhere.pid_namespace += 1;
+  const std::string abandoned = elsewhere.name(":0"), used = elsewhere.name(":1"), young = elsewhere.name(":2");
+  std::vector<FileDescriptor> held;
+  for (const std::string& name : {abandoned, used, young}) {
+    folder.touch(name);
+    const std::filesystem::path path = folder.path() + "/" + name;
+    if (name == used) held.push_back(hold_shared_memory(path));
+    if (name == young) continue;
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2));
+  }
+  EXPECT_EQ(*sweep_shared_memory(folder.path()), std::vector<std::string>{abandoned});
+  held.clear();
+  EXPECT_EQ(*sweep_shared_memory(folder.path()), std::vector<std::string>{used});
+}
+
+TEST(SharedMemorySweep, leaves_young_segments_of_other_pid_namespaces_and_other_users_alone) {
   const TempFolder folder;
   Fields elsewhere;
   elsewhere.pid = no_process;
