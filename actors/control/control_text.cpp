@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/control/control_types.h"
+#include "runtime/core/printable_text.hpp"
 
 namespace maestro {
 namespace {
@@ -23,6 +24,11 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
   return text;
+}
+
+/// Names are those of a job, which others may have written.
+std::string shown(const std::string& text) {
+  return printable_line(text);
 }
 
 /// Returns the word of a value; `otherwise` for a value that only another version has.
@@ -42,10 +48,11 @@ const char* word(control::UnitKind::type kind) {
 }
 
 /// Columns are as wide as their widest cell, except the last.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
+    for (std::string& cell : row) cell = shown(cell);
     for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], row[at].size());
   }
   std::string text;
@@ -93,7 +100,7 @@ std::string doing_text(const control::ReplicaFigures& replica) {
 }
 
 std::string plain_text(const control::Status& status) {
-  std::string text = "job " + status.job + ": " + word(status.state) + ", step " + std::to_string(status.step) +
+  std::string text = "job " + shown(status.job) + ": " + word(status.state) + ", step " + std::to_string(status.step) +
                      " of " + std::to_string(status.steps) + ", epoch " + number(status.epoch, "%.2f") + ", " +
                      number(status.samples_per_s, "%.1f") + " samples/s";
   if (status.__isset.loss) text += ", loss " + number(status.loss, "%.4f");
@@ -102,8 +109,8 @@ std::string plain_text(const control::Status& status) {
     units.push_back(std::string(word(unit.kind)) + " " + std::to_string(unit.step));
   }
   text += "\nannounced: " + (units.empty() ? "nothing" : joined(units, ", "));
-  if (!status.checkpoint.empty()) text += "\nlast checkpoint: " + status.checkpoint;
-  for (const std::string& recovery : status.recoveries) text += "\nrecovered: " + recovery;
+  if (!status.checkpoint.empty()) text += "\nlast checkpoint: " + shown(status.checkpoint);
+  for (const std::string& recovery : status.recoveries) text += "\nrecovered: " + shown(recovery);
   std::vector<std::vector<std::string>> sections{{"section", "replicas", "", "step", "busy", ""}};
   for (const control::SectionFigures& section : status.sections) sections.push_back(section_row(section));
   text += table(sections);
@@ -117,8 +124,9 @@ std::string plain_text(const control::Status& status) {
 }
 
 std::string plain_text(const control::Plan& plan) {
-  std::string text = "job " + plan.job + ": batches of " + std::to_string(plan.global_batch) + " samples, policy " +
-                     plan.policy + ", " + std::to_string(plan.slots) + " slots per edge and consumer";
+  std::string text = "job " + shown(plan.job) + ": batches of " + std::to_string(plan.global_batch) +
+                     " samples, policy " + shown(plan.policy) + ", " + std::to_string(plan.slots) +
+                     " slots per edge and consumer";
   if (plan.__isset.planned_ms) {
     text += "\nthe plan of step " + std::to_string(plan.step) + " has a makespan of " + number(plan.planned_ms) + " ms";
     if (plan.__isset.lower_bound_ms) text += "; no schedule is shorter than " + number(plan.lower_bound_ms) + " ms";
@@ -144,7 +152,7 @@ std::string plain_text(const control::Plan& plan) {
 }
 
 std::string plain_text(const control::Checkpoint& checkpoint) {
-  return "checkpoint of step " + std::to_string(checkpoint.step) + ": " + checkpoint.path;
+  return "checkpoint of step " + std::to_string(checkpoint.step) + ": " + shown(checkpoint.path);
 }
 
 std::string plain_text(const control::Standing& standing) {
@@ -152,7 +160,7 @@ std::string plain_text(const control::Standing& standing) {
 }
 
 std::string plain_text(const control::Leaving& leaving) {
-  return "process " + std::to_string(leaving.process) + " leaves; " + leaving.text;
+  return "process " + std::to_string(leaving.process) + " leaves; " + shown(leaving.text);
 }
 
 std::string plain_text(const MetricsRow& row) {

@@ -5,6 +5,7 @@
 
 #include "apps/maestro/number_options.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/observe/printed_line.hpp"
 
 namespace maestro {
 
@@ -29,7 +30,9 @@ int CardCommand::run(Console& console) const {
     if (valid_utf8_prefix(prompt) != prompt.size()) throw JobError("card --prompt: the text is no UTF-8");
   }
   const CardFiles files = write_card(run_, options_, console);
-  std::cout << files.card.string() << "\n" << files.page.string() << std::endl;
+  PrintedLine() << files.card.string();
+  PrintedLine() << files.page.string();
+  std::cout.flush();
   return std::cout ? 0 : 1;
 }
 

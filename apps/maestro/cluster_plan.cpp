@@ -16,6 +16,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/estimate/rehearsed_trace.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -101,13 +102,13 @@ std::string devices_text(const ClusterLayout& on, const DescribedCluster& cluste
 void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
   const std::size_t count = chosen.front.size();
   if (count < 2) return;
-  std::cout << "front     bound ms  an hour   a million samples  hosts\n";
+  PrintedLine() << "front     bound ms  an hour   a million samples  hosts";
   for (std::size_t row = 0; row < std::min(count, most_points); ++row) {
     const std::size_t at = count <= most_points ? row : row * (count - 1) / (most_points - 1);
     const Allocation& point = chosen.front[at];
-    std::cout << "          " << padded(fixed(point.bound_ms, 1), 10) << padded(fixed(point.price_per_hour, 2), 10)
-              << padded(fixed(price_of_samples(point.price_per_hour, point.bound_ms, job), 2), 19)
-              << hosts_text(point.hosts, cluster) << "\n";
+    PrintedLine() << "          " << padded(fixed(point.bound_ms, 1), 10) << padded(fixed(point.price_per_hour, 2), 10)
+                  << padded(fixed(price_of_samples(point.price_per_hour, point.bound_ms, job), 2), 19)
+                  << hosts_text(point.hosts, cluster);
   }
 }
 
@@ -121,14 +122,14 @@ void print_sections(const ClusterChoice& chosen, const DescribedCluster& cluster
     width = std::max(width, section.size() + 2);
     place_width = std::max(place_width, place_of(on).size() + 2);
   }
-  std::cout << padded("section", width) << padded("devices", place_width)
-            << "bound ms  GiB   passes  step end  waits  layout\n";
+  PrintedLine() << padded("section", width) << padded("devices", place_width)
+                << "bound ms  GiB   passes  step end  waits  layout";
   for (const auto& [section, on] : chosen.sections) {
     const SectionShares shares = mean_shares(chosen.played.shares, section);
-    std::cout << padded(section, width) << padded(place_of(on), place_width) << padded(fixed(on.bound_ms, 1), 10)
-              << padded(fixed(on.bytes / gib, 1), 6) << padded(percent(shares.passes), 8)
-              << padded(percent(shares.step_ends), 10) << padded(percent(1 - shares.passes - shares.step_ends), 7)
-              << layout_text(on.layout) << "\n";
+    PrintedLine() << padded(section, width) << padded(place_of(on), place_width) << padded(fixed(on.bound_ms, 1), 10)
+                  << padded(fixed(on.bytes / gib, 1), 6) << padded(percent(shares.passes), 8)
+                  << padded(percent(shares.step_ends), 10) << padded(percent(1 - shares.passes - shares.step_ends), 7)
+                  << layout_text(on.layout);
   }
 }
 
@@ -137,43 +138,48 @@ void print_groups(const ClusterChoice& chosen) {
   for (const auto& [section, on] : chosen.sections) groups[on.group].push_back(section);
   for (const auto& [group, sections] : groups) {
     if (sections.size() < 2) continue;
-    std::cout << "shared    ";
+    PrintedLine line;
+    line << "shared    ";
     for (std::size_t at = 0; at < sections.size(); ++at) {
-      std::cout << (at == 0 ? "" : at + 1 == sections.size() ? " and " : ", ") << sections[at];
+      line << (at == 0 ? "" : at + 1 == sections.size() ? " and " : ", ") << sections[at];
     }
-    std::cout << " share their devices\n";
+    line << " share their devices";
+  }
+}
+
+void print_critical(const ClusterChoice& chosen, const PlanArguments& arguments) {
+  PrintedLine line;
+  line << "critical  " << chosen.critical << ", which waits for others " << percent(chosen.stall) << " of the time";
+  for (const auto& [reason, share] : mean_shares(chosen.played.shares, chosen.critical).waits) {
+    if (share >= 0.005) line << "; " << reason << " " << percent(share);
+  }
+  if (!arguments.kept.empty() && chosen.stall > arguments.stall) {
+    line << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
   }
 }
 
 void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job,
            const PlanArguments& arguments) {
-  std::cout << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of " << cluster.devices()
-            << " devices. " << chosen.priced << " layouts of sections priced, " << chosen.rehearsed
-            << " rehearsals. All times are described, none is measured.\n"
-            << "step      " << fixed(chosen.played.step_ms, 1) << " ms, "
-            << fixed(static_cast<double>(job.train.global_batch) / chosen.played.step_ms * 1e3, 1) << " samples/s\n";
+  PrintedLine() << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of "
+                << cluster.devices() << " devices. " << chosen.priced << " layouts of sections priced, "
+                << chosen.rehearsed << " rehearsals. All times are described, none is measured.";
+  PrintedLine() << "step      " << fixed(chosen.played.step_ms, 1) << " ms, "
+                << fixed(static_cast<double>(job.train.global_batch) / chosen.played.step_ms * 1e3, 1) << " samples/s";
   print_sections(chosen, cluster);
   print_groups(chosen);
-  std::cout << "bound     no division of the devices that was compared takes less than "
-            << fixed(chosen.least_bound_ms, 1) << " ms"
-            << (chosen.apart_bound_ms > chosen.least_bound_ms
-                    ? " (" + fixed(chosen.apart_bound_ms, 1) + " where no two sections share them)"
-                    : "")
-            << "; the choice is " << percent(chosen.played.step_ms / chosen.least_bound_ms - 1) << " above\n"
-            << "critical  " << chosen.critical << ", which waits for others " << percent(chosen.stall)
-            << " of the time";
-  for (const auto& [reason, share] : mean_shares(chosen.played.shares, chosen.critical).waits) {
-    if (share >= 0.005) std::cout << "; " << reason << " " << percent(share);
-  }
-  if (!arguments.kept.empty() && chosen.stall > arguments.stall) {
-    std::cout << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
-  }
-  std::cout << "\n";
+  PrintedLine() << "bound     no division of the devices that was compared takes less than "
+                << fixed(chosen.least_bound_ms, 1) << " ms"
+                << (chosen.apart_bound_ms > chosen.least_bound_ms
+                        ? " (" + fixed(chosen.apart_bound_ms, 1) + " where no two sections share them)"
+                        : "")
+                << "; the choice is " << percent(chosen.played.step_ms / chosen.least_bound_ms - 1) << " above";
+  print_critical(chosen, arguments);
   print_rivals(chosen);
   if (chosen.price_per_hour > 0) {
-    std::cout << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for " << hosts_text(chosen.hosts, cluster)
-              << ", " << fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2)
-              << " for a million samples\n";
+    PrintedLine() << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for "
+                  << hosts_text(chosen.hosts, cluster) << ", "
+                  << fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2)
+                  << " for a million samples";
   }
   print_front(chosen, cluster, job);
   std::string keys;
@@ -182,9 +188,9 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
                         setting.find(".max_in_flight=") != std::string::npos;
     if (of_run) keys += (keys.empty() ? "" : ", ") + with_runs(setting);
   }
-  if (!keys.empty()) std::cout << "run       " << keys << "\n";
+  if (!keys.empty()) PrintedLine() << "run       " << keys;
   if (chosen.refused > 0) {
-    std::cout << "refused   " << chosen.refused << " layouts, the first: " << printable(chosen.first_refusal) << "\n";
+    PrintedLine() << "refused   " << chosen.refused << " layouts, the first: " << printable(chosen.first_refusal);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -35,10 +36,10 @@ void print_rivals(const ClusterChoice& chosen) {
     const RivalDivision& rival = chosen.rivals[at];
     others += (others.empty() ? "" : "; ") + printable(rival.text) + ": " + more_text(rival);
   }
-  if (!others.empty()) std::cout << "why not   " << others << "\n";
+  if (!others.empty()) PrintedLine() << "why not   " << others;
   if (chosen.certainties.empty()) return;
-  std::cout << "sure      the choice stays where passes take so many times as long: "
-            << certainty_text(chosen.certainties) << "\n";
+  PrintedLine() << "sure      the choice stays where passes take so many times as long: "
+                << certainty_text(chosen.certainties);
 }
 
 void add_rivals(const ClusterChoice& chosen, nlohmann::ordered_json& answer) {

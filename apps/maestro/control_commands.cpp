@@ -41,7 +41,9 @@ int ControlCommands::run(Console& console) const {
   try {
     ControlClient client(command->target);
     const auto form = command->json ? ControlClient::Form::json : ControlClient::Form::text;
-    console.note(command->name == "leave" ? client.leave(command->process, form) : client.call(command->name, form));
+    const std::string answer =
+        command->name == "leave" ? client.leave(command->process, form) : client.call(command->name, form);
+    command->json ? console.answer(answer) : console.text(answer);
     return 0;
   } catch (const JobError& error) {
     if (error.code() == ErrorCode::invalid_argument) throw;

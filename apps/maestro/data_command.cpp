@@ -8,6 +8,7 @@
 
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/records/prepared_data.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
@@ -74,7 +75,7 @@ DataCommand::DataCommand(CLI::App& app)
 int DataCommand::run(Console& console) const {
   const PreparedIndex index = read_prepared_index(folder_).value_or_throw();
   const std::vector<PreparedShardFile> shards = open_shards(folder_, index, split_ == "train");
-  console.note(prepared_lines(index) + "\n" + length_line(shards));
+  console.text(prepared_lines(index) + "\n" + length_line(shards));
   if (verify_) {
     for (const auto* list : {&index.train, &index.validation}) {
       for (const PreparedShard& shard : *list) verify_prepared_shard(folder_, shard, index.conversations).or_throw();
@@ -93,9 +94,9 @@ int DataCommand::run(Console& console) const {
       if (skipped++ < first_) continue;
       const auto source = static_cast<std::size_t>(shard.source(at));
       const std::string from = source < index.sources.size() ? index.sources[source].path : "?";
-      std::cout << "--- document " << skipped - 1 << ", " << shard.begin(at + 1) - shard.begin(at) << " tokens, of "
-                << printable(from) << "\n"
-                << marked(shard, at, *tokenizer) << "\n";
+      PrintedLine() << "--- document " << skipped - 1 << ", " << shard.begin(at + 1) - shard.begin(at) << " tokens, of "
+                    << from;
+      print_foreign_text(marked(shard, at, *tokenizer) + "\n");
       ++shown;
     }
   }

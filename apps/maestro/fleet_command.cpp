@@ -11,6 +11,7 @@
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/fleet/fleet_figures.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -36,8 +37,9 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
     for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], row[at].size() + 2);
   }
   for (const auto& row : rows) {
-    for (std::size_t at = 0; at + 1 < row.size(); ++at) std::cout << padded(row[at], widths[at]);
-    std::cout << row.back() << "\n";
+    PrintedLine line;
+    for (std::size_t at = 0; at + 1 < row.size(); ++at) line << padded(row[at], widths[at]);
+    line << row.back();
   }
 }
 
@@ -54,17 +56,19 @@ struct SimulatedFleet {
 void print(const SimulatedFleet& fleet) {
   const FleetJobFigures& all = fleet.figures.all;
   const bool is_fixed = fleet.arguments.policy == "fixed";
-  std::cout << all.jobs << " jobs on " << printable(fleet.cluster.name) << ", " << fleet.cluster.devices()
-            << " devices, " << (is_fixed ? "each with its fixed layout" : "each with the cells that are chosen for it")
-            << (fleet.arguments.pack ? ", in pairs where that gains" : "") << ".\n"
-            << "A simulation: no job is run, and every time follows from cells.\n"
-            << "completion  " << hours(all.mean_completion_s) << " in the mean, of which " << hours(all.mean_wait_s)
-            << " before the start; 99% within " << hours(all.p99_completion_s) << "\n"
-            << "makespan    " << hours(fleet.result.makespan_s) << "\n"
-            << "moves       " << all.moves << ", of " << fixed(fleet.jobs.move_s, 1) << " s each\n"
-            << "shared      " << all.shared << " jobs had devices together with another\n"
-            << "spread      " << fleet.result.spread_placements << " of " << fleet.result.placements
-            << " placements are on more hosts than they need\n\n";
+  PrintedLine() << all.jobs << " jobs on " << printable(fleet.cluster.name) << ", " << fleet.cluster.devices()
+                << " devices, "
+                << (is_fixed ? "each with its fixed layout" : "each with the cells that are chosen for it")
+                << (fleet.arguments.pack ? ", in pairs where that gains" : "") << ".";
+  PrintedLine() << "A simulation: no job is run, and every time follows from cells.";
+  PrintedLine() << "completion  " << hours(all.mean_completion_s) << " in the mean, of which " << hours(all.mean_wait_s)
+                << " before the start; 99% within " << hours(all.p99_completion_s);
+  PrintedLine() << "makespan    " << hours(fleet.result.makespan_s);
+  PrintedLine() << "moves       " << all.moves << ", of " << fixed(fleet.jobs.move_s, 1) << " s each";
+  PrintedLine() << "shared      " << all.shared << " jobs had devices together with another";
+  PrintedLine() << "spread      " << fleet.result.spread_placements << " of " << fleet.result.placements
+                << " placements are on more hosts than they need";
+  PrintedLine() << "";
   std::vector<std::vector<std::string>> pools{{"kind", "devices", "device hours", "in use", "price"}};
   for (const FleetPoolFigures& pool : fleet.figures.pools) {
     pools.push_back({printable(pool.kind), std::to_string(pool.devices), fixed(pool.device_hours, 1),
@@ -77,10 +81,10 @@ void print(const SimulatedFleet& fleet) {
                      hours(kind.mean_completion_s), hours(kind.p99_completion_s), std::to_string(kind.moves),
                      std::to_string(kind.shared)});
   }
-  std::cout << "\n";
+  PrintedLine() << "";
   print_table(kinds);
-  std::cout << "\n";
-  for (const char* assumed : assumptions) std::cout << "assumed     " << assumed << "\n";
+  PrintedLine() << "";
+  for (const char* assumed : assumptions) PrintedLine() << "assumed     " << assumed;
   std::cout.flush();
 }
 

@@ -29,13 +29,15 @@ class Printer {
     if (json_) {
       tokens_.push_back(token);
     } else {
-      std::cout << stream_.add(token) << std::flush;
+      print_foreign_text(stream_.add(token));
+      std::cout.flush();
     }
     check();
   }
   void finish(Finish how) {
     if (!json_) {
-      std::cout << stream_.finish() << std::endl;
+      print_foreign_text(stream_.finish() + "\n");
+      std::cout.flush();
       return check();
     }
     const nlohmann::ordered_json line{{"ids", tokens_},

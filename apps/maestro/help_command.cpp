@@ -62,28 +62,28 @@ std::string markdown(const JobReference& reference) {
 
 HelpCommand::HelpCommand(CLI::App& app) : command_(app.add_subcommand("help", "describe the keys of job files")) {
   command_->add_option("key", key_, "a key (train.steps, student.lr) or a table; none: all tables");
-  add_plug_in_option(*command_, plug_ins_);
+  add_plug_in_options(*command_, plug_ins_);
   command_->add_flag("--markdown", markdown_, "print the whole reference for docs/job-file.md")->group("");
 }
 
 int HelpCommand::run(Console& console) const {
-  const JobReference reference(types_with(plug_ins_).sections);
+  const JobReference reference(types_with(plug_ins_.files).sections);
   if (markdown_) {
-    console.note(markdown(reference));
+    console.text(markdown(reference));
     return 0;
   }
   if (key_.empty()) {
-    console.note(tables_text(reference));
+    console.text(tables_text(reference));
     return 0;
   }
   if (const JobKey* key = reference.find(key_)) {
-    console.note(key_text(key_, *key));
+    console.text(key_text(key_, *key));
     return 0;
   }
   const auto groups = reference.groups_of(key_);
   if (groups.empty()) throw JobError(reference.unknown(key_));
   for (const KeyGroup* group : groups) {
-    if (!group->keys.empty()) console.note(group_text(*group));
+    if (!group->keys.empty()) console.text(group_text(*group));
   }
   return 0;
 }

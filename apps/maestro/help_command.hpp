@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/maestro/job_reference.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -25,7 +26,7 @@ class HelpCommand {
 
  private:
   CLI::App* command_;  // belongs to the CLI::App
-  std::vector<std::string> plug_ins_;
+  PlugInChoice plug_ins_;
   std::string key_;
   bool markdown_ = false;
 };

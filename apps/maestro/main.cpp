@@ -35,6 +35,7 @@
 #include "apps/maestro/watch_commands.hpp"
 #include "apps/maestro/what_if_command.hpp"
 #include "runtime/core/last_words.hpp"
+#include "runtime/core/listed_error.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -119,6 +120,9 @@ int main(int argc, char** argv) {
   }
   try {
     return maestro::run(argc, argv, console);
+  } catch (const maestro::ListedError& problem) {
+    console.error(problem);
+    return 2;
   } catch (const maestro::JobError& problem) {
     console.error(problem.what());
     return 2;

@@ -7,6 +7,7 @@
 
 #include "actors/served/served_type.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/core/printable_text.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "sections/registry.hpp"
@@ -82,8 +83,8 @@ int NewCommand::run(Console& console) const {
   if (failed) throw JobError("new: cannot make the folder " + printable(folder.string()) + ": " + failed.message());
   for (const auto& [path, text] : files) write_output(path, text).or_throw();
   std::string made;
-  for (const auto& [path, text] : files) made += "\n  " + path.string();
-  console.note(kind_ + " " + name_ + ":" + made);
+  for (const auto& [path, text] : files) made += "\n  " + printable_line(path.string());
+  console.text(kind_ + " " + name_ + ":" + made);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/core/quantile.hpp"
 #include "runtime/core/scratch_folder.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -30,6 +31,7 @@ namespace {
 constexpr int rounds_of_tries = 2;
 
 void add_job_options(CLI::App& command, PlanArguments& arguments) {
+  add_plug_in_options(command, arguments.plug_ins);
   command.add_option("--set", arguments.overrides, "override a key: --set train.global_batch=32")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
@@ -86,12 +88,13 @@ class Printed {
 
   void text(std::int64_t top) const {
     const RankedLayout& best = ranking_.best.front();
-    std::cout << job_.title() << ": " << ranking_.priced << " layouts of sections, " << ranking_.compared
-              << " of the job, " << ranking_.rehearsed
-              << " rehearsed. Times: " << percent(best.sources.measured_share()) << " measured, the rest estimated.\n";
+    PrintedLine() << job_.title() << ": " << ranking_.priced << " layouts of sections, " << ranking_.compared
+                  << " of the job, " << ranking_.rehearsed
+                  << " rehearsed. Times: " << percent(best.sources.measured_share())
+                  << " measured, the rest estimated.";
     table(static_cast<std::size_t>(top));
-    std::cout << "bound     no layout of these can do a step in less than " << fixed(ranking_.least_bound_ms, 1)
-              << " ms; the choice is " << percent(best.step_ms / ranking_.least_bound_ms - 1) << " above\n";
+    PrintedLine() << "bound     no layout of these can do a step in less than " << fixed(ranking_.least_bound_ms, 1)
+                  << " ms; the choice is " << percent(best.step_ms / ranking_.least_bound_ms - 1) << " above";
     critical(best);
     std::string reasons;
     std::set<std::string> seen;  // keys: each with its best other value
@@ -99,19 +102,18 @@ class Printed {
       if (!seen.insert(other.change.substr(0, other.change.find(' '))).second) continue;
       reasons += (reasons.empty() ? "" : "; ") + other.change + ": " + signed_percent(other.step_ms / best.step_ms - 1);
     }
-    if (!reasons.empty()) std::cout << "why not   " << reasons << "\n";
+    if (!reasons.empty()) PrintedLine() << "why not   " << reasons;
     if (ranking_.filled > 0) {
-      std::cout << "share     not tried: without it the sections do " << percent(ranking_.filled)
-                << " of the work that the GPU's best rates allow, more than beside each other on shares\n";
+      PrintedLine() << "share     not tried: without it the sections do " << percent(ranking_.filled)
+                    << " of the work that the GPU's best rates allow, more than beside each other on shares";
     }
     sure();
-    for (const std::string& setting : best.more) std::cout << "run       " << setting << "\n";
+    for (const std::string& setting : best.more) PrintedLine() << "run       " << setting;
     if (ranking_.refused > 0) {
-      std::cout << "refused   " << ranking_.refused << " layouts, the first: " << printable(ranking_.first_refusal)
-                << "\n";
+      PrintedLine() << "refused   " << ranking_.refused << " layouts, the first: " << printable(ranking_.first_refusal);
     }
     if (tried_) {
-      std::cout << "tried     the same layout differed by " << percent(tried_->spread) << " between rounds\n";
+      PrintedLine() << "tried     the same layout differed by " << percent(tried_->spread) << " between rounds";
     }
   }
 
@@ -167,13 +169,12 @@ class Printed {
     for (const auto& row : rows) {
       std::string line;
       for (std::size_t at = 0; at < row.size(); ++at) line += padded(row[at], widths[at]);
-      std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
+      PrintedLine() << line.substr(0, line.find_last_not_of(' ') + 1);
     }
   }
 
   void sure() const {
-    std::cout << "sure      the choice stays where passes take so many times as long: " << certainty_text(certain_)
-              << "\n";
+    PrintedLine() << "sure      the choice stays where passes take so many times as long: " << certainty_text(certain_);
   }
 
   static void critical(const RankedLayout& best) {
@@ -183,9 +184,9 @@ class Printed {
     for (const auto& [reason, share] : busiest->second.waits) {
       if (share >= 0.005) waits += (waits.empty() ? "" : ", ") + reason + " " + percent(share);
     }
-    std::cout << "critical  " << busiest->first << " is in passes " << percent(busiest->second.passes)
-              << " of the time and at step ends " << percent(busiest->second.step_ends) << "; it waits for "
-              << (waits.empty() ? "nothing" : waits) << "\n";
+    PrintedLine() << "critical  " << busiest->first << " is in passes " << percent(busiest->second.passes)
+                  << " of the time and at step ends " << percent(busiest->second.step_ends) << "; it waits for "
+                  << (waits.empty() ? "nothing" : waits);
   }
 
   const PlannedJob& job_;

@@ -30,15 +30,13 @@ PlannedApp::PlannedApp(const PlanArguments& arguments, Console& console)
 }
 
 App PlannedApp::app(const std::vector<std::string>& settings, RunOptions options, Console& console) const {
-  std::vector<std::string> all = arguments_.overrides;
-  all.insert(all.end(), settings.begin(), settings.end());
-  return job_app(text_, arguments_.job.string(), std::move(options), all, console);
+  return job_app(document(settings), std::move(options), console);
 }
 
 JobDocument PlannedApp::document(const std::vector<std::string>& settings) const {
   std::vector<std::string> all = arguments_.overrides;
   all.insert(all.end(), settings.begin(), settings.end());
-  return JobDocument::parse(text_, arguments_.job.string(), all);
+  return job_document(text_, arguments_.job.string(), all, arguments_.plug_ins);
 }
 
 JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {

@@ -2,9 +2,12 @@
 #include "apps/maestro/plug_in_option.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "actors/served/served_type.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
 
@@ -14,10 +17,13 @@ namespace {
 constexpr const char* option = "--plugin";
 }
 
-void add_plug_in_option(CLI::App& command, std::vector<std::string>& files) {
-  command.add_option(option, files, "load a plug-in beside those of the job's key `plugins`; may be repeated")
+namespace fs = std::filesystem;
+
+void add_plug_in_options(CLI::App& command, PlugInChoice& choice) {
+  command.add_option(option, choice.files, "load this plug-in; may be repeated")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  command.add_flag("--no-plugins", choice.none_named, "load no plug-in because a job, a record or a trace names it");
 }
 
 PlugInTypes types_with(const std::vector<std::string>& files) {
@@ -32,14 +38,30 @@ PlugInTypes types_with(const std::vector<std::string>& files) {
   return types;
 }
 
-std::string plug_ins_setting(const JobDocument& job, const std::vector<std::string>& files) {
+std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInChoice& choice, NamedPlugIns named) {
   std::vector<std::string> all = read_plug_ins(job.root());
-  for (const std::string& file : files) {
+  if (all.empty() && choice.files.empty()) return {};
+  if (choice.none_named) {
+    all.clear();
+  } else if (named == NamedPlugIns::asked_for) {
+    const auto given = [&](const std::string& file) {  // it may lie elsewhere by now
+      return std::ranges::any_of(choice.files,
+                                 [&](const fs::path& other) { return other.filename() == fs::path(file).filename(); });
+    };
+    for (const std::string& file : std::exchange(all, {})) {
+      if (given(file)) continue;
+      const std::string shown = printable(file);
+      job.root().fail("plugins", shown + " is not loaded, because it would run as code of yours: give " + option + " " +
+                                     shown + " if you trust it, or --no-plugins to go on without it");
+    }
+  }
+  (void)types_with(choice.files);  // for errors that name the option
+  for (const std::string& file : choice.files) {
     if (std::ranges::find(all, file) == all.end()) all.push_back(file);
   }
   std::string list;
   for (const std::string& file : all) list += (list.empty() ? "" : ", ") + quoted(file);
-  return "plugins=[" + list + "]";
+  return {"plugins=[" + list + "]"};
 }
 
 }  // namespace maestro

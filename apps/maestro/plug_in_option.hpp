@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// --plugin FILE: plug-ins beside those that a job names.
+// The plug-ins of a command line: --plugin FILE and --no-plugins.
+//
+// PO-1 (asked for): only `train` loads a library because a file names it. Every other command loads the libraries of
+//       --plugin alone, and refuses a job, a record or a trace that names another one, before any code of a library
+//       runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,8 +17,12 @@
 
 namespace maestro {
 
-/// Adds --plugin, which may be repeated. `files` outlives `command`.
-void add_plug_in_option(CLI::App& command, std::vector<std::string>& files);
+struct PlugInChoice {
+  std::vector<std::string> files;  ///< --plugin, which may be repeated
+  bool none_named = false;         ///< --no-plugins: none because a file names it
+};
+/// Adds --plugin and --no-plugins. `choice` outlives `command`.
+void add_plug_in_options(CLI::App& command, PlugInChoice& choice);
 struct PlugInTypes {
   SectionRegistry sections;  ///< those of this program, too
   CorpusRegistry corpora;
@@ -22,8 +30,14 @@ struct PlugInTypes {
 };
 /// Returns the types of this program and of these plug-ins. Throws JobError.
 [[nodiscard]] PlugInTypes types_with(const std::vector<std::string>& files);
-/// Returns the setting (--set) by which a job has these plug-ins beside its own: one that records and other processes
-/// keep.
-[[nodiscard]] std::string plug_ins_setting(const JobDocument& job, const std::vector<std::string>& files);
+
+enum class NamedPlugIns {
+  loaded,     ///< the user runs the job
+  asked_for,  ///< PO-1
+};
+/// Returns the settings (--set) by which the job has the libraries that the command loads: records and other processes
+/// keep them. Throws JobError: a library cannot be loaded, or was not asked for.
+[[nodiscard]] std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInChoice& choice,
+                                                        NamedPlugIns named);
 
 }  // namespace maestro

@@ -109,7 +109,7 @@ int PrepareCommand::run(Console& console) const {
   };
   try {
     const PreparedIndex index = prepare_data(options(), out_, calls);
-    console.note(prepared_lines(index));
+    console.text(prepared_lines(index));
     console.note("prepared " + meter.speed() + "; to read samples: maestro data " + printable(out_) + " --show 3");
   } catch (const Interrupted&) {
     console.error("prepare: interrupted; nothing was written");

@@ -32,7 +32,7 @@ std::string prepared_lines(const PreparedIndex& index) {
   std::string text;
   for (std::size_t at = 0; at < index.sources.size() && at < sources_listed; ++at) {
     const PreparedSource& source = index.sources[at];
-    text += "  source      " + printable(source.path) + " (" + source.format +
+    text += "  source      " + printable(source.path) + " (" + printable(source.format) +
             "): " + std::to_string(source.documents) + " documents\n";
   }
   if (index.sources.size() > sources_listed) {
@@ -44,7 +44,8 @@ std::string prepared_lines(const PreparedIndex& index) {
   text += split_line("training    ", index.train, index) + "\n" + split_line("validation  ", index.validation, index);
   for (const auto& [name, count] : index.counts) {
     if (name != "rows")
-      text += "\n  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + std::to_string(count);
+      text +=
+          "\n  " + printable(name) + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + std::to_string(count);
   }
   return text;
 }

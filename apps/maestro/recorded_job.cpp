@@ -10,9 +10,17 @@ namespace {
 constexpr std::int64_t devices_of_any_job = 1024;  // those that no replica uses are not opened
 }  // namespace
 
-App job_app(const std::string& job, const std::string& where, RunOptions options,
-            const std::vector<std::string>& overrides, Console& console) {
+JobDocument job_document(const std::string& job, const std::string& where, const std::vector<std::string>& overrides,
+                         const PlugInChoice& plug_ins) {
   JobDocument document = JobDocument::parse(job, where, overrides);
+  const auto loaded = plug_in_settings(document, plug_ins, NamedPlugIns::asked_for);
+  if (loaded.empty()) return document;
+  std::vector<std::string> all = overrides;
+  all.insert(all.end(), loaded.begin(), loaded.end());
+  return JobDocument::parse(job, where, all);
+}
+
+App job_app(JobDocument document, RunOptions options, Console& console) {
   const BundledApp& bundled = read_app(document.root());
   if (options.cpu_devices == 0) options.cpu_devices = devices_of_any_job;
   App app(std::move(document), std::move(options), console);
@@ -20,10 +28,9 @@ App job_app(const std::string& job, const std::string& where, RunOptions options
   return app;
 }
 
-App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
-                 const std::vector<std::string>& overrides, Console& console) {
-  return job_app(start.job_file, "the job in " + (record / events_file).string(), std::move(options), overrides,
-                 console);
+JobDocument recorded_document(const std::filesystem::path& record, const RunStart& start,
+                              const std::vector<std::string>& overrides, const PlugInChoice& plug_ins) {
+  return job_document(start.job_file, "the job in " + (record / events_file).string(), overrides, plug_ins);
 }
 
 std::string changed_data(const RunStart& start, const std::map<std::string, std::string>& now) {

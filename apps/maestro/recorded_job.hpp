@@ -9,17 +9,22 @@
 
 #include "actors/process/app.hpp"
 #include "actors/run/run_journal.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 
 namespace maestro {
 
-/// Composes the app of a job that a run has kept; `where` names it in errors. `overrides` as for --set. Where the
-/// options have no number of CPU devices, there are enough for any job. Throws JobError.
-[[nodiscard]] App job_app(const std::string& job, const std::string& where, RunOptions options,
-                          const std::vector<std::string>& overrides, Console& console);
+/// Returns the job of a text, such as one that a run has kept, with the plug-ins that were asked for (PO-1); `where`
+/// names it in errors. `overrides` as for --set. Throws JobError.
+[[nodiscard]] JobDocument job_document(const std::string& job, const std::string& where,
+                                       const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);
 
-/// Composes the app of a start with the start's job. Otherwise as job_app().
-[[nodiscard]] App recorded_app(const std::filesystem::path& record, const RunStart& start, RunOptions options,
-                               const std::vector<std::string>& overrides, Console& console);
+/// Composes the app of such a job. If the options have no number of CPU devices, there are enough for any job. Throws
+/// JobError.
+[[nodiscard]] App job_app(JobDocument document, RunOptions options, Console& console);
+
+/// Returns the job of a start, as job_document().
+[[nodiscard]] JobDocument recorded_document(const std::filesystem::path& record, const RunStart& start,
+                                            const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);
 
 /// Returns which of the data that a start was made with are others in `now`: "content differs"; empty: none. Data that
 /// one of both lacks are not compared.

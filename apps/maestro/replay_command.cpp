@@ -129,10 +129,8 @@ std::vector<std::string> overrides_of(const JobDocument& job, const fs::path& ou
 }
 
 /// Writes the job for the other processes, and returns the arguments that start it.
-std::vector<std::string> write_job(const fs::path& folder, const fs::path& record, const RunStart& start,
-                                   const std::vector<std::string>& overrides) {
+std::vector<std::string> write_job(const fs::path& folder, const RunStart& start, const JobDocument& job) {
   const fs::path file = folder / "job.toml";
-  const JobDocument job = JobDocument::parse(start.job_file, (record / events_file).string(), overrides);
   write_output(file, job.to_toml()).or_throw();
   return {"train", file.string(), "--cpu-devices", std::to_string(start.cpu_devices)};
 }
@@ -145,6 +143,7 @@ ReplayCommand::ReplayCommand(CLI::App& app)
   command_->add_option("--steps", steps_, "the first and the last step, such as 10..20")->required();
   command_->add_flag("--check", check_, "print the verdict alone, not every step");
   command_->add_option("--out", out_, "train in this folder, and keep it (default: one that is removed)");
+  add_plug_in_options(*command_, plug_ins_);
 }
 
 int ReplayCommand::run(Console& console) const {
@@ -171,11 +170,12 @@ int ReplayCommand::run(Console& console) const {
   ConsoleStreams streams = standard_streams();
   Console progress({nowhere, streams.err, streams.live, streams.columns});
   options.replayed = record;
-  const JobDocument job = JobDocument::parse(start.job_file, (record / events_file).string());
-  const std::vector<std::string> overrides = overrides_of(job, folder, digests.contains(steps.last));
-  options.command = write_job(folder, record, start, overrides);
+  const JobDocument recorded_job = JobDocument::parse(start.job_file, (record / events_file).string());
+  const std::vector<std::string> overrides = overrides_of(recorded_job, folder, digests.contains(steps.last));
+  JobDocument job = recorded_document(record, start, overrides, plug_ins_);
+  options.command = write_job(folder, start, job);
   if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
-  App app = recorded_app(record, start, std::move(options), overrides, progress);
+  App app = job_app(std::move(job), std::move(options), progress);
   const JobPlan plan = app.plan();
   if (const std::string other = changed_data(start, data_fingerprint(plan)); !other.empty()) {
     throw JobError("replay: steps " + steps.text() + " were trained on other data than there is now: " + other);

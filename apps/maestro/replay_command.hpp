@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -28,6 +29,7 @@ class ReplayCommand {
   std::string steps_;
   bool check_ = false;
   std::filesystem::path out_;
+  PlugInChoice plug_ins_;
 };
 
 }  // namespace maestro

@@ -11,6 +11,7 @@
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
@@ -39,6 +40,7 @@ SamplesCommand::SamplesCommand(CLI::App& app)
   command_->add_option("run", run_, "the run's folder, train.out")->required();
   command_->add_option("--step", step_, "the step")->required()->check(whole_number(1));
   command_->add_flag("--text", text_, "print the text of each");
+  add_plug_in_options(*command_, plug_ins_);
 }
 
 int SamplesCommand::run(Console& console) const {
@@ -47,7 +49,7 @@ int SamplesCommand::run(Console& console) const {
   const RunStart start = start_of_step(record, step_).value_or_throw();
   RunOptions options;
   options.check_only = true;
-  const JobPlan plan = recorded_app(record, start, std::move(options), {}, console).plan();
+  const JobPlan plan = job_app(recorded_document(record, start, {}, plug_ins_), std::move(options), console).plan();
 
   const Corpus& corpus = *plan.corpus;
   if (const std::string other = changed_data(start, corpus.fingerprint()); !other.empty()) {
@@ -61,16 +63,16 @@ int SamplesCommand::run(Console& console) const {
                    ", and the job draws those of digest " + digest_of(samples) +
                    " now: this version of maestro draws others, or samples can no longer be read");
   }
-  std::cout << "step " << step_ << ": " << samples.size() << " samples of " << printable(corpus.describe()) << "\n";
+  PrintedLine() << "step " << step_ << ": " << samples.size() << " samples of " << printable(corpus.describe());
   const auto tokenizer = text_ ? make_tokenizer(plan.tokenizer.empty() ? "bytes" : plan.tokenizer) : nullptr;
   const bool mixed = corpus.sources().size() > 1;
   for (const SampleRef& sample : samples) {
     const std::string from = corpus.origin(sample.id), origin = from.empty() ? "" : "; " + printable(from);
-    std::cout << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", "
-              << corpus.length(Split::train, sample.id) << " tokens, " << corpus.targets(Split::train, sample.id)
-              << " learned" << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "")
-              << origin << "\n";
-    if (text_) std::cout << text_of(corpus, sample.id, *tokenizer) << "\n";
+    PrintedLine() << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", "
+                  << corpus.length(Split::train, sample.id) << " tokens, " << corpus.targets(Split::train, sample.id)
+                  << " learned" << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "")
+                  << origin;
+    if (text_) print_foreign_text(text_of(corpus, sample.id, *tokenizer) + "\n");
   }
   std::cout.flush();
   return std::cout ? 0 : 1;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -25,6 +26,7 @@ class SamplesCommand {
   std::filesystem::path run_;
   std::uint64_t step_ = 0;
   bool text_ = false;
+  PlugInChoice plug_ins_;
 };
 
 }  // namespace maestro

@@ -32,11 +32,11 @@ CompletedProgram words_of(const CLI::App& program) {
 
 SchemaCommand::SchemaCommand(CLI::App& app)
     : command_(app.add_subcommand("schema", "print the JSON schema of job files, for editors")) {
-  add_plug_in_option(*command_, plug_ins_);
+  add_plug_in_options(*command_, plug_ins_);
 }
 
 int SchemaCommand::run(Console& console) const {
-  console.note(job_schema(JobReference(types_with(plug_ins_).sections)).dump(1));
+  console.answer(job_schema(JobReference(types_with(plug_ins_.files).sections)).dump(1));
   return 0;
 }
 
@@ -50,7 +50,7 @@ CompletionCommand::CompletionCommand(CLI::App& app)
 int CompletionCommand::run(Console& console) const {
   std::string script = completion_script(words_of(program_), shell_);
   script.pop_back();  // note() ends the line
-  console.note(script);
+  console.text(script);
   return 0;
 }
 

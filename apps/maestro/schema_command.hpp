@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -19,7 +20,7 @@ class SchemaCommand {
 
  private:
   CLI::App* command_;  // belongs to the CLI::App
-  std::vector<std::string> plug_ins_;
+  PlugInChoice plug_ins_;
 };
 
 /// Prints a script by which a shell completes commands, options and the keys of `--set` and `help`.

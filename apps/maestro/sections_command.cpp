@@ -61,14 +61,14 @@ std::string ports_text(const std::vector<TypePorts>& all) {
 SectionsCommand::SectionsCommand(CLI::App& app)
     : command_(app.add_subcommand("sections", "list the section types, or the ports and keys of a type")) {
   command_->add_option("type", type_, "a section type; none: all");
-  add_plug_in_option(*command_, plug_ins_);
+  add_plug_in_options(*command_, plug_ins_);
 }
 
 int SectionsCommand::run(Console& console) const {
-  const auto [registry, corpora, observers] = types_with(plug_ins_);
+  const auto [registry, corpora, observers] = types_with(plug_ins_.files);
   const std::vector<SectionRegistry::Listing> types = registry.list();
   if (type_.empty()) {
-    console.note(types_text(types, corpora.list(), observers.list()));
+    console.text(types_text(types, corpora.list(), observers.list()));
     return 0;
   }
   std::vector<std::string> names;
@@ -81,9 +81,9 @@ int SectionsCommand::run(Console& console) const {
   }
   const JobReference reference(registry);
   console.note(found->type + ": " + found->description);
-  console.note(ports_text(ports_of_type(registry, reference, type_)));
+  console.text(ports_text(ports_of_type(registry, reference, type_)));
   for (const KeyGroup* group : reference.groups_of(type_)) {
-    if (!group->keys.empty()) console.note(group_text(*group));
+    if (!group->keys.empty()) console.text(group_text(*group));
   }
   return 0;
 }

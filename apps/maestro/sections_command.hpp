@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -22,7 +23,7 @@ class SectionsCommand {
  private:
   CLI::App* command_;  // belongs to the CLI::App
   std::string type_;
-  std::vector<std::string> plug_ins_;
+  PlugInChoice plug_ins_;
 };
 
 }  // namespace maestro

@@ -75,7 +75,7 @@ int SimulateCommand::run(Console& console) const {
   // The timeline is JSON already; it goes last, in place of the closing brace.
   std::string text = result.dump();
   text.back() = ',';
-  console.note(text + "\"timeline\":" + timeline_json(workload, schedule) + "}");
+  console.answer(text + "\"timeline\":" + timeline_json(workload, schedule) + "}");
   return 0;
 }
 

@@ -200,6 +200,15 @@ TeachCommand::TeachCommand(CLI::App& app)
       ->check(whole_number(1, std::int64_t{1} << 32))
       ->capture_default_str();
   command_->add_option("--set", overrides_, "override a key: --set teacher.micro_batch=4")->allow_extra_args(false);
+  add_plug_in_options(*command_, plug_ins_);
+}
+
+JobDocument TeachCommand::document(std::vector<std::string> settings) const {
+  JobDocument job = JobDocument::load(job_, settings);
+  const auto loaded = plug_in_settings(job, plug_ins_, NamedPlugIns::asked_for);
+  if (loaded.empty()) return job;
+  settings.insert(settings.end(), loaded.begin(), loaded.end());
+  return JobDocument::load(job_, settings);
 }
 
 std::string TeachCommand::teacher_of(const JobTable& root) const {
@@ -220,7 +229,7 @@ std::string TeachCommand::teacher_of(const JobTable& root) const {
 
 JobPlan TeachCommand::plan(const std::string& teacher, Console& console) const {
   std::vector<std::string> settings = overrides_;
-  const JobDocument given = JobDocument::load(job_, settings);
+  const JobDocument given = document(settings);
   if (const JobTable table = given.root().table(teacher); is_recorded(table)) {
     table.fail("type", "this teacher is recorded already; teach runs the model itself: name its weights");
   }
@@ -232,7 +241,7 @@ JobPlan TeachCommand::plan(const std::string& teacher, Console& console) const {
   }
   RunOptions options;
   options.check_only = true;
-  JobDocument job = JobDocument::load(job_, settings);
+  JobDocument job = document(settings);
   (void)read_app(job.root());
   App app(std::move(job), std::move(options), console);
   compose_distillation(app);
@@ -268,7 +277,7 @@ void TeachCommand::print_end(const TeacherRecords& records, const std::string& t
 }
 
 void TeachCommand::run_teacher(Console& console) const {
-  const JobDocument given = JobDocument::load(job_, overrides_);
+  const JobDocument given = document(overrides_);
   check_app(given.root());
   const std::string name = teacher_of(given.root());
   const JobPlan job = plan(name, console);
@@ -291,7 +300,7 @@ void TeachCommand::run_teacher(Console& console) const {
 }
 
 void TeachCommand::copy_served(Console& console) const {
-  const JobDocument given = JobDocument::load(job_, overrides_);
+  const JobDocument given = document(overrides_);
   const std::string teacher = teacher_of(given.root());
   const std::shared_ptr<const Corpus> corpus = corpus_of(given.root());
   TeacherRecords wanted = records_of(*corpus);

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/teacher_records.hpp"
+#include "runtime/job/job_document.hpp"
 #include "runtime/job/job_table.hpp"
 #include "runtime/observe/console.hpp"
 
@@ -26,6 +28,7 @@ class TeachCommand {
   int run(Console& console) const;
 
  private:
+  [[nodiscard]] JobDocument document(std::vector<std::string> settings) const;
   /// Returns the section that is recorded: --teacher, or the only live teacher of the job. Throws JobError.
   [[nodiscard]] std::string teacher_of(const JobTable& root) const;
   [[nodiscard]] JobPlan plan(const std::string& teacher, Console& console) const;
@@ -44,6 +47,7 @@ class TeachCommand {
   std::int64_t k_ = 64;
   double p_ = 1;
   std::uint64_t shard_samples_ = 256;
+  PlugInChoice plug_ins_;
 };
 
 }  // namespace maestro

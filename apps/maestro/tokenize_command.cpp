@@ -10,6 +10,7 @@
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/observe/printed_line.hpp"
 
 namespace maestro {
 
@@ -84,7 +85,7 @@ void TokenizeCommand::run_text(const Tokenizer& tokenizer) const {
   if (decode_) {
     const std::vector<std::int32_t> ids = ids_of(text_);
     for (const std::int32_t id : ids) check_id(tokenizer, id, "tokenize");
-    std::cout << tokenizer.decode(ids) << "\n";
+    print_foreign_text(tokenizer.decode(ids) + "\n");
     return;
   }
   if (valid_utf8_prefix(text_) != text_.size()) throw JobError("tokenize: the text is no UTF-8");

@@ -5,7 +5,6 @@
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/graph_print.hpp"
 #include "apps/maestro/number_options.hpp"
-#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
@@ -64,7 +63,7 @@ void print_graph(App app, const std::string& form, Console& console) {
   }
   std::string text = form == "dot" ? graph_dot(graph) : form == "svg" ? graph_svg(graph) : graph_text(graph);
   text.pop_back();  // note() ends the line
-  console.note(text);
+  console.text(text);
 }
 
 /// Returns the composed app of a job file. Throws JobError.
@@ -72,9 +71,9 @@ App app_of(const TrainArguments& arguments, Console& console) {
   RunOptions run = arguments.run;
   std::vector<std::string> given = arguments.overrides;
   JobDocument job = JobDocument::load(arguments.job, given);
-  if (!arguments.plug_ins.empty()) {
-    (void)types_with(arguments.plug_ins);  // for errors that name the option
-    given.push_back(plug_ins_setting(job, arguments.plug_ins));
+  const NamedPlugIns named = run.check_only ? NamedPlugIns::asked_for : NamedPlugIns::loaded;
+  if (const auto loaded = plug_in_settings(job, arguments.plug_ins, named); !loaded.empty()) {
+    given.insert(given.end(), loaded.begin(), loaded.end());
     job = JobDocument::load(arguments.job, given);
   }
   std::vector<std::string> settings = given;
@@ -115,7 +114,7 @@ JobCommand::JobCommand(CLI::App& app, const std::string& name, const std::string
     : command_(app.add_subcommand(name, help)) {
   command_->add_option("job", arguments_.job, "job file (TOML)")->required();
   command_->add_option("--set", arguments_.overrides, help_of_set)->allow_extra_args(false);
-  add_plug_in_option(*command_, arguments_.plug_ins);
+  add_plug_in_options(*command_, arguments_.plug_ins);
 }
 
 TrainCommand::TrainCommand(CLI::App& app)

@@ -9,6 +9,7 @@
 
 #include "actors/plan/job_plan.hpp"
 #include "actors/run/run_result.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -16,7 +17,7 @@ namespace maestro {
 struct TrainArguments {
   std::filesystem::path job;
   std::vector<std::string> overrides;  ///< "a.b=c"
-  std::vector<std::string> plug_ins;   ///< files, beside those of the job
+  PlugInChoice plug_ins;
   RunOptions run;
 };
 

@@ -181,7 +181,9 @@ int WatchCommands::print_metrics(Console& console) const {
                       (page->rows.empty() ? std::string("now") : "step " + std::to_string(page->rows.front().step)) +
                       " are in its record, steps.jsonl, alone");
     }
-    for (const MetricsRow& row : page->rows) console.note(json_ ? json_text(row) : plain_text(row));
+    for (const MetricsRow& row : page->rows) {
+      json_ ? console.answer(json_text(row)) : console.note(plain_text(row));
+    }
     at.next_step_row = page->next_step_row;
     at.next_validation_row = page->next_validation_row;
     if (page->rows.size() >= static_cast<std::size_t>(most_rows)) continue;  // there may be more

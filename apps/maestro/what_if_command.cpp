@@ -20,6 +20,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/estimate/rehearsed_trace.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {
@@ -147,9 +148,9 @@ class WhatIf {
     options.cpu_devices = fact(run_, "cpu_devices");
     options.hosts = processes > 0 ? "" : hosts_of(run_);
     options.processes = processes > 0 ? processes : options.hosts.empty() ? fact(run_, "processes") : 1;
-    return job_app(run_.facts.at("job"), "the job in " + arguments_.trace.string(), std::move(options), overrides,
-                   console_)
-        .plan();
+    JobDocument job =
+        job_document(run_.facts.at("job"), "the job in " + arguments_.trace.string(), overrides, arguments_.plug_ins);
+    return job_app(std::move(job), std::move(options), console_).plan();
   }
 
   /// `times`: those that `known` refers to.
@@ -259,24 +260,24 @@ class WhatIf {
   }
 
   void print(const PlayedJob& base, const std::optional<PlayedJob>& changed) const {
-    std::cout << "trace     " << printable(arguments_.trace.string()) << ": " << base.time.steps
-              << " steps behind the first 2"
-              << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "") << "\n";
+    PrintedLine() << "trace     " << printable(arguments_.trace.string()) << ": " << base.time.steps
+                  << " steps behind the first 2"
+                  << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "");
     const double error = base.time.period_ms() / traced_.period_ms() - 1;
-    std::cout << "replay    " << fixed(base.time.period_ms(), 1) << " ms a step; in the trace "
-              << fixed(traced_.period_ms(), 1) << " ms: " << percent(std::abs(error)) << " "
-              << (error < 0 ? "below" : "above") << "; " << sources_text(base.sources) << "\n";
+    PrintedLine() << "replay    " << fixed(base.time.period_ms(), 1) << " ms a step; in the trace "
+                  << fixed(traced_.period_ms(), 1) << " ms: " << percent(std::abs(error)) << " "
+                  << (error < 0 ? "below" : "above") << "; " << sources_text(base.sources);
     if (changed) {
       const double ratio = base.time.period_ms() / changed->time.period_ms();
-      std::cout << "changed   " << fixed(changed->time.period_ms(), 1) << " ms a step, " << fixed(ratio, 2)
-                << " times as fast as the replay; " << sources_text(changed->sources) << "\n";
+      PrintedLine() << "changed   " << fixed(changed->time.period_ms(), 1) << " ms a step, " << fixed(ratio, 2)
+                    << " times as fast as the replay; " << sources_text(changed->sources);
       for (const std::string& section : changed->collectives) {
-        std::cout << "assumed   collectives of " << section << ": " << fixed(assumed_link.bytes_per_ms / 1e6, 0)
-                  << " GB/s and " << fixed(1e3 * assumed_link.latency_ms, 0)
-                  << " us a call, as its ranks had none in the trace; maestro plan measures them\n";
+        PrintedLine() << "assumed   collectives of " << section << ": " << fixed(assumed_link.bytes_per_ms / 1e6, 0)
+                      << " GB/s and " << fixed(1e3 * assumed_link.latency_ms, 0)
+                      << " us a call, as its ranks had none in the trace; maestro plan measures them";
       }
     }
-    std::cout << "\n";
+    PrintedLine() << "";
     print_shares("replay", base);
     if (changed) print_shares("changed", *changed);
     std::cout.flush();
@@ -286,7 +287,7 @@ class WhatIf {
     const auto sections = section_shares(job.rehearsed, job.plan.graph, job.time);
     std::size_t width = name.size();
     for (const auto& [section, shares] : sections) width = std::max(width, section.size());
-    std::cout << padded(name, width + 2) << "passes  step end  waits for\n";
+    PrintedLine() << padded(name, width + 2) << "passes  step end  waits for";
     for (const auto& [section, shares] : sections) {
       std::vector<std::pair<double, std::string>> waits;
       for (const auto& [reason, share] : shares.waits) waits.emplace_back(share, reason);
@@ -296,8 +297,8 @@ class WhatIf {
         if (share < 0.005) continue;
         text += (text.empty() ? "" : ", ") + reason + " " + percent(share, 0);
       }
-      std::cout << padded(section, width + 2) << padded(percent(shares.passes, 0), 8)
-                << padded(percent(shares.step_ends, 0), 10) << (text.empty() ? "nothing" : text) << "\n";
+      PrintedLine() << padded(section, width + 2) << padded(percent(shares.passes, 0), 8)
+                    << padded(percent(shares.step_ends, 0), 10) << (text.empty() ? "nothing" : text);
     }
   }
 
@@ -335,6 +336,7 @@ WhatIfCommand::WhatIfCommand(CLI::App& app)
     : command_(
           app.add_subcommand("what-if", "how long the steps of a traced run would take, were something different")) {
   command_->add_option("trace", arguments_.trace, "trace of a run (train --trace FILE)")->required();
+  add_plug_in_options(*command_, arguments_.plug_ins);
   command_->add_option("--set", arguments_.overrides, "change a key of the job, such as teacher.replicas=2")
       ->type_name("KEY=VALUE");
   command_->add_option("--faster", arguments_.faster, "a section whose passes take a fraction of their time")

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -14,8 +15,9 @@ namespace maestro {
 struct WhatIfArguments {
   std::filesystem::path trace;
   std::vector<std::string> overrides;  ///< as for train --set
-  std::vector<std::string> faster;     ///< "student=2"
-  std::vector<std::string> free;       ///< sections whose passes take no time
+  PlugInChoice plug_ins;
+  std::vector<std::string> faster;  ///< "student=2"
+  std::vector<std::string> free;    ///< sections whose passes take no time
   double latency_ms = 0;
   std::int64_t processes = 0;      ///< 0: as traced
   std::filesystem::path timeline;  ///< of the last rehearsal, for Perfetto; empty: no timeline

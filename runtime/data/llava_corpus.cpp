@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "runtime/core/listed_error.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/data/chat_template.hpp"
@@ -71,13 +72,13 @@ struct LlavaCorpus::Opening {
     return static_cast<double>(hash >> 11) * 0x1p-53;
   }
 
-  [[nodiscard]] JobError too_many(std::uint64_t found, std::int64_t allowed) const {
-    if (found == 1) return JobError("[data] " + bad.front() + "; max_bad_samples = 1 skips it");
-    std::string text = "[data] " + std::to_string(found) +
-                       " bad samples, more than max_bad_samples = " + std::to_string(allowed) + ":";
-    for (const std::string& line : bad) text += "\n  " + line;
-    if (found > bad.size()) text += "\n  and " + std::to_string(found - bad.size()) + " more";
-    return JobError(text);
+  [[noreturn]] void throw_too_many(std::uint64_t found, std::int64_t allowed) const {
+    if (found == 1) throw JobError("[data] " + bad.front() + "; max_bad_samples = 1 skips it");
+    std::vector<std::string> entries = bad;
+    if (found > bad.size()) entries.push_back("and " + std::to_string(found - bad.size()) + " more");
+    throw ListedError("[data] " + std::to_string(found) +
+                          " bad samples, more than max_bad_samples = " + std::to_string(allowed) + ":",
+                      std::move(entries));
   }
 };
 
@@ -97,7 +98,7 @@ LlavaCorpus::LlavaCorpus(const DataConfig& config, std::size_t cache_bytes)
   if (own_file) load(validation_, false, opening);
   if (!own_file) give_each_side_a_sample(opening);
   if (left_out_ > static_cast<std::uint64_t>(config.max_bad_samples)) {
-    throw opening.too_many(left_out_, config.max_bad_samples);
+    opening.throw_too_many(left_out_, config.max_bad_samples);
   }
   if (!own_file && samples(Split::train) + samples(Split::validation) == 1) {
     throw JobError("[data] path: " + config.path +

@@ -77,7 +77,7 @@ std::string MixedCorpus::describe() const {
   for (const MixedPart& part : parts_) sum += part.weight;
   std::string text = std::to_string(parts_.size()) + " sources";
   for (const MixedPart& part : parts_) {
-    text += "\n            " + part.name + " (" + number_text(std::round(1000 * part.weight / sum) / 10) +
+    text += "; " + part.name + " (" + number_text(std::round(1000 * part.weight / sum) / 10) +
             "%): " + part.corpus->describe();
     for (const std::string& teacher : part.teachers) {
       text += (teacher == part.teachers.front() ? "; taught by " : ", ") + teacher;

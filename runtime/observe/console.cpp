@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/core/printable_text.hpp"
 
 namespace maestro {
 namespace {
 
 constexpr std::size_t usual_columns = 80;
 constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error: TE-4
+constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
 constexpr std::string_view entry_start = "\n  ";
 // Carriage return, and erase to the end of the line (ECMA-48 EL).
 constexpr std::string_view erase_line = "\r\x1b[K";
@@ -30,16 +32,11 @@ bool is_live_terminal() {
   return ::isatty(STDERR_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
-/// Makes a message printable and bounded (TE-4).
-std::string as_lines(std::string_view text) {
-  std::string lines;
-  for (;;) {
-    const std::size_t end = text.find(entry_start);
-    lines += printable(text.substr(0, end), longest_line);
-    if (end == std::string_view::npos) return lines;
-    lines += entry_start;
-    text.remove_prefix(end + entry_start.size());
-  }
+/// Returns a message with the entries of its list below it (TE-4).
+std::string with_entries(std::string_view text, const std::vector<std::string>& entries, std::size_t longest) {
+  std::string lines = printable(text, longest);
+  for (const std::string& entry : entries) lines.append(entry_start).append(printable(entry, longest));
+  return lines;
 }
 
 /// Writes the text in a single call: a line cut in two by a kill or by another process's output would be read as part
@@ -96,7 +93,7 @@ LineForm Console::form_now() const {
 void Console::progress(const Progress& progress, SteadyTime now) {
   const std::lock_guard lock(mutex_);
   progress_ = progress;
-  line_ = format_progress(progress);
+  line_ = printable_line(format_progress(progress));
   shown_ = false;
   const auto pace = streams_.live ? pace_.live : pace_.plain;
   if (last_ && now - *last_ < pace) return;
@@ -105,28 +102,34 @@ void Console::progress(const Progress& progress, SteadyTime now) {
 }
 
 void Console::note(std::string_view text, LogFields fields) {
-  message(streams_.out, {LogLevel::info, std::string(text), std::move(fields)});
+  message(streams_.out, {LogLevel::info, printable_line(text), std::move(fields)});
+}
+
+void Console::text(std::string_view text) {
+  message(streams_.out, {LogLevel::info, printable_text(text), {}});
 }
 
 void Console::summary(std::string_view text, const std::vector<std::string>& lines, LogFields fields) {
   const std::lock_guard lock(mutex_);
-  LogLine line{LogLevel::info, std::string(text), std::move(fields)};
-  if (form_now() != LineForm::json) {
-    for (const std::string& below : lines) line.message.append(entry_start).append(below);
-  }
+  const bool json = form_now() == LineForm::json;
+  const LogLine line{LogLevel::info, with_entries(text, json ? std::vector<std::string>() : lines, no_limit),
+                     std::move(fields)};
   print(streams_.out, format_line(line, form_now(), clock()));
 }
 
 void Console::warning(std::string_view text) {
-  message(streams_.err, {LogLevel::warning, as_lines(text), {}});
+  message(streams_.err, {LogLevel::warning, printable(text, longest_line), {}});
 }
 void Console::error(std::string_view text) {
-  message(streams_.err, {LogLevel::error, as_lines(text), {}});
+  message(streams_.err, {LogLevel::error, printable(text, longest_line), {}});
+}
+void Console::error(const ListedError& problem) {
+  message(streams_.err, {LogLevel::error, with_entries(problem.headline(), problem.entries(), longest_line), {}});
 }
 
 std::string Console::relay(const std::string& host, std::string_view line) {
   const std::lock_guard lock(mutex_);
-  RelayedLine relayed = relayed_line(host, line, form_now(), clock());
+  RelayedLine relayed = relayed_line(host, printable_line(line), form_now(), clock());
   print(streams_.err, relayed.printed);
   return std::move(relayed.text);
 }

@@ -4,8 +4,9 @@
 // TE-1 (own line): a message starts on a line of its own and leaves the live line, if any, redrawn below it.
 // TE-2 (ends shown): the first and the last progress are always shown.
 // TE-3 (empty line at the end): after `finish`, and after destruction, the cursor is at the start of an empty line.
-// TE-4 (printable and bounded): an error or a warning is one line of printable text and of bounded length, whatever
-//       values it contains. Only entries of a list, each after a line break and two spaces, have lines of their own.
+// TE-4 (printable and bounded): a note, an error or a warning is one line of printable text, whatever values it
+//       contains; errors and warnings have a bounded length, too. Only the entries of a list that the caller passes as
+//       such have lines of their own.
 // TE-5 (time): after begin_run() every line begins with the UTC time, unless there is a live line; before, none does.
 // TE-6 (JSON): after use_json() every line is a JSON object (LJ-1); there is no live line.
 #pragma once
@@ -19,6 +20,7 @@
 #include <string_view>
 
 #include "runtime/core/line_form.hpp"
+#include "runtime/core/listed_error.hpp"
 #include "runtime/observe/log_line.hpp"
 #include "runtime/observe/progress.hpp"
 
@@ -58,10 +60,15 @@ class Console {
   void progress(const Progress& progress, SteadyTime now = std::chrono::steady_clock::now());
   /// An empty text is an empty line, which JSON does not have.
   void note(std::string_view text, LogFields fields = {});
+  /// Prints a text of several lines that this program has composed, such as help or a table: line breaks and tabs stay,
+  /// so a value of others in it has to be printable already.
+  void text(std::string_view text);
   /// Prints lines below the text, each with two spaces in front; in JSON the fields have what these lines have.
   void summary(std::string_view text, const std::vector<std::string>& lines, LogFields fields);
   void warning(std::string_view text);
   void error(std::string_view text);
+  /// Prints the entries of the error on lines of their own.
+  void error(const ListedError& problem);
   /// Prints the line of a process on another host. Returns its text.
   std::string relay(const std::string& host, std::string_view line);
   /// Prints a result that another program reads: the line as it is, in every form.

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "runtime/core/json_text.hpp"
+#include "runtime/core/listed_error.hpp"
 #include "runtime/core/ordered_workers.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
@@ -137,7 +138,7 @@ class Preparation {
         [this](Encoded made) { keep(std::move(made)); });
     for (const fs::path& file : row_files(options_.inputs)) read_file(file, workers);
     workers.finish();
-    if (bad_ > options_.max_bad) throw too_many_bad();
+    if (bad_ > options_.max_bad) throw_too_many_bad();
     if (!left_out_.empty()) report_left_out();
     finish_shards();
     return std::move(index_);
@@ -154,7 +155,7 @@ class Preparation {
   [[nodiscard]] ShardWriter writer(const char* split) const {
     return ShardWriter({folder_, split, index_.vocabulary, index_.conversations});
   }
-  [[nodiscard]] JobError too_many_bad() const;
+  [[noreturn]] void throw_too_many_bad() const;
   void report_left_out() const;
 
   const PrepareOptions& options_;
@@ -259,7 +260,7 @@ void Preparation::keep(Encoded made) {
   for (std::string& line : made.bad) {
     if (bad_lines_.size() < bad_rows_listed) bad_lines_.push_back(std::move(line));
   }
-  if (bad_ > options_.max_bad + bad_rows_listed) throw too_many_bad();
+  if (bad_ > options_.max_bad + bad_rows_listed) throw_too_many_bad();
   index_.counts["rows"] += made.rows;
   if (made.empty > 0) index_.counts["empty"] += made.empty;
   if (made.turn_by_turn > 0) index_.counts["turn by turn"] += made.turn_by_turn;
@@ -290,13 +291,13 @@ void Preparation::finish_shards() {
   }
 }
 
-JobError Preparation::too_many_bad() const {
-  if (bad_ == 1) return JobError(bad_lines_.front() + " (a limit of 1 bad row leaves it out)");
-  std::string text =
-      std::to_string(bad_) + " bad rows, more than the limit of " + std::to_string(options_.max_bad) + ":";
-  for (const std::string& line : bad_lines_) text += "\n  " + line;
-  if (bad_ > bad_lines_.size()) text += "\n  and more";
-  return JobError(text);
+void Preparation::throw_too_many_bad() const {
+  if (bad_ == 1) throw JobError(bad_lines_.front() + " (a limit of 1 bad row leaves it out)");
+  std::vector<std::string> entries(bad_lines_.begin(), bad_lines_.end());
+  if (bad_ > entries.size()) entries.emplace_back("and more");
+  throw ListedError(
+      std::to_string(bad_) + " bad rows, more than the limit of " + std::to_string(options_.max_bad) + ":",
+      std::move(entries));
 }
 
 void Preparation::report_left_out() const {

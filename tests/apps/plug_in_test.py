@@ -45,6 +45,9 @@ class PlugInTest(SystemTest):
         super().setUp()
         shutil.copy(LIBRARY, self.folder / "faulty.so")
 
+    def assert_check_refused(self, wanted, job):
+        self.assert_refused(wanted, "check", self.write_job(job), "--plugin", "faulty.so")
+
     def changed(self, name, old, new):
         """A copy of the plug-in with other bytes."""
         content = LIBRARY.read_bytes()
@@ -83,21 +86,21 @@ class Training(PlugInTest):
         self.assertLess(one.report["validation"]["model_ce"], 0.5)  # of ln 9 = 2.2: the next token is certain
         two = self.train(job, "--processes", 2)
         self.assertEqual(two.curve(), one.curve())
-        self.assertEqual(self.call("replay", "out", "--steps", "2..3", "--check").status, 0)
-        self.assert_refused("job.toml:12: data.vocabulary: must be from 2 to 256", "check",
-                            self.write_job(job | {"data": {"kind": "counting", "vocabulary": 1}}))
-        self.assert_refused("job.toml:12: data.sequence: unknown key", "check",
-                            self.write_job(job | {"data": {"kind": "counting", "sequence": 9}}))
+        self.assertEqual(self.call("replay", "out", "--steps", "2..3", "--check", "--plugin", "faulty.so").status, 0)
+        self.assert_check_refused("job.toml:12: data.vocabulary: must be from 2 to 256",
+                                  job | {"data": {"kind": "counting", "vocabulary": 1}})
+        self.assert_check_refused("job.toml:12: data.sequence: unknown key",
+                                  job | {"data": {"kind": "counting", "sequence": 9}})
 
     def test_is_resumed_and_replayed_with_the_plug_ins_of_the_option(self):
         job = bigram(checkpoint_every=3, keep_checkpoints=9)
         del job["plugins"]
         whole = self.train(job, "--plugin", "faulty.so")
-        replayed = self.call("replay", "out", "--steps", "2..5", "--check")
+        replayed = self.call("replay", "out", "--steps", "2..5", "--check", "--plugin", "faulty.so")
         self.assertEqual(replayed.status, 0, replayed.describe())
         self.assertNotIn("warning", replayed.err)
         self.changed("faulty.so", *self.build_ids())
-        other = self.call("replay", "out", "--steps", "2..5", "--check")
+        other = self.call("replay", "out", "--steps", "2..5", "--check", "--plugin", "faulty.so")
         self.assertEqual(other.status, 0, other.describe())
         self.assertRegex(other.err, "warning: the build of maestro or a plug-in was [0-9a-f]+, is [0-9a-f]+: figures may")  # PX-5
         resumed = self.train(job, "--plugin", "faulty.so", "--resume", "out/checkpoints/step-00000003")
@@ -133,14 +136,14 @@ class Others(PlugInTest):
             ({"lines": {"file": 7}}, "observers.lines.file: expected a string, got the integer 7"),
             ({"lines": {"fil": "x"}}, "observers.lines.fil: unknown key; did you mean 'file'?"),
         ):
-            self.assert_refused(wanted, "check", self.write_job(bigram() | {"observers": observers}))
+            self.assert_check_refused(wanted, bigram() | {"observers": observers})
 
     def test_a_policy_plans_as_that_which_it_calls(self):
         job = bigram() | {"schedule": {"policy": "arrival"}}
         arrival = self.train(job | {"train": {**job["train"], "out": "arrival"}}, "--processes", 2)
         queue = self.train(job | {"schedule": {"policy": "queue"}}, "--processes", 2)
         self.assertEqual(queue.curve(), arrival.curve())
-        self.assert_refused("did you mean", "check", self.write_job(job | {"schedule": {"policy": "queues"}}))
+        self.assert_check_refused("did you mean", job | {"schedule": {"policy": "queues"}})
 
     def test_a_tokenizer_cuts_the_text(self):
         job = bigram()
@@ -149,7 +152,7 @@ class Others(PlugInTest):
         inverted = self.train(job)
         self.assertIn("(inverted)", inverted.out)
         self.assertNotEqual(inverted.curve(), plain.curve())
-        samples = self.call("samples", "out", "--step", "1", "--text")
+        samples = self.call("samples", "out", "--step", "1", "--text", "--plugin", "faulty.so")
         self.assertEqual(samples.out.splitlines()[-1],
                          self.call("samples", "plain", "--step", "1", "--text").out.splitlines()[-1])
 
@@ -172,7 +175,63 @@ class Types(PlugInTest):
 
     def test_are_among_those_that_an_unknown_one_is_answered_with(self):
         job = bigram() | {"model": {"type": "bigrams"}}
-        self.assert_refused("did you mean 'bigram'?", "check", self.write_job(job))
+        self.assert_check_refused("did you mean 'bigram'?", job)
+
+
+class Strangers(PlugInTest):
+    """A library that a file of others names does not run (PO-1)."""
+
+    LEFT_OUT = "faulty.so is not loaded, because it would run as code of yours: give --plugin faulty.so if you trust it"
+
+    def setUp(self):
+        super().setUp()
+        self.loaded = self.folder / "loaded"
+        self.train(bigram(), "--trace", "trace.json")
+
+    def call_watched(self, *arguments):
+        """With a library that leaves a file when its code runs."""
+        self.loaded.unlink(missing_ok=True)
+        return self.call(*arguments, variables={"FAULTY_LOADED": str(self.loaded)})
+
+    def commands(self):
+        job = self.write_job(bigram())
+        yield "check", job
+        yield "check", job, "--graph"
+        yield "plan", job, "--measure-ms", 0
+        yield "profile", job, "--measure-ms", 0
+        yield "what-if", "trace.json"
+        yield "samples", "out", "--step", 1
+        yield "replay", "out", "--steps", "1..2", "--check"
+
+    def test_run_nothing_unless_they_are_asked_for(self):
+        for command in self.commands():
+            with self.subTest(command):
+                finished = self.call_watched(*command)
+                self.assertEqual((finished.status, finished.out), (2, ""), finished.describe())
+                self.assertIn(self.LEFT_OUT, finished.err)
+                self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
+                self.assertFalse(self.loaded.exists())
+                finished = self.call_watched(*command, "--no-plugins")
+                self.assertEqual(finished.status, 2, finished.describe())
+                self.assertIn("bigram", finished.err)
+                self.assertFalse(self.loaded.exists())
+                finished = self.call_watched(*command, "--plugin", "faulty.so")
+                self.assertEqual(finished.status, 0, finished.describe())
+                self.assertTrue(self.loaded.exists())
+
+    def test_run_by_training_alone(self):
+        job = self.write_job(bigram(out="two"))
+        finished = self.call_watched("train", job, "--no-plugins")
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertFalse(self.loaded.exists())
+        self.assertEqual(self.call_watched("train", job, "--no-plugins", "--plugin", "faulty.so").status, 0)
+        self.assertTrue(self.loaded.exists())
+
+    def test_may_lie_elsewhere_than_the_record_says(self):
+        (self.folder / "libraries").mkdir()
+        shutil.move(self.folder / "faulty.so", self.folder / "libraries" / "faulty.so")
+        finished = self.call("samples", "out", "--step", 1, "--plugin", "libraries/faulty.so")
+        self.assertEqual(finished.status, 0, finished.describe())
 
 
 class Refusals(PlugInTest):
@@ -187,7 +246,7 @@ class Refusals(PlugInTest):
         self.assertIn(f"error: --plugin: {wanted}", finished.err)
 
     def refuse_in(self, job, wanted, variables=None):
-        finished = self.call("check", self.write_job(job), variables=variables)
+        finished = self.call("train", self.write_job(job), variables=variables)
         self.assertEqual((finished.status, finished.out), (2, ""), finished.describe())
         self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
         self.assertIn(wanted, finished.err)
@@ -253,7 +312,8 @@ class Faults(PlugInTest):
     def test_end_the_run_with_the_name_of_the_section(self):
         for fault, wanted in (("exception", "the table is torn"), ("number", "no std::exception"),
                               ("columns", "output port 'hidden' gave fp32 "), ("dtype", "output port 'hidden' gave i32 "),
-                              ("silence", "no value for its output port 'hidden'"), ("backward", "the way back is torn")):
+                              ("silence", "no value for its output port 'hidden'"),
+                              ("values", "output port 'hidden' has values that are no finite numbers"), ("backward", "the way back is torn")):
             with self.subTest(fault):
                 self.fail(fault, wanted)
         self.fail("exception", "the table is torn", "--processes", 2)

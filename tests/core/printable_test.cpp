@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/core/printable_text.hpp"
+
 namespace maestro {
 namespace {
 
@@ -33,6 +35,13 @@ TEST(Printable, cuts_long_text_between_characters) {
   EXPECT_EQ(printable(std::string(5000, 'x')), std::string(120, 'x') + "...");
   EXPECT_EQ(printable("ab\xc3\xa9", 3), "ab...");
   EXPECT_EQ(printable("ab\xc3\xa9", 4), "ab\xc3\xa9");
+}
+
+TEST(PrintableText, keeps_line_breaks_and_tabs_alone_and_leaves_nothing_out) {
+  EXPECT_EQ(printable_text("a\n\tb\x1b[2J\r\n"), "a\n\tb\\x1b[2J\\x0d\n");
+  EXPECT_EQ(printable_text(std::string(5000, 'x') + "\n"), std::string(5000, 'x') + "\n");
+  EXPECT_EQ(printable_text(""), "");
+  EXPECT_EQ(printable_line("a\n\tb" + std::string(5000, 'x')), "a\\n\\x09b" + std::string(5000, 'x'));
 }
 
 }  // namespace

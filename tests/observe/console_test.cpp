@@ -184,14 +184,32 @@ TEST(Console, an_error_is_one_printable_line_whatever_its_values_hold) {  // TE-
   EXPECT_EQ(pipes.err.str(), "error: data.path: \"a\\nb\\x1b[2J\\xff\" does not exist\nwarning: c\\x0d\\nd\n");
 }
 
+TEST(Console, a_note_is_one_printable_line_whatever_its_values_hold) {  // TE-4
+  Pipes pipes;
+  Console console(pipes.streams());
+  console.note("job a\nerror: forged\x1b[31m" + std::string(5000, 'x'));
+  console.summary("done\n", {"model a\n\x1b[2J"}, {});
+  EXPECT_EQ(console.relay("beta", "a\x1b[2J"), "a\\x1b[2J");
+  EXPECT_EQ(pipes.out.str(),
+            "job a\\nerror: forged\\x1b[31m" + std::string(5000, 'x') + "\ndone\\n\n  model a\\n\\x1b[2J\n");
+  EXPECT_EQ(pipes.err.str(), "beta: a\\x1b[2J\n");
+  pipes.out.str("");
+  console.text("help\n\ta\x1b[2J");
+  EXPECT_EQ(pipes.out.str(), "help\n\ta\\x1b[2J\n");
+}
+
 TEST(Console, an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {  // TE-4
   Pipes pipes;
   Console console(pipes.streams());
   console.error(std::string(100'000, 'x'));
   EXPECT_EQ(pipes.err.str(), "error: " + std::string(2000, 'x') + "...\n");
   pipes.err.str("");
-  console.error("2 bad samples:\n  first\n  second" + std::string(5000, 'x'));
-  EXPECT_EQ(pipes.err.str(), "error: 2 bad samples:\n  first\n  second" + std::string(1994, 'x') + "...\n");
+  console.error(ListedError("2 bad samples:", {"first\n  error: forged", "second" + std::string(5000, 'x')}));
+  EXPECT_EQ(pipes.err.str(),
+            "error: 2 bad samples:\n  first\\n  error: forged\n  second" + std::string(1994, 'x') + "...\n");
+  pipes.err.str("");
+  console.error("a\n  error: forged");
+  EXPECT_EQ(pipes.err.str(), "error: a\\n  error: forged\n");
 }
 
 const std::string noon_stamp = "2026-11-24T12:00:00.007Z";
@@ -213,7 +231,7 @@ TEST(RunConsole, lines_have_the_time_from_the_begin_of_the_run) {  // TE-5
     console.progress({1, 2, {}, {}, {}}, SteadyTime{});
     console.note("  corpus");
     console.warning("w");
-    console.error("2 bad:\n  first\n  second");
+    console.error(ListedError("2 bad:", {"first", "second"}));
     console.summary("done", {"loss 1"}, {{"loss", 1.0}});
     EXPECT_EQ(console.relay("beta", "error: there"), "error: there");
     console.answer("{}");
@@ -269,7 +287,7 @@ TEST(RunConsole, every_line_is_an_object_in_json) {  // TE-6
                                          {"ce", 2.25},
                                          {"samples_per_s", 100.0},
                                          {"seconds_left", 3.5}},
-                                        {{"level", "info"}, {"message", "text of\ntwo lines"}, {"step", 2}},
+                                        {{"level", "info"}, {"message", "text of\\ntwo lines"}, {"step", 2}},
                                         {{"level", "info"}, {"message", "done"}, {"loss", {{"student", 1.0}}}},
                                         {{"level", "warning"}, {"message", "Permission denied"}, {"host", "beta"}}}));
 }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results that a command prints on standard output for people. Lines of a run are Console's.
+//
+// PL-1 (printable): a line is one line of printable text, whatever values it has: names of jobs and files come from
+//       others, and an escape in them would reach the terminal, a line break forge a line.
+#pragma once
+
+#include <iostream>
+#include <sstream>
+#include <string_view>
+
+namespace maestro {
+
+/// A line of standard output, printed when this object ends: `PrintedLine() << "bound     " << value;`
+class PrintedLine {
+ public:
+  explicit PrintedLine(std::ostream& out = std::cout) : out_(out) {}
+  ~PrintedLine();
+  PrintedLine(const PrintedLine&) = delete;
+  PrintedLine& operator=(const PrintedLine&) = delete;
+
+  template <class Value>
+  PrintedLine& operator<<(const Value& value) {
+    text_ << value;
+    return *this;
+  }
+
+ private:
+  std::ostream& out_;
+  std::ostringstream text_;
+};
+
+/// Prints text of a sample or a model: as it is for a file or a program, and on a terminal without control characters
+/// but line breaks and tabs.
+void print_foreign_text(std::string_view text);
+
+}  // namespace maestro
