@@ -201,7 +201,7 @@ class TheCard(CardTest):
 
     def test_of_a_killed_and_of_a_resumed_run(self):
         job = language_model(steps=ENDLESS, checkpoint_every=20)
-        run = self.start(job)
+        run = self.start_held(job, after=100)
         self.assertTrue(run.wait_for(lambda: record_test.recorded_steps(self.folder / "out") > 60), run.text)
         run.end()
         card, markdown = self.card()

@@ -203,7 +203,7 @@ class Deaths(StartTest):
     ORPHANS_S = 2.0
 
     def reached(self, run, moment):
-        """Until the start has come so far, with its processes in self.members."""
+        """Until the start has come so far, or to its end, with its processes in self.members."""
         def seen():
             self.members = run.members()
             return self.members
@@ -216,7 +216,7 @@ class Deaths(StartTest):
             "rank 0 takes connections": lambda: sockets("peers"),
             "all take connections": lambda: len(sockets("peers")) == 3,
         }
-        return run.wait_for(moments[moment])
+        return run.wait_for(lambda: moments[moment]() or "paused after" in run.text["out"])
 
     def caught(self, moment, **settings):
         """A run whose start has come so far; it does not train, as nobody resumes it."""
