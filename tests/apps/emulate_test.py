@@ -10,12 +10,12 @@ import unittest
 from maestro_program import PATIENCE_S, PROGRAM, undisturbed, without_times
 
 
-def workload(llm=6, vision=2, samples=36):
+def workload(llm=6, vision=2, samples=36, stretch=1):
     return {"sections": [{"name": "vision", "replicas": vision, "mode": "forward_backward", "max_in_flight": 3},
                          {"name": "llm", "replicas": llm, "mode": "forward_backward", "max_in_flight": 1}],
             "edges": [{"from": "vision", "to": "llm", "slots": 2, "transfer_ms": 0}],
-            "samples": [{"id": at, "forward_ms": {"llm": 6, **({"vision": 4} if at % 4 == 0 else {})},
-                         "backward_ms": {"llm": 12, **({"vision": 8} if at % 4 == 0 else {})}}
+            "samples": [{"id": at, "forward_ms": {"llm": 6 * stretch, **({"vision": 4 * stretch} if at % 4 == 0 else {})},
+                         "backward_ms": {"llm": 12 * stretch, **({"vision": 8 * stretch} if at % 4 == 0 else {})}}
                         for at in range(samples)]}
 
 
@@ -39,7 +39,7 @@ class Emulation(unittest.TestCase):
     @undisturbed
     def test_comes_near_the_plan_under_every_policy(self):
         for policy in ("wavefront", "arrival", "bulk_synchronous"):
-            answer = self.answer(workload(), "--policy", policy, "--steps", "4")
+            answer = self.answer(workload(stretch=self.stretch), "--policy", policy, "--steps", "4")
             self.assertEqual(answer["steps"], 4)
             self.assertEqual(answer["tokens"], 4 * (36 + 9))
             # Emulated passes never take less than they should; how much more is the machine's and the runtime's.
@@ -65,9 +65,9 @@ class Emulation(unittest.TestCase):
 
     @undisturbed
     def test_replicas_of_unequal_speeds_share_out_the_samples(self):
-        content = workload(llm=2, vision=1)
+        content = workload(llm=2, vision=1, stretch=self.stretch)
         content["sections"][1]["speeds"] = [1, 0.5]
-        work = 36 * 18
+        work = 36 * 18 * self.stretch
         answer = self.answer(content, "--rehearse", "--steps", "6")
         self.assertGreaterEqual(answer["step_ms"], work / 1.5 - 1e-6)
         self.assertLess(answer["step_ms"], 1.1 * work / 1.5)
@@ -90,14 +90,15 @@ class Emulation(unittest.TestCase):
             self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
             self.assertIn(error, done.stderr)
 
+    @undisturbed
     def test_the_devices_of_several_processes_work_together(self):
-        answer = self.answer(workload(), "--steps", "3", "--processes", "3")
+        answer = self.answer(workload(stretch=self.stretch), "--steps", "3", "--processes", "3")
         self.assertEqual(answer["steps"], 3)
         self.assertGreater(answer["share_of_plan"], 0.4)
 
     @undisturbed
     def test_lanes_with_the_same_device_number_take_turns_on_it(self):
-        content = workload(llm=2, vision=3)
+        content = workload(llm=2, vision=3, stretch=self.stretch)
         content["sections"][0]["devices"] = [7, 0, 7]
         content["sections"][1]["devices"] = [0, 7]
         work = sum(sum(sample[key].values()) for sample in content["samples"] for key in ("forward_ms", "backward_ms"))
@@ -111,11 +112,11 @@ class Emulation(unittest.TestCase):
 
     @undisturbed
     def test_a_lane_of_several_devices_occupies_them_together(self):
-        content = workload(llm=2, vision=2)
+        content = workload(llm=2, vision=2, stretch=self.stretch)
         content["sections"][0]["devices"] = [0, 1]
         content["sections"][1]["devices"] = [[0, 1], [2, 3]]
         # Vision and the first lane of the language model take turns on devices 0 and 1.
-        lanes = {"vision": 36 / 4 * 12 / 2, "llm": 36 * 18}
+        lanes = {"vision": 36 / 4 * 12 / 2 * self.stretch, "llm": 36 * 18 * self.stretch}
         least = (lanes["vision"] + lanes["llm"]) / 2
         answer = self.answer(content, "--steps", "3")
         self.assertGreaterEqual(answer["run_ms"], 0.99 * 3 * least)
@@ -125,8 +126,9 @@ class Emulation(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("llm.devices: replicas have 2 and 1 devices", done.stderr)
 
+    @undisturbed
     def test_frozen_sections_and_bounds_may_be_missing(self):
-        content = workload()
+        content = workload(stretch=self.stretch)
         content["sections"][0]["mode"] = "forward_only"
         del content["sections"][0]["max_in_flight"], content["edges"][0]["slots"]
         for sample in content["samples"]:
