@@ -31,7 +31,7 @@ bool thread_runs(const std::string& name) {
 
 /// A joined thread stays in /proc for a moment.
 bool network_stopped() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (thread_runs("maestro-net")) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::yield();

@@ -226,6 +226,7 @@ TEST_F(ServedSectionTest, begins_in_every_replica_with_the_values_of_the_first_s
 }
 
 TEST_F(ServedSectionTest, ends_its_wait_for_a_server_when_it_is_interrupted) {
+  options_.reconnect = 4min;
   auto server = std::make_unique<LinearServer>(address("a"), session);
   const auto section = served(false);
   const auto made = runner(section, false);
