@@ -47,7 +47,7 @@ struct ChatTokens {
 /// stand first, unless the text spells them. An error if `sequence` ends in a picture of the first question, or leaves
 /// nothing to learn. Pure; any thread.
 [[nodiscard]] Result<ChatTokens> chat_tokens(const Conversation& conversation, std::span<const std::int64_t> patches,
-                                             const Tokenizer& tokenizer, std::int64_t sequence, bool begin = true);
+                                             const Tokenizer& tokenizer, std::int64_t sequence, bool begin);
 
 /// Returns the text of tokens, for display; pictures and ends of turns have none.
 [[nodiscard]] std::string chat_text(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer);

@@ -218,7 +218,7 @@ std::vector<std::int64_t> LlavaCorpus::patches_of(const Entry& entry) const {
 }
 
 Result<ChatTokens> LlavaCorpus::tokens_of(const Entry& entry) const {
-  return chat_tokens(entry.conversation, patches_of(entry), *tokenizer_, config_.sequence);
+  return chat_tokens(entry.conversation, patches_of(entry), *tokenizer_, config_.sequence, config_.begin_of_text);
 }
 
 std::int64_t LlavaCorpus::length(Split split, SampleId sample) const {
@@ -333,6 +333,9 @@ DataFingerprint LlavaCorpus::fingerprint() const {
                {"data.image_size", std::to_string(config_.image_size)},
                {"data.max_image_size", std::to_string(config_.max_image_size)},
                {"content", content.text()}});
+  if (!tokenizer_->begin_of_text().empty()) {
+    made["data.begin_of_text"] = config_.begin_of_text ? "true" : "false";
+  }
   return made;
 }
 

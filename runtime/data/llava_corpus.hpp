@@ -48,9 +48,9 @@ class LlavaCorpus final : public Corpus {
  public:
   static constexpr std::size_t default_cache_bytes = std::size_t{256} << 20;
 
-  /// Uses path, images, validation_path, validation_fraction, tokenizer, sequence, patch, image_size, max_image_size
-  /// and max_bad_samples. Reads all text and every picture's header. Throws JobError: a missing or broken file, a split
-  /// without samples, and more bad samples than allowed, with a line for each of the first 20.
+  /// Uses path, images, validation_path, validation_fraction, tokenizer, begin_of_text, sequence, patch, image_size,
+  /// max_image_size and max_bad_samples. Reads all text and every picture's header. Throws JobError: a missing or
+  /// broken file, a split without samples, and more bad samples than allowed, with a line for each of the first 20.
   explicit LlavaCorpus(const DataConfig& config, std::size_t cache_bytes = default_cache_bytes);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).entries.size(); }

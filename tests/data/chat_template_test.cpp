@@ -28,7 +28,7 @@ std::string shown(const std::vector<std::int32_t>& tokens, char minus_one) {
 
 TEST(ChatTemplate, lays_out_questions_pictures_and_answers) {
   const Conversation conversation{"x", {"a.png"}, {"<image>\nWhat?", "Cat", "Sure?", "Yes"}};
-  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{3}, bytes, 100);
+  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{3}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
   // The last token, an end of turn, is a target only.
   EXPECT_EQ(shown(chat->tokens, '#'), "USER: ###\nWhat?\nASSISTANT: Cat$USER: Sure?\nASSISTANT: Yes");
@@ -40,7 +40,7 @@ TEST(ChatTemplate, lays_out_questions_pictures_and_answers) {
 
 TEST(ChatTemplate, a_target_is_the_token_after) {
   const Conversation conversation{"x", {}, {"Say it.", "It."}};
-  const auto chat = chat_tokens(conversation, {}, bytes, 100);
+  const auto chat = chat_tokens(conversation, {}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
   for (std::size_t at = 0; at + 1 < chat->tokens.size(); ++at) {
     if (chat->targets[at] == ignored_target) continue;
@@ -51,7 +51,7 @@ TEST(ChatTemplate, a_target_is_the_token_after) {
 
 TEST(ChatTemplate, each_picture_takes_its_own_number_of_patches) {
   const Conversation conversation{"x", {"a", "b"}, {"<image>or<image>?", "b"}};
-  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{2, 4}, bytes, 100);
+  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{2, 4}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
   EXPECT_EQ(shown(chat->tokens, '#'), "USER: ##or####?\nASSISTANT: b");
 }
@@ -59,7 +59,7 @@ TEST(ChatTemplate, each_picture_takes_its_own_number_of_patches) {
 TEST(ChatTemplate, a_system_text_stands_in_front) {
   Conversation conversation{"x", {}, {"a", "b"}};
   conversation.system = "Be brief.";
-  const auto chat = chat_tokens(conversation, {}, bytes, 100);
+  const auto chat = chat_tokens(conversation, {}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
   EXPECT_EQ(shown(chat->tokens, '#'), "Be brief.\nUSER: a\nASSISTANT: b");
   EXPECT_EQ(chat->learned, 2);
@@ -67,8 +67,8 @@ TEST(ChatTemplate, a_system_text_stands_in_front) {
 
 TEST(ChatTemplate, a_first_answer_that_is_too_long_is_cut_inside) {
   const Conversation conversation{"x", {}, {"a", "bcdef"}};  // 6 + 1 + 12 before the answer, 24 positions in all
-  const auto whole = chat_tokens(conversation, {}, bytes, 24);
-  const auto cut = chat_tokens(conversation, {}, bytes, 20);
+  const auto whole = chat_tokens(conversation, {}, bytes, 24, true);
+  const auto cut = chat_tokens(conversation, {}, bytes, 20, true);
   ASSERT_TRUE(whole.ok() && cut.ok());
   EXPECT_TRUE(whole->ended);
   EXPECT_EQ(whole->learned, 6);
@@ -84,7 +84,7 @@ TEST(ChatTemplate, a_long_conversation_keeps_the_turns_that_fit_and_their_pictur
   const std::vector<std::int64_t> patches{2, 10};
   const std::string first = "USER: ##a\nASSISTANT: b";
   const auto turns = [&](std::int64_t sequence) {
-    const auto chat = chat_tokens(conversation, patches, bytes, sequence);
+    const auto chat = chat_tokens(conversation, patches, bytes, sequence, true);
     return chat ? std::tuple(chat->turns, chat->pictures, chat->ended, std::ssize(chat->tokens))
                 : std::tuple(0ul, 0ul, false, 0l);
   };
@@ -95,25 +95,25 @@ TEST(ChatTemplate, a_long_conversation_keeps_the_turns_that_fit_and_their_pictur
   EXPECT_EQ(turns(three - 1), std::tuple(4ul, 2ul, true, two));
   EXPECT_EQ(turns(three), std::tuple(6ul, 2ul, true, three));
   EXPECT_EQ(turns(one - 1), std::tuple(2ul, 1ul, false, one - 1)) << "the only answer loses its end";
-  const auto kept = chat_tokens(conversation, patches, bytes, two - 1);
+  const auto kept = chat_tokens(conversation, patches, bytes, two - 1, true);
   EXPECT_EQ(shown(kept->tokens, '#'), first);
   EXPECT_EQ(kept->targets.back(), end_of_turn(bytes)) << "the model learns to stop";
 }
 
 TEST(ChatTemplate, a_cut_that_leaves_no_answer_or_takes_a_picture_is_an_error) {
-  const auto answer = chat_tokens({"x", {}, {"a", "bcdef"}}, {}, bytes, 18);
+  const auto answer = chat_tokens({"x", {}, {"a", "bcdef"}}, {}, bytes, 18, true);
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().message, "its answer starts at position 20, beyond data.sequence = 18");
-  EXPECT_TRUE(chat_tokens({"x", {}, {"a", "bcdef"}}, {}, bytes, 19).ok());
+  EXPECT_TRUE(chat_tokens({"x", {}, {"a", "bcdef"}}, {}, bytes, 19, true).ok());
   const Conversation large{"x", {"p"}, {"<image>", "c"}};
-  const auto picture = chat_tokens(large, std::vector<std::int64_t>{10}, bytes, 15);
+  const auto picture = chat_tokens(large, std::vector<std::int64_t>{10}, bytes, 15, true);
   ASSERT_FALSE(picture.ok());
   EXPECT_EQ(picture.error().message, "its pictures reach position 16, beyond data.sequence = 15");
 }
 
 TEST(ChatTemplate, the_prompt_is_what_stands_before_the_first_answer) {
   const Conversation conversation{"x", {"a.png"}, {"<image>\nWhat?", "Cat", "Sure?", "Yes"}};
-  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{3}, bytes, 100);
+  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{3}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
   EXPECT_EQ(shown(chat->tokens, '#').substr(0, chat->prompt), "USER: ###\nWhat?\nASSISTANT: ");
   EXPECT_EQ(chat->targets[chat->prompt - 1], 'C') << "the prompt's last position predicts the answer";
@@ -182,11 +182,11 @@ TEST(ChatTemplate, tokens_are_those_of_the_whole_text_cut_at_its_special_tokens)
     const TempFolder folder;
     const auto tokenizer = marking_tokenizer(folder, first_alone);
     const std::string mark = first_alone ? "" : "▁|";
-    const auto spoken = chat_tokens(text, {}, *tokenizer, 100);
+    const auto spoken = chat_tokens(text, {}, *tokenizer, 100, true);
     ASSERT_TRUE(spoken.ok());
     EXPECT_EQ(pieces_of(*spoken, *tokenizer), before + "[▁Y]|[e]|[s]|[</s>]|" + mark + again);
     EXPECT_EQ(spoken->targets.back(), end_of_turn(*tokenizer));
-    const auto drawn = chat_tokens(seen, std::vector<std::int64_t>{2}, *tokenizer, 100);
+    const auto drawn = chat_tokens(seen, std::vector<std::int64_t>{2}, *tokenizer, 100, true);
     ASSERT_TRUE(drawn.ok());
     EXPECT_EQ(pieces_of(*drawn, *tokenizer), "<s>|▁|B|e|/|U|S|E|R|:|▁|#|#|" + mark + asked);
     EXPECT_EQ(chat_vocabulary(*tokenizer), tokenizer->vocabulary());
@@ -211,7 +211,7 @@ TEST(ChatTemplate, a_written_answer_is_shown_without_the_space_before_it) {
   const TempFolder folder;
   const auto tokenizer = marking_tokenizer(folder, false);
   const auto answered = [&](const char* answer) {
-    const auto chat = chat_tokens({"x", {}, {"Who?", answer}}, {}, *tokenizer, 100);
+    const auto chat = chat_tokens({"x", {}, {"Who?", answer}}, {}, *tokenizer, 100, true);
     const std::span<const std::int32_t> all(chat->tokens);
     return chat_answer(all.first(chat->prompt), all.subspan(chat->prompt), *tokenizer);
   };

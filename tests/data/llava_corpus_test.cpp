@@ -378,6 +378,27 @@ TEST(LlavaCorpus, repairs_are_counted_by_kind_with_the_first_row_of_each) {
   EXPECT_EQ(corpus.pictures(Split::train, SampleId(2)).patches, 4);
 }
 
+TEST(LlavaCorpus, conversations_begin_as_the_tokenizer_s_file_has_it_unless_the_job_says_otherwise) {
+  const TempFolder folder;
+  DataConfig config = with_own_validation(folder, Writer().add("x", "", "Q", "A"));
+  config.tokenizer = folder
+                         .write("tokenizer/tokenizer.json", R"({
+      "model": {"type": "BPE", "vocab": {"U": 0, "<s>": 1, "<|endoftext|>": 2}, "merges": [], "unk_token": "U"},
+      "added_tokens": [{"id": 1, "content": "<s>", "special": true, "normalized": false}],
+      "post_processor": {"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}})")
+                         .string();
+  const LlavaCorpus with(config);
+  config.begin_of_text = false;
+  const LlavaCorpus without(config);
+  const SampleId id(0);
+  EXPECT_EQ(with.view(Split::train, id).prompt.front(), 1);
+  EXPECT_EQ(without.view(Split::train, id).prompt.front(), 0);
+  EXPECT_EQ(with.length(Split::train, id), without.length(Split::train, id) + 1);
+  EXPECT_NE(with.fingerprint(), without.fingerprint());
+}
+
 TEST(LlavaCorpus, a_long_conversation_keeps_the_turns_that_fit_with_their_pictures) {
   const TempFolder folder;
   folder.write("images/a.png", png_of({16, 16}, 255));

@@ -16,7 +16,7 @@ void use(const Conversation& conversation) {
   require(!conversation.turns.empty() && conversation.turns.size() % 2 == 0, "questions and answers come in pairs");
   const ByteTokenizer tokenizer;
   const std::vector<std::int64_t> patches(conversation.images.size(), 2);
-  const Result<ChatTokens> chat = chat_tokens(conversation, patches, tokenizer, sequence);
+  const Result<ChatTokens> chat = chat_tokens(conversation, patches, tokenizer, sequence, true);
   if (accepted(chat)) {
     require(chat->tokens.size() == chat->targets.size() && chat->learned > 0, "a conversation has targets");
     require(chat->prompt <= chat->tokens.size(), "a prompt ends before its answer");
