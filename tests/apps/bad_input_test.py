@@ -153,12 +153,13 @@ class WrongInput(Refusals):
         self.assertRegex(finished.err, r"\Aerror: transport.provider: /dev/shm has 0 MiB free, the shm provider needs "
                                        r"[0-9]+ MiB; mount it larger, or set transport.provider = tcp\n\Z")
 
-    def test_a_corpus_of_records_is_refused_with_a_kind_or_a_way_out(self):
+    def test_a_text_under_the_name_of_records_is_refused_by_what_its_name_says(self):
         text = (self.folder / "corpus.txt").read_text()
-        for path in ("chat.json", "chat.jsonl", "table.csv", "rows.parquet"):
+        for path, wanted in (("chat.json", "chat.json:1 is not valid JSON"), ("chat.jsonl", ":1 is not valid JSON"),
+                             ("table.csv", "as_text = true"), ("rows.parquet", "rows.parquet")):
             (self.folder / path).write_text(text)
             with self.subTest(path):
-                self.refuse_job(language_model(), path, "llava", ".txt", settings={"data.path": path})
+                self.refuse_job(language_model(), path, wanted, settings={"data.path": path})
 
     def test_more_devices_than_there_are_are_refused(self):
         self.refuse_job(language_model(), "cpu:999", "cpu:0", settings={"teacher.devices": ["cpu:999"]})
