@@ -147,6 +147,7 @@ Result<std::unique_ptr<FabricDomain>> FabricDomain::open_found(InfoPtr info) {
   if (shared_memory) name_segment(*domain->info_);
   // shm's fi_cq_sread spins and ignores its timeout; for it the progress thread sleeps by itself.
   domain->can_block_ = !shared_memory;
+  const KeptSignalHandlers kept;
   if (auto opened = domain->open_objects(); !opened) return opened.error();
   if (shared_memory) {
     const auto address = domain->raw_address();

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
-#include <signal.h>
 
 #include <cstdlib>
 #include <string>
@@ -37,32 +36,20 @@ Function* function_of_library(const char* name) {
   return handle == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle, name));
 }
 
-/// While it lives, libfabric may set handlers of signals; afterwards they are those of before.
-class KeptSignalHandlers {
- public:
-  KeptSignalHandlers() {
-    for (Kept& kept : kept_) sigaction(kept.signal, nullptr, &kept.before);
-  }
-  ~KeptSignalHandlers() {
-    for (const Kept& kept : kept_) sigaction(kept.signal, &kept.before, nullptr);
-  }
-  KeptSignalHandlers(const KeptSignalHandlers&) = delete;
-  KeptSignalHandlers& operator=(const KeptSignalHandlers&) = delete;
-
- private:
-  struct Kept {
-    int signal;
-    struct sigaction before;
-  };
-  Kept kept_[4] = {{SIGBUS, {}}, {SIGSEGV, {}}, {SIGTERM, {}}, {SIGINT, {}}};
-};
-
 }  // namespace
 
 void keep_signal_handlers() {
   for (const char* const variable : {"IPATH_NO_BACKTRACE", "HFI_NO_BACKTRACE"}) {
     if (std::getenv(variable) == nullptr) setenv(variable, "1", 0);
   }
+}
+
+KeptSignalHandlers::KeptSignalHandlers() {
+  for (Kept& kept : kept_) sigaction(kept.signal, nullptr, &kept.before);
+}
+
+KeptSignalHandlers::~KeptSignalHandlers() {
+  for (const Kept& kept : kept_) sigaction(kept.signal, &kept.before, nullptr);
 }
 
 Status load_libfabric() {
@@ -81,9 +68,6 @@ extern "C" {
 MAESTRO_HIDDEN int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t flags,
                               const fi_info* hints, fi_info** info) {
   static auto* const call = maestro::function_of_library<decltype(fi_getinfo)>("fi_getinfo");
-  // The first call sets up the providers. shm's handler would remove the segments of this process at SIGINT and
-  // SIGTERM, although the process goes on until its next checkpoint: a process that joins meanwhile could not map them.
-  const maestro::KeptSignalHandlers kept;
   return call == nullptr ? -FI_ENOSYS : call(version, node, service, flags, hints, info);
 }
 

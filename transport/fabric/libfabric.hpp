@@ -3,6 +3,8 @@
 // for 200 ms when they are loaded. The functions that the headers of libfabric only declare are defined here.
 #pragma once
 
+#include <signal.h>
+
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -14,5 +16,23 @@ void keep_signal_handlers();
 /// Loads the library, unless that was done. Handlers of signals stay as they are, also at the set-up of its providers
 /// by the first fi_getinfo(). Error `unavailable`, with the loader's reason. Thread-safe.
 [[nodiscard]] Status load_libfabric();
+
+/// While it lives, libfabric may set handlers of signals; afterwards they are those of before. shm's handler, which its
+/// first endpoint sets, would remove the segments of this process at SIGINT and SIGTERM, although the process goes on
+/// until its next checkpoint: a process that joins meanwhile could not map them.
+class KeptSignalHandlers {
+ public:
+  KeptSignalHandlers();
+  ~KeptSignalHandlers();
+  KeptSignalHandlers(const KeptSignalHandlers&) = delete;
+  KeptSignalHandlers& operator=(const KeptSignalHandlers&) = delete;
+
+ private:
+  struct Kept {
+    int signal;
+    struct sigaction before;
+  };
+  Kept kept_[4] = {{SIGBUS, {}}, {SIGSEGV, {}}, {SIGTERM, {}}, {SIGINT, {}}};
+};
 
 }  // namespace maestro
