@@ -40,7 +40,8 @@ PlugInTypes types_with(const std::vector<std::string>& files) {
 
 std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInChoice& choice, NamedPlugIns named) {
   std::vector<std::string> all = read_plug_ins(job.root());
-  if (all.empty() && choice.files.empty()) return {};
+  const bool as_named = named == NamedPlugIns::loaded && !choice.none_named;
+  if (choice.files.empty() && (all.empty() || as_named)) return {};
   if (choice.none_named) {
     all.clear();
   } else if (named == NamedPlugIns::asked_for) {

@@ -154,7 +154,7 @@ class Others(PlugInTest):
         self.assertNotEqual(inverted.curve(), plain.curve())
         samples = self.call("samples", "out", "--step", "1", "--text", "--plugin", "faulty.so")
         self.assertEqual(samples.out.splitlines()[-1],
-                         self.call("samples", "plain", "--step", "1", "--text").out.splitlines()[-1])
+                         self.call("samples", "plain", "--step", "1", "--text", "--plugin", "faulty.so").out.splitlines()[-1])
 
 
 class Types(PlugInTest):
@@ -194,7 +194,7 @@ class Strangers(PlugInTest):
         return self.call(*arguments, variables={"FAULTY_LOADED": str(self.loaded)})
 
     def commands(self):
-        job = self.write_job(bigram())
+        job = self.write_job(bigram(out="other"))
         yield "check", job
         yield "check", job, "--graph"
         yield "plan", job, "--measure-ms", 0
