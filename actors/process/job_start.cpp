@@ -101,7 +101,9 @@ void JobStart::begin_again(std::vector<std::string> command, std::set<ProcessId>
     starting_.reset();
     stopped_starting_ = false;
     unrouted_.clear();
-    stopped_.clear();
+    std::erase_if(stopped_, [&](const auto& stopped) { return !survivors_.contains(stopped.first); });
+    for (auto& [process, stopped_for] : stopped_) stopped_for = {};
+    survivors_awaited_ = {};
   }
   watch_parent();
 }
@@ -301,6 +303,7 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
     find_providers();
     server_->wait_all(patience(), [this, &job, &launcher] {
       look_at_stopped_children(job.silence);
+      look_at_silent_survivors(job.silence);
       replace_survivors(launcher);
     });
     server_->stop();

@@ -10,7 +10,8 @@
 // JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0; on
 //       each host at most one process prints that.
 // JS-5 (another start): begin_again() opens the same address again, with the same keys. Processes of the earlier start
-//       that still run join there; rank 0 starts those that do not run, or that end before they have joined.
+//       that still run join there; rank 0 starts those that do not run, or that end before they have joined. One that
+//       is stopped, or has not joined in time, is lost: gather() throws `peer_lost`.
 // JS-6 (one provider): rank 0 decides before the first start whether "auto" is shared memory, by the room that all
 //       processes need, and every process of every start follows.
 #pragma once
@@ -177,6 +178,8 @@ class JobStart {
   [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
   void watch_parent();
   void look_at_stopped_children(std::chrono::milliseconds silence);
+  /// A process of an earlier start may be frozen without a signal.
+  void look_at_silent_survivors(std::chrono::milliseconds silence);
   /// Starts the processes of an earlier start that have ended since (JS-5).
   void replace_survivors(Launcher& launcher);
 
@@ -192,11 +195,12 @@ class JobStart {
   std::optional<SharedMemoryUse> shared_memory_;  // on rank 0, once it has decided (JS-6)
   std::mutex mutex_;
   std::unique_ptr<RendezvousServer> server_;
-  std::int64_t port_ = 0;              // of the server at the first start
-  std::set<ProcessId> survivors_;      // of an earlier start, until all processes have joined
-  std::vector<JoinRequest> joined_;    // of the start
-  std::optional<ProcessId> starting_;  // again
-  bool gathering_ = false;             // gather() runs: the end of a child may be a reason not to begin
+  std::int64_t port_ = 0;                          // of the server at the first start
+  std::set<ProcessId> survivors_;                  // of an earlier start, until all processes have joined
+  std::chrono::milliseconds survivors_awaited_{};  // in this start
+  std::vector<JoinRequest> joined_;                // of the start
+  std::optional<ProcessId> starting_;              // again
+  bool gathering_ = false;                         // gather() runs: the end of a child may be a reason not to begin
   bool stopped_starting_ = false;
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received

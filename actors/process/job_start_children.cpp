@@ -13,6 +13,10 @@ namespace maestro {
 
 namespace fs = std::filesystem;
 
+namespace {
+constexpr std::chrono::milliseconds look_interval(250);  // of RendezvousServer::wait_all()
+}
+
 std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
   const std::vector<InterfaceAddress> here = interface_addresses();
   const std::string& wanted = options_.transport.listen;
@@ -170,6 +174,7 @@ void JobStart::stop_starting() {
 
 void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::lock_guard lock(mutex_);
+  stopped_.erase(process);
   if (survivors_.contains(process)) {  // replaced, unless it has joined
     unrouted_.emplace_back(process, how);
     return;
@@ -212,10 +217,24 @@ std::optional<std::string> JobStart::stopped_child(std::chrono::milliseconds sil
   return std::nullopt;
 }
 
-/// Runs four times a second.
+/// Runs four times a second, as the next.
 void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
-  const auto line = stopped_child(silence, std::chrono::milliseconds(250));
+  const auto line = stopped_child(silence, look_interval);
   if (line) server_->fail(*line, ErrorCode::peer_lost);
+}
+
+void JobStart::look_at_silent_survivors(std::chrono::milliseconds silence) {
+  constexpr std::chrono::seconds end_of_part(2);  // the most that a process takes to take down its part
+  const std::vector<JoinRequest> joined = server_->present();
+  const std::lock_guard lock(mutex_);
+  survivors_awaited_ += look_interval;
+  if (survivors_awaited_ < end_of_part + silence) return;
+  for (const ProcessId survivor : survivors_) {
+    const std::int64_t rank = survivor.value();
+    if (std::ranges::find(joined, rank, &JoinRequest::rank) != joined.end()) continue;
+    server_->fail("process " + std::to_string(rank) + " was silent for too long before the job began again",
+                  ErrorCode::peer_lost);
+  }
 }
 
 void JobStart::route_child_ends(ChildEndRoute route) {

@@ -91,9 +91,22 @@ void ProcessRun::State::write_trace(const RunOutcome& ended) {
   for (const fs::path& part : parts) fs::remove(part);
 }
 
+/// Runs while the control service and the live page still answer: with millions of rows it takes minutes.
+void ProcessRun::State::write_report(const RunOutcome& ended) {
+  constexpr std::uint64_t many_steps = 100'000;
+  if (!is_root() || plan.options.report.empty()) return;
+  console.finish();
+  if (record->last_step > many_steps) {
+    console.note("writing the report of " + std::to_string(record->last_step) + " steps to " +
+                 plan.options.report.string());
+  }
+  Report report = make_report(plan, *record, total_of(ended.processes), report_rows());
+  if (rehearsal) add_rehearsal(*rehearsal, report);
+  report_written = report.write(plan.options.report);
+}
+
 void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
   constexpr double bytes_per_mb = 1e6;
-  const ProcessTotals totals = total_of(ended.processes);
   result.steps = static_cast<std::uint64_t>(plan.train.steps);
   result.wall_seconds = std::chrono::duration<double>(Clock::now() - memory.begun).count();
   result.losses = record->losses;
@@ -103,9 +116,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended
   if (journal) result.record = (fs::path(plan.train.out) / record_folder).string();
   result.estimated_mb = host_bytes(estimate_memory(plan)) / bytes_per_mb;
   if (!plan.options.report.empty()) {
-    Report report = make_report(plan, *record, totals, report_rows());
-    if (rehearsal) add_rehearsal(*rehearsal, report);
-    report.write(plan.options.report).or_throw();
+    report_written.or_throw();
     result.report = plan.options.report.string();
   }
   if (!plan.options.trace.empty()) {

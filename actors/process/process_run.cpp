@@ -254,7 +254,8 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
     join_job();
     return std::nullopt;
   } catch (const JobError& problem) {
-    const bool peer_lost = job_start != nullptr && problem.code() == ErrorCode::peer_lost;
+    const bool late = recovering() && problem.code() == ErrorCode::timeout;  // did not join: lost, too
+    const bool peer_lost = job_start != nullptr && (late || problem.code() == ErrorCode::peer_lost);
     if (peer_lost && !is_root()) job_start->leave(problem.what());
     close_failed_start(problem.what());
     if (peer_lost && recovering() && may_recover()) {
@@ -340,6 +341,7 @@ std::optional<RunResult> ProcessRun::run() {
   }
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
   state.close_record();
+  state.write_report(ended);
   state.bound("the end of the run", closing_limit);
   state.stop();
   launcher->kill_forgiven();

@@ -87,6 +87,7 @@ void ProcessRun::State::start_new(ProcessId joining_process, const std::string& 
   const std::lock_guard lock(spawned_mutex);
   if (seats_closed) return;
   if (starting.joinable()) starting.join();  // it has ended
+  launcher->forgive(joining_process);        // the run relies on it from its seat on
   await_start(joining_process, [this, joining_process, section] {
     job_start->start_new(*launcher, job_text(), rendezvous_info, joining_process, section);
   });

@@ -210,6 +210,7 @@ void ProcessRun::State::open_actors() {
     }
     return at_end;
   };
+  if (is_root()) supervision.stopping = [this] { return stopping.load(); };
   supervision.stop_run = [this] {
     if (!begun) return leave_before_the_start("a signal to another process");
     stop_in_order("a signal to another process");

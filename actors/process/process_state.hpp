@@ -109,6 +109,7 @@ struct ProcessRun::State {
   std::shared_ptr<RunJournal> journal;            // of rank 0; null: the run keeps nothing
   bool record_whole = false;                      // at the end: the files have all lines
   std::optional<Result<RunRehearsal>> rehearsal;  // of rank 0, at the end
+  Status report_written;                          // likewise
   RunMemory& memory;
   std::shared_ptr<RunRecord> record;  // of memory
   std::atomic<std::uint64_t> current_step = 0;
@@ -250,6 +251,7 @@ struct ProcessRun::State {
   [[nodiscard]] StallLook look();
   void describe_trace();
   void write_trace(const RunOutcome& ended);
+  void write_report(const RunOutcome& ended);
   void write_outputs(RunResult& result, const RunOutcome& ended);
   /// Rehearses the last steps, for record and report.
   void rehearse();

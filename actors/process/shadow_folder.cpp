@@ -22,7 +22,11 @@ std::string mebibytes(std::uint64_t bytes) {
 
 ShadowFolder::ShadowFolder(fs::path model_files)
     : store_(fs::path(memory_files) / (new_shared_memory_name() + ":" + std::to_string(getuid()) + ":0"),
-             {1, {}, std::move(model_files)}) {}
+             {1, {}, std::move(model_files)}) {
+  std::error_code failure;  // without the folder the first checkpoint fails, and says why
+  fs::create_directories(store_.root(), failure);
+  held_ = hold_shared_memory(store_.root());
+}
 
 ShadowFolder::~ShadowFolder() {
   std::error_code ignored;  // the next run sweeps it

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/state/checkpoint_store.hpp"
 
 namespace maestro {
@@ -25,6 +26,7 @@ class ShadowFolder {
 
  private:
   CheckpointStore store_;
+  FileDescriptor held_;  // hold_shared_memory()
 };
 
 }  // namespace maestro

@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds own_settle_time(100);  // for the Failure of an actor that has ended
 constexpr std::chrono::seconds ping_limit(5);
 constexpr std::chrono::seconds report_limit(1);  // for rank 0 to receive a failure of this process
+constexpr std::chrono::seconds stop_grace(10);
 }  // namespace
 
 std::string process_label(const ProcessInfo& peer, const SectionGraph& graph) {
@@ -88,8 +89,10 @@ caf::behavior Supervisor::make_behavior() {
           return successor_failed({from->second.process, failure.message});
         }
         if (rescuing_) return not_rescued(failure.message);
-        const bool recoverable = failure.service_lost || (failure.may_follow_loss && may_follow_loss());
-        fail(failure, prints(), current_sender() == root_, recoverable);
+        failure_reported(failure);
+      },
+      [this](const StopJudgement& judged) {
+        fail(judged.failure, prints(), false, judged.failure.may_follow_loss && may_follow_loss());
       },
       [this](StartAgain) { return stay(); },
       [this](const MoveSeats& order) { move_seats(order); },
@@ -139,7 +142,7 @@ void Supervisor::start_timed_out() {
   fail({"only " + std::to_string(membership_.count(Milestone::joined)) + " of " +
         std::to_string(membership_.processes()) + " processes joined within " +
         std::to_string(options_.join_timeout.count() / 1000) + " s"},
-       true);
+       true, false, options_.started_again);
 }
 
 void Supervisor::wiring_timed_out() {
@@ -148,7 +151,7 @@ void Supervisor::wiring_timed_out() {
         std::to_string(options_.start_timeout.count() / 1000) +
         " s: " + std::to_string(membership_.count(Milestone::ready)) + " of " +
         std::to_string(membership_.processes()) + " are ready"},
-       true);
+       true, false, options_.started_again);
 }
 
 void Supervisor::start(const LocalActors& local) {
@@ -222,7 +225,7 @@ void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string&
   fail({"process " + std::to_string(options_.process.value()) + " cannot connect to process " +
         std::to_string(neighbour.process.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
         ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s"},
-       prints());
+       prints(), false, may_follow_loss());
 }
 
 void Supervisor::pinged(ProcessId process, const caf::actor& supervisor) {
@@ -303,7 +306,7 @@ void Supervisor::beat() {
   const bool some_join = root_ && !membership_.complete(Milestone::joined);  // peers_ has those that have joined
   if (some_join && options_.stopped_child) {
     const auto line = options_.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
-    if (line) return fail({*line}, true);
+    if (line) return fail({*line}, true, false, options_.started_again);
   }
   for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Heartbeat{options_.process});
   if (!root_) return;
@@ -339,6 +342,14 @@ void Supervisor::fail(const Failure& failure, bool print, bool from_root, bool r
   const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
   request(root_, report_limit, Failure{failure.message, recoverable, failure.service_lost})
       .then(set, [set](const caf::error&) { set(); });
+}
+
+void Supervisor::failure_reported(const Failure& failure) {
+  if (failure.may_follow_loss && stops()) {  // SV-15
+    return delayed_send(this, stop_grace, StopJudgement{failure});
+  }
+  const bool recoverable = failure.service_lost || (failure.may_follow_loss && may_follow_loss());
+  fail(failure, prints(), current_sender() == root_, recoverable);
 }
 
 void Supervisor::interrupt() {

@@ -29,6 +29,11 @@
 // SV-13 (survivors): before rank 0 ends a start that another start follows, the processes of the start that can take
 //       part in the next one answer so; one that has failed by itself cannot. They take down their own part when rank
 //       0's supervisor ends, which has their answers by then.
+// SV-14 (lost at a start): a process that is stopped or silent while the processes start again is one more loss, and
+//       another start follows.
+// SV-15 (checkpoint first): while a stop of the run is under way, rank 0 judges a failure of its transport `stop_grace`
+//       after its report, as the checkpoint of the stop may not need the transport. No process joins or leaves any
+//       more, unless the run waits for it.
 #pragma once
 
 #include <atomic>
@@ -138,6 +143,7 @@ struct SupervisorOptions {
   std::function<ProcessSummary()> summary;
   std::function<void(const ProcessInfo&)> connect_transport;  ///< to a process's memory; throws JobError; may be empty
   std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
+  std::function<bool()> stopping;                             ///< on rank 0: a stop is under way; may be empty
   SeatMoves seats;
 };
 
@@ -177,6 +183,10 @@ struct NeighbourLost {
 struct TransferJudgement {
   std::string message;
   caf::actor_addr reporter;
+};
+/// To the supervisor itself: the run has not stopped in order meanwhile (SV-15).
+struct StopJudgement {
+  Failure failure;
 };
 /// To the supervisor itself: a look at elastic sections is due.
 struct LookDue {};
@@ -234,8 +244,12 @@ class Supervisor : public caf::event_based_actor {
   void query_survivors();
   void survivor_waits(const WaitingFor& answer);
   [[nodiscard]] bool prints() const;
-  /// Returns whether a failed transfer may come from the loss of a process whose seats have moved; rank 0 decides.
-  [[nodiscard]] bool may_follow_loss() const { return moves_ > 0 || !membership_.is_root(); }
+  /// Returns whether a failed transfer or connection may come from the loss of a process whose seats have moved, or of
+  /// one that is to take part in another start; rank 0 decides.
+  [[nodiscard]] bool may_follow_loss() const {
+    const bool begins_again = options_.started_again && membership_.phase() < RunPhase::running;
+    return moves_ > 0 || begins_again || !membership_.is_root();
+  }
   [[nodiscard]] std::string loss_text(ProcessId lost) const;
   void rescue_state();
   void not_rescued(const std::string& problem);
@@ -246,6 +260,7 @@ class Supervisor : public caf::event_based_actor {
   // Survivors (SV-13); supervisor_losses.cpp.
   void end_start(RunOutcome outcome, const std::string& reason, bool again);
   caf::result<StartAgain> stay();
+  void failure_reported(const Failure& failure);
   void interrupt();
   void finish();
   void summarised(const ProcessSummary& summary);
@@ -282,6 +297,7 @@ class Supervisor : public caf::event_based_actor {
     return process.value() + options_.joining >= options_.hosts.size();
   }
   [[nodiscard]] std::string why_nothing_moves() const;
+  [[nodiscard]] bool stops() const { return options_.stopping && options_.stopping(); }
   SeatAnswer let_join(const JoinWanted& wanted);
   SeatAnswer let_leave(const LeaveWanted& wanted);
   void dismiss_leaver();
@@ -331,6 +347,7 @@ class Supervisor : public caf::event_based_actor {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::TransferJudgement)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::StopJudgement)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::MoveTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BeatDue)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LookDue)

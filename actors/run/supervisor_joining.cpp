@@ -23,7 +23,7 @@ std::string Supervisor::why_nothing_moves() const {
     return "no section of the job has replicas = {least, most} with least below most, so no process can join or leave";
   }
   if (membership_.phase() < RunPhase::running) return "the run has not begun yet";
-  if (membership_.phase() > RunPhase::running) return "the run is ending";
+  if (membership_.phase() > RunPhase::running || stops()) return "the run is ending";
   if (successor_ || !to_start_.empty()) return "another process is joining or starting again; try again";
   if (change_.under_way() || !held_.empty()) return "replicas are moving between processes; try again";
   return {};

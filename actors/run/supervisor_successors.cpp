@@ -57,6 +57,7 @@ void Supervisor::miss_absent(const PeerList& present) {
 
 void Supervisor::seat_successor() {
   if (!successor_ || !successor_->connected || change_.under_way()) return;
+  if (stops() && !held_.contains(successor_->process)) return;  // SV-15
   MoveSeats order;
   move_reason_ = "recovered: process " + std::to_string(successor_->process.value()) + " is there again";
   if (successor_->section.empty()) {

@@ -9,6 +9,7 @@ import unittest
 
 from hosts import Hosts, why_not
 from maestro_program import ENDLESS, Run, SystemTest, distillation
+from resume_test import steps_of_checkpoints
 
 NO_HOSTS = why_not()
 DEVICES = ("--cpu-devices", 16)
@@ -264,6 +265,31 @@ class AnElasticSection(Joining):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [], finished.describe())
         self.assert_nothing_left(run)
+
+
+    def test_does_not_keep_a_stop_from_its_checkpoint(self):
+        """At several moments of the start of the process that rank 0 starts by itself."""
+        def segment_of(run):  # it opens libfabric
+            pid = run.members().get(3)
+            return pid and any(f"-{pid}-" in name for name in os.listdir("/dev/shm"))
+
+        moments = {"begun": lambda run: True, "running": lambda run: 3 in run.members(), "opening": segment_of,
+                   "seated": lambda run: "process 3 takes" in run.text["out"]}
+        for how in (signal.SIGTERM, signal.SIGINT):
+            for name, reached in moments.items():
+                with self.subTest(moment=name, how=how.name):
+                    job = self.job(out=f"{name}-{how.name}")
+                    job["teacher"] |= {"width": 320, "layers": 4, "micro_batch": 1}
+                    run = self.start(job, "--processes", self.PROCESSES, "--control", "none", *DEVICES,
+                                     settings={**TEACHERS, "teacher.replicas.elastic": "auto", "transport.provider": "shm"})
+                    self.assertTrue(run.wait_for_text("starting process 3 for it", "out"), run.text)
+                    self.assertTrue(run.wait_for(lambda: reached(run)), run.text)
+                    os.kill(run.process.pid, how)
+                    finished = run.wait()
+                    self.assertEqual(finished.status, 0, finished.describe())
+                    self.assertEqual(finished.error_lines(), [], finished.describe())
+                    self.assertEqual(len(steps_of_checkpoints(self.folder / f"{name}-{how.name}")), 1)
+                    self.assert_nothing_left(run)
 
 
 class ASingleProcess(SystemTest):

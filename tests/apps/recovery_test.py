@@ -111,6 +111,20 @@ class ALostProcess(Recovers):
     def test_of_a_laid_out_job_is_started_again(self):
         self.lose(job_of(LAID_OUT, steps=100), FEW_DEVICES, [(1, signal.SIGKILL, EVERY)])
 
+    def test_is_followed_by_another_that_stops_after_it_has_answered_that_it_stays(self):  # JS-5, SV-14
+        job = job_of(peer_timeout_s=1 * SLOWNESS)
+        expected = self.twin(job)
+        run = self.start(job, "--processes", 3)
+        self.kill_one(run, 2, signal.SIGKILL, EVERY)
+        survivor = run.members()[1]
+        self.assertTrue(run.wait_for_text("starting again from", "err"), run.text)
+        os.kill(survivor, signal.SIGSTOP)
+        finished = run.wait()
+        self.assertEqual((finished.status, finished.error_lines()), (0, []), finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assertIn("(recovery 2 of 10)", finished.err)
+        self.assert_nothing_left(run)
+
     def test_of_a_resumed_run_takes_it_to_its_own_checkpoints(self):
         expected = self.train(job_of(keep_checkpoints=99), settings={"train.out": "reference"})
         run = self.start_held(job_of(), "--processes", 3, "--resume", f"reference/checkpoints/step-{2 * EVERY:08}")

@@ -3,8 +3,59 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace maestro {
 namespace {
+
+/// A process of an earlier start that lives and never joins another.
+class FrozenSurvivorTest : public ::testing::Test {
+ protected:
+  FrozenSurvivorTest() {
+    std::ofstream(shell_) << "#!/bin/sh\nexec sleep 1000\n";
+    std::filesystem::permissions(shell_, std::filesystem::perms::owner_all);
+    launcher_.start({}, {{1, "a host", {}}}, {{shell_.string()}, ""});
+  }
+  ~FrozenSurvivorTest() override { std::filesystem::remove(shell_); }
+
+  /// Returns the reason why the next start of two processes does not begin.
+  std::string reason_not_to_begin(JobStart& start) {
+    JobText job;
+    job.silence = std::chrono::milliseconds(250);
+    start.begin_again({}, launcher_.running());
+    try {
+      static_cast<void>(start.gather(
+          launcher_, job, [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; }));
+    } catch (const JobError& problem) {
+      EXPECT_EQ(problem.code(), ErrorCode::peer_lost);
+      return problem.what();
+    }
+    return "it begins";
+  }
+  [[nodiscard]] static JobStartOptions options() {
+    JobStartOptions options;
+    options.run.place.processes = 2;
+    options.run.place.hosts = {0, 0};
+    return options;
+  }
+
+  std::filesystem::path shell_ =
+      std::filesystem::temp_directory_path() / ("maestro-frozen-" + std::to_string(getpid()));
+  Console console_{standard_streams()};
+  Launcher launcher_{[](ProcessId, const std::string&) {}};
+};
+
+TEST_F(FrozenSurvivorTest, is_lost_if_a_signal_has_stopped_it_before_the_start) {  // JS-5
+  JobStart start(options(), console_);
+  start.child_stopped(ProcessId(1), true);
+  EXPECT_EQ(reason_not_to_begin(start), "process 1 was stopped by a signal before the job began");
+}
+
+TEST_F(FrozenSurvivorTest, is_lost_if_it_does_not_join_in_time) {  // JS-5
+  JobStart start(options(), console_);
+  EXPECT_EQ(reason_not_to_begin(start), "process 1 was silent for too long before the job began again");
+}
 
 TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_comes_later) {
   Console console(standard_streams());

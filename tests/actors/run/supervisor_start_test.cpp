@@ -12,8 +12,13 @@ namespace {
 /// Rank 0's supervisor of a job of two processes.
 class SupervisorStartTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { spawn(false); }
+  /// `again`: an earlier start of the run has lost a process.
+  void spawn(bool again) {
     SupervisorOptions options;
+    options.started_again = again;
+    options.may_recover = [] { return true; };
+    options.stopping = [this] { return stopping_; };
     options.graph = &graph_;
     options.hosts = {0, 0};
     options.outcome = outcome_;
@@ -40,6 +45,7 @@ class SupervisorStartTest : public ::testing::Test {
   std::future<RunOutcome> ended_ = outcome_->future();
   std::atomic<std::uint64_t> current_step_ = 0;
   std::chrono::milliseconds stopped_for_{};
+  bool stopping_ = false;
   testing::ActorBench bench_;
   caf::actor supervisor_;
 };
@@ -51,6 +57,47 @@ TEST_F(SupervisorStartTest, a_stopped_child_ends_it_after_the_time_of_a_silent_p
   pass(500);
   ASSERT_TRUE(decided());
   EXPECT_EQ(ended_.get().error, "it is stopped");
+}
+
+TEST_F(SupervisorStartTest, a_stopped_child_of_another_start_is_one_more_loss) {  // SV-14
+  spawn(true);
+  join();
+  pass(1250);
+  ASSERT_TRUE(decided());
+  const RunOutcome outcome = ended_.get();
+  EXPECT_EQ(outcome.error, "it is stopped");
+  EXPECT_TRUE(outcome.recoverable);
+}
+
+TEST_F(SupervisorStartTest, a_connection_that_fails_at_another_start_is_one_more_loss) {  // SV-14
+  spawn(true);
+  join();
+  bench_.send(supervisor_, Failure{"process 1 cannot connect to process 2", true});
+  bench_.deliver_all();
+  ASSERT_TRUE(decided());
+  EXPECT_TRUE(ended_.get().recoverable);
+}
+
+TEST_F(SupervisorStartTest, a_transport_that_fails_during_a_stop_waits_for_the_checkpoint) {  // SV-15
+  stopping_ = true;
+  join();
+  bench_.send(supervisor_, Failure{"transport: a call has not returned", true});
+  bench_.send(supervisor_, Shutdown{});  // all processes have ended in order
+  bench_.deliver_all();
+  ASSERT_TRUE(decided());
+  EXPECT_TRUE(ended_.get().ok);
+}
+
+TEST_F(SupervisorStartTest, a_transport_that_fails_during_a_stop_ends_a_run_that_does_not_stop) {  // SV-15
+  stopping_ = true;
+  stopped_for_ = std::chrono::milliseconds(-60000);
+  join();
+  bench_.send(supervisor_, Failure{"transport: a call has not returned", true});
+  pass(9000);
+  EXPECT_FALSE(decided());
+  pass(2000);
+  ASSERT_TRUE(decided());
+  EXPECT_EQ(ended_.get().error, "transport: a call has not returned");
 }
 
 TEST_F(SupervisorStartTest, a_stopped_child_is_no_concern_of_it_once_all_have_joined) {
