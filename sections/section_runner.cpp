@@ -166,6 +166,25 @@ std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchP
   return batch;
 }
 
+namespace {
+
+/// Throws std::logic_error: later steps would spread values that are not numbers to every other section. On a device
+/// the loss shows them.
+void check_numbers(const PortTensor& output) {
+  constexpr std::uint16_t bf16_exponent = 0x7f80;
+  if (output.memory != MemoryKind::host) return;
+  const auto is_bad = [](float value) { return !std::isfinite(value); };
+  const auto is_bad_half = [](std::uint16_t bits) { return (bits & bf16_exponent) == bf16_exponent; };
+  const Tensor& values = output.tensor;
+  const bool bad = (values.dtype() == DType::f32 && std::ranges::any_of(values.span<float>(), is_bad)) ||
+                   (values.dtype() == DType::bf16 && std::ranges::any_of(values.span<std::uint16_t>(), is_bad_half));
+  if (!bad) return;
+  throw std::logic_error("output port '" + output.port +
+                         "' has values that are no finite numbers in the first pass; check its weights and its inputs");
+}
+
+}  // namespace
+
 PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
                                    std::span<const PortTensor> outputs) {
   std::unique_ptr<MicroBatch> batch = take(plan);
@@ -193,7 +212,9 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
                              ", its edge carries " + text_of(output.tensor));
     }
     give(ops, value->value(), output);
+    if (!outputs_checked_) check_numbers(output);
   }
+  outputs_checked_ = true;
   if (keep) batch->outputs = results.values();  // also values that other ranks send: their gradient comes to every rank
   PassMetrics metrics = results.pass_metrics();
   results = Outputs();

@@ -90,6 +90,7 @@ class SectionRunner {
   void repeat(PassKind kind, const std::function<void()>& calls) const;
   [[nodiscard]] std::vector<std::span<float>> counted_gradients() const;
 
+  bool outputs_checked_ = false;  // those of the first pass are numbers
   SectionContext context_;
   std::shared_ptr<Section> section_;
   AdamWOptimizer optimizer_;

@@ -54,8 +54,8 @@ struct ControlClient::State {
     const SocketAddress address = parse_socket_address(options.address);
     if (!target.token_file.empty()) {
       token = first_line(target.token_file);
-    } else if (keys) {
-      token = keys->token;
+    } else if (options.keys) {
+      token = options.keys->token;
     } else if (!address.local()) {
       token = left_token(options.address);
     }
@@ -64,10 +64,12 @@ struct ControlClient::State {
     options.address = target.address.empty() ? the_one_run() : target.address;
     options.service = "control service";
     options.answer_patience = usual_patience;
-    const bool here = on_this_host_only(parse_socket_address(options.address));
-    options.may_want_tls = !here;
-    if (!target.keys.empty()) keys = std::make_shared<const KeySet>(load_key_set(target.keys));
-    if (!here) options.keys = keys;
+    // A service that listens on this host alone has left its token here, and has no TLS; one that listens on all
+    // addresses has TLS on loopback, too.
+    const SocketAddress address = parse_socket_address(options.address);
+    const bool plain = address.local() || (on_this_host_only(address) && !left_token(options.address).empty());
+    options.may_want_tls = !plain;
+    if (!target.keys.empty() && !plain) options.keys = std::make_shared<const KeySet>(load_key_set(target.keys));
     return options;
   }
   template <class Answer, class Call>
@@ -89,7 +91,6 @@ struct ControlClient::State {
   }
 
   std::string token;
-  std::shared_ptr<const KeySet> keys;
   ConnectionOptions options;
   RpcClient connection;
   control::ControlClient client;
@@ -156,7 +157,8 @@ JoinTerms ControlClient::join(const std::string& section, const std::string& dev
       join_patience, [&](auto& to) { state.client.join(to, state.token, section, devices, host_name()); });
   JoinTerms result{ProcessId(static_cast<std::uint32_t>(terms.process)), terms.command, terms.variables, terms.folder};
   const bool same_host = on_this_host_only(parse_socket_address(state.options.address));
-  if (state.keys && !same_host) result.variables.push_back("MAESTRO_KEYS=" + state.keys->folder.string());
+  const auto& keys = state.options.keys;
+  if (keys && !same_host) result.variables.push_back("MAESTRO_KEYS=" + keys->folder.string());
   return result;
 }
 

@@ -32,7 +32,12 @@ fs::path runtime_folder() {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw JobError(system_error("cannot make", folder, errno));
   struct stat there {};
   if (::lstat(folder.c_str(), &there) != 0) throw JobError(system_error("cannot look at", folder, errno));
-  if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 077) != 0) {
+  if (there.st_uid != ::geteuid()) {
+    throw JobError(folder.string() + " belongs to another user (uid " + std::to_string(there.st_uid) +
+                       "), who made it before this one; remove it, or set XDG_RUNTIME_DIR to a folder of this user",
+                   ErrorCode::unavailable);
+  }
+  if (!S_ISDIR(there.st_mode) || (there.st_mode & 077) != 0) {
     throw JobError(folder.string() + " must be a folder that only this user may enter (mode 0700)",
                    ErrorCode::unavailable);
   }

@@ -193,6 +193,9 @@ void ServedConnection::read_initial_values(const std::string& parameter, std::sp
     const std::string wrong = take_part(sent, values, first, count);
     if (!wrong.empty()) refuse("parameter '" + parameter + "'" + wrong);
   });
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+    refuse("parameter '" + parameter + "' has initial values that are no finite numbers");
+  }
 }
 
 void ServedConnection::read_gradients(const std::string& parameter, std::span<float> gradients) {

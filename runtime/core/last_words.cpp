@@ -49,6 +49,14 @@ class LastLine {
       add(*text >= ' ' && *text <= '~' ? *text : '?');
     }
   }
+  /// Without control characters, which an exception's text may have from a name of others.
+  void add_printable(const char* text) {
+    for (const char* at = text; *at != '\0'; ++at) {
+      const auto byte = static_cast<unsigned char>(*at);
+      const bool c1 = byte >= 0x80 && byte < 0xa0 && at != text && static_cast<unsigned char>(at[-1]) == 0xc2;
+      add(byte < 0x20 || byte == 0x7f || c1 ? '?' : *at);
+    }
+  }
   void end_and_write(const char* end) {
     const std::size_t bytes = std::strlen(end);
     std::memcpy(text_ + length_, end, bytes);
@@ -131,6 +139,11 @@ void name_mapped_file(const void* address, char* text, std::size_t bytes) {
 
 /// As a signal handler; the signal's own effect follows.
 void report_fault(int fault, siginfo_t* info, void* /*context*/) {
+  static thread_local bool reporting = false;
+  if (std::exchange(reporting, true)) {  // a fault of this very function
+    signal(fault, SIG_DFL);
+    raise(fault);
+  }
   char thread[16] = "?";
   pthread_getname_np(pthread_self(), thread, sizeof thread);
   char why[320] = "";
@@ -139,6 +152,7 @@ void report_fault(int fault, siginfo_t* info, void* /*context*/) {
   std::snprintf(message, sizeof message, "%s%s: signal SIG%s%s", fault_place == nullptr ? "thread " : "",
                 fault_place == nullptr ? thread : fault_place, sigabbrev_np(fault), why);
   write_last_words(message);
+  signal(fault, SIG_DFL);
   raise(fault);
 }
 
@@ -146,7 +160,7 @@ void report_faults() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   struct sigaction action {};
   action.sa_sigaction = report_fault;
-  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_NODEFER);
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_NODEFER);  // a second thread waits in write_last_words()
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(fault, &action, nullptr);
 #endif
 }
@@ -177,6 +191,12 @@ void set_form_of_last_words(LineForm form) noexcept {
 }
 
 void write_last_words(const char* message) noexcept {
+  static std::atomic_flag spoken;
+  static thread_local bool speaking = false;
+  if (spoken.test_and_set() && !speaking) {
+    while (true) pause();  // another thread is ending the process
+  }
+  speaking = true;
   const LineForm form = form_of_last_words;
   const IsoTimeText time = iso_time_text(std::chrono::system_clock::now());
   LastLine line;
@@ -192,7 +212,7 @@ void write_last_words(const char* message) noexcept {
     line.add(" ");
   }
   line.add("error: ");
-  line.add(message);
+  line.add_printable(message);
   line.end_and_write("\n");
 }
 

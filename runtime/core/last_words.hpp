@@ -29,7 +29,8 @@ class FaultPlace {
 void set_form_of_last_words(LineForm form) noexcept;
 
 /// Writes a line to standard error: "error: MESSAGE", or the same with the time, or a JSON object. Allocates nothing,
-/// as memory may have run out; a signal handler may call it.
+/// as memory may have run out; a signal handler may call it. The caller ends the process: another thread that calls it
+/// waits for that, so that a process has a single last line.
 void write_last_words(const char* message) noexcept;
 
 }  // namespace maestro

@@ -25,7 +25,7 @@ constexpr const char* request_file = "request.txt";
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& file)
-      : file_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {  // NOLINT: open is variadic
+      : file_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {  // NOLINT: open is variadic
     if (!file_) throw JobError(system_error("cannot open", file, errno));
     while (::flock(file_.get(), LOCK_EX) != 0) {
       if (errno != EINTR) throw JobError(system_error("cannot lock", file, errno));

@@ -110,7 +110,9 @@ Result<RunLock> RunFolder::lock(const std::string& job) const {
   fs::create_directories(folder_, failure);
   if (failure) return system_error("train.out: cannot create folder", folder_, failure.value());
   const fs::path path = folder_ / lock_file;
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  // Whoever may open the file may hold its lock.
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file) (void)fchmod(file.get(), 0600);  // made by an earlier version
   if (!file) return system_error("train.out: cannot write", path, errno);
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (is_held_elsewhere(errno)) return in_use();

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro keys` makes a set that OpenSSL's own tools accept, and overwrites none."""
+"""`maestro keys` makes a set that OpenSSL's own tools accept, and overwrites none. The files of a run are its user's."""
 
+import os
 import shutil
 import subprocess
 import unittest
 
-from maestro_program import SystemTest
+from maestro_program import SystemTest, distillation
 
 
 class Keys(SystemTest):
@@ -51,6 +52,46 @@ class Keys(SystemTest):
             self.assertEqual(finished.status, 2, finished.describe())
             self.assertEqual(len(finished.error_lines()), 1, finished.describe())
             self.assertIn(told, finished.error_lines()[0])
+
+
+class ControlByKeys(SystemTest):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
+        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)
+        self.assertEqual(self.call("keys", "keys").status, 0)
+
+    def port_of(self, *options):
+        """Of the control service of a run that goes on."""
+        run = self.start(distillation(steps=1_000_000), *options)
+        self.assertTrue(run.wait_for_text("  control at "), run.text)
+        return next(line for line in run.text["out"].splitlines() if line.startswith("  control at ")).rsplit(":", 1)[1]
+
+    def test_is_tls_on_loopback_too(self):
+        at = "127.0.0.1:" + self.port_of("--control", "0.0.0.0:0", "--keys", "keys")
+        finished = self.call("status", "--at", at, "--keys", "keys")
+        self.assertEqual((finished.status, finished.err), (0, ""))
+        self.assertIn("job test: ", finished.out)
+        finished = self.call("status", "--at", at)
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertIn("does it want TLS (--keys)?", finished.err)
+
+    def test_is_plain_where_the_service_has_left_its_token(self):
+        at = "127.0.0.1:" + self.port_of("--control", "127.0.0.1:0")
+        finished = self.call("status", "--at", at, "--keys", "keys")
+        self.assertEqual((finished.status, finished.err), (0, ""))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root gives folders away")
+    def test_a_runtime_folder_of_a_stranger_is_named_as_that(self):
+        (self.folder / "maestro").mkdir(mode=0o700)
+        os.chown(self.folder / "maestro", 65534, -1)
+        finished = self.start(distillation(steps=3), "--processes", 2).wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertIn("/maestro belongs to another user (uid 65534), who made it before this one", finished.err)
+
+    def test_the_lock_of_a_run_is_its_users_alone(self):
+        self.train(distillation(steps=1))
+        self.assertEqual((self.folder / "out" / ".lock").stat().st_mode & 0o777, 0o600)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,17 @@ $)");
   }
 }
 
+TEST(LastWordsDeathTest, are_one_printable_line_of_the_first_thread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto speak_on_two_threads = [] {
+    write_last_words("first\x1b[31m\nerror: forged");
+    std::thread([] { write_last_words("second"); }).detach();
+    usleep(100'000);  // nothing reports that a thread is held back
+    _exit(1);
+  };
+  EXPECT_EXIT(speak_on_two_threads(), ExitedWithCode(1), "^error: first[?]\\[31m[?]error: forged\n$");
+}
+
 TEST(LastWordsDeathTest, have_memory_when_there_is_none_left) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto exhaust = [] {

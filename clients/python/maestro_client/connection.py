@@ -125,18 +125,29 @@ class Connection:
         self.address = address
         self._keys = Path(keys) if keys is not None else None
         self._token_file = Path(token_file) if token_file is not None else None
-        self._local = on_this_host_only(address)
         self._socket: Optional[TSocket.TSocket] = None
         self._client: Optional[Control.Client] = None
         self._token = ""
 
+    def _left_token(self) -> str:
+        """The token that a service on this host alone has left for its user; such a service has no TLS."""
+        if self.address.startswith("unix:") or not on_this_host_only(self.address):
+            return ""
+        left = runtime_folder() / f"{self.address}.token"
+        return _first_line(left) if left.exists() else ""
+
+    def _is_plain(self) -> bool:
+        return self.address.startswith("unix:") or bool(self._left_token())
+
+    def _has_tls(self) -> bool:
+        return self._keys is not None and not self._is_plain()
+
     def _read_token(self) -> str:
         if self._token_file is not None:
             return _first_line(self._token_file)
-        if self._keys is not None:
+        if self._keys is not None and self._has_tls():
             return _first_line(self._keys / "token")
-        left = runtime_folder() / f"{self.address}.token"
-        return _first_line(left) if not self.address.startswith("unix:") and left.exists() else ""
+        return self._left_token()
 
     def _secured(self, plain: socket.socket) -> socket.socket:
         assert self._keys is not None
@@ -155,7 +166,7 @@ class Connection:
             return
         self._token = self._read_token()
         made = _dial(self.address, CONNECT_S)
-        if self._keys is not None and not self._local:
+        if self._has_tls():
             made = self._secured(made)
         self._socket = TSocket.TSocket()
         self._socket.setHandle(made)
@@ -188,7 +199,7 @@ class Connection:
     def _problem_of(self, failure: BaseException, patience_s: float) -> MaestroError:
         if _is_late(failure):
             return NoAnswer(f"the run at {self.address} gave no answer within {patience_s:g} s")
-        hint = "" if self._local or self._keys is not None else \
+        hint = "" if self._is_plain() or self._keys is not None else \
             "; a run that other hosts reach wants the folder of `maestro keys`"
         text = " ".join(str(failure).split()) or type(failure).__name__
         return RunLost(f"the run at {self.address} ended the connection ({text}){hint}")

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in for tests: the section type `faulty`, an embedding that fails as its key `fault` demands, and `bigram` of
 // tests/build/outside.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <maestro/functions.hpp>
 #include <maestro/observer.hpp>
 #include <maestro/plug_in.hpp>
@@ -31,8 +33,8 @@ class Faulty final : public maestro::Section {
       Options options;
       options.width = table.integer("width", options.width, {.min = 1, .max = 1024}, {"columns of hidden"});
       options.fault = table.choice("fault", "none",
-                                   {"none", "exception", "number", "columns", "dtype", "silence", "wait", "fault",
-                                    "backward", "cost", "construction", "options"},
+                                   {"none", "exception", "number", "columns", "dtype", "silence", "values", "wait",
+                                    "fault", "backward", "cost", "construction", "options"},
                                    {"what goes wrong"});
       if (options.fault == "options") throw std::runtime_error("the options are torn");
       return options;
@@ -66,6 +68,9 @@ class Faulty final : public maestro::Section {
     if (is("columns")) return outputs.set("hidden", tape.output({tokens.rows(), 3}, maestro::DType::f32, false));
     if (is("dtype"))
       return outputs.set("hidden", tape.output({tokens.rows(), options_.width}, maestro::DType::i32, false));
+    if (is("values")) {
+      std::ranges::fill(table_->value().span<float>(), std::numeric_limits<float>::quiet_NaN());
+    }
     const maestro::Var hidden = embedding(tape, *table_, tokens, nullptr, inputs.layout());
     if (is("backward")) tape.record(hidden, [] { throw std::runtime_error("the way back is torn"); });
     outputs.set("hidden", hidden);
