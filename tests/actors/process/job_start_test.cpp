@@ -2,6 +2,7 @@
 #include "actors/process/job_start.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
