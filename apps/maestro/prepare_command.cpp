@@ -72,7 +72,9 @@ PrepareCommand::PrepareCommand(CLI::App& app)
       "--template", template_,
       "the chat template of conversations: auto (beside the tokenizer, default), chatml, none, or a file");
   command_->add_option("--end-of-turn", end_of_turn_,
-                       "the token that ends an answer (default: those at which the tokenizer's folder ends a text)");
+                       "the token that ends an answer, appended if the template does not write it (default: those at "
+                       "which the tokenizer's folder ends a text)");
+  command_->add_option("--date", date_, "the day that a chat template prints, as 2026-01-31 (default: today)");
   command_->add_option("--learn", learn_, "the answers of a conversation that are learned: answers (all) or last")
       ->transform(CLI::IsMember({"answers", "last"}));
   command_->add_option("--validation", validation_, "the share of documents for validation (default: 0.01)")
@@ -90,6 +92,7 @@ PrepareOptions PrepareCommand::options() const {
   options.begin_of_text = !no_begin_of_text_;
   options.chat_template = template_;
   options.end_of_turn = end_of_turn_;
+  options.date = date_;
   options.learned = learn_ == "last" ? LearnedAnswers::last : LearnedAnswers::all;
   options.validation_fraction = validation_;
   options.jobs = jobs_ > 0 ? jobs_ : std::max(1U, std::thread::hardware_concurrency());

@@ -32,6 +32,7 @@ class PrepareCommand {
   std::string field_;
   std::string template_ = "auto";
   std::string end_of_turn_;
+  std::string date_;
   std::string learn_ = "answers";
   double validation_ = 0.01;
   std::size_t jobs_ = 0;

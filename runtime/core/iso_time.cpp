@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/iso_time.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+
 namespace maestro {
 
 namespace {
@@ -31,6 +35,34 @@ IsoTimeText iso_time_text(std::chrono::system_clock::time_point time) noexcept {
 
 std::string iso_time(std::chrono::system_clock::time_point time) {
   return iso_time_text(time).data();
+}
+
+std::optional<std::chrono::sys_days> parse_iso_day(std::string_view text) {
+  const auto number = [&](std::size_t at, std::size_t digits) {
+    unsigned value = 0;
+    (void)std::from_chars(text.data() + at, text.data() + at + digits, value);
+    return value;
+  };
+  constexpr std::string_view shape = "0000-00-00";
+  const auto fits = [](char c, char expected) { return expected == '-' ? c == '-' : c >= '0' && c <= '9'; };
+  if (!std::ranges::equal(text, shape, fits)) return std::nullopt;
+  const std::chrono::year_month_day day(std::chrono::year(static_cast<int>(number(0, 4))),
+                                        std::chrono::month(number(5, 2)), std::chrono::day(number(8, 2)));
+  if (!day.ok()) return std::nullopt;
+  return std::chrono::sys_days(day);
+}
+
+std::string iso_day(std::chrono::sys_days day) {
+  return iso_time(day).substr(0, 10);
+}
+
+std::chrono::sys_days local_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  (void)::localtime_r(&now, &local);
+  return std::chrono::year_month_day(std::chrono::year(local.tm_year + 1900),
+                                     std::chrono::month(static_cast<unsigned>(local.tm_mon + 1)),
+                                     std::chrono::day(static_cast<unsigned>(local.tm_mday)));
 }
 
 }  // namespace maestro

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace maestro {
 
@@ -15,5 +17,12 @@ using IsoTimeText = std::array<char, 25>;
 [[nodiscard]] IsoTimeText iso_time_text(std::chrono::system_clock::time_point time) noexcept;
 /// Likewise, as a string.
 [[nodiscard]] std::string iso_time(std::chrono::system_clock::time_point time);
+
+/// Returns the day that a text names, as 2026-01-31; nothing: another text, or a day that does not exist.
+[[nodiscard]] std::optional<std::chrono::sys_days> parse_iso_day(std::string_view text);
+/// Returns "2026-01-31".
+[[nodiscard]] std::string iso_day(std::chrono::sys_days day);
+/// Returns the day in the local time zone.
+[[nodiscard]] std::chrono::sys_days local_day();
 
 }  // namespace maestro

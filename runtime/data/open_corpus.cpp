@@ -181,6 +181,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.begin_of_text = config.begin_of_text;
   options.chat_template = config.chat_template;
   options.end_of_turn = config.end_of_turn;
+  options.date = config.date;
   options.learned = config.learned;
   options.expected = expected_rows(config.kind);
   options.validation_fraction = config.validation_fraction;

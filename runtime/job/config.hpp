@@ -148,6 +148,7 @@ struct DataConfig {
   LongDocuments long_documents = LongDocuments::automatic;  ///< key `long`
   std::string chat_template = "auto";   ///< key `template`: auto, chatml, none, or a file
   std::string end_of_turn;              ///< the token that ends an answer, as text; empty: those of the tokenizer
+  std::string date;                     ///< the day that a chat template prints, as 2026-01-31; empty: today
   LearnedAnswers learned = LearnedAnswers::all;  ///< key `learn`
   bool as_text = false;                 ///< files are texts, whatever their names and first characters
   bool begin_of_text = true;            ///< texts begin with what the tokenizer's file puts before a text

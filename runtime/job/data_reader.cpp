@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
 
@@ -168,7 +169,8 @@ void read_rows(const JobTable& data, DataConfig& out) {
   }
   if (!rows) refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\", \"parquet\" and \"webdataset\"");
   if (!rows || out.kind == DataKind::text) {
-    refuse_for_kind(data, out.kind, {"template", "end_of_turn", "learn"}, "\"chat\", \"parquet\" and \"webdataset\"");
+    refuse_for_kind(data, out.kind, {"template", "end_of_turn", "date", "learn"},
+                    "\"chat\", \"parquet\" and \"webdataset\"");
   }
   if (is_generated(out.kind)) {
     refuse_for_kind(data, out.kind, {"max_bad_samples"},
@@ -193,8 +195,14 @@ void read_rows(const JobTable& data, DataConfig& out) {
                  "prompt and its completion as they are), or a Jinja file"});
   out.end_of_turn =
       data.text("end_of_turn", out.end_of_turn,
-                {"chat, parquet, webdataset: the token that ends an answer; without it, those at which the "
-                 "tokenizer's folder ends a text"});
+                {"chat, parquet, webdataset: the token that ends an answer, appended if the template does not write "
+                 "it; without it, those at which the tokenizer's folder ends a text"});
+  out.date = data.text("date", out.date,
+                       {"chat, parquet, webdataset: the day that a chat template prints (strftime_now), as "
+                        "2026-01-31; without it, the day of the preparation"});
+  if (!out.date.empty() && !parse_iso_day(out.date)) {
+    data.fail("date", "= \"" + printable(out.date) + "\" is not a day; write it as 2026-01-31");
+  }
   out.learned =
       data.choice("learn", out.learned, learned_answers_names,
                   {"chat, parquet, webdataset: the answers of a conversation that are learned: all, or the last"});

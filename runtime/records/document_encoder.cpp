@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/core/input_file.hpp"
+#include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"
@@ -59,9 +60,23 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   }
   if (source.empty()) return;
   template_ = std::make_unique<ChatTemplate>(source, file);
-  chat_.emplace(*tokenizer_, *template_,
-                ChatEncoderOptions{
-                    {.bos_token = config.bos_token, .eos_token = config.eos_token}, options.learned, ends(options)});
+  ChatEncoderOptions chat{context_of(config, options), options.learned, ends(options), std::nullopt, source};
+  if (!options.end_of_turn.empty()) chat.end = chat.ends.front();
+  chat_.emplace(*tokenizer_, *template_, std::move(chat));
+  if (template_->uses_generation()) template_settings_["learned"] = "the parts that the template marks (generation)";
+}
+
+ChatContext DocumentEncoder::context_of(const TokenizerConfig& config, const PrepareOptions& options) {
+  ChatContext context{.bos_token = config.bos_token, .eos_token = config.eos_token};
+  const auto day = options.date.empty() ? local_day() : parse_iso_day(options.date);
+  if (!day) {
+    throw JobError("the date \"" + printable(options.date) + "\" (data.date, --date) is not a day; write it as " +
+                   iso_day(local_day()));
+  }
+  if (!template_->uses_date()) return context;
+  context.date = *day;
+  template_settings_["date"] = iso_day(*day);
+  return context;
 }
 
 std::vector<std::int32_t> DocumentEncoder::ends(const PrepareOptions& options) const {
@@ -85,9 +100,9 @@ Status DocumentEncoder::takes_conversations(bool completion) const {
   return Error{ErrorCode::invalid_argument, missing_template_};
 }
 
-Result<std::vector<Document>> DocumentEncoder::encode(const Record& record) const {
+Result<std::vector<Document>> DocumentEncoder::encode(const Record& record, RowNotes& notes) const {
   if (record.messages.empty()) return std::vector<Document>{text_document(record)};
-  if (chat_) return chat_->encode(record.messages);
+  if (chat_) return chat_->encode(record, notes);
   if (const Status takes = takes_conversations(record.completion); !takes) return takes.error();
   Result<Document> document = completion_document(record);
   if (!document) return document.error();

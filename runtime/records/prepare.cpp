@@ -44,6 +44,7 @@ struct Encoded {
   std::uint64_t rows = 0;
   std::uint64_t empty = 0;
   std::uint64_t turn_by_turn = 0;
+  RowNotes notes;
   std::vector<std::pair<bool, Document>> documents;  // true: of the validation split
   std::vector<std::string> bad;                      // a line each
 };
@@ -59,15 +60,27 @@ double share_of(const Record& record) {
   for (const ChatMessage& message : record.messages) {
     add(message.role);
     add(message.content);
+    if (!message.fields.empty()) add(message.fields);
   }
+  for (const std::string* part : {&record.tools, &record.variables}) {
+    if (!part->empty()) add(*part);
+  }
+  for (const std::size_t message : record.unlearned) hash = mix64(hash, message);
   return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
 }
 
 Result<Record> record_of(const Row& row, const RecordFormat* format) {
-  if (!row.json) return Record{row.content, {}, false, row.continues, row.continued};
+  if (!row.json) {
+    Record text;
+    text.text = row.content;
+    text.continues = row.continues;
+    text.continued = row.continued;
+    return text;
+  }
   Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
-  Result<Record> record = format != nullptr ? format->read(*value) : RecordFormat::of(*value, "").error();
+  Result<Record> record =
+      format != nullptr ? format->read(*value, row.content) : RecordFormat::of(*value, "").error();
   if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
   return record;
 }
@@ -81,7 +94,8 @@ void encode_row(const Row& row, const RecordFormat* format, const DocumentEncode
     ++made.empty;
     return;
   }
-  Result<std::vector<Document>> documents = encoder.encode(*record);
+  made.notes.set_row(printable(row.where));
+  Result<std::vector<Document>> documents = encoder.encode(*record, made.notes);
   if (!documents) return made.bad.push_back(printable(row.where) + ": " + documents.error().message);
   made.turn_by_turn += documents->size() > 1 ? 1 : 0;
   const bool kept = share_of(*record) < validation;
@@ -130,6 +144,7 @@ class Preparation {
         {"end of turn", options.end_of_turn},
         {"field", options.text_column},
         {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
+    index_.settings.insert(encoder_.template_settings().begin(), encoder_.template_settings().end());
   }
 
   PreparedIndex run() {
@@ -157,6 +172,7 @@ class Preparation {
   }
   [[noreturn]] void throw_too_many_bad() const;
   void report_left_out() const;
+  void report_date() const;
 
   const PrepareOptions& options_;
   fs::path folder_;
@@ -166,6 +182,7 @@ class Preparation {
   std::optional<ShardWriter> train_;
   std::optional<ShardWriter> validation_;
   PrepareProgress progress_;
+  RowNotes notes_;
   std::vector<std::string> bad_lines_;
   std::uint64_t bad_ = 0;
   std::vector<std::string> left_out_;
@@ -261,6 +278,7 @@ void Preparation::keep(Encoded made) {
     if (bad_lines_.size() < bad_rows_listed) bad_lines_.push_back(std::move(line));
   }
   if (bad_ > options_.max_bad + bad_rows_listed) throw_too_many_bad();
+  notes_.merge(made.notes);
   index_.counts["rows"] += made.rows;
   if (made.empty > 0) index_.counts["empty"] += made.empty;
   if (made.turn_by_turn > 0) index_.counts["turn by turn"] += made.turn_by_turn;
@@ -283,6 +301,9 @@ void Preparation::finish_shards() {
     calls_.warn(std::to_string(count->second) +
                 " conversations are a document for each answer, since the template changes earlier answers");
   }
+  for (const auto& [name, count] : notes_.counts()) index_.counts[name] = count;
+  for (const std::string& line : notes_.lines()) calls_.warn(line);
+  report_date();
   if (train_) index_.train = train_->finish().value_or_throw();
   if (validation_) index_.validation = validation_->finish().value_or_throw();
   if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
@@ -307,6 +328,13 @@ void Preparation::report_left_out() const {
   }
   calls_.warn(std::to_string(left_out_.size()) + " files are left out, neither text nor rows: " + names +
               (left_out_.size() > files_listed ? ", ..." : ""));
+}
+
+void Preparation::report_date() const {
+  const auto date = index_.settings.find("date");
+  if (!index_.conversations || date == index_.settings.end() || !options_.date.empty()) return;
+  calls_.warn("the chat template prints the date: it is " + date->second +
+              ", today; data.date (--date) sets another, for the same data on any day");
 }
 
 /// Copies the tokenizer's files, so that the data need no other folder.

@@ -23,6 +23,7 @@ struct PrepareOptions {
   std::string text_column;                    ///< empty: recognised
   std::string chat_template;                  ///< "auto": the tokenizer's; "chatml"; "none"; else a file
   std::string end_of_turn;                    ///< the token that ends an answer, as text; empty: those of the tokenizer
+  std::string date;                           ///< the day that a template prints, as 2026-01-31; empty: today
   LearnedAnswers learned = LearnedAnswers::all;
   ExpectedRows expected = ExpectedRows::any;
   bool as_text = false;       ///< files are texts, whatever their names and first characters (file_kind.hpp)

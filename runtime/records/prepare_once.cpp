@@ -52,6 +52,8 @@ std::string request_of(const PrepareOptions& options) {
                      number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) +
                      "\nas text " + std::to_string(static_cast<int>(options.as_text)) + "\nbegin of text " +
                      std::to_string(static_cast<int>(options.begin_of_text)) + "\n";
+  // Not the day of a preparation without a date: the data of a run that goes on tomorrow are those of today.
+  if (!options.date.empty()) text += "date " + options.date + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);
   std::error_code ignored;
   for (const std::string& file : {options.chat_template, options.tokenizer}) {

@@ -6,8 +6,9 @@
 //   instruction    {"system": "...", "instruction": "...", "input": "...", "output": "..."}   (system, input: optional)
 //   text           {"text": "..."}
 // The first of these whose columns are there counts. The content of a message is a text, or a list of
-// {"type": "text", "text": "..."}. Input of another meaning (pictures, calls of tools, other roles) is an error that
-// names it.
+// {"type": "text", "text": "..."}. Other keys of a message (reasoning_content, tool_calls, name) reach the template as
+// they are, unless they are null or empty; "weight": 0 keeps an answer from being learned. So do the columns tools
+// (functions) and chat_template_kwargs of a conversation, which may be JSON in a text. Pictures are an error.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class RecordFormat {
   [[nodiscard]] bool is_completion() const { return kind_ == Kind::completion; }
   /// Returns the columns of the first row that the format does not read.
   [[nodiscard]] const std::vector<std::string>& unread() const { return unread_; }
-  /// The error names the column or message at fault.
-  [[nodiscard]] Result<Record> read(const nlohmann::json& row) const;
+  /// `text` is the JSON of `row`. The error names the column or message at fault.
+  [[nodiscard]] Result<Record> read(const nlohmann::json& row, std::string_view text) const;
 
  private:
   enum class Kind : std::uint8_t { messages, conversations, completion, instruction, text };

@@ -101,6 +101,13 @@ std::vector<std::int32_t> TextTokenizer::encode_special(std::string_view text) c
   return tokens;
 }
 
+void TextTokenizer::find_special(std::string_view text, const std::function<void(std::int32_t)>& sink) const {
+  const auto pass_special = [&](std::int32_t token, std::size_t, std::size_t) {
+    if (token != AddedTokens::no_token && special_[static_cast<std::size_t>(token)]) sink(token);
+  };
+  for (const AddedTokens* tokens : {&raw_, &normalized_}) tokens->split(text, pass_special);
+}
+
 std::string TextTokenizer::decode(std::span<const std::int32_t> tokens, bool skip_special) const {
   std::vector<std::string> pieces;
   pieces.reserve(tokens.size());

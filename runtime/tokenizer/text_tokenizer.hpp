@@ -39,6 +39,7 @@ class TextTokenizer final : public Tokenizer {
   [[nodiscard]] std::span<const std::int32_t> begin_of_text() const override { return parts_.before; }
   [[nodiscard]] std::vector<std::int32_t> encode_after_special(std::string_view text) const override;
   [[nodiscard]] std::vector<std::int32_t> encode_special(std::string_view text) const override;
+  void find_special(std::string_view text, const std::function<void(std::int32_t)>& sink) const override;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override;
   [[nodiscard]] std::string piece(std::int32_t token) const override;
 

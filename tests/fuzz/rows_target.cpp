@@ -22,7 +22,7 @@ void use(const Row& row, std::optional<RecordFormat>& format) {
   }
   const Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!accepted(value)) return;
-  const Result<Record> record = format->read(*value);
+  const Result<Record> record = format->read(*value, row.content);
   if (accepted(record)) require(format->is_chat() == !record->messages.empty(), "conversations have messages");
 }
 

@@ -49,8 +49,19 @@ std::string hash_of(const std::vector<Document>& documents) {
   return text;
 }
 
+Record record_of(const Messages& messages) {
+  Record record;
+  record.messages = messages;
+  return record;
+}
+
+Result<std::vector<Document>> encode(const ChatEncoder& encoder, const Messages& messages) {
+  RowNotes notes;
+  return encoder.encode(record_of(messages), notes);
+}
+
 std::string encoded(const ChatEncoder& encoder, const Messages& messages) {
-  const Result<std::vector<Document>> documents = encoder.encode(messages);
+  const Result<std::vector<Document>> documents = encode(encoder, messages);
   return documents ? hash_of(*documents) : "refused";
 }
 
@@ -79,7 +90,7 @@ class ByBytes : public ::testing::Test {
                                                 std::vector<std::int32_t> ends = {'E'}) const {
     const ChatEncoder encoder(tokenizer_, template_, {{}, learned, std::move(ends)});
     std::vector<std::string> made;
-    for (const Document& document : encoder.encode(messages).value_or_throw()) {
+    for (const Document& document : encode(encoder, messages).value_or_throw()) {
       std::string& text = made.emplace_back();
       for (std::size_t at = 0; at < document.tokens.size(); ++at) {
         text += std::string(document.learned[at] != 0 ? "*" : "") + static_cast<char>(document.tokens[at]);
@@ -89,7 +100,7 @@ class ByBytes : public ::testing::Test {
   }
   [[nodiscard]] std::string refusal(const Messages& messages, std::vector<std::int32_t> ends = {'E'}) const {
     const ChatEncoder encoder(tokenizer_, template_, {{}, LearnedAnswers::all, std::move(ends)});
-    const Result<std::vector<Document>> documents = encoder.encode(messages);
+    const Result<std::vector<Document>> documents = encode(encoder, messages);
     return documents ? "accepted" : documents.error().message;
   }
 
@@ -123,7 +134,7 @@ TEST(ChatEncoder, a_template_that_changes_earlier_answers_makes_a_document_of_ea
       "{% for m in messages %}{{ m.content if loop.last or m.role == 'user' else m.content[:1] }}E{% endfor %}", "t");
   const ChatEncoder encoder(tokenizer, chat, {});
   const Messages messages{{"user", "a"}, {"assistant", "bc"}, {"user", "d"}, {"assistant", "e"}};
-  const std::vector<Document> documents = encoder.encode(messages).value_or_throw();
+  const std::vector<Document> documents = encode(encoder, messages).value_or_throw();
   ASSERT_EQ(documents.size(), 2U);
   EXPECT_EQ(tokenizer.decode(documents[0].tokens), "aEbcE");
   EXPECT_EQ(documents[0].learned, (std::vector<std::uint8_t>{0, 0, 1, 1, 1}));
@@ -131,14 +142,96 @@ TEST(ChatEncoder, a_template_that_changes_earlier_answers_makes_a_document_of_ea
   EXPECT_EQ(documents[1].learned, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
-TEST(ChatEncoder, a_prompt_that_is_no_beginning_of_its_answer_is_refused) {
+/// The texts of the documents with * before each byte that is learned, or the error; then the notes.
+std::string learned(const std::string& source, const Record& record, std::vector<std::int32_t> ends = {},
+                    std::optional<std::int32_t> end = {}) {
   const ByteTokenizer tokenizer;
-  const ChatTemplate chat(
-      "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}?{% endif %}", "t");
-  const ChatEncoder encoder(tokenizer, chat, {});
-  const Messages messages{{"user", "a"}, {"assistant", "b"}};
-  EXPECT_EQ(encoder.encode(messages).error().message,
-            "the template's prompt for messages[1] is no beginning of the conversation with that answer");
+  const ChatTemplate chat(source, "t");
+  const ChatEncoder encoder(tokenizer, chat, {{}, LearnedAnswers::all, std::move(ends), end, source});
+  RowNotes notes;
+  notes.set_row("f:1");
+  const Result<std::vector<Document>> documents = encoder.encode(record, notes);
+  if (!documents) return documents.error().message;
+  std::string text;
+  for (const Document& document : *documents) {
+    for (std::size_t at = 0; at < document.tokens.size(); ++at) {
+      text += std::string(document.learned[at] != 0 ? "*" : "") + static_cast<char>(document.tokens[at]);
+    }
+    text += ";";
+  }
+  for (const std::string& line : notes.lines()) text += "\n" + line;
+  return text;
+}
+
+TEST(ChatEncoder, an_answer_begins_where_the_prompt_departs_from_its_text) {  // CE-2
+  const std::string source =
+      "{% for m in messages %}<{{ m.role[0] }}>{{ m.content.split('</think>')[-1] }}{% endfor %}"
+      "{% if add_generation_prompt %}<a><think>{% endif %}";
+  EXPECT_EQ(learned(source, record_of({{"user", "q"}, {"assistant", "<b>ok"}})),
+            "<u>q<a>*<*b*>*o*k;\nthe text of 1 of 1 answer does not begin with the template's prompt for it, and is "
+            "learned from the end of their common beginning, first messages[1] at f:1: the prompt has "
+            "\"<u>q<a><think>\" where the text has \"<u>q<a><b>ok\"");
+}
+
+TEST(ChatEncoder, a_prompt_that_departs_before_the_answer_is_refused) {  // CE-5
+  EXPECT_EQ(learned("{% for m in messages %}{{ 'x' if add_generation_prompt }}{{ m.content }}{% endfor %}",
+                    record_of({{"user", "qrs"}, {"assistant", "b"}})),
+            "the template's prompt for messages[1] departs from the conversation before that answer: the prompt has "
+            "\"xqrs\" where the text has \"qrsb\"");
+}
+
+TEST(ChatEncoder, marked_answers_are_learned_as_they_are_marked) {  // CE-4
+  EXPECT_EQ(learned("{% for m in messages %}{% if m.role == 'assistant' %}A{% generation %}{{ m.content }}E"
+                    "{% endgeneration %}\n{% else %}Q{{ m.content }}\n{% endif %}{% endfor %}",
+                    record_of({{"user", "q"}, {"assistant", "bc"}, {"user", "r"}, {"assistant", "d"}}), {'E'}),
+            "Qq\nA*b*c*EQr\nA*d*E;");
+}
+
+TEST(ChatEncoder, an_end_that_no_template_writes_is_that_of_the_next_turn_or_appended) {  // CE-3
+  const std::string source = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}";
+  const Record record = record_of({{"user", "q"}, {"assistant", "1234"}, {"user", "r"}, {"assistant", "5678"}});
+  EXPECT_EQ(learned(source, record, {'u'}),
+            "uq*a*1*2*3*4*ur*a*5*6*7*8*u;\nthe template ends no turn: of 2 answers the end is u, which begins the "
+            "next turn and stops generation, first messages[1] at f:1");
+  EXPECT_EQ(learned(source, record, {'E'}, 'E'),
+            "uq*a*1*2*3*4*E;uqa1234ur*a*5*6*7*8*E;\nthe template writes no end for 2 answers: E is appended, first "
+            "messages[1] at f:1");
+}
+
+TEST(ChatEncoder, what_a_template_leaves_out_is_counted_and_an_answer_without_text_is_refused) {  // CE-6
+  const std::string split = "{% for m in messages %}{{ m.role[0] }}{{ m.content.split('</think>')[-1] }}E{% endfor %}";
+  EXPECT_EQ(learned(split, record_of({{"user", "q"}, {"assistant", "<think>abcd</think>1234"}}), {'E'}),
+            "uqE*a*1*2*3*4*E;\nthe template leaves out 82.6% of the text of answers (19 of 23 characters), first of "
+            "messages[1] at f:1");
+  EXPECT_EQ(learned(split, record_of({{"user", "q"}, {"assistant", "<think>abcd</think>"}}), {'E'}),
+            "nothing of messages[1] is in the template's text, which ends with \"uqEaE\": it keeps what follows "
+            "</think>, and nothing does");
+  EXPECT_EQ(learned("{% for m in messages %}{{ m.role[0] }}{{ m.text }}E{% endfor %}",
+                    record_of({{"user", "q"}, {"assistant", "yes"}}), {'E'}),
+            "nothing of messages[1] is in the template's text, which ends with \"uEaE\": it does not use the "
+            "message's \"content\"");
+}
+
+TEST(ChatEncoder, fields_that_a_template_does_not_read_and_unknown_roles_are_named) {
+  const std::string source =
+      "{% for m in messages %}{{ m.role[0] }}{{ m.reasoning_content }}{{ m.content }}E{% endfor %}";
+  Record record = record_of({{"critic", "q"}, {"assistant", "1234", R"({"reasoning_content":"56","name":"n"})"}});
+  record.tools = "[1]";
+  EXPECT_EQ(learned(source, record, {'E'}),
+            "cqE*a*5*6*1*2*3*4*E;\nthe role \"critic\" of 1 message is not known, and the template neither refuses nor "
+            "names it, first messages[0] at f:1\nthe template does not read \"name\", which 1 message or row has, "
+            "first messages[1] at f:1\nthe template does not read \"tools\", which 1 message or row has, first the "
+            "row at f:1");
+}
+
+TEST(ChatEncoder, answers_of_weight_0_are_not_learned) {
+  Record record = record_of({{"user", "q"}, {"assistant", "1234"}, {"user", "r"}, {"assistant", "5678"}});
+  record.unlearned = {1};
+  const std::string source = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}E{% endfor %}";
+  EXPECT_EQ(learned(source, record, {'E'}),
+            "uqEa1234EurE*a*5*6*7*8*E;\n1 answer has the weight 0 and is not learned, first messages[1] at f:1");
+  record.unlearned = {1, 3};
+  EXPECT_EQ(learned(source, record), "the conversation has no answer to learn: the weight of each is 0");
 }
 
 TEST(ChatEncoder, what_the_template_refuses_is_an_error) {
@@ -146,7 +239,8 @@ TEST(ChatEncoder, what_the_template_refuses_is_an_error) {
   const ChatTemplate chat("{{ raise_exception('never') }}", "t");
   const ChatEncoder encoder(tokenizer, chat, {});
   const Messages messages{{"user", "a"}, {"assistant", "b"}};
-  EXPECT_EQ(encoder.encode(messages).error().message, "t: line 1 of the chat template: it refuses the messages: never");
+  EXPECT_EQ(encode(encoder, messages).error().message,
+            "t: line 1 of the chat template: it refuses the messages: never");
 }
 
 }  // namespace
