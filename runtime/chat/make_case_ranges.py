@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes case_ranges.inc: what Python's str.upper(), lower() and title() make of characters beyond ASCII.
+"""Writes case_ranges.inc: the case mappings of Python (str.upper(), lower() and title()) beyond ASCII.
 
 A range is {first, last, step, kind, distance}; a character that becomes several, or whose title differs from its capital,
 is {character, kind, "text"}.

@@ -68,7 +68,7 @@ class AKilledRun(Killed):
     def test_leaves_no_segments_once_it_has_gone_on_in_one_process(self):
         job = distillation(steps=self.STEPS, checkpoint_every=self.EVERY)
         run = self.start_held(job, "--processes", 2)
-        # Before the kill: any other run of this user removes what it leaves.
+        # Before the kill: any other run of this user removes its leftovers.
         self.assertTrue(run.wait_for(lambda: "segment maestro-" in " ".join(run.leftovers())), run.text)
         self.kill_at_random(run, random.Random(SEED))
         self.train(job, "--resume", "out", settings={"train.steps": max(steps_of_checkpoints(self.folder / "out")) + 1})

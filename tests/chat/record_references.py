@@ -93,7 +93,7 @@ def expression(source):
     try:
         return made.from_string(source).render(
             messages=MESSAGES, tools=None, documents=None, add_generation_prompt=True, **TOKENS)
-    except Exception:  # what a template does wrong has many types
+    except Exception:  # errors of templates have many types
         return None
 
 
