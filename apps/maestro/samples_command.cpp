@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/samples_command.hpp"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -18,16 +19,28 @@ namespace maestro {
 
 namespace {
 
-/// The text of a sample, in which [image] stands for the positions of a picture.
-std::string text_of(const Corpus& corpus, SampleId sample, const Tokenizer& tokenizer) {
+std::vector<std::int32_t> tokens_of(const Corpus& corpus, SampleId sample) {
   const auto length = static_cast<std::size_t>(corpus.length(Split::train, sample));
   std::vector<std::int32_t> tokens(length), targets(length);
   corpus.read(Split::train, sample, tokens, targets);
+  return tokens;
+}
+
+/// Returns "51 tokens", or "51 tokens after <s>" for a sample that begins as the tokenizer begins a text.
+std::string length_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
+  const std::span<const std::int32_t> before = tokenizer.begin_of_text();
+  const bool begins = !before.empty() && std::ranges::mismatch(before, tokens).in1 == before.end();
+  const std::string count = std::to_string(tokens.size() - (begins ? before.size() : 0)) + " tokens";
+  return begins ? count + " after " + printable(spelled_begin_of_text(tokenizer)) : count;
+}
+
+/// The text of a sample; [image] stands for the positions of an image.
+std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
   std::string text;
-  for (std::size_t first = 0; first < length;) {
+  for (std::size_t first = 0; first < tokens.size();) {
     std::size_t end = first;
-    while (end < length && (tokens[end] < 0) == (tokens[first] < 0)) ++end;
-    text += tokens[first] < 0 ? "[image]" : tokenizer.decode(std::span(tokens).subspan(first, end - first));
+    while (end < tokens.size() && (tokens[end] < 0) == (tokens[first] < 0)) ++end;
+    text += tokens[first] < 0 ? "[image]" : tokenizer.decode(tokens.subspan(first, end - first));
     first = end;
   }
   return text;
@@ -64,15 +77,15 @@ int SamplesCommand::run(Console& console) const {
                    " now: this version of maestro draws others, or samples can no longer be read");
   }
   PrintedLine() << "step " << step_ << ": " << samples.size() << " samples of " << printable(corpus.describe());
-  const auto tokenizer = text_ ? make_tokenizer(plan.tokenizer.empty() ? "bytes" : plan.tokenizer) : nullptr;
+  const auto tokenizer = make_tokenizer(plan.tokenizer);
   const bool mixed = corpus.sources().size() > 1;
   for (const SampleRef& sample : samples) {
     const std::string from = corpus.origin(sample.id), origin = from.empty() ? "" : "; " + printable(from);
-    PrintedLine() << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", "
-                  << corpus.length(Split::train, sample.id) << " tokens, " << corpus.targets(Split::train, sample.id)
-                  << " learned" << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "")
-                  << origin;
-    if (text_) print_foreign_text(text_of(corpus, sample.id, *tokenizer) + "\n");
+    const std::vector<std::int32_t> tokens = tokens_of(corpus, sample.id);
+    PrintedLine() << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", " << length_of(tokens, *tokenizer)
+                  << ", " << corpus.targets(Split::train, sample.id) << " learned"
+                  << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "") << origin;
+    if (text_) print_foreign_text(text_of(tokens, *tokenizer) + "\n");
   }
   std::cout.flush();
   return std::cout ? 0 : 1;
