@@ -93,7 +93,7 @@ class ChatEncoder::Encoding {
     return made && apart_ ? documents(false) : std::move(made);
   }
   [[nodiscard]] const ChatContext& context() const { return context_; }
-  [[nodiscard]] std::span<LearnedAnswer> answers() { return answers_; }
+  [[nodiscard]] std::vector<LearnedAnswer>& answers() { return answers_; }
   void report(RowNotes& notes) const;
 
  private:
@@ -258,7 +258,7 @@ Result<std::vector<Document>> ChatEncoder::encode(const Record& record, RowNotes
     if (const Status found = encoding.find_answers(record); !found) return found.error();
     if (const Status rendered = encoding.render_answers(); !rendered) return rendered.error();
     const ChatReview review(*tokenizer_, *chat_, record, encoding.context());
-    if (const Status kept = review.measure(encoding.answers()); !kept) return kept.error();
+    if (const Status kept = review.measure(encoding.answers(), notes); !kept) return kept.error();
     Result<std::vector<Document>> documents = encoding.documents();
     if (!documents) return documents;
     encoding.report(notes);

@@ -27,6 +27,13 @@ ordered_json fields_of(const ChatMessage& message) {
   return message.fields.empty() ? ordered_json::object() : ordered_json::parse(message.fields);
 }
 
+/// Whether a message has text besides its keys for tools and thoughts.
+bool has_content(const ChatMessage& message) {
+  const ordered_json fields = fields_of(message);
+  const auto content = fields.find("content");
+  return !trimmed(message.content).empty() || (content != fields.end() && !content->empty());
+}
+
 /// Adds the texts and numbers in a value.
 void add_leaves(const ordered_json& value, std::vector<std::string>& texts) {
   if (value.is_structured()) {
@@ -83,17 +90,29 @@ std::vector<std::string> texts_of_answer(const ChatMessage& message) {
   return texts;
 }
 
-Status ChatReview::measure(std::span<LearnedAnswer> answers) const {
+Status ChatReview::measure(std::vector<LearnedAnswer>& answers, RowNotes& notes) const {
+  std::vector<LearnedAnswer> kept;
+  Status lost;
   for (LearnedAnswer& answer : answers) {
+    const ChatMessage& message = record_.messages[answer.message];
     const std::string_view own = std::string_view(answer.until.text).substr(answer.begin);
-    for (const std::string& text : texts_of_answer(record_.messages[answer.message])) {
+    for (const std::string& text : texts_of_answer(message)) {
       const std::size_t characters = count_characters(text);
       answer.characters += characters;
       answer.missing += characters - kept_characters(text, own);
     }
-    if (answer.characters - answer.missing >= sure_characters) continue;
-    if (const Status kept = check_kept(answer); !kept) return kept;
+    notes.add_text(true, answer.characters, answer.missing, message_place(answer.message));
+    const bool sure = answer.characters - answer.missing >= sure_characters;
+    if (const Status left = sure ? Status() : check_kept(answer); !left) {
+      if (has_content(message)) return left;
+      lost = left;
+      notes.add(RowNote::passed_over, "", message_place(answer.message));
+    } else {
+      kept.push_back(std::move(answer));
+    }
   }
+  if (kept.empty()) return lost;
+  answers = std::move(kept);
   return {};
 }
 
@@ -128,9 +147,6 @@ std::string ChatReview::reason_of_loss(const ChatMessage& message) const {
 void ChatReview::report(std::span<const LearnedAnswer> answers, const ChatEncoderOptions& options,
                         RowNotes& notes) const {
   const LearnedAnswer& last = answers.back();
-  for (const LearnedAnswer& answer : answers) {
-    notes.add_text(true, answer.characters, answer.missing, message_place(answer.message));
-  }
   const auto messages = std::span(record_.messages).first(last.message + 1);
   report_texts(messages, last.until.text, notes);
   report_keys(messages, last, notes);

@@ -44,8 +44,10 @@ class ChatReview {
   ChatReview(const Tokenizer& tokenizer, const ChatTemplate& chat, const Record& record, const ChatContext& context)
       : tokenizer_(tokenizer), chat_(chat), record_(record), context_(context) {}
 
-  /// Counts the characters of each answer that its text lacks. Error: an answer of which nothing is left.
-  [[nodiscard]] Status measure(std::span<LearnedAnswer> answers) const;
+  /// Counts the characters of each answer that its text lacks. An answer of tool calls or thoughts alone that the
+  /// template passes over is noted and leaves the list: nothing of it can be learned. Error: another answer without any
+  /// text left, or a list without any answer left.
+  [[nodiscard]] Status measure(std::vector<LearnedAnswer>& answers, RowNotes& notes) const;
   void report(std::span<const LearnedAnswer> answers, const ChatEncoderOptions& options, RowNotes& notes) const;
 
  private:

@@ -37,6 +37,8 @@ std::string name_of(RowNote note) {
       return "ends appended";
     case RowNote::unlearned:
       return "answers of weight 0";
+    case RowNote::passed_over:
+      return "answers passed over";
     case RowNote::spelled_token:
       return "special tokens spelled";
     case RowNote::unknown_role:
@@ -116,6 +118,9 @@ std::string RowNotes::line_of(RowNote note, const std::string& subject, const Fo
     case RowNote::unlearned:
       return counted(found.count, "answer has", "answers have") + " the weight 0 and " +
              (found.count == 1 ? "is" : "are") + " not learned" + first;
+    case RowNote::passed_over:
+      return "the template writes nothing of " + counted(found.count, "answer", "answers") +
+             " of tool calls or thoughts alone, which cannot be learned" + first;
     case RowNote::spelled_token:
       return "the special token " + token + " is spelled " + counted(found.count, "time", "times") +
              " in texts of messages, which makes it that token" + first;

@@ -19,6 +19,7 @@ enum class RowNote : std::uint8_t {
   next_turn_ends,  ///< an answer ends by the token that begins the next turn; the subject is the token
   end_appended,    ///< the template writes no end of an answer; the subject is the token
   unlearned,       ///< an answer with weight 0
+  passed_over,     ///< an answer of keys that the template does not write
   spelled_token,   ///< a text spells a special token, the subject
   unknown_role,    ///< the subject is the role
 };

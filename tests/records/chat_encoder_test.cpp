@@ -224,6 +224,21 @@ TEST(ChatEncoder, fields_that_a_template_does_not_read_and_unknown_roles_are_nam
             "row at f:1");
 }
 
+TEST(ChatEncoder, calls_that_a_template_does_not_write_are_passed_over_with_a_note) {  // CE-6
+  const std::string source = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}E{% endfor %}";
+  const ChatMessage call{"assistant", "", R"({"tool_calls":[{"function":{"name":"add","arguments":{"a":2222}}}]})"};
+  EXPECT_EQ(
+      learned(source, record_of({{"user", "q"}, call, {"tool", "r"}, {"assistant", "5678"}}), {'E'}),
+      "uqEaEtrE*a*5*6*7*8*E;\nthe template leaves out 63.6% of the text of answers (7 of 11 characters), first of "
+      "messages[1] at f:1\nthe template writes nothing of 1 answer of tool calls or thoughts alone, which cannot "
+      "be learned, first messages[1] at f:1\nthe template does not read \"tool_calls\", which 1 message or row "
+      "has, first messages[1] at f:1");
+  EXPECT_EQ(
+      learned(source, record_of({{"user", "q"}, call}), {'E'}),
+      "nothing of messages[1] is in the template's text, which ends with \"uqEaE\": it does not use the message's "
+      "\"tool_calls\"");
+}
+
 TEST(ChatEncoder, answers_of_weight_0_are_not_learned) {
   Record record = record_of({{"user", "q"}, {"assistant", "1234"}, {"user", "r"}, {"assistant", "5678"}});
   record.unlearned = {1};
