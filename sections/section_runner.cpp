@@ -2,9 +2,9 @@
 #include "sections/section_runner.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 namespace maestro {
@@ -168,19 +168,22 @@ std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchP
 
 namespace {
 
-/// Throws std::logic_error: later steps would spread values that are not numbers to every other section. On a device
+/// Throws std::logic_error for NaN and infinity; minus infinity is the logarithm of 0. Values on a device are not read:
 /// the loss shows them.
 void check_numbers(const PortTensor& output) {
-  constexpr std::uint16_t bf16_exponent = 0x7f80;
+  constexpr std::uint16_t bf16_exponent = 0x7f80, bf16_minus_infinity = 0xff80;
   if (output.memory != MemoryKind::host) return;
-  const auto is_bad = [](float value) { return !std::isfinite(value); };
-  const auto is_bad_half = [](std::uint16_t bits) { return (bits & bf16_exponent) == bf16_exponent; };
+  const auto is_bad = [](float value) { return !(value <= std::numeric_limits<float>::max()); };
+  const auto is_bad_half = [](std::uint16_t bits) {
+    return (bits & bf16_exponent) == bf16_exponent && bits != bf16_minus_infinity;
+  };
   const Tensor& values = output.tensor;
   const bool bad = (values.dtype() == DType::f32 && std::ranges::any_of(values.span<float>(), is_bad)) ||
                    (values.dtype() == DType::bf16 && std::ranges::any_of(values.span<std::uint16_t>(), is_bad_half));
   if (!bad) return;
   throw std::logic_error("output port '" + output.port +
-                         "' has values that are no finite numbers in the first pass; check its weights and its inputs");
+                         "' has values that are not numbers in the first pass (NaN or infinity); check its weights and "
+                         "its inputs");
 }
 
 }  // namespace
@@ -212,7 +215,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
                              ", its edge carries " + text_of(output.tensor));
     }
     give(ops, value->value(), output);
-    if (!outputs_checked_) check_numbers(output);
+    if (!outputs_checked_ && context_.memory().holds_values()) check_numbers(output);
   }
   outputs_checked_ = true;
   if (keep) batch->outputs = results.values();  // also values that other ranks send: their gradient comes to every rank

@@ -84,11 +84,10 @@ class Joining(SystemTest):
     def await_teachers(self, run, wanted):
         self.assertTrue(run.wait_for(lambda: self.teachers() == wanted), f"{self.teachers()} and {run.text}")
 
-    def finish(self, run, paused=True):
+    def finish(self, run):
         """The run goes on and is stopped; its losses are those of its twin that nobody joins and that ends there."""
         before = self.status()["step"]
-        if paused:
-            self.control("resume")
+        self.control("resume")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + 10), run.text)
         self.control("stop")
         finished = run.wait()
@@ -171,7 +170,7 @@ class AProcess(Joining):
         os.kill(run.members()[1], signal.SIGKILL)  # a trained section has a state
         self.ended(joined, "`maestro join` it again", 1)
         self.assertTrue(run.wait_for_text("recovered: went on"), run.text)
-        self.finish(run, paused=False)
+        self.finish(run)  # the pause has outlived the loss
 
     def test_joins_without_recovery_too(self):
         run = self.begin(self.job(recover="off"))
