@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a preparation reports about rows that it uses: each kind of finding once, with its number and the first place.
 //
-// RN-1 (same report): notes of batches that are merged in the order of the rows make the same lines as the notes of all
+// RY-1 (same report): notes of batches that are merged in the order of the rows make the same lines as the notes of all
 //       rows in one.
 #pragma once
 
