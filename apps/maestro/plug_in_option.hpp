@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plug-ins of a command line: --plugin FILE and --no-plugins.
 //
-// PO-1 (asked for): only `train` loads a library because a file names it. Every other command loads the libraries of
+// PQ-1 (asked for): only `train` loads a library because a file names it. Every other command loads the libraries of
 //       --plugin alone, and refuses a job, a record or a trace that names another one, before any code of a library
 //       runs.
 #pragma once
@@ -33,7 +33,7 @@ struct PlugInTypes {
 
 enum class NamedPlugIns {
   loaded,     ///< the user runs the job
-  asked_for,  ///< PO-1
+  asked_for,  ///< PQ-1
 };
 /// Returns the settings (--set) by which the job has the libraries that the command loads: records and other processes
 /// keep them. Throws JobError: a library cannot be loaded, or was not asked for.

@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// Returns the job of a text, such as one that a run has kept, with the plug-ins that were asked for (PO-1); `where`
+/// Returns the job of a text, such as one that a run has kept, with the plug-ins that were asked for (PQ-1); `where`
 /// names it in errors. `overrides` as for --set. Throws JobError.
 [[nodiscard]] JobDocument job_document(const std::string& job, const std::string& where,
                                        const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);

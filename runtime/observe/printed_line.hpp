@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results that a command prints on standard output for people. Lines of a run are Console's.
 //
-// PL-1 (printable): a line is one line of printable text, whatever values it has: names of jobs and files come from
+// PZ-1 (printable): a line is one line of printable text, whatever values it has: names of jobs and files come from
 //       others, and an escape in them would reach the terminal, a line break forge a line.
 #pragma once
 

@@ -9,7 +9,7 @@
 // The endings stand before one of a compression (.gz, .bz2, .xz, .zst) and count in any case. Byte order marks of UTF-8
 // and white space before the first character are skipped.
 //
-// FK-1 (no silent text): a file with an ending of data, and a text that begins with { or [, is never a text unless the
+// KF-1 (no silent text): a file with an ending of data, and a text that begins with { or [, is never a text unless the
 //       user says that files are texts (as_text).
 #pragma once
 

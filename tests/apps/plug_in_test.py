@@ -179,7 +179,7 @@ class Types(PlugInTest):
 
 
 class Strangers(PlugInTest):
-    """A library that a file of others names does not run (PO-1)."""
+    """A library that a file of others names does not run (PQ-1)."""
 
     LEFT_OUT = "faulty.so is not loaded, because it would run as code of yours: give --plugin faulty.so if you trust it"
 

@@ -6,7 +6,7 @@
 namespace maestro {
 namespace {
 
-TEST(PrintedLine, is_one_printable_line_whatever_its_values_hold) {  // PL-1
+TEST(PrintedLine, is_one_printable_line_whatever_its_values_hold) {  // PZ-1
   std::ostringstream out;
   PrintedLine(out) << "bound     " << 2 << " of job a\nerror: forged\x1b[31m";
   PrintedLine(out) << "";

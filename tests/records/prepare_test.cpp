@@ -138,7 +138,7 @@ TEST_F(Prepare, bad_rows_are_named_and_counted) {
   ASSERT_EQ(warnings_.size(), 1U);
 }
 
-/// FK-1: the reason is the parser's, with file and line.
+/// KF-1: the reason is the parser's, with file and line.
 TEST_F(Prepare, a_broken_first_row_is_refused_and_never_a_text) {
   const auto refused = [&](const char* name, const std::string& content) {
     return refusal(options(folder_.write(name, content)));

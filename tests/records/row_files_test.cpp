@@ -34,7 +34,7 @@ class RowFiles : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(RowFiles, name_and_first_character_decide_what_a_file_holds) {  // FK-1
+TEST_F(RowFiles, name_and_first_character_decide_what_a_file_holds) {  // KF-1
   EXPECT_EQ(rows("{\"a\": 1}\n\n{\"a\": 2}"), "JSON Lines: f:1={\"a\": 1} f:3={\"a\": 2}");
   EXPECT_EQ(rows("[\n {\"a\": 1}, {\"a\": 2}]"), "JSON list: f: row 1={\"a\":1} f: row 2={\"a\":2}");
   EXPECT_EQ(rows("plain [ text"), "text: f=plain [ text (text)");
