@@ -79,8 +79,7 @@ Result<Record> record_of(const Row& row, const RecordFormat* format) {
   }
   Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
-  Result<Record> record =
-      format != nullptr ? format->read(*value, row.content) : RecordFormat::of(*value, "").error();
+  Result<Record> record = format != nullptr ? format->read(*value, row.content) : RecordFormat::of(*value, "").error();
   if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
   return record;
 }
@@ -172,7 +171,7 @@ class Preparation {
   }
   [[noreturn]] void throw_too_many_bad() const;
   void report_left_out() const;
-  void report_date() const;
+  void report_template() const;
 
   const PrepareOptions& options_;
   fs::path folder_;
@@ -303,7 +302,7 @@ void Preparation::finish_shards() {
   }
   for (const auto& [name, count] : notes_.counts()) index_.counts[name] = count;
   for (const std::string& line : notes_.lines()) calls_.warn(line);
-  report_date();
+  report_template();
   if (train_) index_.train = train_->finish().value_or_throw();
   if (validation_) index_.validation = validation_->finish().value_or_throw();
   if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
@@ -330,9 +329,19 @@ void Preparation::report_left_out() const {
               (left_out_.size() > files_listed ? ", ..." : ""));
 }
 
-void Preparation::report_date() const {
+void Preparation::report_template() const {
+  if (!index_.conversations) return;
+  if (index_.settings.contains("learned")) {
+    calls_.warn(
+        "the chat template marks what is learned ({% generation %}): of an answer the marked parts and the token that "
+        "ends it are learned, nothing else");
+  }
   const auto date = index_.settings.find("date");
-  if (!index_.conversations || date == index_.settings.end() || !options_.date.empty()) return;
+  if (date == index_.settings.end()) {
+    if (!options_.date.empty()) calls_.warn("data.date (--date) has no effect: the chat template prints no date");
+    return;
+  }
+  if (!options_.date.empty()) return;
   calls_.warn("the chat template prints the date: it is " + date->second +
               ", today; data.date (--date) sets another, for the same data on any day");
 }

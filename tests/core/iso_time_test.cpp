@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/time_zone.hpp"
+
 namespace maestro {
 namespace {
 
@@ -22,6 +24,27 @@ TEST(IsoTime, is_utc_to_the_millisecond) {
 TEST(IsoTime, has_whole_milliseconds_cut_off_also_before_1970) {
   EXPECT_EQ(iso_time(system_clock::time_point(std::chrono::nanoseconds(1999999))), "1970-01-01T00:00:00.001Z");
   EXPECT_EQ(at(-1), "1969-12-31T23:59:59.999Z");
+}
+
+TEST(IsoTime, a_day_is_read_as_it_is_written) {
+  for (const char* text : {"1970-01-01", "2024-02-29", "2026-01-31", "9999-12-31"}) {
+    const auto day = parse_iso_day(text);
+    ASSERT_TRUE(day.has_value()) << text;
+    EXPECT_EQ(iso_day(*day), text);
+  }
+  for (const char* text : {"", "2023-02-29", "2026-13-01", "2026-00-10", "2026-01-00", "2026-1-31", "26-01-31",
+                           "2026/01/31", "2026-01-31 ", " 2026-01-31", "2026-01-3x", "2026-01-31T00:00"}) {
+    EXPECT_FALSE(parse_iso_day(text).has_value()) << text;
+  }
+}
+
+TEST(IsoTime, the_local_day_is_that_of_the_time_zone) {
+  const auto day_in = [](const char* name) {
+    const testing::TimeZone zone(name);
+    return local_day();
+  };
+  const auto apart = (day_in(testing::earliest_zone) - day_in(testing::latest_zone)).count();
+  EXPECT_TRUE(apart == 1 || apart == 2) << apart << " days";
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "runtime/core/iso_time.hpp"
 #include "runtime/records/prepare_once.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/support/time_zone.hpp"
 
 namespace maestro {
 namespace {
@@ -55,6 +57,19 @@ class Prepare : public ::testing::Test {
     }
     return made;
   }
+  /// A conversation with a template that prints the date.
+  [[nodiscard]] PrepareOptions dated(const std::string& date) const {
+    PrepareOptions made = options(folder_.write("dated.jsonl", conversation));
+    made.chat_template =
+        folder_
+            .write("dated.jinja",
+                   "{% for m in messages %}{{ strftime_now('%d %b %Y') }} {{ m.role }}: {{ m.content }}.{% endfor %}")
+            .string();
+    made.date = date;
+    return made;
+  }
+  static constexpr const char* conversation =
+      R"({"messages": [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]})";
   [[nodiscard]] static std::string lines(int count, const std::string& prefix = "row ") {
     std::string text;
     for (int at = 0; at < count; ++at) text += "{\"text\": \"" + prefix + std::to_string(at) + "\"}\n";
@@ -112,6 +127,60 @@ TEST_F(Prepare, conversations_have_targets) {
   const auto first = static_cast<std::int64_t>(text.find("b<|im_end|>"));
   EXPECT_EQ(shard.first_learned(0), first);
   EXPECT_EQ(std::ranges::count(shard.learned(0, shard.tokens()), 1), static_cast<std::int64_t>(text.size()) - first);
+}
+
+TEST_F(Prepare, a_template_prints_the_date_that_is_given) {
+  const PreparedIndex index = prepare(dated("2026-01-31"));
+  EXPECT_EQ(texts(index), std::vector<std::string>{"31 Jan 2026 user: question.31 Jan 2026 assistant: answer."});
+  EXPECT_EQ(index.settings.at("date"), "2026-01-31");
+  EXPECT_EQ(warnings_, std::vector<std::string>{});
+  const std::string refused = refusal(dated("2026-02-30"));
+  EXPECT_TRUE(refused.starts_with("the date \"2026-02-30\" (data.date, --date) is not a day; write it as ")) << refused;
+  PrepareOptions undated = dated("2026-01-31");
+  undated.chat_template = "chatml";
+  EXPECT_FALSE(prepare(undated, "undated").settings.contains("date"));
+  EXPECT_EQ(warnings_, std::vector<std::string>{"data.date (--date) has no effect: the chat template prints no date"});
+}
+
+TEST_F(Prepare, without_a_date_a_template_prints_the_day_with_a_warning) {
+  const PreparedIndex index = prepare(dated(""));
+  const std::string day = index.settings.at("date");
+  EXPECT_EQ(warnings_, std::vector<std::string>{"the chat template prints the date: it is " + day +
+                                                ", today; data.date (--date) sets another, for the same data on any "
+                                                "day"});
+  EXPECT_LE((local_day() - parse_iso_day(day).value()).count(), 1) << day;
+  EXPECT_EQ(texts(index), texts(prepare(dated(day), "again"), "again"));
+}
+
+TEST_F(Prepare, data_with_the_date_are_not_prepared_again_on_another_day) {
+  PrepareOptions of = dated("");
+  const auto once = [&](const char* zone, const std::string& date) {
+    const testing::TimeZone there(zone);
+    of.date = date;
+    int notes = 0;
+    const fs::path made = prepare_once(of, folder_.path() / "data", [&](const std::string&) { ++notes; });
+    return read_prepared_index(made).value_or_throw().settings.at("date") + (notes > 0 ? ", prepared" : ", kept");
+  };
+  const std::string first = once(testing::latest_zone, "");
+  EXPECT_TRUE(first.ends_with(", prepared")) << first;
+  EXPECT_EQ(once(testing::earliest_zone, ""), first.substr(0, 10) + ", kept");
+  EXPECT_EQ(once(testing::earliest_zone, "2026-01-31"), "2026-01-31, prepared");
+}
+
+TEST_F(Prepare, a_template_that_marks_what_is_learned_is_reported_once) {
+  PrepareOptions marked = options(folder_.write("a.jsonl", std::string(conversation) + "\n" + conversation + "\n"));
+  marked.chat_template =
+      folder_
+          .write("marked.jinja",
+                 "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}"
+                 "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}")
+          .string();
+  const PreparedIndex index = prepare(marked);
+  EXPECT_EQ(index.settings.at("learned"), "the parts that the template marks (generation)");
+  EXPECT_EQ(warnings_, std::vector<std::string>{
+                           "the chat template marks what is learned ({% generation %}): of an answer the marked parts "
+                           "and the token that ends it are learned, nothing else"});
+  EXPECT_EQ(index.train.at(0).learned, 2 * std::string("answer").size());
 }
 
 TEST_F(Prepare, a_prompt_and_its_completion_need_no_template) {

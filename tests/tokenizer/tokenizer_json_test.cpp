@@ -73,6 +73,20 @@ TEST_F(TokenizerJson, the_smallest_file_is_read) {
   EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{2, 3, 0}, true), "ab a");
 }
 
+TEST_F(TokenizerJson, special_tokens_that_a_text_spells_are_found) {
+  json content = smallest();
+  content["added_tokens"].push_back(json::parse(R"({"id": 4, "content": "<y>", "special": false})"));
+  const auto tokenizer = read(content).value_or_throw();
+  const auto found = [](const Tokenizer& in, std::string_view text) {
+    std::vector<std::int32_t> tokens;
+    in.find_special(text, [&](std::int32_t token) { tokens.push_back(token); });
+    return tokens;
+  };
+  EXPECT_THAT(found(*tokenizer, "a<x>b<y><x><x"), ElementsAre(3, 3));
+  EXPECT_THAT(found(*tokenizer, "ab<y>"), ElementsAre()) << "an added token that is not special";
+  EXPECT_THAT(found(ByteTokenizer(), "a<x>"), ElementsAre());
+}
+
 TEST_F(TokenizerJson, merges_are_texts_or_pairs) {
   json content = smallest();
   content["model"]["merges"] = json::parse(R"([["a", "b"]])");

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time zone of a test.
+#pragma once
+
+#include <cstdlib>
+#include <ctime>
+#include <optional>
+#include <string>
+
+namespace maestro::testing {
+
+/// 26 hours apart, so that the day differs at any time.
+constexpr const char* earliest_zone = "AAA-14";
+constexpr const char* latest_zone = "BBB+12";
+
+/// Sets the local time zone, and restores it.
+class TimeZone {
+ public:
+  explicit TimeZone(const char* zone) {
+    if (const char* former = std::getenv("TZ")) former_ = former;
+    set(zone);
+  }
+  ~TimeZone() { set(former_ ? former_->c_str() : nullptr); }
+  TimeZone(const TimeZone&) = delete;
+  TimeZone& operator=(const TimeZone&) = delete;
+
+ private:
+  static void set(const char* zone) {
+    if (zone != nullptr) {
+      ::setenv("TZ", zone, 1);
+    } else {
+      ::unsetenv("TZ");
+    }
+    ::tzset();
+  }
+  std::optional<std::string> former_;
+};
+
+}  // namespace maestro::testing
