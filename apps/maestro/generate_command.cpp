@@ -8,8 +8,10 @@
 #include "apps/maestro/number_options.hpp"
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/core/hub_cache.hpp"
+#include "runtime/core/iso_time.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/observe/printed_line.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 #include "runtime/tokenizer/text_stream.hpp"
@@ -60,13 +62,13 @@ class Printer {
 }  // namespace
 
 /// Tokens of prompts: of a text with the begin-of-text tokens of the tokenizer, as in training, or of a conversation in
-/// the model's format.
+/// the model's format, which may print today's date.
 class GenerateCommand::PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
       : tokenizer_(&tokenizer),
         begin_of_text_(begin_of_text),
-        context_{.bos_token = config.bos_token, .eos_token = config.eos_token} {}
+        context_{.bos_token = config.bos_token, .eos_token = config.eos_token, .date = local_day()} {}
   /// Takes the template of `folder` for all prompts. Throws JobError: there is none.
   void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {

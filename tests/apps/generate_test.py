@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`maestro generate` continues prompts with a model's folder, as its text comes, and refuses wrong input in one line."""
 
+import datetime
 import json
 import os
 import shutil
@@ -98,6 +99,13 @@ class Generate(SystemTest):
         self.assertEqual(self.lines("--chat", "--jsonl", "chats", "--max-tokens", "5"), plain * 2)
         (self.model / "chat_template.jinja").write_text("{{ messages[-1].content }}")
         self.assertNotEqual(self.lines("--chat", "--prompt", "ab", "--max-tokens", "5"), plain)
+
+    def test_a_template_prints_the_day(self):
+        (self.model / "chat_template.jinja").write_text("<s>{{ strftime_now('%a') }} {{ messages[-1].content }}")
+        days = [datetime.date.today()]
+        dated = self.lines("--chat", "--prompt", "ab", "--max-tokens", "5")
+        days.append(datetime.date.today())  # another one at midnight
+        self.assertIn(dated, [self.lines("--prompt", f"{day:%a} ab", "--max-tokens", "5") for day in days])
 
     def test_draws_repeat_with_their_seed(self):
         drawn = ["--prompt", "a", "--max-tokens", "12", "--temperature", "1.5", "--top-k", "40", "--top-p", "0.95"]
