@@ -92,7 +92,10 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
     ++left_out_;
     return;
   }
-  if (positions > config_.sequence && long_documents_ == LongDocuments::cut) ++cut_;
+  if (positions > config_.sequence && long_documents_ == LongDocuments::cut) {
+    ++cut_;
+    if (index_.conversations && std::ranges::count(shard.learned(begin + config_.sequence, 2), 1) == 2) ++cut_answers_;
+  }
   bool added = false;
   for (std::int64_t at = 0; at < positions; at += config_.sequence) {
     const std::int64_t length = std::min(config_.sequence, positions - at);
@@ -222,6 +225,10 @@ std::string PreparedCorpus::describe() const {
                      std::to_string(samples(Split::validation)) + " validation samples of up to " +
                      std::to_string(longest_) + " tokens";
   if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut to " + std::to_string(config_.sequence) + " tokens";
+  if (cut_answers_ > 0) {
+    text += " (" + std::to_string(cut_answers_) + " of them " + (cut_answers_ == 1 ? "ends" : "end") +
+            " inside of an answer, without its end)";
+  }
   if (left_out_ > 0) text += ", " + std::to_string(left_out_) + " left out (too short, too long, or without a target)";
   return text;
 }

@@ -79,7 +79,8 @@ class PreparedCorpus final : public Corpus {
   Side validation_;
   std::int64_t longest_ = 0;
   std::uint64_t cut_ = 0;
-  std::uint64_t split_ = 0;  // samples
+  std::uint64_t cut_answers_ = 0;  // of cut_: the tokens on both sides of the cut are learned
+  std::uint64_t split_ = 0;        // samples
   std::uint64_t left_out_ = 0;
   mutable std::atomic<std::size_t> read_ = 0;  // bytes since memory was given back
 };

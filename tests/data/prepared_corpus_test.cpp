@@ -162,6 +162,24 @@ TEST_F(Prepared, only_what_is_learned_is_a_target_and_samples_without_one_are_le
             (Texts{"1 2 3 4 > _ 3 4 _", "15 16 17 > _ 17 18", "21 22 23 24 > _ _ 24 _"}));
 }
 
+TEST_F(Prepared, answers_that_a_cut_parts_from_their_end_are_counted) {
+  const Document inside = chat(1, {0, 0, 1, 1, 1, 1, 0});
+  const Document at_end = chat(11, {0, 0, 1, 1, 1, 0, 0});
+  const Document before = chat(21, {0, 1, 1, 0, 0, 1, 1});
+  const Document whole = chat(31, {0, 0, 1, 1, 1});
+  const auto described = [&](const std::vector<Document>& documents, LongDocuments long_documents) {
+    const PreparedCorpus corpus(write("a", documents), config(4, Packing::documents, long_documents));
+    const std::string text = corpus.describe();
+    return text.substr(text.find(" of up to "));
+  };
+  EXPECT_EQ(described({inside, at_end, before, whole}, LongDocuments::cut),
+            " of up to 4 tokens, 3 cut to 4 tokens (1 of them ends inside of an answer, without its end)");
+  EXPECT_EQ(described({inside, inside, whole}, LongDocuments::cut),
+            " of up to 4 tokens, 2 cut to 4 tokens (2 of them end inside of an answer, without its end)");
+  EXPECT_EQ(described({at_end, before}, LongDocuments::cut), " of up to 4 tokens, 2 cut to 4 tokens");
+  EXPECT_EQ(described({inside, whole}, LongDocuments::split), " of up to 4 tokens");
+}
+
 TEST_F(Prepared, large_vocabularies_keep_their_tokens) {
   const PreparedCorpus corpus(write("a", {counted(99'990, 5)}, 8, 100'000), config(8));
   EXPECT_EQ(samples(corpus), (Texts{"99990 99991 99992 99993 > 99991 99992 99993 99994"}));
