@@ -42,7 +42,7 @@ class Tokenizer {
   }
   /// Returns the tokens with the special ones that the tokenizer's file puts around a text.
   [[nodiscard]] virtual std::vector<std::int32_t> encode_special(std::string_view text) const { return encode(text); }
-  /// Passes the special tokens that `text` spells out to `sink`, in order.
+  /// Passes each special token that `text` spells to `sink`.
   virtual void find_special(std::string_view /*text*/, const std::function<void(std::int32_t)>& /*sink*/) const {}
   /// Returns the text of tokens: always valid UTF-8; tokens without text (a truncated character, an id outside the
   /// vocabulary) become U+FFFD. With `skip_special`, special tokens have no text.
