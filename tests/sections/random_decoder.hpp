@@ -33,7 +33,7 @@ class RandomDecoder {
     if (family == "qwen2" || family == "qwen3") alternate(config);
     if (family.starts_with("gemma")) {
       config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
-      config.attention_softcap = below(2) * 1.5;
+      if (family == "gemma2") config.attention_softcap = below(2) * 1.5;  // no other class applies it
       config.logit_softcap = below(2) * 2.5;
     }
     return config;
