@@ -40,10 +40,10 @@ TEST(IsoTime, a_day_is_read_as_it_is_written) {
 
 TEST(IsoTime, the_local_day_is_that_of_the_time_zone) {
   const auto day_in = [](const char* name) {
-    const testing::TimeZone zone(name);
+    const TimeZone zone(name);
     return local_day();
   };
-  const auto apart = (day_in(testing::earliest_zone) - day_in(testing::latest_zone)).count();
+  const auto apart = (day_in(earliest_zone) - day_in(latest_zone)).count();
   EXPECT_TRUE(apart == 1 || apart == 2) << apart << " days";
 }
 

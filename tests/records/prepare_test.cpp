@@ -155,16 +155,16 @@ TEST_F(Prepare, without_a_date_a_template_prints_the_day_with_a_warning) {
 TEST_F(Prepare, data_with_the_date_are_not_prepared_again_on_another_day) {
   PrepareOptions of = dated("");
   const auto once = [&](const char* zone, const std::string& date) {
-    const testing::TimeZone there(zone);
+    const TimeZone there(zone);
     of.date = date;
     int notes = 0;
     const fs::path made = prepare_once(of, folder_.path() / "data", [&](const std::string&) { ++notes; });
     return read_prepared_index(made).value_or_throw().settings.at("date") + (notes > 0 ? ", prepared" : ", kept");
   };
-  const std::string first = once(testing::latest_zone, "");
+  const std::string first = once(latest_zone, "");
   EXPECT_TRUE(first.ends_with(", prepared")) << first;
-  EXPECT_EQ(once(testing::earliest_zone, ""), first.substr(0, 10) + ", kept");
-  EXPECT_EQ(once(testing::earliest_zone, "2026-01-31"), "2026-01-31, prepared");
+  EXPECT_EQ(once(earliest_zone, ""), first.substr(0, 10) + ", kept");
+  EXPECT_EQ(once(earliest_zone, "2026-01-31"), "2026-01-31, prepared");
 }
 
 TEST_F(Prepare, a_template_that_marks_what_is_learned_is_reported_once) {

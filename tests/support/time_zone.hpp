@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace maestro::testing {
+namespace maestro {
 
 /// 26 hours apart, so that the day differs at any time.
 constexpr const char* earliest_zone = "AAA-14";
@@ -36,4 +36,4 @@ class TimeZone {
   std::optional<std::string> former_;
 };
 
-}  // namespace maestro::testing
+}  // namespace maestro
