@@ -18,7 +18,8 @@ using IsoTimeText = std::array<char, 25>;
 /// Likewise, as a string.
 [[nodiscard]] std::string iso_time(std::chrono::system_clock::time_point time);
 
-/// Returns the day that a text names, as 2026-01-31; nothing: another text, or a day that does not exist.
+/// Returns the day that a text names, as 2026-01-31; nothing: another text, a day that does not exist, or one after
+/// 2261.
 [[nodiscard]] std::optional<std::chrono::sys_days> parse_iso_day(std::string_view text);
 /// Returns "2026-01-31".
 [[nodiscard]] std::string iso_day(std::chrono::sys_days day);

@@ -27,13 +27,13 @@ TEST(IsoTime, has_whole_milliseconds_cut_off_also_before_1970) {
 }
 
 TEST(IsoTime, a_day_is_read_as_it_is_written) {
-  for (const char* text : {"1970-01-01", "2024-02-29", "2026-01-31", "9999-12-31"}) {
+  for (const char* text : {"1970-01-01", "2024-02-29", "2026-01-31", "2261-12-31"}) {
     const auto day = parse_iso_day(text);
     ASSERT_TRUE(day.has_value()) << text;
     EXPECT_EQ(iso_day(*day), text);
   }
-  for (const char* text : {"", "2023-02-29", "2026-13-01", "2026-00-10", "2026-01-00", "2026-1-31", "26-01-31",
-                           "2026/01/31", "2026-01-31 ", " 2026-01-31", "2026-01-3x", "2026-01-31T00:00"}) {
+  for (const char* text : {"", "9999-12-31", "2023-02-29", "2026-13-01", "2026-00-10", "2026-01-00", "2026-1-31",
+                           "26-01-31", "2026/01/31", "2026-01-31 ", " 2026-01-31", "2026-01-3x", "2026-01-31T00:00"}) {
     EXPECT_FALSE(parse_iso_day(text).has_value()) << text;
   }
 }
