@@ -141,7 +141,7 @@ class Following(ClientTest):
     def test_from_another_host_goes_by_keys_and_sees_the_end(self):
         keys = self.folder / "keys"
         self.assertEqual(self.call("keys", keys).status, 0)
-        run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0", "--pause-after", 750)
+        run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0", "--pause-after", 1)
         self.assertTrue(run.wait_for_text("step "), run.text)
         line = next(line for line in run.text["out"].splitlines() if line.startswith("  control at "))
         at = f"{socket.gethostname()}:{line.rsplit(':', 1)[1]}"  # not an address of this host by its looks
@@ -150,7 +150,7 @@ class Following(ClientTest):
         attached.resume()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            rows = list(attached.metrics(follow=True, reconnect_s=1))
+            rows = list(attached.metrics(follow=True, reconnect_s=1, poll_s=0.05))
         self.assertEqual(run.wait().status, 0)
         self.assertGreater(len(rows), 0)
         if warned:  # this run is faster than its client: its last state was not seen
