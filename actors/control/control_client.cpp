@@ -64,8 +64,8 @@ struct ControlClient::State {
     options.address = target.address.empty() ? the_one_run() : target.address;
     options.service = "control service";
     options.answer_patience = usual_patience;
-    // A service that listens on this host alone has left its token here, and has no TLS; one that listens on all
-    // addresses has TLS on loopback, too.
+    // Only a service on a loopback address leaves its token on this host and speaks without TLS. A service on all
+    // addresses speaks TLS on loopback, too.
     const SocketAddress address = parse_socket_address(options.address);
     const bool plain = address.local() || (on_this_host_only(address) && !left_token(options.address).empty());
     options.may_want_tls = !plain;

@@ -26,7 +26,7 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
-/// Names are those of a job, which others may have written.
+/// Makes a name from a job printable: the job may come from somebody else.
 std::string shown(const std::string& text) {
   return printable_line(text);
 }

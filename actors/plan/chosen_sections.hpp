@@ -10,9 +10,9 @@
 
 namespace maestro {
 
-/// Sets the sources of every section whose output goes to a chosen input (Port::chosen): those that name it, and those
-/// that name no teacher. `root` is the job's top level. Throws JobError for a name that is no such section, for a
-/// source that leaves a section without any of its teachers, and for a teacher without a source.
+/// Sets the sources of every section whose output goes to a chosen input (Port::chosen): the sources that name it, and
+/// the sources without a list of teachers. `root` is the job's top level. Throws JobError for a name that is not such a
+/// section, for a source that leaves a section without any of its teachers, and for a teacher without a source.
 void choose_sections(SectionGraph& graph, const std::vector<SourceTeachers>& sources, const JobTable& root);
 
 }  // namespace maestro

@@ -18,9 +18,9 @@ namespace maestro {
 /// the run does.
 [[nodiscard]] std::vector<std::string> schedule_notes(const JobPlan& plan);
 
-/// Returns a line for each trained section whose learning rate is another than by the settings of the checkpoint, and
-/// more than a tenth away from that of the checkpoint's last step: both rates, and the key that keeps the earlier
-/// schedule.
+/// Returns a line for each trained section whose learning rate jumps at the resume: the changed settings move it by
+/// more than a tenth from the rate of the checkpoint's last step. The line has both rates, and the key that keeps the
+/// earlier schedule.
 [[nodiscard]] std::vector<std::string> rate_jumps(const JobPlan& plan, const Manifest& stored);
 
 }  // namespace maestro

@@ -50,7 +50,7 @@ struct RendezvousInfo {
   std::uint16_t root_port = 0;
   std::string shared_file;                                         ///< in the output folder, written by rank 0
   std::string resume;                                              ///< RunOptions::resume of rank 0
-  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;  ///< of every process
+  SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;  ///< the same for all processes
 };
 /// Returns the data of a run of a single process.
 [[nodiscard]] RendezvousInfo new_rendezvous_info();

@@ -43,8 +43,8 @@ class BatchDrawer {
   std::int64_t most_patches_;
 };
 
-/// Returns why a run ends whose samples were left out for these reasons; nothing: they are no more than `most`, the
-/// data.max_bad_samples that corpus and run have left.
+/// Returns the error of a run that has left out more samples than `most`, for these reasons; nothing if it has not.
+/// `most` is the part of data.max_bad_samples that is still free.
 [[nodiscard]] std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most);
 /// Returns why a run ends that has left out every sample up to `step`.
 [[nodiscard]] std::string nothing_to_train_on(StepId step, const std::vector<std::string>& reasons);

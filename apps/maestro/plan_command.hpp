@@ -26,7 +26,7 @@ struct PlanArguments {
   std::filesystem::path out;        ///< the job with the chosen keys; empty: not written
   std::filesystem::path page;       ///< HTML; empty: not written
   std::int64_t tries = 0;           ///< layouts that are also run
-  std::int64_t steps = 20;          ///< of each such run
+  std::int64_t steps = 20;          ///< steps of each trial run
   std::filesystem::path cluster;    ///< description of the devices; empty: this machine's
   std::string kept;                 ///< there: section that keeps its devices
   double stall = 0.01;              ///< share of the time that it may wait

@@ -52,7 +52,7 @@ std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInCh
     for (const std::string& file : std::exchange(all, {})) {
       if (given(file)) continue;
       const std::string shown = printable(file);
-      job.root().fail("plugins", shown + " is not loaded, because it would run as code of yours: give " + option + " " +
+      job.root().fail("plugins", shown + " is not loaded, because it would run with your rights: give " + option + " " +
                                      shown + " if you trust it, or --no-plugins to go on without it");
     }
   }

@@ -35,8 +35,8 @@ enum class NamedPlugIns {
   loaded,     ///< the user runs the job
   asked_for,  ///< PQ-1
 };
-/// Returns the settings (--set) by which the job has the libraries that the command loads: records and other processes
-/// keep them. Throws JobError: a library cannot be loaded, or was not asked for.
+/// Loads the command's libraries. Returns the settings (--set) that name them in the job, so that its record and its
+/// other processes have them. Throws JobError if a library cannot be loaded, or was not asked for.
 [[nodiscard]] std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInChoice& choice,
                                                         NamedPlugIns named);
 

@@ -13,8 +13,8 @@
 
 namespace maestro {
 
-/// Returns the job of a text, such as one that a run has kept, with the plug-ins that were asked for (PQ-1); `where`
-/// names it in errors. `overrides` as for --set. Throws JobError.
+/// Parses a job's text, such as the copy in a run's record, and adds the plug-ins of the command line (PQ-1). `where`
+/// names the text in errors; `overrides` are as for --set. Throws JobError.
 [[nodiscard]] JobDocument job_document(const std::string& job, const std::string& where,
                                        const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);
 

@@ -181,7 +181,7 @@ class Types(PlugInTest):
 class Strangers(PlugInTest):
     """A library that a file of others names does not run (PQ-1)."""
 
-    LEFT_OUT = "faulty.so is not loaded, because it would run as code of yours: give --plugin faulty.so if you trust it"
+    LEFT_OUT = "faulty.so is not loaded, because it would run with your rights: give --plugin faulty.so if you trust it"
 
     def setUp(self):
         super().setUp()
