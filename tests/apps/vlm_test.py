@@ -15,7 +15,7 @@ from pathlib import Path
 from maestro_program import ENDLESS, Run, SystemTest, options_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-EMOJI = REPOSITORY.parent / "shared" / "data" / "emoji" / "llava_mixed.json"
+EMOJI = REPOSITORY / "tests" / "data" / "emoji" / "llava_mixed.json"
 SECTIONS = ("vision", "projector", "llm")
 POLICIES = ("arrival", "bulk_synchronous", "wavefront")
 STEPS = 5
@@ -243,8 +243,6 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(steps["projector"], steps["vision"])
 
     def test_of_the_emoji_data_set_train(self):
-        if not EMOJI.is_file():
-            self.skipTest(f"the data set {EMOJI} is not here")
         job = vision_language()
         del job["data"]["validation_path"]  # a part of the file itself
         settings = {"data.path": str(EMOJI), "data.sequence": 256, "llm.positions": 256, "data.image_size": 16,

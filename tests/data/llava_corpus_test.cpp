@@ -482,14 +482,12 @@ TEST(LlavaCorpus, other_spans_and_missing_samples_are_refused) {
 }
 
 TEST(LlavaCorpus, reads_every_sample_of_a_real_file) {
-  const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / ".." / "shared" / "data" / "emoji" / "llava_mixed.json";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "there is no " << file;
-  DataConfig config = settings(file);
+  DataConfig config = settings(std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/data/emoji/llava_mixed.json");
   config.image_size = 64;
-  config.sequence = 1024;  // up to eight pictures a sample
+  config.sequence = 1024;  // up to eight images a sample
   config.validation_fraction = 0.1;
   const LlavaCorpus corpus(config);
-  EXPECT_EQ(corpus.samples(Split::train) + corpus.samples(Split::validation), 4000u);
+  EXPECT_EQ(corpus.samples(Split::train) + corpus.samples(Split::validation), 36u);
   std::vector<std::int32_t> tokens(1024), targets(1024);
   std::uint64_t with_pictures = 0;
   for (const Split split : {Split::train, Split::validation}) {
@@ -512,7 +510,7 @@ TEST(LlavaCorpus, reads_every_sample_of_a_real_file) {
       ASSERT_LE(most, 1.0f);
     }
   }
-  EXPECT_EQ(with_pictures, 1972u);
+  EXPECT_EQ(with_pictures, 12u);
 }
 
 }  // namespace
