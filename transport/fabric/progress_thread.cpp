@@ -64,6 +64,11 @@ std::thread start_without_signals(Body&& body) {
 
 }  // namespace
 
+TransferStats TransferCounters::read() const {
+  const auto value = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  return {value(writes_done), value(bytes_done), value(writes_failed), value(remote_writes), value(receive_errors)};
+}
+
 ProgressThread::ProgressThread(std::shared_ptr<FabricDomain> domain, std::chrono::milliseconds timeout,
                                EndpointHandler handler)
     : domain_(std::move(domain)),
@@ -101,7 +106,7 @@ void ProgressThread::write(const WriteRequest& request) {
     }
   }
   if (!refused) return;
-  writes_failed_.fetch_add(1, std::memory_order_relaxed);
+  TransferCounters::add(counters_.writes_failed);
   handler_(WriteFailed{request.cookie, *std::move(refused)});
 }
 
@@ -124,11 +129,6 @@ bool ProgressThread::stop() {
   if (watchdog_.joinable()) watchdog_.join();
   if (thread_.joinable()) ended ? thread_.join() : thread_.detach();
   return ended;
-}
-
-TransferStats ProgressThread::stats() const {
-  const auto read = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {read(writes_done_), read(bytes_done_), read(writes_failed_), read(remote_writes_), read(receive_errors_)};
 }
 
 void ProgressThread::wake() {
@@ -302,7 +302,7 @@ bool ProgressThread::read_completions(int block_ms) {
 
 void ProgressThread::handle_completion(const fi_cq_data_entry& entry) {
   if ((entry.flags & FI_REMOTE_WRITE) != 0) {
-    remote_writes_.fetch_add(1, std::memory_order_relaxed);
+    TransferCounters::add(counters_.remote_writes);
     emit(RemoteWrite{static_cast<std::uint32_t>(entry.data)});
     return;
   }
@@ -311,8 +311,8 @@ void ProgressThread::handle_completion(const fi_cq_data_entry& entry) {
   const auto cookie = write.request.cookie;
   const auto bytes = write.request.bytes;
   if (!queue_.finish(write, Clock::now())) return;  // WQ-4
-  writes_done_.fetch_add(1, std::memory_order_relaxed);
-  bytes_done_.fetch_add(bytes, std::memory_order_relaxed);
+  TransferCounters::add(counters_.writes_done);
+  TransferCounters::add(counters_.bytes_done, bytes);
   emit(WriteDone{cookie});
 }
 
@@ -322,7 +322,7 @@ bool ProgressThread::handle_error_completion() {
   auto* write = (failure.flags & FI_REMOTE_WRITE) != 0 ? nullptr : queue_.find_posted(failure.op_context);
   if (write == nullptr) {
     // A sender that died half-way; CAF's down message reports it.
-    receive_errors_.fetch_add(1, std::memory_order_relaxed);
+    TransferCounters::add(counters_.receive_errors);
     return true;
   }
   const auto request = write->request;
@@ -376,7 +376,7 @@ void ProgressThread::close(const Error& reason) {
 }
 
 void ProgressThread::report_failures(std::vector<WriteFailed> failures) {
-  writes_failed_.fetch_add(failures.size(), std::memory_order_relaxed);
+  TransferCounters::add(counters_.writes_failed, failures.size());
   for (auto& failure : failures) emit(std::move(failure));
 }
 

@@ -34,6 +34,20 @@ struct PeerLink {
   std::optional<Error> lost;  ///< set: the peer is lost, and no write to it is accepted
 };
 
+/// Counts of an endpoint. Any thread may add and read.
+struct TransferCounters {
+  std::atomic<std::uint64_t> writes_done{0};
+  std::atomic<std::uint64_t> bytes_done{0};
+  std::atomic<std::uint64_t> writes_failed{0};
+  std::atomic<std::uint64_t> remote_writes{0};
+  std::atomic<std::uint64_t> receive_errors{0};
+
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t count = 1) {
+    counter.fetch_add(count, std::memory_order_relaxed);
+  }
+  [[nodiscard]] TransferStats read() const;
+};
+
 /// Shared with its own thread, so that memory that an abandoned thread may touch stays alive (PT-5).
 class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
  public:
@@ -53,7 +67,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   /// Finishes the writes accepted so far, or lets their deadlines pass; then ends the thread. May be called again.
   /// False when the thread was left behind inside libfabric: the domain must not be closed.
   bool stop();
-  [[nodiscard]] TransferStats stats() const;
+  [[nodiscard]] TransferStats stats() const { return counters_.read(); }
 
  private:
   ProgressThread(std::shared_ptr<FabricDomain> domain, std::chrono::milliseconds timeout, EndpointHandler handler);
@@ -110,12 +124,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   bool condemned_ = false;  // its last call into libfabric was given up by the watchdog
   Clock::time_point next_expiry_{};
 
-  std::atomic<std::uint64_t> writes_done_{0};
-  std::atomic<std::uint64_t> bytes_done_{0};
-  std::atomic<std::uint64_t> writes_failed_{0};
-  std::atomic<std::uint64_t> remote_writes_{0};
-  std::atomic<std::uint64_t> receive_errors_{0};
-
+  TransferCounters counters_;
   LibraryCall library_call_;
   std::mutex join_mutex_;  // lets two threads call stop()
   std::thread thread_;
