@@ -85,7 +85,7 @@ Value TemplateRenderer::made_by(const Expression& expression) {
 }
 
 Value TemplateRenderer::name(const Expression& expression) {
-  if (const Value* found = find(expression.text)) return *found;
+  if (const Value* found = scopes_.find(expression.text)) return *found;
   if (is_function(expression.text, globals_)) return Value::method(Value::undefined(), expression.text);
   return Value::undefined();
 }

@@ -2,30 +2,20 @@
 // One rendering of a parsed chat template. Not a public header.
 #pragma once
 
-#include <deque>
-#include <map>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/chat/template_globals.hpp"
+#include "runtime/chat/template_output.hpp"
+#include "runtime/chat/template_scopes.hpp"
 #include "runtime/chat/template_tree.hpp"
 
 namespace maestro {
 
 inline constexpr std::size_t work_of_template_step = 2048;  ///< of a loop or a macro
 
-using TemplateVariables = std::map<std::string, TemplateValue, std::less<>>;
-
-/// Variables of a body, and the scope around it.
-struct TemplateScope {
-  TemplateVariables variables;
-  TemplateScope* outer = nullptr;
-  bool kept = false;  ///< a macro refers to it
-};
-
+/// Runs the statements of a template and evaluates its expressions.
 class TemplateRenderer {
  public:
   TemplateRenderer(std::string_view file, TemplateVariables variables, std::optional<std::chrono::sys_seconds> date);
@@ -39,7 +29,6 @@ class TemplateRenderer {
   using Statement = TemplateStatement;
   using Body = std::vector<Statement>;
   enum class Flow : std::uint8_t { next, leave, proceed };
-  class Level;  // counts nested work
 
   [[nodiscard]] TemplatePlace place(int line) const { return {file_, line}; }
   void spend(std::size_t work, int line);
@@ -47,7 +36,7 @@ class TemplateRenderer {
   // ---- statements ----
   Flow run(const Body& body);
   Flow run(const Statement& statement);
-  void write(std::string_view text, int line);
+  void write(std::string_view text, int line) { output_.append(text, place(line)); }
   void output(const Expression& expression);
   Flow choose(const Statement& statement);
   void set(const Statement& statement);
@@ -61,14 +50,6 @@ class TemplateRenderer {
   void define_macro(const Statement& statement);
   void call_with_body(const Statement& statement);
   void assign(const Expression& target, const Value& value);
-
-  // ---- scopes and captured text ----
-  void open_scope();
-  void close_scope();
-  /// Returns the text that `write` adds to the output, which loses it.
-  template <class Write>
-  Value captured(Write write);
-  [[nodiscard]] Value* find(const std::string& name);
 
   // ---- calls ----
   /// Runs a macro's body with the output where it is.
@@ -93,26 +74,12 @@ class TemplateRenderer {
 
   std::string_view file_;
   TemplateGlobals globals_;
-  std::deque<TemplateScope> scopes_;
-  std::vector<TemplateScope*> free_;  // of scopes_
-  TemplateScope* scope_;              // the innermost
-  std::string out_;
-  std::vector<ByteRange> generated_;  // of out_
-  bool lost_ = false;                 // a block wrote to a text that became a value
-  Value body_;                        // text of the body whose filters are evaluated
+  TemplateScopes scopes_;
+  TemplateOutput output_;
+  Value body_;  // text of the body whose filters are evaluated
   std::size_t work_ = 0;
   int calls_ = 0;
   int levels_ = 0;
 };
-
-template <class Write>
-TemplateValue TemplateRenderer::captured(Write write) {
-  std::string before = std::exchange(out_, "");
-  std::vector<ByteRange> ranges = std::exchange(generated_, {});
-  write();
-  lost_ = lost_ || !generated_.empty();
-  generated_ = std::move(ranges);
-  return std::exchange(out_, std::move(before));
-}
 
 }  // namespace maestro
