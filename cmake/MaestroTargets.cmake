@@ -96,8 +96,8 @@ endfunction()
 # A GoogleTest program; each test case is a ctest test of its own, or, where MAESTRO_TESTS=programs is set when ctest
 # starts, the whole program is one: thousands of processes cost minutes. Sanitizers cost time: their limit is ten times
 # longer.
-# Programs of label gpu need a device, skip without it, and are built by the target gpu_tests. `./run gpu-test` repeats
-# those of their tests that FILTER (of GoogleTest) names under compute-sanitizer.
+# The targets unit_tests and gpu_tests build the programs of their label. Programs of label gpu skip without a device;
+# `./run gpu-test` repeats the tests that FILTER (of GoogleTest) names under compute-sanitizer.
 function(maestro_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
@@ -121,8 +121,8 @@ function(maestro_test name)
   if(NOT ARG_LABEL STREQUAL "gpu")
     maestro_test_as_program(${name} ${ARG_LABEL})
   endif()
-  if(ARG_LABEL STREQUAL "gpu")
-    add_dependencies(gpu_tests ${name})
+  if(TARGET ${ARG_LABEL}_tests)
+    add_dependencies(${ARG_LABEL}_tests ${name})
   endif()
   if(ARG_DEVICE_CHECKED)
     set_property(GLOBAL APPEND PROPERTY MAESTRO_DEVICE_CHECKED "$<TARGET_FILE:${name}> ${ARG_DEVICE_CHECKED}")

@@ -21,8 +21,8 @@ check_gcc() { prepare release "build test bench" "MAESTRO_BUILD_TESTS MAESTRO_BU
 check_headers() { prepare release "build test" MAESTRO_BUILD_TESTS header_self_containment; }
 check_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
 # A program of tests at a time, as in run_tests.
-check_asan() { (export MAESTRO_TESTS=programs; run_sanitized address -L "$check_labels"); }
-check_tsan() { (export MAESTRO_TESTS=programs; run_sanitized thread -L "$check_labels"); }
+check_asan() { (export MAESTRO_TESTS=programs; run_sanitized address "${sanitized_tests[@]}"); }
+check_tsan() { (export MAESTRO_TESTS=programs; run_sanitized thread "${sanitized_tests[@]}"); }
 
 # Sources that differ from the merge base with the main branch, or, on that branch, from the commit before.
 changed_sources() {
@@ -44,9 +44,9 @@ check_tidy() {
 
 check_project() {
   local step steps=() failed=()
-  check_labels=unit
+  sanitized_tests=()  # run_sanitized then builds and runs the unit tests
   for step in "$@"; do
-    if [[ $step == --system ]]; then check_labels="unit|system"; continue; fi
+    if [[ $step == --system ]]; then sanitized_tests=(-L "unit|system"); continue; fi
     if [[ " ${check_steps[*]} " != *" $step "* ]]; then
       fail 2 "check has no step '$step'; there are: ${check_steps[*]} (a job file's name ends in .toml)"
     fi
