@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the size and shape of the source tree: figures.py [ROOT] [--list]. Functions are found by universal-ctags.
+"""Prints the size and shape of the source tree: figures.py [ROOT] [--list] [--gate]. Needs universal-ctags.
 
-Sources are the C++ and CUDA files of the product, tests those below tests/. Duplicates are pairs of runs of at least six
-lines that are equal but for white space; lines without a word do not count. --list prints every place beyond a limit.
+Sources are the C++ and CUDA files of the product; test files are counted separately. A class has a body (the lines of its
+declaration and of the members that are defined outside it), data members, and sources that define members. Structs with
+twice as many data members as functions are plain data: their members are not limited. Duplicates are pairs of runs of at
+least six lines that differ in white space only; lines without a word do not count. --list prints every place over a limit.
+--gate prints only classes and files over their limit, and then exits with 1.
 """
 
 import collections
@@ -16,7 +19,8 @@ from pathlib import Path
 
 PRODUCT = ("include", "runtime", "transport", "sections", "actors", "apps")
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
-MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS, LEAST_RUN = 400, 60, 7, 6
+MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS, LEAST_RUN = 600, 60, 7, 6
+MOST_CLASS_LINES, MOST_MEMBERS, MOST_CLASS_SOURCES = 500, 25, 2
 
 
 def sources(root, folders):
@@ -27,14 +31,69 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0
 
 
-def functions(files):
-    """(path, line, name, lines, parameters) of every function with a body."""
-    command = ["ctags", "--output-format=json", "--fields=+neS", "--kinds-C++=f", "--kinds-CUDA=f", "--map-CUDA=+.cuh",
-               "-f", "-", "-L", "-"]
+def tags_of(files):
+    """The functions, classes, structs and data members that universal-ctags finds."""
+    command = ["ctags", "--output-format=json", "--fields=+neSs", "--kinds-C++=fcsm", "--kinds-CUDA=fcsm",
+               "--map-CUDA=+.cuh", "-f", "-", "-L", "-"]
     tags = subprocess.run(command, input="\n".join(map(str, files)), capture_output=True, text=True, check=True).stdout
-    for tag in map(json.loads, tags.splitlines()):
-        if "end" in tag:
+    return list(map(json.loads, tags.splitlines()))
+
+
+def functions(tags):
+    """(path, line, name, lines, parameters) of every function with a body."""
+    for tag in tags:
+        if tag["kind"] == "function" and "end" in tag:
             yield tag["path"], tag["line"], tag["name"], tag["end"] - tag["line"] + 1, parameters(tag.get("signature", "()"))
+
+
+class ClassFigures:
+    def __init__(self):
+        self.first = self.last = 0
+        self.path = None
+        self.outside = self.functions = self.members = 0
+        self.sources = set()
+
+    def add(self, tag):
+        if tag["kind"] == "member":
+            self.members += 1
+            return
+        self.functions += 1
+        if tag["path"].endswith((".cpp", ".cu")):
+            self.sources.add(tag["path"])
+        if tag["path"] != self.path or not self.first <= tag["line"] <= self.last:
+            self.outside += tag["end"] - tag["line"] + 1
+
+    @property
+    def body(self):
+        return self.last - self.first + 1 + self.outside
+
+    def excess(self):
+        """The limits that the class exceeds, in words."""
+        if self.body > MOST_CLASS_LINES:
+            yield f"{self.body} lines of body (at most {MOST_CLASS_LINES})"
+        if self.members > MOST_MEMBERS and self.members < 2 * self.functions:
+            yield f"{self.members} data members (at most {MOST_MEMBERS})"
+        if len(self.sources) > MOST_CLASS_SOURCES:
+            yield f"members in {len(self.sources)} sources (at most {MOST_CLASS_SOURCES})"
+
+
+def classes(tags):
+    """{name: ClassFigures}. A name in an unnamed namespace counts by source, since another source may have it too."""
+    found = collections.defaultdict(ClassFigures)
+
+    def key(tag, name):
+        return (tag["path"] if "__anon" in name else "", re.sub(r"__anon\w+(::)?", "", name))
+
+    for tag in tags:
+        if tag["kind"] in ("class", "struct") and "end" in tag:
+            scope = tag.get("scope", "")
+            figures = found[key(tag, f"{scope}::{tag['name']}" if scope else tag["name"])]
+            figures.path, figures.first, figures.last = tag["path"], tag["line"], tag["end"]
+    for tag in tags:
+        if tag.get("scopeKind") in ("class", "struct") and (tag["kind"] == "member" or
+                                                            tag["kind"] == "function" and "end" in tag):
+            found[key(tag, tag["scope"])].add(tag)
+    return {name: figures for (_, name), figures in found.items() if figures.path}
 
 
 def parameters(signature):
@@ -71,22 +130,37 @@ def duplicates(files):
     return pairs
 
 
+def over_limits(root, types, large):
+    """A line for every class and file over its limit."""
+    for name, figures in sorted(types.items(), key=lambda item: -item[1].body):
+        for excess in figures.excess():
+            yield f"{Path(figures.path).relative_to(root)}:{figures.first}: {name} has {excess}"
+    for path, lines in large:
+        yield f"{path.relative_to(root)}: {lines} lines (at most {MOST_LINES})"
+
+
 def main(arguments):
     listed = "--list" in arguments
-    root = Path(next((argument for argument in arguments if argument != "--list"), Path(__file__).resolve().parents[2]))
+    root = Path(next((argument for argument in arguments if not argument.startswith("--")),
+                     Path(__file__).resolve().parents[2]))
     product, tests = sources(root, PRODUCT), sources(root, ["tests"])
     sizes = {path: len(path.read_text().splitlines()) for path in product + tests}
     total, tested = sum(sizes[path] for path in product), sum(sizes[path] for path in tests)
     try:
-        found = list(functions(product))
+        tags = tags_of(product)
     except (FileNotFoundError, subprocess.CalledProcessError) as problem:
         print(f"figures.py: universal-ctags is needed (apt-get install universal-ctags): {problem}", file=sys.stderr)
         return 2
+    found, types = list(functions(tags)), classes(tags)
+    excess = list(over_limits(root, types, [(path, sizes[path]) for path in product + tests if sizes[path] > MOST_LINES]))
+    if "--gate" in arguments:
+        print("\n".join(excess) or "figures.py: every class and file is within its limits")
+        return 1 if excess else 0
     lengths = [lines for *_, lines, _ in found]
     long = [row for row in found if row[3] > MOST_FUNCTION_LINES]
     wide = [row for row in found if row[4] > MOST_PARAMETERS]
     large = [path for path in product if sizes[path] > MOST_LINES]
-    large_tests = [path for path in tests if sizes[path] > MOST_LINES]
+    bodies = [figures.body for figures in types.values()]
     pairs = duplicates(product + tests)
     inside = [pair for pair in pairs if pair[0] in set(product) and pair[2] in set(product)]
     comments = sum(len(re.findall(r"^\s*(?://|/?\*)", path.read_text(), re.M)) for path in product)
@@ -101,6 +175,11 @@ def main(arguments):
     row("source files / lines", f"{len(product)} / {total:,}")
     row("file size median / p90 / max", three([sizes[path] for path in product]))
     row(f"files over {MOST_LINES} lines", len(large))
+    row("classes", f"{len(types):,}")
+    row("class body median / p90 / max", three(bodies))
+    row(f"classes over {MOST_CLASS_LINES} lines / {MOST_MEMBERS} data members / {MOST_CLASS_SOURCES} sources", " / ".join(
+        str(sum(any(word in excess for excess in figures.excess()) for figures in types.values()))
+        for word in ("lines of body", "data members", "sources")))
     row("functions", f"{len(found):,}")
     row("function length median / p90 / p99 / max", f"{statistics.median(lengths):.0f} / {percentile(lengths, 0.9)} / "
         f"{percentile(lengths, 0.99)} / {max(lengths)}")
@@ -113,8 +192,7 @@ def main(arguments):
         f"{1000 * len(pairs) / (total + tested):.2f} ({len(pairs)}), in the product {1000 * len(inside) / total:.2f}")
     row("README lines", len((root / "README.md").read_text().splitlines()))
     if listed:
-        for path in large + large_tests:
-            print(f"{path.relative_to(root)}: {sizes[path]} lines")
+        print("\n".join(excess))
         for path, line, name, lines, _ in long:
             print(f"{Path(path).relative_to(root)}:{line}: {name} has {lines} lines")
         for path, line, name, _, count in wide:
