@@ -13,7 +13,7 @@ packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
 packages_for_package=(dpkg-dev:dpkg-shlibdeps file:file help2man:help2man lintian:lintian)
 packages_for_docs=(mkdocs:mkdocs)  # of the documentation; its test is skipped where it is missing
-packages_for_release=(git:git)
+packages_for_release=(git:git python3:python3 python3-setuptools)
 packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter holds libFuzzer of Debian 12's clang
 # Launchers of jobs. The tests that need them are skipped where they are missing.
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)

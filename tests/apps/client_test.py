@@ -14,9 +14,10 @@ import threading
 import typing
 import unittest
 import warnings
-from pathlib import Path
 
-CLIENT = Path(__file__).resolve().parents[2] / "clients/python"
+from maestro_program import CLIENT, ENDLESS, PATIENCE_S, SystemTest, distillation, language_model
+from record_test import curves
+
 DEBIAN = "/usr/lib/python3/dist-packages"  # of python3-thrift, whose pure part serves any interpreter
 sys.path.insert(0, str(CLIENT))
 if importlib.util.find_spec("thrift") is None:
@@ -25,9 +26,6 @@ if importlib.util.find_spec("thrift") is None:
 import maestro_client as client  # noqa: E402
 from maestro_client import types  # noqa: E402
 from maestro_client._control import ttypes  # noqa: E402
-
-from maestro_program import ENDLESS, PATIENCE_S, SystemTest, distillation, language_model  # noqa: E402
-from record_test import curves  # noqa: E402
 
 
 def key_of(row):

@@ -21,6 +21,7 @@ import uuid
 from pathlib import Path
 
 PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
+CLIENT = Path(PROGRAM).resolve().parent.parent / "python"  # of the build: maestro_client with its generated code
 SANITIZED = bool(os.environ.get("MAESTRO_SANITIZE"))
 MARK = "MAESTRO_TEST_RUN"
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")

@@ -4,6 +4,7 @@
 KIND head: an output layer with softmax cross-entropy, the type language_model_head. FILE: safetensors with
 lm_head.weight (F32). Sums are in double precision.
 KIND logits: a teacher whose logits are a row of a table by token, tanh(sin(...)) of both indices.
+PYTHONPATH has maestro_client.
 """
 
 import importlib.util
@@ -16,7 +17,6 @@ from array import array
 from operator import mul
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python"))
 if importlib.util.find_spec("thrift") is None:
     sys.path.append("/usr/lib/python3/dist-packages")  # of python3-thrift, whose pure part serves any interpreter
 

@@ -11,11 +11,11 @@ import sys
 import unittest
 from pathlib import Path
 
-from maestro_program import ENDLESS, PATIENCE_S, SystemTest, decoder, free_port
+from maestro_program import CLIENT, ENDLESS, PATIENCE_S, SystemTest, decoder, free_port
 
 MODULES = Path(__file__).with_name("served_modules.py")
 TORCH_MODULES = Path(__file__).with_name("served_torch_modules.py")
-CLIENT = MODULES.parents[2] / "clients/python"
+EXAMPLES = MODULES.parents[2] / "clients/python/examples"
 TORCH_PYTHON = os.environ.get("MAESTRO_TORCH_PYTHON", sys.executable)
 NEEDED = "torch, thrift, safetensors"  # by the examples
 EXACT = 1e-6  # of losses: the server adds up in double precision
@@ -246,7 +246,7 @@ class Torch(ServedTest):
         super().setUp()
 
     def linear(self, *options):
-        return Server(self, CLIENT / "examples/serve_linear.py", "torch.sock", "--address", "{}", "--width", 16, *options,
+        return Server(self, EXAMPLES / "serve_linear.py", "torch.sock", "--address", "{}", "--width", 16, *options,
                       python=TORCH_PYTHON)
 
     def test_linear_layer_is_trained_as_inside_and_resumes_bitwise(self):

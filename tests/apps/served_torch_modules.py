@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A teacher that is called as those of Hugging Face transformers are, with the logits of served_modules.Logits:
-served_torch_modules.py ADDRESS. Served by the example serve_teacher.py."""
+served_torch_modules.py ADDRESS. Served by the example serve_teacher.py; PYTHONPATH has
+maestro_client."""
 
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-CLIENT = Path(__file__).resolve().parents[2] / "clients/python"
-sys.path[:0] = [str(CLIENT), str(CLIENT / "examples")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python/examples"))
 
 import torch  # noqa: E402
 from maestro_client.serve import serve  # noqa: E402

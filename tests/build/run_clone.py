@@ -21,7 +21,7 @@ STANDINS = {
     "id": 'cat "$STATE/uid"',
     "setarch": "exit 1",
     "g++": ":",
-    "python3": ":",
+    "python3": 'for last; do :; done\n[ "$3" != setup.py ] || echo package >"$last/maestro-client-1.2.3.tar.gz"',
     "cmake": 'echo "cmake $*" >>"$STATE/calls"\n[ "$1" != . ] || exit 0\n'
              'while [ "$1" != -B ]; do shift; done; folder=$2; mkdir -p "$folder"; : >"$folder/build.ninja"\n'
              'echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$folder/CMakeCache.txt"\n'

@@ -60,6 +60,7 @@ class RunRelease(RunClone):
 
     def make_release_clone(self, heading="## [1.2.3] - 2026-11-25"):
         self.install("1.2.3")
+        (self.clone / "clients/python").mkdir(parents=True)
         for tool in "git gzip tar sha256sum date".split():
             (self.tools / tool).symlink_to(shutil.which(tool))
         (self.clone / "CHANGELOG.md").write_text(f"# Changelog\n\n{heading}\n")
@@ -76,9 +77,10 @@ class RunRelease(RunClone):
             self.assertEqual(done.returncode, 0, done.stderr)
             folder = self.clone / "build" / "releases" / "1.2.3"
             self.assertEqual(sorted(file.name for file in folder.iterdir()),
-                             ["SHA256SUMS", "maestro-1.2.3-docs.tar.gz", "maestro-1.2.3.tar.gz", "maestro_1.2.3_amd64.deb"])
+                             ["SHA256SUMS", "maestro-1.2.3-docs.tar.gz", "maestro-1.2.3.tar.gz", "maestro-client-1.2.3.tar.gz",
+                              "maestro_1.2.3_amd64.deb"])
             subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
-            self.assertEqual(len((folder / "SHA256SUMS").read_text().splitlines()), 3)
+            self.assertEqual(len((folder / "SHA256SUMS").read_text().splitlines()), 4)
             for archive, member in (("maestro-1.2.3", "maestro-1.2.3/run"), ("maestro-1.2.3-docs", "maestro-1.2.3-docs/index.html")):
                 listed = subprocess.run(["tar", "tzf", folder / f"{archive}.tar.gz"], check=True, text=True, capture_output=True)
                 self.assertIn(member, listed.stdout.splitlines())
