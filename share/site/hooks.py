@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hooks of mkdocs.yml: pages of docs/ keep their links as they are read in the repository.
 
-Documents outside docs/ become pages (PAGES). A link to any other file of the repository leads to a copy of it below
-source/, as plain text; a link to a folder is its label.
+Documents outside docs/ become pages (PAGES); check_docs.py makes invariants.md from the headers. A link to any other
+file of the repository leads to a copy of it below source/, as plain text; a link to a folder is its label.
 """
 import os
 import posixpath
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/build"))
+import check_docs  # noqa: E402
+
+INVARIANTS = "invariants.md"
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
          "benchmarks/README.md": "benchmarks.md", "benchmarks/published/README.md": "published.md",
          "clients/python/README.md": "python-client.md"}
@@ -26,12 +31,14 @@ def on_pre_build(config):
 
 
 def on_files(files, config):
-    for uri in SOURCES:
+    for uri in (*SOURCES, INVARIANTS):
         files.append(File(uri, config["docs_dir"], config["site_dir"], config["use_directory_urls"]))
     return files
 
 
 def on_page_read_source(page, config):
+    if page.file.src_path == INVARIANTS:
+        return check_docs.invariant_page(ROOT)
     path = SOURCES.get(page.file.src_path)
     return (ROOT / path).read_text(encoding="utf-8") if path else None
 

@@ -3,16 +3,15 @@
 """Keeps the documents true to the code: check_docs.py ROOT [--write | --invariants].
 
 DC-1 (copies): a code block below `<!-- file: PATH -->` equals that file.
-DC-2 (list of invariants): the list between `<!-- invariants -->` and `<!-- end of invariants -->` names every numbered
-      invariant of the headers, with its header.
-DC-3 (links): every relative link leads to a file that exists.
+DC-2 (page of invariants): invariant_page() names every numbered invariant of the headers, with its header; `./run docs`
+      makes docs/invariants.md by it (share/site/hooks.py).
+DC-3 (links): every relative link leads to a file that exists, or to that page.
 DC-4 (citable invariants): an invariant has a name in parentheses and is defined once, its prefix belongs to one header
       (and the sources of its name), a file below tests/ cites it, and documents cite no other codes.
 DC-5 (licence): every source file and script names its licence in its first two lines.
 DC-6 (rooms): the table between `<!-- rooms -->` and `<!-- end of rooms -->` is the output of check_layers.py --table.
 DC-7 (version): copies of the version equal that of CMakeLists.txt.
---write brings blocks, list, table and versions up to date; only it compares the wording of invariants, so that a header may be
-reworded without touching the documents. --invariants checks DC-4 alone.
+--write brings blocks, table and versions up to date. --invariants checks DC-4 alone.
 """
 import collections
 import pathlib
@@ -24,7 +23,6 @@ import check_prose
 
 ROOMS = ("runtime", "transport", "sections", "actors", "apps", "include")
 BLOCK = re.compile(r"(<!-- file: (\S+) -->\n```\w*\n)(.*?)(^```$)", re.S | re.M)
-LIST = re.compile(r"(<!-- invariants -->\n)(.*?)(<!-- end of invariants -->)", re.S)
 TABLE = re.compile(r"(<!-- rooms -->\n)(.*?)(<!-- end of rooms -->)", re.S)
 ENTRY = re.compile(r"^\s*//+\s+(?:[^/]*: )?([A-Z]{2}-\d+)(?: \(([^()]+)\))?: (.*)")
 COMMENT = re.compile(r"^\s*//+(\s+)(\S.*)")
@@ -32,6 +30,7 @@ CODE = re.compile(r"\b[A-Z]{2}-\d+\b")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 HEADERS = {".hpp", ".cuh"}
 SOURCES = {".cpp", ".cu", ".thrift"}
+INVARIANT_PAGE = "docs/invariants.md"
 VERSION = re.compile(r"^project\(maestro VERSION (\S+)", re.M)
 VERSION_COPIES = {"apps/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
                   "clients/python/pyproject.toml": re.compile(r'(?<=^version = ")[^"]+', re.M),
@@ -74,8 +73,10 @@ def invariants(root, suffixes=frozenset(HEADERS)):
     return found
 
 
-def invariant_list(root):
-    lines = []
+def invariant_page(root):
+    """The text of INVARIANT_PAGE."""
+    lines = ["# Invariants\n", "The numbered invariants of all headers. The header is the contract, with the words around its",
+             "invariants. Tests cite an invariant by its code."]
     for header, entries in invariants(root):
         lines.append(f"\n[{header}](../{header})")
         lines += [f"- **{code}**{f' ({name})' if name else ''} {text}" for code, name, text in entries]
@@ -94,31 +95,16 @@ def block_problems(root, document, text):
             yield f"{document}: its copy of {path} differs"
 
 
-def list_problems(root, document, text):
-    for _, body, _ in LIST.findall(text):
-        listed = set()
-        header = ""
-        for line in body.splitlines():
-            if place := re.match(r"\[(\S+)\]\(", line):
-                header = place[1]
-            elif entry := re.match(r"- \*\*(\S+)\*\*", line):
-                listed.add((header, entry[1]))
-        there = {(header, entry.code) for header, entries in invariants(root) for entry in entries}
-        for header, code in sorted(there - listed):
-            yield f"{document}: lacks {code} of {header}"
-        for header, code in sorted(listed - there):
-            yield f"{document}: lists {code} of {header}, which has none"
-
-
 def table_problems(document, text):
     for _, body, _ in TABLE.findall(text):
         if body != room_table():
             yield f"{document}: its table of rooms differs from check_layers.py --table"
 
 
-def link_problems(document, text):
+def link_problems(root, document, text):
     for target in LINK.findall(re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)):
-        if not (document.parent / target).exists():
+        path = document.parent / target
+        if not path.exists() and path.resolve() != (root / INVARIANT_PAGE).resolve():
             yield f"{document}: links to {target}, which is not there"
 
 
@@ -154,9 +140,8 @@ def problems(root):
             continue
         text = document.read_text()
         yield from block_problems(root, document, text)
-        yield from list_problems(root, document, text)
         yield from table_problems(document, text)
-        yield from link_problems(document, text)
+        yield from link_problems(root, document, text)
     yield from licence_problems(root)
     yield from version_problems(root)
 
@@ -185,7 +170,7 @@ def invariant_problems(root):
             if pathlib.Path(owner).with_suffix("") != pathlib.Path(path).with_suffix(""):
                 yield f"{path}: the prefix of {code} belongs to {owner}"
     for document in filter(pathlib.Path.is_file, documents(root)):
-        for code in sorted(set(CODE.findall(LIST.sub("", document.read_text()))) - codes.keys()):
+        for code in sorted(set(CODE.findall(document.read_text())) - codes.keys()):
             yield f"{document.relative_to(root)}: cites {code}, which no header defines"
 
 
@@ -193,7 +178,6 @@ def write(root):
     for document in documents(root):
         text = document.read_text()
         fresh = BLOCK.sub(lambda m: m[1] + (root / m[2]).read_text() + m[4], text)
-        fresh = LIST.sub(lambda m: m[1] + invariant_list(root) + "\n" + m[3], fresh)
         fresh = TABLE.sub(lambda m: m[1] + room_table() + m[3], fresh)
         if fresh != text:
             document.write_text(fresh)
@@ -211,7 +195,7 @@ def main(arguments):
     for problem in found:
         print(problem, file=sys.stderr)
     if found and not alone:
-        print("to bring blocks, list and table up to date: tests/build/check_docs.py . --write", file=sys.stderr)
+        print("to bring blocks, table and versions up to date: tests/build/check_docs.py . --write", file=sys.stderr)
     return 1 if found else 0
 
 
