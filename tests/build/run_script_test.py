@@ -275,6 +275,7 @@ class RunScript(RunClone):
     def test_sanitizers_have_build_folders_of_their_own(self):
         self.assertIn(f"--test-dir {self.clone}/build/tsan ", self.run_it("sanitize", "thread", "-R", "x").stdout)
         self.assertIn("-L unit", self.run_it("sanitize", "address").stdout)
+        self.assertIn("-R ^(a_tests|b_tests)$", self.run_it("sanitize", "address", "a_tests", "b_tests").stdout)
         self.assertEqual(self.run_it("sanitize", "memory").returncode, 2)
 
     # Benchmarks and help
