@@ -112,6 +112,10 @@ std::vector<std::string> schedule_notes(const JobPlan& plan) {
     const Course course{section->optimizer, plan.train.scheduled_steps()};
     const std::int64_t run_steps = plan.train.steps;
     if (course.optimizer.lr == 0) continue;
+    if (course.optimizer.schedule == LearningRateSchedule::constant && course.optimizer.min_lr > 0) {
+      notes.push_back(section->name + ".min_lr = " + number_text(course.optimizer.min_lr) +
+                      " has no effect: the schedule is constant");
+    }
     if (course.optimizer.warmup_steps >= run_steps) {
       notes.push_back(warmup_note(*section, course, run_steps));
     } else if (course.ends_before(run_steps)) {

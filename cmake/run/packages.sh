@@ -17,8 +17,8 @@ packages_for_release=(git:git python3:python3 python3-setuptools)
 packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter holds libFuzzer of Debian 12's clang
 # Launchers of jobs. The tests that need them are skipped where they are missing.
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
-# promtool, which checks the alert rules. Their test is skipped where it is missing.
-packages_for_prometheus=(prometheus:promtool)
+# promtool, which checks the alert rules, and the parser of metrics. Their tests are skipped if these are missing.
+packages_for_prometheus=(prometheus:promtool python3-prometheus-client)
 packages_for_browser=(chromium:chromium)  # the tests of pages that need it are skipped where it is missing
 
 # Prints the missing packages of the given purposes, a package per line.

@@ -42,6 +42,7 @@ TEST_F(LearningRates, a_warm_up_that_the_run_does_not_leave_has_a_note_with_the_
   EXPECT_THAT(schedule_notes(plan_),
               ElementsAre("student.warmup_steps = 50 in a run of 20 steps: the learning rate reaches 0.0004 at most, "
                           "0.4 of lr = 0.001, and never decays to min_lr = 1e-04"));
+  optimizer().min_lr = 0;
   optimizer().schedule = LearningRateSchedule::constant;
   EXPECT_THAT(schedule_notes(plan_), ElementsAre(EndsWith("0.0004 at most, 0.4 of lr = 0.001")));
   optimizer().warmup_steps = 20;
@@ -63,7 +64,7 @@ TEST_F(LearningRates, a_decay_that_ends_before_the_run_has_a_note) {
   EXPECT_THAT(schedule_notes(plan_), ElementsAre("student: the learning rate is min_lr = 1e-05 after step 71 of 100, "
                                                  "by train.schedule_steps = 60"));
   optimizer().schedule = LearningRateSchedule::constant;
-  EXPECT_THAT(schedule_notes(plan_), IsEmpty());
+  EXPECT_THAT(schedule_notes(plan_), ElementsAre("student.min_lr = 1e-05 has no effect: the schedule is constant"));
   optimizer().schedule = LearningRateSchedule::linear;
   plan_.train.schedule_steps = 100;
   EXPECT_THAT(schedule_notes(plan_), IsEmpty());
