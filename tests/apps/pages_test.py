@@ -158,6 +158,7 @@ class Pages(SystemTest):
         self.put_model("HuggingFaceTB/SmolLM2-360M", {**LLAMA, "num_hidden_layers": 3})
         self.put_model("HuggingFaceTB/SmolLM2-135M", LLAMA)
         self.assertGreaterEqual(self.play("distil-a-model.md"), 10)
+        self.assertGreaterEqual(self.play("../README.md"), 1)
 
     def test_the_session_of_a_newcomer_runs(self):
         self.put_model("Qwen/Qwen3-0.6B", QWEN, "qwen2")

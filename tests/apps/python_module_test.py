@@ -151,10 +151,10 @@ class Example(PythonPackageTest):
         self.assertIn("model runs/counting/models/model", outputs[0])
         self.assertEqual(outputs[1], "", "nothing behind run() is done in rank 1")
 
-    def test_of_the_readme_trains(self):
-        code = (REPOSITORY / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    def test_of_the_documents_trains(self):
+        code = (REPOSITORY / "docs/python.md").read_text().partition("```python\n")[2].partition("```")[0]
         (self.folder / "job.toml").write_text(job_text({
-            "name": "readme", "train": {"steps": 2, "global_batch": 4, "out": "out"},
+            "name": "page", "train": {"steps": 2, "global_batch": 4, "out": "out"},
             "data": {"kind": "synthetic", "sequence": 16},
             "model": {"layers": 1, "width": 32, "heads": 2, "positions": 16}}))
         out, _ = self.run_script(code)
