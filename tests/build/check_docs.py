@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the documents true to the code: check_docs.py ROOT [--write | --invariants].
+"""Keeps the documents true to the code: check_docs.py ROOT [--write | --wrap | --invariants].
 
 DC-1 (copies): a code block below `<!-- file: PATH -->` equals that file.
 DC-2 (page of invariants): invariant_page() names every numbered invariant of the headers, with its header; `./run docs`
@@ -11,7 +11,8 @@ DC-4 (citable invariants): an invariant has a name in parentheses and is defined
 DC-5 (licence): every source file and script names its licence in its first two lines.
 DC-6 (rooms): the table between `<!-- rooms -->` and `<!-- end of rooms -->` is the output of check_layers.py --table.
 DC-7 (version): copies of the version equal that of CMakeLists.txt.
---write brings blocks, table and versions up to date. --invariants checks DC-4 alone.
+DC-8 (width): paragraphs and list items of Markdown have at most 100 columns (markdown_width.py).
+--write brings blocks, table and versions up to date. --wrap wraps long paragraphs. --invariants checks DC-4 alone.
 """
 import collections
 import pathlib
@@ -20,6 +21,7 @@ import sys
 
 import check_layers
 import check_prose
+import markdown_width
 
 ROOMS = ("runtime", "transport", "sections", "actors", "apps", "include")
 BLOCK = re.compile(r"(<!-- file: (\S+) -->\n```\w*\n)(.*?)(^```$)", re.S | re.M)
@@ -133,6 +135,17 @@ def version_problems(root):
             yield f"{file}: has version {', '.join(sorted(found)) or 'none'}, CMakeLists.txt has {version}"
 
 
+def pages(root):
+    return sorted(file for file in check_prose.files(root) if file.suffix == ".md" and file.is_file())
+
+
+def width_problems(root):
+    for page in pages(root):
+        for line, columns in markdown_width.too_long(page.read_text()):
+            yield (f"{page}:{line}: has {columns} columns, at most {markdown_width.WIDTH}; "
+                   "check_docs.py . --wrap wraps it")
+
+
 def problems(root):
     for document in documents(root):
         if not document.is_file():
@@ -144,6 +157,7 @@ def problems(root):
         yield from link_problems(root, document, text)
     yield from licence_problems(root)
     yield from version_problems(root)
+    yield from width_problems(root)
 
 
 def cited(root):
@@ -186,10 +200,20 @@ def write(root):
         file.write_text(pattern.sub(version, file.read_text()))
 
 
+def wrap(root):
+    for page in pages(root):
+        text = page.read_text()
+        fresh = markdown_width.wrap(text)
+        if fresh != text:
+            page.write_text(fresh)
+
+
 def main(arguments):
     root = pathlib.Path(arguments[0])
     if "--write" in arguments[1:]:
         write(root)
+    if "--wrap" in arguments[1:]:
+        wrap(root)
     alone = "--invariants" in arguments[1:]
     found = list(dict.fromkeys(invariant_problems(root) if alone else problems(root)))
     for problem in found:

@@ -7,6 +7,7 @@ import unittest
 
 import check_docs
 import check_layers
+import markdown_width
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 HEADER = SPDX + ("// A ring.\n//\n// RG-1: nothing is lost\n//       or doubled.\n// RG-2 (motion): it turns.\n"
@@ -19,6 +20,7 @@ LIST = """
 - **RG-1** nothing is lost or doubled.
 - **RG-2** (motion) it turns.
 """
+LONG = "word " * 25 + "end."
 
 
 class CheckDocs(unittest.TestCase):
@@ -115,6 +117,13 @@ class CheckDocs(unittest.TestCase):
         self.assertEqual(check_docs.main([str(self.root), "--write"]), 0)
         self.assertIn(table, (self.root / "docs/rooms.md").read_text())
 
+    def test_dc8_a_long_paragraph_is_found_and_wrapped(self):
+        self.put("docs/wide.md", f"# {LONG}\n\n{LONG}\n")
+        self.assertEqual(self.problems(), [f"docs/wide.md:3: has {len(LONG)} columns, at most 100; "
+                                           "check_docs.py . --wrap wraps it"])
+        self.assertEqual(check_docs.main([str(self.root), "--wrap"]), 0)
+        self.assertEqual(max(map(len, (self.root / "docs/wide.md").read_text().splitlines()[1:])), 99)
+
     def test_a_missing_readme_is_found(self):
         (self.root / "README.md").unlink()
         self.assertEqual(self.problems(), ["README.md is missing"])
@@ -129,6 +138,56 @@ class CheckDocs(unittest.TestCase):
             "share/maestro/kubernetes.yml: has version 1.2.1, 1.2.3, CMakeLists.txt has 1.2.3"])
         self.assertEqual(check_docs.main([str(self.root), "--write"]), 0)
         self.assertEqual((self.root / "clients/python/pyproject.toml").read_text(), 'name = "x"\nversion = "1.2.3"\n')
+
+
+class Wrap(unittest.TestCase):
+    def wraps(self, text, *lines):
+        self.assertEqual(markdown_width.wrap(text).split("\n"), list(lines))
+        self.assertEqual(markdown_width.wrap("\n".join(lines)), "\n".join(lines))
+        self.assertEqual(list(markdown_width.too_long("\n".join(lines))), [])
+
+    def keeps(self, text):
+        self.wraps(text, *text.split("\n"))
+
+    def test_paragraphs_and_items_keep_their_indentation(self):
+        for first, rest in (("- ", "  "), ("10. ", "    "), ("    - ", "      ")):
+            with self.subTest(first):
+                words = (101 - len(first)) // 5
+                self.wraps(f"- outer\n{first}{LONG}", "- outer", first + "word " * (words - 1) + "word",
+                           rest + "word " * (25 - words) + "end.")
+
+    def test_short_lines_of_a_long_paragraph_are_filled_and_other_paragraphs_kept(self):
+        self.wraps(f"one\ntwo\n\nthree\n{'x' * 90} four fives\n- six\n- seven",
+                   "one", "two", "", f"three {'x' * 90}", "four fives", "- six", "- seven")
+
+    def test_code_spans_links_and_tags_are_not_broken(self):
+        for atom in ("`a  b` ", "``a ` b`` ", "[a](b.md 'c d') ", 'a <a href="x">y</a> ', "[a](b_(c).md) "):
+            with self.subTest(atom):
+                wrapped = markdown_width.wrap("x " + atom * 40).split("\n")
+                self.assertGreater(len(wrapped), 1)
+                self.assertEqual("".join(line + " " for line in wrapped), "x " + atom * 40)
+        self.keeps("`" + "a b " * 30 + "`")
+
+    def test_no_line_begins_with_the_begin_of_a_block(self):
+        for word in ("-", "+", "*", "1.", "2)", "#", ">", "|", "<br>", "---", "===", "```x```", "[x]: y", "!!!"):
+            with self.subTest(word):
+                self.wraps(f"{'x' * 91} 12345678 {word} y", "x" * 91, f"12345678 {word} y")
+
+    def test_other_blocks_are_kept(self):
+        for block in (f"# {LONG}", f"{LONG}\n===", f"> {LONG}\n{LONG}", f"| {LONG} |\n|---|",
+                      f"{LONG} | x\n---|---\n1 | 2",
+                      f"```\n{LONG}\n\n{LONG}\n```", f"- ~~~ x\n  {LONG}\n  ~~~", f"text\n\n    {LONG}",
+                      f"- item\n\n      {LONG}", f"<p>\n{LONG}\n</p>", f"<!-- {LONG} -->", f"!!! note\n    {LONG}",
+                      f"[x]: {LONG}", f"[{LONG}](x.md)", f"{LONG}  \n{LONG}", f"{LONG}\\\n{LONG}",
+                      f"<!-- keys -->\n\n{LONG}\n<!-- end of keys -->"):
+            with self.subTest(block):
+                self.keeps(block)
+
+    def test_text_after_other_blocks_is_wrapped(self):
+        for block in ("```\nx\n```", "<!-- x -->", "# x", "<!-- keys -->\nx\n<!-- end of keys -->", "| a |\n|---|",
+                      "    code\n"):
+            with self.subTest(block):
+                self.assertIn("word\nword", markdown_width.wrap(f"{block}\n{LONG}"))
 
 
 if __name__ == "__main__":
