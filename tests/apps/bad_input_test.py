@@ -3,6 +3,7 @@
 """Wrong input: a clear line on standard error, a non-zero status, and nothing has started. `check` finds the same."""
 
 import os
+import random
 import re
 import shutil
 import socket
@@ -14,7 +15,20 @@ from maestro_program import PROGRAM, Run, SystemTest, distillation, language_mod
 
 GPT2 = """{"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 256,
 "initializer_range": 0.02, "layer_norm_epsilon": 1e-5}"""
+WORKLOAD = """{"sections": [{"name": "vision", "replicas": 2, "mode": "forward_only", "devices": [0, 1]},
+{"name": "llm", "replicas": 1, "mode": "forward_backward", "max_in_flight": 2}],
+"edges": [{"from": "vision", "to": "llm", "slots": 2, "transfer_ms": 0.5}],
+"samples": [{"id": 7, "forward_ms": {"vision": 10.0, "llm": 8.0}, "backward_ms": {"llm": 16.0}}]}"""
 CORES = len(os.sched_getaffinity(0))
+
+
+def mutated(rng, data):
+    """Returns `data` cut, with a flipped bit, with another number, or with deep nesting in place of a number."""
+    at = rng.randrange(len(data))
+    number = rng.choice(list(re.finditer(rb"\d+", data)))
+    value = rng.choice((b"-1", b"1e999", b"9" * 400, b'"\\u001b[2J"', b"[" * 100_000))
+    return rng.choice((data[:at], data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:],
+                       data[:number.start()] + value + data[number.end():]))
 
 
 class Refusals(SystemTest):
@@ -439,6 +453,30 @@ class WrongState(Refusals):
                     damage(damaged / file)
                     self.refuse_job(language_model(), "damaged", options=("--resume", "damaged"))
                     shutil.rmtree(damaged)
+
+    def test_a_mutated_file_ends_the_program_with_one_line_and_never_by_a_signal(self):
+        rng = random.Random(20261122)
+        self.write_job(language_model(steps=2))
+        (self.folder / "workload.json").write_text(WORKLOAD)
+        shutil.copytree(self.checkpoint / "teacher", self.folder / "weights")
+        weights = ["check", "job.toml", "--fresh", *options_of({"teacher.weights": "weights"})]
+        refused = 0
+        for path, command in ((self.folder / "job.toml", ["check", "job.toml", "--fresh"]),
+                              (self.folder / "workload.json", ["simulate", "workload.json"]),
+                              (self.folder / "weights/config.json", weights),
+                              (self.folder / "weights/model.safetensors", weights),
+                              (self.checkpoint / "checkpoint.json", ["check", "job.toml", "--resume", "out"])):
+            whole = path.read_bytes()
+            for case in range(8):
+                path.write_bytes(mutated(rng, whole))
+                with self.subTest(path.name, case=case):
+                    finished = self.call(*command)
+                    self.assertIn(finished.status, (0, 1, 2), finished.describe())
+                    if finished.status != 0:
+                        refused += 1
+                        self.assertRegex(finished.err, r"\Aerror: [^\x00-\x1f\x7f-\x9f]{1,2100}\n\Z")
+            path.write_bytes(whole)
+        self.assertGreater(refused, 20)
 
     def test_a_checkpoint_of_stages_that_lacks_one_or_has_a_damaged_one_is_refused(self):
         self.train(language_model(steps=2, out="staged"), "--cpu-devices", 2, settings={"teacher.pipeline": 2})

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Thrift frames under fuzz: each input is a stream that a client sends to the rendezvous and to the control service,
 // and an answer that their clients and the client of a served module receive. Streams are memory; limits and wire form
-// are those of RpcServer and RpcClient.
+// are those of RpcServer and RpcClient. Each input is also the variables of a launcher, a line NAME=VALUE each.
 #include <thrift/Thrift.h>
 #include <thrift/protocol/TProtocol.h>
 #include <thrift/transport/TBufferTransports.h>
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <sstream>
 
 #include "actors/control/Control.h"
 #include "actors/launch/Rendezvous.h"
 #include "actors/launch/join_check.hpp"
 #include "actors/launch/joining.hpp"
+#include "actors/launch/launch_info.hpp"
 #include "actors/rpc/framed_protocol.hpp"
 #include "actors/served/ServedModule.h"
 #include "actors/served/served_module.hpp"
@@ -125,6 +129,25 @@ void receive_of_served(std::string_view bytes) {
   });
 }
 
+/// Finds the place of a process that has these variables.
+void find_place(std::string_view variables) {
+  std::map<std::string, std::string, std::less<>> values;
+  std::istringstream lines{std::string(variables)};
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t sign = line.find('=');
+    if (sign != std::string::npos) values[line.substr(0, sign)] = line.substr(sign + 1);
+  }
+  const Environment environment = [&](std::string_view name) -> std::optional<std::string> {
+    const auto at = values.find(name);
+    return at == values.end() ? std::nullopt : std::optional(at->second);
+  };
+  accepts([&] {
+    const ProcessEnv place = find_run_place({.joins = true}, environment).place;
+    require(std::ssize(place.hosts) == place.processes, "every process has a host");
+    require(!place.joins.empty() || (place.rank >= 0 && place.rank < place.processes), "a rank is one of the job's");
+  });
+}
+
 }  // namespace
 }  // namespace maestro::fuzz
 
@@ -136,5 +159,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::receive_of_control(bytes);
   fuzz::receive_of_rendezvous(bytes);
   fuzz::receive_of_served(bytes);
+  fuzz::find_place(bytes);
   return 0;
 }
