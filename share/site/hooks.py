@@ -19,8 +19,9 @@ import check_docs  # noqa: E402
 
 INVARIANTS = "invariants.md"
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
-         "benchmarks/README.md": "benchmarks.md", "benchmarks/published/README.md": "published.md",
-         "clients/python/README.md": "python-client.md"}
+         "benchmarks/README.md": "benchmarks.md", "clients/python/README.md": "python-client.md"}
+PAGES |= {f"benchmarks/{page.parent.name}/README.md": f"bench-{page.parent.name}.md"
+          for page in ROOT.glob("benchmarks/*/README.md")}
 SOURCES = {uri: path for path, uri in PAGES.items()}
 CODE_OR_LINK = re.compile(r"^```.*?^```$|(`+).+?\1|(!?\[)((?:`[^`]*`|[^\]`])*)\]\(([^)\s]+)\)", re.S | re.M)
 copies = set()
