@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdlib>
 
-#include "apps/distill/compose.hpp"
 #include "actors/process/graph_app.hpp"
+#include "apps/distill/compose.hpp"
 #include "apps/vlm/compose.hpp"
 #include "runtime/core/result.hpp"
 

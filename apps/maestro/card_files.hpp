@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/maestro/train_command.hpp"
+#include "apps/maestro/train_job.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {

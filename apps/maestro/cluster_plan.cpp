@@ -348,7 +348,7 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
 
 }  // namespace
 
-int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console) {
+int plan_on_cluster(const PlanArguments& arguments, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
   PlannedApp job(arguments, console);
   const ClusterPlannerOptions options = options_of(arguments, job);
@@ -358,7 +358,7 @@ int plan_on_cluster(const PlanArguments& arguments, bool json, Console& console)
       },
       cluster, options);
   const ClusterChoice chosen = planner.choose();
-  if (json) {
+  if (arguments.json) {
     std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)
               << std::endl;
   } else {

@@ -1,54 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/control_commands.hpp"
-
-#include <algorithm>
-
-#include "runtime/core/result.hpp"
+// `maestro status`, `show-plan`, `checkpoint`, `pause`, `resume`, `stop` and `leave`: clients of a run's control
+// service.
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/control_options.hpp"
 
 namespace maestro {
 
-ControlCommands::ControlCommands(CLI::App& app) {
-  const std::pair<const char*, const char*> calls[] = {
-      {"status", "show the state of a run, and each wait with its cause"},
-      {"plan", "show sections, places and edges of a run"},
-      {"checkpoint", "write a checkpoint of a run now"},
-      {"pause", "pause a run after its announced steps"},
-      {"resume", "continue a paused run"},
-      {"stop", "end a run in order, as a first Ctrl-C does"},
-      {"leave", "give the replicas of a process to the others, and end it"},
-  };
-  for (const auto& [name, purpose] : calls) {
-    Command& command = commands_.emplace_back();
-    command.name = name;
-    command.app = app.add_subcommand(name, purpose);
-    command.app->add_option("--at", command.target.address,
-                            "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
-    command.app->add_option("--keys", command.target.keys, "key folder, for a run on another host");
-    command.app->add_option("--token-file", command.target.token_file, "file with the run's token");
-    if (command.name == "leave") {
-      command.app->add_option("--process", command.process, "its number, as `maestro status` shows it")->required();
-    }
-    command.app->add_flag("--json", command.json, "print the answer as a line of JSON");
-  }
-}
+namespace {
 
-bool ControlCommands::given() const {
-  return std::ranges::any_of(commands_, [](const Command& command) { return command.app->parsed(); });
-}
+struct ControlArguments {
+  std::string call;  ///< of ControlClient
+  ControlTarget target;
+  std::int32_t process = 0;  ///< of `leave`
+  bool json = false;
+};
 
-int ControlCommands::run(Console& console) const {
-  const auto command = std::ranges::find_if(commands_, [](const Command& each) { return each.app->parsed(); });
-  try {
-    ControlClient client(command->target);
-    const auto form = command->json ? ControlClient::Form::json : ControlClient::Form::text;
+int run_control(const ControlArguments& arguments, Console& console) {
+  return call_run(console, [&] {
+    ControlClient client(arguments.target);
+    const auto form = arguments.json ? ControlClient::Form::json : ControlClient::Form::text;
     const std::string answer =
-        command->name == "leave" ? client.leave(command->process, form) : client.call(command->name, form);
-    command->json ? console.answer(answer) : console.text(answer);
-    return 0;
-  } catch (const JobError& error) {
-    if (error.code() == ErrorCode::invalid_argument) throw;
-    console.error(error.what());
-    return 1;
+        arguments.call == "leave" ? client.leave(arguments.process, form) : client.call(arguments.call, form);
+    arguments.json ? console.answer(answer) : console.text(answer);
+  });
+}
+
+}  // namespace
+
+void add_control(Commands& commands) {
+  struct Call {
+    const char* command;
+    const char* call;
+    const char* purpose;
+  };
+  constexpr Call calls[] = {
+      {"status", "status", "show the state of a run, and each wait with its cause"},
+      {"show-plan", "plan", "show sections, places and edges of a run"},
+      {"checkpoint", "checkpoint", "write a checkpoint of a run now"},
+      {"pause", "pause", "pause a run after its announced steps"},
+      {"resume", "resume", "continue a paused run"},
+      {"stop", "stop", "end a run in order, as a first Ctrl-C does"},
+      {"leave", "leave", "give the replicas of a process to the others, and end it"},
+  };
+  for (const Call& each : calls) {
+    const auto [command, arguments] = commands.add(each.command, each.purpose, run_control);
+    arguments.call = each.call;
+    add_target_options(command, arguments.target);
+    if (arguments.call == "leave") {
+      command.add_option("--process", arguments.process, "its number, as `maestro status` shows it")->required();
+    }
+    command.add_flag("--json", arguments.json, "print the answer as a line of JSON");
   }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/data_command.hpp"
-
+// `maestro data DIR`: what a folder of prepared data holds.
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <vector>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/printed_line.hpp"
@@ -15,6 +16,14 @@
 namespace maestro {
 
 namespace {
+
+struct DataArguments {
+  std::string folder;
+  std::string split = "train";
+  std::uint64_t show = 0;
+  std::uint64_t first = 0;
+  bool verify = false;
+};
 
 std::vector<PreparedShardFile> open_shards(const std::filesystem::path& folder, const PreparedIndex& index,
                                            bool train) {
@@ -60,29 +69,18 @@ std::string marked(const PreparedShardFile& shard, std::uint64_t document, const
   return text;
 }
 
-}  // namespace
-
-DataCommand::DataCommand(CLI::App& app)
-    : command_(app.add_subcommand("data", "show what a folder of prepared data holds")) {
-  command_->add_option("folder", folder_, "a folder of `maestro prepare`")->required();
-  command_->add_option("--show", show_, "print so many documents, with what is learned between \u00bb and \u00ab");
-  command_->add_option("--first", first_, "the number of the first document to print (default: 0)");
-  command_->add_option("--split", split_, "of the documents: train (default) or validation")
-      ->transform(CLI::IsMember({"train", "validation"}));
-  command_->add_flag("--verify", verify_, "compare the checksums of all shards");
-}
-
-int DataCommand::run(Console& console) const {
-  const PreparedIndex index = read_prepared_index(folder_).value_or_throw();
-  const std::vector<PreparedShardFile> shards = open_shards(folder_, index, split_ == "train");
+int run_data(const DataArguments& arguments, Console& console) {
+  const PreparedIndex index = read_prepared_index(arguments.folder).value_or_throw();
+  const std::vector<PreparedShardFile> shards = open_shards(arguments.folder, index, arguments.split == "train");
   console.text(prepared_lines(index) + "\n" + length_line(shards));
-  if (verify_) {
+  if (arguments.verify) {
     for (const auto* list : {&index.train, &index.validation}) {
-      for (const PreparedShard& shard : *list) verify_prepared_shard(folder_, shard, index.conversations).or_throw();
+      for (const PreparedShard& shard : *list)
+        verify_prepared_shard(arguments.folder, shard, index.conversations).or_throw();
     }
     console.note("  all checksums are right");
   }
-  const std::filesystem::path own = std::filesystem::path(folder_) / prepared_tokenizer_folder;
+  const std::filesystem::path own = std::filesystem::path(arguments.folder) / prepared_tokenizer_folder;
   const auto tokenizer = make_tokenizer(std::filesystem::exists(own) ? own.string() : "bytes");
   if (const std::string begin = spelled_begin_of_text(*tokenizer);
       !begin.empty() && index.holds_texts() && !index.begin_of_text()) {
@@ -90,8 +88,8 @@ int DataCommand::run(Console& console) const {
   }
   std::uint64_t skipped = 0, shown = 0;
   for (const PreparedShardFile& shard : shards) {
-    for (std::uint64_t at = 0; at < shard.documents() && shown < show_; ++at) {
-      if (skipped++ < first_) continue;
+    for (std::uint64_t at = 0; at < shard.documents() && shown < arguments.show; ++at) {
+      if (skipped++ < arguments.first) continue;
       const auto source = static_cast<std::size_t>(shard.source(at));
       const std::string from = source < index.sources.size() ? index.sources[source].path : "?";
       PrintedLine() << "--- document " << skipped - 1 << ", " << shard.begin(at + 1) - shard.begin(at) << " tokens, of "
@@ -102,6 +100,19 @@ int DataCommand::run(Console& console) const {
   }
   std::cout.flush();
   return std::cout ? 0 : 1;
+}
+
+}  // namespace
+
+void add_data(Commands& commands) {
+  const auto [command, arguments] = commands.add("data", "show what a folder of prepared data holds", run_data);
+  command.add_option("folder", arguments.folder, "a folder of `maestro prepare`")->required();
+  command.add_option("--show", arguments.show,
+                     "print so many documents, with what is learned between \u00bb and \u00ab");
+  command.add_option("--first", arguments.first, "the number of the first document to print (default: 0)");
+  command.add_option("--split", arguments.split, "of the documents: train (default) or validation")
+      ->transform(CLI::IsMember({"train", "validation"}));
+  command.add_flag("--verify", arguments.verify, "compare the checksums of all shards");
 }
 
 }  // namespace maestro

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/distill_command.hpp"
-
+// `maestro distill`: a student learns from a given teacher, or from a small teacher that is trained first.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <optional>
 
+#include "actors/plan/job_plan.hpp"
+#include "actors/run/run_result.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/card_files.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/continuations.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
+#include "apps/maestro/train_job.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/data/corpus.hpp"
@@ -23,6 +29,21 @@ namespace maestro {
 namespace fs = std::filesystem;
 
 namespace {
+
+struct DistillArguments {
+  std::string teacher;                ///< folder or name on the hub; empty: a small teacher is trained first
+  std::string student;                ///< the same; empty: the bundled shape, from random values
+  std::string data;                   ///< empty: the repository's own text
+  std::optional<std::int64_t> steps;  ///< of the distillation; absent: the bundled job's
+  std::optional<std::int64_t>
+      sequence;  ///< tokens of a sample; absent: the bundled job's, or the most that both models take
+  std::filesystem::path out = "runs";
+  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< that all models continue at the end
+  std::int64_t seed = 1;
+  std::vector<std::string> teacher_overrides;
+  std::vector<std::string> overrides;  ///< of the distillation job
+  RunOptions run;
+};
 
 constexpr std::int64_t default_sequence = 256;  // tokens of a sample, where both models take as many
 
@@ -99,81 +120,40 @@ void append(std::vector<std::string>& settings, const std::vector<std::string>& 
   settings.insert(settings.end(), more.begin(), more.end());
 }
 
-}  // namespace
-
-DistillCommand::DistillCommand(CLI::App& app)
-    : command_(app.add_subcommand("distill",
-                                  "distil a student from a teacher: given models, or small ones that are trained")) {
-  CLI::Option* teacher = command_->add_option("--teacher", arguments_.teacher,
-                                              "the teacher: a model's folder, or its name in the hub's cache "
-                                              "(default: a small teacher is trained first)");
-  command_
-      ->add_option("--student", arguments_.student, "the student, likewise (default: a small model with random values)")
-      ->needs(teacher);
-  command_->add_option("--data", arguments_.data,
-                       "text, conversations (JSON Lines, Parquet, tar), or a folder of texts or of `maestro prepare` "
-                       "(default: the repository's own text)");
-  command_->add_option("--steps", arguments_.steps, "steps of the distillation")->check(whole_number(1));
-  command_
-      ->add_option("--sequence", arguments_.sequence,
-                   "tokens of a sample (default: 256, or the most that both models take)")
-      ->check(whole_number(1))
-      ->needs(teacher);
-  command_->add_option("--out", arguments_.out, "folder for weights, checkpoints, report and trace");
-  command_
-      ->add_option("--prompt", arguments_.prompts,
-                   "a text that teacher and student continue at the end; may be repeated (default: three)")
-      ->allow_extra_args(false);
-  command_->add_option("--seed", arguments_.seed, "random seed")->check(whole_number(0));
-  command_->add_option("--set", arguments_.overrides, "override a key of the distillation job")
-      ->allow_extra_args(false);
-  command_
-      ->add_option("--teacher-set", arguments_.teacher_overrides,
-                   "override a key of the job of a teacher that is trained")
-      ->allow_extra_args(false)
-      ->excludes(teacher);
-  add_start_options(*command_, arguments_.run);
-  command_->get_option("--resume")->needs(teacher);
-  add_run_options(*command_, arguments_.run);
-}
-
-int DistillCommand::run(Console& console) const {
-  return arguments_.teacher.empty() ? distil_trained(console) : distil_given(console);
-}
-
-std::vector<std::string> DistillCommand::common_settings() const {
-  const std::string corpus = arguments_.data.empty() ? default_corpus() : arguments_.data;
+std::vector<std::string> common_settings(const DistillArguments& arguments) {
+  const std::string corpus = arguments.data.empty() ? default_corpus() : arguments.data;
   return {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
           "data.kind=" + quoted(std::string(name_of(kind_of_data(corpus)))),
-          "train.seed=" + std::to_string(arguments_.seed)};
+          "train.seed=" + std::to_string(arguments.seed)};
 }
 
 /// Returns the settings for the given models: their folders, and a sequence that both take.
-std::vector<std::string> DistillCommand::model_settings() const {
-  const std::string teacher = model_folder("--teacher", arguments_.teacher);
+std::vector<std::string> model_settings(const DistillArguments& arguments) {
+  const std::string teacher = model_folder("--teacher", arguments.teacher);
   std::vector<std::string> settings = {"teacher.weights=" + quoted(teacher)};
   std::int64_t sequence = std::min(default_sequence, positions_of(teacher));
-  if (arguments_.student.empty()) {
+  if (arguments.student.empty()) {
     append(settings, small_student());
-    settings.push_back("student.positions=" + std::to_string(arguments_.sequence.value_or(sequence)));
+    settings.push_back("student.positions=" + std::to_string(arguments.sequence.value_or(sequence)));
   } else {
-    const std::string student = model_folder("--student", arguments_.student);
+    const std::string student = model_folder("--student", arguments.student);
     settings.push_back("student.weights=" + quoted(student));
     sequence = std::min(sequence, positions_of(student));
   }
-  settings.push_back("data.sequence=" + std::to_string(arguments_.sequence.value_or(sequence)));
+  settings.push_back("data.sequence=" + std::to_string(arguments.sequence.value_or(sequence)));
   return settings;
 }
 
-TrainArguments DistillCommand::distillation(const char* job, const std::vector<std::string>& settings) const {
+TrainArguments distillation(const DistillArguments& arguments, const char* job,
+                            const std::vector<std::string>& settings) {
   TrainArguments student;
   student.job = bundled_jobs() / "distill" / job;
-  student.overrides = common_settings();
-  student.overrides.push_back("train.out=" + quoted((arguments_.out / "distill").string()));
-  if (arguments_.steps) student.overrides.push_back("train.steps=" + std::to_string(*arguments_.steps));
+  student.overrides = common_settings(arguments);
+  student.overrides.push_back("train.out=" + quoted((arguments.out / "distill").string()));
+  if (arguments.steps) student.overrides.push_back("train.steps=" + std::to_string(*arguments.steps));
   append(student.overrides, settings);
-  append(student.overrides, arguments_.overrides);
-  student.run = arguments_.run;
+  append(student.overrides, arguments.overrides);
+  student.run = arguments.run;
   student.run.fresh = student.run.resume.empty();  // runs are repeated often; an earlier run's files move aside
   const fs::path out = output_folder(student);
   if (student.run.report.empty()) student.run.report = out / "report.json";
@@ -181,13 +161,13 @@ TrainArguments DistillCommand::distillation(const char* job, const std::vector<s
   return student;
 }
 
-RunResult DistillCommand::train_teacher(Console& console) const {
+RunResult train_teacher(const DistillArguments& arguments, Console& console) {
   TrainArguments job;
   job.job = bundled_jobs() / "distill" / "teacher.toml";
-  job.overrides = common_settings();
-  job.overrides.push_back("train.out=" + quoted((arguments_.out / "teacher").string()));
-  append(job.overrides, arguments_.teacher_overrides);
-  job.run = arguments_.run;
+  job.overrides = common_settings(arguments);
+  job.overrides.push_back("train.out=" + quoted((arguments.out / "teacher").string()));
+  append(job.overrides, arguments.teacher_overrides);
+  job.run = arguments.run;
   job.run.fresh = true;
   job.run.report = output_folder(job) / "report.json";
   job.run.trace.clear();
@@ -196,55 +176,98 @@ RunResult DistillCommand::train_teacher(Console& console) const {
   return teacher;
 }
 
-void DistillCommand::print_texts(const std::string& teacher, const RunResult& run, Console& console) const {
+void print_texts(const DistillArguments& arguments, const std::string& teacher, const RunResult& run,
+                 Console& console) {
   std::vector<NamedModel> models = {{"teacher", teacher}};
   for (const char* section : {"student", "plain"}) {
     const auto trained = run.weights.find(section);
     if (trained != run.weights.end()) models.push_back({section, trained->second});
   }
-  print_continuations(models, arguments_.prompts, console);
+  print_continuations(models, arguments.prompts, console);
 }
 
-void DistillCommand::print_card(const TrainArguments& job, Console& console) const {
+void print_card(const DistillArguments& arguments, const TrainArguments& job, Console& console) {
   CardOptions options;
   options.trace = job.run.trace;
-  options.prompts = arguments_.prompts;
+  options.prompts = arguments.prompts;
   end_with_card(job, options, console);
 }
 
-int DistillCommand::distil_given(Console& console) const {
-  const TrainArguments job = distillation("models.toml", model_settings());
+int distil_given(const DistillArguments& arguments, Console& console) {
+  const TrainArguments job = distillation(arguments, "models.toml", model_settings(arguments));
   const RunResult student = train(job, console);
   if (student.status != 0) return student.status;
   if (!student.interrupted) {
     print_losses(student, "token", console);
-    print_texts(model_folder("--teacher", arguments_.teacher), student, console);
+    print_texts(arguments, model_folder("--teacher", arguments.teacher), student, console);
   }
   print_summary(student, console);
-  if (!student.interrupted) print_card(job, console);
+  if (!student.interrupted) print_card(arguments, job, console);
   return 0;
 }
 
-int DistillCommand::distil_trained(Console& console) const {
+int distil_trained(const DistillArguments& arguments, Console& console) {
   console.note("[1/2] training the teacher");
-  const RunResult teacher = train_teacher(console);
+  const RunResult teacher = train_teacher(arguments, console);
   if (teacher.status == 0) print_summary(teacher, console);
   if (teacher.status != 0 || teacher.interrupted) return teacher.status;
   if (teacher.weights.count("teacher") == 0) {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  const TrainArguments job = distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
+  const TrainArguments job =
+      distillation(arguments, "distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
   RunResult student = train(job, console);
   student.resume.clear();  // likewise
   if (student.status != 0) return student.status;
   if (!student.interrupted) {
     print_comparison(student, console);
-    print_texts(teacher.weights.at("teacher"), student, console);
+    print_texts(arguments, teacher.weights.at("teacher"), student, console);
   }
   print_summary(student, console);
-  if (!student.interrupted) print_card(job, console);
+  if (!student.interrupted) print_card(arguments, job, console);
   return 0;
+}
+
+int run_distill(const DistillArguments& arguments, Console& console) {
+  return arguments.teacher.empty() ? distil_trained(arguments, console) : distil_given(arguments, console);
+}
+
+}  // namespace
+
+void add_distill(Commands& commands) {
+  const auto [command, arguments] = commands.add(
+      "distill", "distil a student from a teacher: given models, or small ones that are trained", run_distill);
+  CLI::Option* teacher = command.add_option("--teacher", arguments.teacher,
+                                            "the teacher: a model's folder, or its name in the hub's cache "
+                                            "(default: a small teacher is trained first)");
+  command
+      .add_option("--student", arguments.student, "the student, likewise (default: a small model with random values)")
+      ->needs(teacher);
+  command.add_option("--data", arguments.data,
+                     "text, conversations (JSON Lines, Parquet, tar), or a folder of texts or of `maestro prepare` "
+                     "(default: the repository's own text)");
+  command.add_option("--steps", arguments.steps, "steps of the distillation")->check(whole_number(1));
+  command
+      .add_option("--sequence", arguments.sequence,
+                  "tokens of a sample (default: 256, or the most that both models take)")
+      ->check(whole_number(1))
+      ->needs(teacher);
+  command.add_option("--out", arguments.out, "folder for weights, checkpoints, report and trace");
+  command
+      .add_option("--prompt", arguments.prompts,
+                  "a text that teacher and student continue at the end; may be repeated (default: three)")
+      ->allow_extra_args(false);
+  command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
+  command.add_option("--set", arguments.overrides, "override a key of the distillation job")->allow_extra_args(false);
+  command
+      .add_option("--teacher-set", arguments.teacher_overrides,
+                  "override a key of the job of a teacher that is trained")
+      ->allow_extra_args(false)
+      ->excludes(teacher);
+  add_start_options(command, arguments.run);
+  command.get_option("--resume")->needs(teacher);
+  add_run_options(command, arguments.run);
 }
 
 }  // namespace maestro

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/emulate_command.hpp"
-
+// `maestro emulate WORKLOAD`: a workload file on emulated devices.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "actors/process/app.hpp"
 #include "apps/emulate/compose.hpp"
 #include "apps/emulate/workload_rehearsal.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/nearest_name.hpp"
@@ -23,6 +26,19 @@
 namespace maestro {
 
 namespace {
+
+struct EmulateArguments {
+  std::filesystem::path workload;  ///< JSON, see docs/workloads.md
+  std::string policy = "wavefront";
+  std::int64_t steps = 10;
+  std::int64_t columns = 64;  ///< floats that a sample sends over an edge
+  std::int64_t evaluations = 64;
+  std::vector<std::string> overrides;  ///< of the job that the workload becomes: "vision.replicas=7"
+  bool rehearse = false;               ///< in virtual time, without actors
+  std::vector<std::string> free;       ///< sections whose passes take no time there
+  std::vector<std::string> constants;  ///< "teacher=40": milliseconds of every pass there, beside those of its samples
+  RunOptions run;
+};
 
 double cpu_seconds() {
   rusage usage{};
@@ -59,32 +75,7 @@ Shares shares_of(const std::vector<SchedulingRow>& rows) {
   return shares;
 }
 
-}  // namespace
-
-EmulateCommand::EmulateCommand(CLI::App& app)
-    : command_(app.add_subcommand("emulate", "run a workload on emulated devices, with real actors")) {
-  command_->add_option("workload", arguments_.workload, "workload file (JSON, see docs/workloads.md)")->required();
-  command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront");
-  command_->add_option("--steps", arguments_.steps, "how often the workload is run")->check(whole_number(1));
-  command_->add_option("--columns", arguments_.columns, "floats that a sample sends over an edge")
-      ->check(whole_number(1));
-  command_->add_option("--evaluations", arguments_.evaluations, "schedules that a plan tries")->check(whole_number(1));
-  command_->add_option("--set", arguments_.overrides, "override a key of the emulated job: --set vision.replicas=7")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  CLI::Option* const rehearse =
-      command_->add_flag("--rehearse", arguments_.rehearse, "in virtual time, without actors: how long steps take");
-  command_->add_option("--free", arguments_.free, "rehearsed: a section whose passes take no time")
-      ->type_name("SECTION")
-      ->needs(rehearse);
-  command_
-      ->add_option("--constant-ms", arguments_.constants, "rehearsed: time of every pass beside that of its samples")
-      ->type_name("SECTION=MS")
-      ->needs(rehearse);
-  add_run_options(*command_, arguments_.run);
-}
-
-int EmulateCommand::rehearse(App app, Console& console) const {
+int rehearse(const EmulateArguments& arguments, App app, Console& console) {
   const JobPlan plan = app.plan();
   std::set<std::string> sections;
   for (const GraphNode& node : plan.graph.nodes()) {
@@ -97,12 +88,12 @@ int EmulateCommand::rehearse(App app, Console& console) const {
                    (nearest ? "; did you mean " + *nearest + "?" : ""));
   };
   RehearsalChange change;
-  for (const std::string& name : arguments_.free) {
+  for (const std::string& name : arguments.free) {
     known("--free", name);
     change.faster[name] = std::numeric_limits<double>::infinity();
   }
   PassConstants constants;
-  for (const std::string& given : arguments_.constants) {
+  for (const std::string& given : arguments.constants) {
     const std::size_t equals = std::min(given.find('='), given.size());
     known("--constant-ms", given.substr(0, equals));
     double& ms = constants[given.substr(0, equals)];
@@ -112,7 +103,7 @@ int EmulateCommand::rehearse(App app, Console& console) const {
     throw JobError("--constant-ms " + printable(given) + ": write a section and milliseconds, such as " +
                    *sections.begin() + "=40");
   }
-  const SteadyRehearsal steady = rehearse_workload(plan, arguments_.steps, constants, change).value_or_throw();
+  const SteadyRehearsal steady = rehearse_workload(plan, arguments.steps, constants, change).value_or_throw();
   nlohmann::ordered_json shares = nlohmann::ordered_json::object();
   for (const auto& [section, share] : section_shares(steady.rehearsed, plan.graph, steady.time)) {
     shares[section] = {{"passes", share.passes}, {"waits", share.waits}};
@@ -125,27 +116,27 @@ int EmulateCommand::rehearse(App app, Console& console) const {
   return 0;
 }
 
-int EmulateCommand::run(Console& console) const {
-  (void)make_policy(arguments_.policy);  // an unknown name is refused as such, not as a line of the generated job
+int run_emulate(const EmulateArguments& arguments, Console& console) {
+  (void)make_policy(arguments.policy);  // an unknown name is refused as such, not as a line of the generated job
   EmulationSettings settings;
-  settings.policy = arguments_.policy;
-  settings.steps = arguments_.steps;
-  settings.columns = arguments_.columns;
-  settings.evaluations = arguments_.evaluations;
+  settings.policy = arguments.policy;
+  settings.steps = arguments.steps;
+  settings.columns = arguments.columns;
+  settings.evaluations = arguments.evaluations;
   const auto corpus =
-      std::make_shared<const WorkloadCorpus>(load_workload(arguments_.workload), arguments_.workload.string());
-  RunOptions run = arguments_.run;
-  run.command = {"emulate", arguments_.workload.string(),   "--policy",  settings.policy,
+      std::make_shared<const WorkloadCorpus>(load_workload(arguments.workload), arguments.workload.string());
+  RunOptions run = arguments.run;
+  run.command = {"emulate", arguments.workload.string(),    "--policy",  settings.policy,
                  "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};
   const std::vector<std::string> log = log_arguments(run.log_format);
   run.command.insert(run.command.end(), log.begin(), log.end());
-  for (const std::string& setting : arguments_.overrides) run.command.insert(run.command.end(), {"--set", setting});
-  run.check_only = arguments_.rehearse;
-  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments_.workload.string(),
-                             arguments_.overrides),
+  for (const std::string& setting : arguments.overrides) run.command.insert(run.command.end(), {"--set", setting});
+  run.check_only = arguments.rehearse;
+  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments.workload.string(),
+                             arguments.overrides),
           std::move(run), console);
   compose_emulation(app, corpus, settings.columns);
-  if (arguments_.rehearse) return rehearse(std::move(app), console);
+  if (arguments.rehearse) return rehearse(arguments, std::move(app), console);
   const double cpu_before = cpu_seconds();
   const RunResult result = app.run();
   if (result.status != 0 || result.scheduling.empty()) return result.status;
@@ -167,6 +158,30 @@ int EmulateCommand::run(Console& console) const {
                                    {"cpu_us_per_token", (cpu_seconds() - cpu_before) * 1e6 / tokens}};
   console.answer(answer.dump());
   return 0;
+}
+
+}  // namespace
+
+void add_emulate(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("emulate", "run a workload on emulated devices, with real actors", run_emulate);
+  command.add_option("workload", arguments.workload, "workload file (JSON, see docs/workloads.md)")->required();
+  command.add_option("--policy", arguments.policy, "arrival, bulk_synchronous or wavefront");
+  command.add_option("--steps", arguments.steps, "how often the workload is run")->check(whole_number(1));
+  command.add_option("--columns", arguments.columns, "floats that a sample sends over an edge")->check(whole_number(1));
+  command.add_option("--evaluations", arguments.evaluations, "schedules that a plan tries")->check(whole_number(1));
+  command.add_option("--set", arguments.overrides, "override a key of the emulated job: --set vision.replicas=7")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  CLI::Option* const rehearse =
+      command.add_flag("--rehearse", arguments.rehearse, "in virtual time, without actors: how long steps take");
+  command.add_option("--free", arguments.free, "rehearsed: a section whose passes take no time")
+      ->type_name("SECTION")
+      ->needs(rehearse);
+  command.add_option("--constant-ms", arguments.constants, "rehearsed: time of every pass beside that of its samples")
+      ->type_name("SECTION=MS")
+      ->needs(rehearse);
+  add_run_options(command, arguments.run);
 }
 
 }  // namespace maestro

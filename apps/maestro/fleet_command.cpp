@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/fleet_command.hpp"
-
+// `maestro fleet JOBS CLUSTER`: several jobs on a described cluster, in virtual time.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
@@ -17,6 +20,15 @@
 namespace maestro {
 
 namespace {
+
+struct FleetArguments {
+  std::filesystem::path jobs;
+  std::filesystem::path cluster;
+  std::string policy = "cells";
+  bool pack = false;
+  std::optional<std::int64_t> seed;  ///< of the arrivals; none: that of the jobs
+  bool json = false;
+};
 
 using Json = nlohmann::ordered_json;
 
@@ -134,37 +146,37 @@ Json json_of(const SimulatedFleet& fleet) {
           {"completed", completed}};
 }
 
-}  // namespace
-
-FleetCommand::FleetCommand(CLI::App& app)
-    : command_(app.add_subcommand("fleet", "simulate several jobs on a described cluster, by their cells")) {
-  command_->add_option("jobs", arguments_.jobs, "jobs with their cells (TOML)")->required();
-  command_->add_option("cluster", arguments_.cluster, "description of the cluster (TOML)")->required();
-  command_
-      ->add_option("--policy", arguments_.policy, "fixed: layouts as given, by arrival; cells (default): chosen anew")
-      ->check(CLI::IsMember({"fixed", "cells"}));
-  command_->add_flag("--pack", arguments_.pack, "two jobs may share devices where that ends them earlier");
-  command_->add_option("--seed", arguments_.seed, "of the arrivals (default: that of the jobs file)")
-      ->check(whole_number(0));
-  command_->add_flag("--json", arguments_.json, "print the figures as JSON");
-}
-
-int FleetCommand::run(Console& /*console*/) const {
-  const FleetCluster cluster = fleet_cluster_of(read_cluster(arguments_.cluster));
-  const FleetJobs jobs = read_fleet_jobs(arguments_.jobs);
+int run_fleet(const FleetArguments& arguments, Console& /*console*/) {
+  const FleetCluster cluster = fleet_cluster_of(read_cluster(arguments.cluster));
+  const FleetJobs jobs = read_fleet_jobs(arguments.jobs);
   const std::vector<FleetCurve> curves = curves_of(jobs, cluster);
-  const std::uint64_t seed = arguments_.seed ? static_cast<std::uint64_t>(*arguments_.seed) : jobs.seed;
-  const FleetOptions options{.policy = arguments_.policy == "fixed" ? FleetPolicy::fixed : FleetPolicy::cells,
-                             .pack = arguments_.pack,
+  const std::uint64_t seed = arguments.seed ? static_cast<std::uint64_t>(*arguments.seed) : jobs.seed;
+  const FleetOptions options{.policy = arguments.policy == "fixed" ? FleetPolicy::fixed : FleetPolicy::cells,
+                             .pack = arguments.pack,
                              .move_s = jobs.move_s};
   const FleetResult result = simulate_fleet(cluster, curves, drawn_jobs(jobs, seed), options);
-  const SimulatedFleet fleet{arguments_, cluster, jobs, seed, result, figures_of(cluster, jobs, result)};
-  if (arguments_.json) {
+  const SimulatedFleet fleet{arguments, cluster, jobs, seed, result, figures_of(cluster, jobs, result)};
+  if (arguments.json) {
     std::cout << json_of(fleet).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   } else {
     print(fleet);
   }
   return 0;
+}
+
+}  // namespace
+
+void add_fleet(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("fleet", "simulate several jobs on a described cluster, by their cells", run_fleet);
+  command.add_option("jobs", arguments.jobs, "jobs with their cells (TOML)")->required();
+  command.add_option("cluster", arguments.cluster, "description of the cluster (TOML)")->required();
+  command.add_option("--policy", arguments.policy, "fixed: layouts as given, by arrival; cells (default): chosen anew")
+      ->check(CLI::IsMember({"fixed", "cells"}));
+  command.add_flag("--pack", arguments.pack, "two jobs may share devices where that ends them earlier");
+  command.add_option("--seed", arguments.seed, "of the arrivals (default: that of the jobs file)")
+      ->check(whole_number(0));
+  command.add_flag("--json", arguments.json, "print the figures as JSON");
 }
 
 }  // namespace maestro

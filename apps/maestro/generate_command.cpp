@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/generate_command.hpp"
-
+// `maestro generate FOLDER`: text that continues prompts.
 #include <iostream>
+#include <memory>
 #include <optional>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/json_lines.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "runtime/chat/chat_template.hpp"
+#include "runtime/core/dtype.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/json_text.hpp"
@@ -14,13 +16,33 @@
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/cpu/thread.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/text_stream.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer_config.hpp"
+#include "sections/decoder/text_generator.hpp"
 
 namespace maestro {
 
 using nlohmann::json;
 
 namespace {
+
+struct GenerateArguments {
+  std::string folder;
+  std::string tokenizer;  ///< empty: the folder's
+  std::vector<std::string> prompts;
+  std::string lines;                  ///< a file
+  std::optional<double> temperature;  ///< absent: as generation_config.json has it, like the two below
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+  std::uint64_t seed = 0;
+  std::int64_t max_tokens = 256;
+  std::string precision = "fp32";
+  bool chat = false;
+  bool no_begin_of_text = false;
+  bool json = false;
+};
 
 /// Writes a continuation to standard output while it grows.
 class Printer {
@@ -59,11 +81,14 @@ class Printer {
   std::vector<std::int32_t> tokens_;
 };
 
-}  // namespace
+struct GivenPrompt {
+  std::string where;  ///< for messages
+  std::vector<std::int32_t> tokens;
+};
 
 /// Tokens of prompts: of a text with the begin-of-text tokens of the tokenizer, as in training, or of a conversation in
 /// the model's format, which may print today's date.
-class GenerateCommand::PromptReader {
+class PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
       : tokenizer_(&tokenizer),
@@ -78,11 +103,11 @@ class GenerateCommand::PromptReader {
     template_.emplace(config.chat_template, config.template_file);
   }
 
-  [[nodiscard]] Prompt text(const std::string& where, const std::string& text) const {
+  [[nodiscard]] GivenPrompt text(const std::string& where, const std::string& text) const {
     if (template_) return conversation(where, {{"user", text}});
     return {where, tokenizer_->encode_text(text, begin_of_text_)};
   }
-  [[nodiscard]] Prompt value(const std::string& where, const json& value) const {
+  [[nodiscard]] GivenPrompt value(const std::string& where, const json& value) const {
     if (value.is_string()) return text(where, value.get<std::string>());
     if (!template_)
       throw JobError(where + " is " + shown(value) + "; it must be a text (with --chat also a list of messages)");
@@ -101,7 +126,7 @@ class GenerateCommand::PromptReader {
     if (!whole) throw JobError(where + " is " + shown(value) + R"(; a message is {"role": TEXT, "content": TEXT})");
     return {value["role"].get<std::string>(), value["content"].get<std::string>()};
   }
-  [[nodiscard]] Prompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
+  [[nodiscard]] GivenPrompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
     return {where, tokenizer_->encode(template_->render_text(messages, context_))};
   }
 
@@ -111,89 +136,95 @@ class GenerateCommand::PromptReader {
   std::optional<ChatTemplate> template_;
 };
 
-GenerateCommand::GenerateCommand(CLI::App& app)
-    : command_(app.add_subcommand("generate", "print text that continues prompts")) {
-  command_
-      ->add_option("model", folder_,
-                   "a model's folder (config.json, weights and tokenizer), or its name in the hub's cache")
-      ->required()
-      ->transform([](const std::string& name) { return find_model(name).value_or_throw(); });
-  auto* prompt =
-      command_->add_option("--prompt", prompts_, "the text to continue; may be repeated")->allow_extra_args(false);
-  command_->add_option("--jsonl", lines_, "a file with a prompt, a JSON string, a line; - is standard input")
-      ->excludes(prompt);
-  command_->add_option("--tokenizer", tokenizer_, "another folder, a tokenizer file, or bytes (default: the folder's)");
-  command_->add_option("--temperature", temperature_,
-                       "0: the likeliest token (default: as generation_config.json has it, else 0)");
-  command_->add_option("--top-k", top_k_, "only the k likeliest tokens; 0: all (default: likewise, else all)")
-      ->check(whole_number(0));
-  command_->add_option("--top-p", top_p_,
-                       "of those the fewest whose probabilities reach p (default: likewise, else 1)");
-  command_->add_option("--seed", seed_, "of the draws")->check(whole_number(0));
-  command_->add_option("--max-tokens", max_tokens_, "tokens at most for a prompt (default: 256)")
-      ->check(whole_number(0));
-  command_->add_option("--precision", precision_, "of the products: fp32 (default) or bf16")
-      ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
-  command_->add_flag("--chat", chat_, "prompts are questions, or lists of messages, in the folder's chat template");
-  command_->add_flag("--no-begin-of-text", no_begin_of_text_,
-                     "leave out the begin-of-text tokens of the tokenizer, for models trained without them");
-  command_->add_flag("--json", json_, "print a line of ids, text and reason of the end for each prompt");
-}
-
-SamplingOptions GenerateCommand::sampling(const HfGenerationConfig& config) const {
+SamplingOptions sampling(const GenerateArguments& arguments, const HfGenerationConfig& config) {
   return {.repetition_penalty = config.repetition_penalty,
           .temperature = config.temperature,
           .top_k = config.top_k,
           .top_p = config.top_p,
-          .seed = seed_};
+          .seed = arguments.seed};
 }
 
-int GenerateCommand::run(Console& console) const {
-  if (prompts_.empty() && lines_.empty()) throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
-  const HfGenerationConfig generation = read_hf_generation(folder_, {temperature_, top_k_, top_p_}).value_or_throw();
-  TokenSampler sampler(sampling(generation));
-  for (const std::string& setting : generation.unused) {
-    console.warning("generate: " + folder_ + "/generation_config.json: " + setting + " has no effect here");
+std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateArguments& arguments) {
+  if (arguments.tokenizer == "bytes") return std::make_unique<ByteTokenizer>();
+  auto opened = open_tokenizer(arguments.tokenizer.empty() ? arguments.folder : arguments.tokenizer);
+  if (!opened && arguments.tokenizer.empty()) throw JobError(opened.error().message + "; name another by --tokenizer");
+  return std::move(opened).value_or_throw();
+}
+
+std::vector<GivenPrompt> read_prompts(const GenerateArguments& arguments, const PromptReader& reader) {
+  std::vector<GivenPrompt> prompts;
+  for (const std::string& text : arguments.prompts) {
+    if (valid_utf8_prefix(text) != text.size()) throw JobError("generate --prompt: the text is no UTF-8");
+    prompts.push_back(reader.text("generate --prompt", text));
   }
-  const std::unique_ptr<Tokenizer> tokenizer = open();
-  const TokenizerConfig config = read_tokenizer_config(folder_).value_or_throw();
+  if (arguments.lines.empty()) return prompts;
+  for_json_lines(arguments.lines, "generate",
+                 [&](const std::string& where, const json& value) { prompts.push_back(reader.value(where, value)); });
+  return prompts;
+}
+
+int run_generate(const GenerateArguments& arguments, Console& console) {
+  if (arguments.prompts.empty() && arguments.lines.empty())
+    throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
+  const HfGenerationConfig generation =
+      read_hf_generation(arguments.folder, {arguments.temperature, arguments.top_k, arguments.top_p}).value_or_throw();
+  TokenSampler sampler(sampling(arguments, generation));
+  for (const std::string& setting : generation.unused) {
+    console.warning("generate: " + arguments.folder + "/generation_config.json: " + setting + " has no effect here");
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(arguments);
+  const TokenizerConfig config = read_tokenizer_config(arguments.folder).value_or_throw();
   const ContinuationLimits limits =
-      continuation_limits(read_stop_tokens(folder_).value_or_throw(), *tokenizer, max_tokens_);
-  PromptReader reader(*tokenizer, !no_begin_of_text_, config);
-  if (chat_) reader.use_template(config, folder_);
-  const std::vector<Prompt> prompts = read_prompts(reader);
+      continuation_limits(read_stop_tokens(arguments.folder).value_or_throw(), *tokenizer, arguments.max_tokens);
+  PromptReader reader(*tokenizer, !arguments.no_begin_of_text, config);
+  if (arguments.chat) reader.use_template(config, arguments.folder);
+  const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;
-  TextGenerator generator(ops, folder_, precision_ == "bf16" ? DType::bf16 : DType::f32);
-  for (const Prompt& prompt : prompts) {
+  TextGenerator generator(ops, arguments.folder, arguments.precision == "bf16" ? DType::bf16 : DType::f32);
+  for (const GivenPrompt& prompt : prompts) {
     const std::string refusal = generator.refusal(prompt.tokens);
     if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
   }
-  for (const Prompt& prompt : prompts) {
-    Printer printer(*tokenizer, json_);
+  for (const GivenPrompt& prompt : prompts) {
+    Printer printer(*tokenizer, arguments.json);
     const auto print = [&](std::int32_t token) { printer.add(token); };
     printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print));
   }
   return 0;
 }
 
-std::unique_ptr<Tokenizer> GenerateCommand::open() const {
-  if (tokenizer_ == "bytes") return std::make_unique<ByteTokenizer>();
-  auto opened = open_tokenizer(tokenizer_.empty() ? folder_ : tokenizer_);
-  if (!opened && tokenizer_.empty()) throw JobError(opened.error().message + "; name another by --tokenizer");
-  return std::move(opened).value_or_throw();
-}
+}  // namespace
 
-std::vector<GenerateCommand::Prompt> GenerateCommand::read_prompts(const PromptReader& reader) const {
-  std::vector<Prompt> prompts;
-  for (const std::string& text : prompts_) {
-    if (valid_utf8_prefix(text) != text.size()) throw JobError("generate --prompt: the text is no UTF-8");
-    prompts.push_back(reader.text("generate --prompt", text));
-  }
-  if (lines_.empty()) return prompts;
-  for_json_lines(lines_, "generate",
-                 [&](const std::string& where, const json& value) { prompts.push_back(reader.value(where, value)); });
-  return prompts;
+void add_generate(Commands& commands) {
+  const auto [command, arguments] = commands.add("generate", "print text that continues prompts", run_generate);
+  command
+      .add_option("model", arguments.folder,
+                  "a model's folder (config.json, weights and tokenizer), or its name in the hub's cache")
+      ->required()
+      ->transform([](const std::string& name) { return find_model(name).value_or_throw(); });
+  auto* prompt = command.add_option("--prompt", arguments.prompts, "the text to continue; may be repeated")
+                     ->allow_extra_args(false);
+  command.add_option("--jsonl", arguments.lines, "a file with a prompt, a JSON string, a line; - is standard input")
+      ->excludes(prompt);
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "another folder, a tokenizer file, or bytes (default: the folder's)");
+  command.add_option("--temperature", arguments.temperature,
+                     "0: the likeliest token (default: as generation_config.json has it, else 0)");
+  command.add_option("--top-k", arguments.top_k, "only the k likeliest tokens; 0: all (default: likewise, else all)")
+      ->check(whole_number(0));
+  command.add_option("--top-p", arguments.top_p,
+                     "of those the fewest whose probabilities reach p (default: likewise, else 1)");
+  command.add_option("--seed", arguments.seed, "of the draws")->check(whole_number(0));
+  command.add_option("--max-tokens", arguments.max_tokens, "tokens at most for a prompt (default: 256)")
+      ->check(whole_number(0));
+  command.add_option("--precision", arguments.precision, "of the products: fp32 (default) or bf16")
+      ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
+  command.add_flag("--chat", arguments.chat,
+                   "prompts are questions, or lists of messages, in the folder's chat template");
+  command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
+                   "leave out the begin-of-text tokens of the tokenizer, for models trained without them");
+  command.add_flag("--json", arguments.json, "print a line of ids, text and reason of the end for each prompt");
 }
 
 }  // namespace maestro

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/help_command.hpp"
-
+// `maestro help [KEY]`: the reference of job files.
 #include <algorithm>
 
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/job_reference.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/plug_in_option.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
-std::string group_text(const KeyGroup& group) {
-  std::string text = group.heading + ": " + group.purpose;
-  for (const JobKey& key : group.keys) {
-    text += "\n  " + padded(key.name, 21) + padded(key.fallback, 14) + key.help;
-  }
-  return text;
-}
-
 namespace {
+
+struct HelpArguments {
+  PlugInChoice plug_ins;
+  std::string key;
+  bool markdown = false;
+};
 
 std::string key_text(const std::string& name, const JobKey& key) {
   std::string text = name + ": " + key.help + "\n  type     " + key.type + "\n  default  " + key.fallback;
@@ -58,34 +57,35 @@ std::string markdown(const JobReference& reference) {
   return text;
 }
 
-}  // namespace
-
-HelpCommand::HelpCommand(CLI::App& app) : command_(app.add_subcommand("help", "describe the keys of job files")) {
-  command_->add_option("key", key_, "a key (train.steps, student.lr) or a table; none: all tables");
-  add_plug_in_options(*command_, plug_ins_);
-  command_->add_flag("--markdown", markdown_, "print the whole reference for docs/job-file.md")->group("");
-}
-
-int HelpCommand::run(Console& console) const {
-  const JobReference reference(types_with(plug_ins_.files).sections);
-  if (markdown_) {
+int run_help(const HelpArguments& arguments, Console& console) {
+  const JobReference reference(types_with(arguments.plug_ins.files).sections);
+  if (arguments.markdown) {
     console.text(markdown(reference));
     return 0;
   }
-  if (key_.empty()) {
+  if (arguments.key.empty()) {
     console.text(tables_text(reference));
     return 0;
   }
-  if (const JobKey* key = reference.find(key_)) {
-    console.text(key_text(key_, *key));
+  if (const JobKey* key = reference.find(arguments.key)) {
+    console.text(key_text(arguments.key, *key));
     return 0;
   }
-  const auto groups = reference.groups_of(key_);
-  if (groups.empty()) throw JobError(reference.unknown(key_));
+  const auto groups = reference.groups_of(arguments.key);
+  if (groups.empty()) throw JobError(reference.unknown(arguments.key));
   for (const KeyGroup* group : groups) {
     if (!group->keys.empty()) console.text(group_text(*group));
   }
   return 0;
+}
+
+}  // namespace
+
+void add_help(Commands& commands) {
+  const auto [command, arguments] = commands.add("help", "describe the keys of job files", run_help);
+  command.add_option("key", arguments.key, "a key (train.steps, student.lr) or a table; none: all tables");
+  add_plug_in_options(command, arguments.plug_ins);
+  command.add_flag("--markdown", arguments.markdown, "print the whole reference for docs/job-file.md")->group("");
 }
 
 }  // namespace maestro

@@ -6,6 +6,7 @@
 #include "actors/process/graph_app.hpp"
 #include "actors/served/served_type.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/padded.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
@@ -52,6 +53,14 @@ const JobKey* find_in(const std::vector<const KeyGroup*>& groups, std::string_vi
 }
 
 }  // namespace
+
+std::string group_text(const KeyGroup& group) {
+  std::string text = group.heading + ": " + group.purpose;
+  for (const JobKey& key : group.keys) {
+    text += "\n  " + padded(key.name, 21) + padded(key.fallback, 14) + key.help;
+  }
+  return text;
+}
 
 JobReference::JobReference(const SectionRegistry& registry) {
   add_tables();

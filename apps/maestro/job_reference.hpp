@@ -33,6 +33,9 @@ struct KeyGroup {
   std::vector<JobKey> keys;
 };
 
+/// Returns the keys of a group with their defaults and meanings, a line each, below its heading.
+[[nodiscard]] std::string group_text(const KeyGroup& group);
+
 /// A section that a bundled app composes.
 struct ReferenceSection {
   std::string name;  ///< "teacher"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/join_command.hpp"
-
+// `maestro join`: this process becomes part of a running job and takes replicas of a section over.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +9,20 @@
 #include <vector>
 
 #include "actors/launch/launcher.hpp"
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/control_options.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 namespace {
+
+struct JoinArguments {
+  ControlTarget target;
+  std::string section;
+  std::string devices;
+  std::string log_format;
+};
 
 /// Returns only by throwing JobError.
 [[noreturn]] void execute(const JoinTerms& terms, const std::vector<std::string>& log) {
@@ -42,27 +50,22 @@ namespace {
   throw JobError("cannot execute " + program + ": " + std::strerror(errno), ErrorCode::unavailable);
 }
 
-}  // namespace
-
-JoinCommand::JoinCommand(CLI::App& app)
-    : app_(
-          app.add_subcommand("join", "take replicas of a running job over in a new process, until Ctrl-C or its end")) {
-  app_->add_option("--section", section_, "a frozen section with replicas = {least, most}")->required();
-  app_->add_option("--devices", devices_, "cpu:K,cpu:L for a replica (default: the least used cores)");
-  app_->add_option("--at", target_.address, "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
-  app_->add_option("--keys", target_.keys, "key folder, for a run on another host");
-  app_->add_option("--token-file", target_.token_file, "file with the run's token");
-  add_log_format(*app_, log_format_);
+int run_join(const JoinArguments& arguments, Console& console) {
+  return call_run(console, [&] {
+    execute(ControlClient(arguments.target).join(arguments.section, arguments.devices),
+            log_arguments(arguments.log_format));
+  });
 }
 
-int JoinCommand::run(Console& console) const {
-  try {
-    execute(ControlClient(target_).join(section_, devices_), log_arguments(log_format_));
-  } catch (const JobError& error) {
-    if (error.code() == ErrorCode::invalid_argument) throw;
-    console.error(error.what());
-    return 1;
-  }
+}  // namespace
+
+void add_join(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("join", "take replicas of a running job over in a new process, until Ctrl-C or its end", run_join);
+  command.add_option("--section", arguments.section, "a frozen section with replicas = {least, most}")->required();
+  command.add_option("--devices", arguments.devices, "cpu:K,cpu:L for a replica (default: the least used cores)");
+  add_target_options(command, arguments.target);
+  add_log_format(command, arguments.log_format);
 }
 
 }  // namespace maestro

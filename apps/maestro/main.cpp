@@ -7,33 +7,9 @@
 #include <new>
 
 #include "actors/process/signal_watcher.hpp"
-#include "apps/maestro/card_command.hpp"
-#include "apps/maestro/control_commands.hpp"
-#include "apps/maestro/data_command.hpp"
-#include "apps/maestro/distill_command.hpp"
-#include "apps/maestro/emulate_command.hpp"
-#include "apps/maestro/export_command.hpp"
-#include "apps/maestro/fleet_command.hpp"
-#include "apps/maestro/generate_command.hpp"
-#include "apps/maestro/help_command.hpp"
-#include "apps/maestro/join_command.hpp"
-#include "apps/maestro/keys_command.hpp"
-#include "apps/maestro/new_command.hpp"
-#include "apps/maestro/plan_command.hpp"
-#include "apps/maestro/prepare_command.hpp"
-#include "apps/maestro/replay_command.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/run_options.hpp"
-#include "apps/maestro/samples_command.hpp"
-#include "apps/maestro/schema_command.hpp"
-#include "apps/maestro/sections_command.hpp"
-#include "apps/maestro/simulate_command.hpp"
-#include "apps/maestro/teach_command.hpp"
-#include "apps/maestro/tokenize_command.hpp"
-#include "apps/maestro/train_command.hpp"
 #include "apps/maestro/usage_error.hpp"
-#include "apps/maestro/vlm_command.hpp"
-#include "apps/maestro/watch_commands.hpp"
-#include "apps/maestro/what_if_command.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/core/listed_error.hpp"
 #include "runtime/core/result.hpp"
@@ -50,51 +26,20 @@ void hold_signals(int, char**, char**) {
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const hold_signals_first)(int, char**, char**) = hold_signals;
 
-/// Runs the given command among these. Returns its exit status.
-template <class... Commands>
-int run_given(Console& console, const Commands&... commands) {
-  int status = 0;
-  const auto run = [&](const auto& command) {
-    if (!command.given()) return false;
-    status = command.run(console);
-    return true;
-  };
-  (void)(run(commands) || ...);
-  return status;
-}
+/// The commands, in the order of --help.
+constexpr void (*add_commands[])(Commands&) = {
+    add_train, add_check,    add_distill, add_vlm,      add_simulate,   add_what_if, add_fleet,   add_emulate,
+    add_teach, add_export,   add_keys,    add_tokenize, add_prepare,    add_data,    add_samples, add_replay,
+    add_card,  add_generate, add_control, add_plan,     add_profile,    add_watch,   add_metrics, add_join,
+    add_help,  add_sections, add_new,     add_schema,   add_completion,
+};
 
 int run(int argc, char** argv, Console& console) {
   CLI::App app("maestro: actor-based dataflow runtime for compound LLM training", "maestro");
   app.set_version_flag("--version", std::string("maestro ") + MAESTRO_VERSION);
   app.require_subcommand(1);
-  TrainCommand train(app);
-  CheckCommand check(app);
-  DistillCommand distill(app);
-  VisionLanguageCommand vlm(app);
-  SimulateCommand simulate(app);
-  WhatIfCommand what_if(app);
-  FleetCommand fleet(app);
-  EmulateCommand emulate(app);
-  TeachCommand teach(app);
-  ExportCommand exporting(app);
-  KeysCommand keys(app);
-  TokenizeCommand tokenize(app);
-  PrepareCommand prepare(app);
-  DataCommand data(app);
-  SamplesCommand samples(app);
-  ReplayCommand replay(app);
-  CardCommand card(app);
-  GenerateCommand generate(app);
-  ControlCommands control(app);
-  PlanCommand plan(*app.get_subcommand("plan"));
-  ProfileCommand profile(app);
-  WatchCommands watch(app);
-  JoinCommand join(app);
-  HelpCommand help(app);
-  SectionsCommand sections(app);
-  NewCommand fresh(app);
-  SchemaCommand schema(app);
-  CompletionCommand completion(app);
+  Commands commands(app);
+  for (const auto add : add_commands) add(commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -102,9 +47,7 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, what_if, fleet, emulate, teach, exporting, keys,
-                   tokenize, prepare, data, samples, replay, card, generate, plan, profile, control, watch, join, help,
-                   sections, fresh, schema, completion);
+  return commands.run(console);
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/new_command.hpp"
-
+// `maestro new section|plug-in|app NAME`: a folder to begin with.
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "actors/served/served_type.hpp"
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/template_files.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/printable_text.hpp"
 #include "runtime/core/result.hpp"
@@ -15,6 +17,12 @@
 namespace maestro {
 
 namespace {
+
+struct NewArguments {
+  std::string kind;
+  std::string name;
+  std::filesystem::path folder;
+};
 
 namespace fs = std::filesystem;
 
@@ -51,27 +59,17 @@ std::string replaced(std::string text, std::string_view word, const std::string&
   return text;
 }
 
-}  // namespace
-
-NewCommand::NewCommand(CLI::App& app)
-    : command_(app.add_subcommand("new", "write a folder to begin a section type, a plug-in or an app with")) {
-  command_->add_option("kind", kind_, "section or plug-in: C++, tests and a job; app: a job of sections that are there")
-      ->required()
-      ->check(CLI::IsMember({"section", "plug-in", "app"}));
-  command_->add_option("name", name_, "its name, such as gated_bigram")->required();
-  command_->add_option("--into", folder_, "the folder (default: NAME in this folder)");
-}
-
-int NewCommand::run(Console& console) const {
-  check_name(name_);
-  const fs::path folder = folder_.empty() ? fs::path(name_) : folder_;
-  const std::string kind = kind_ == "section" ? "plug-in" : kind_;  // a section type comes in a plug-in
+int run_new(const NewArguments& arguments, Console& console) {
+  check_name(arguments.name);
+  const fs::path folder = arguments.folder.empty() ? fs::path(arguments.name) : arguments.folder;
+  const std::string kind =
+      arguments.kind == "section" ? "plug-in" : arguments.kind;  // a section type comes in a plug-in
   std::vector<std::pair<fs::path, std::string>> files;
   for (const TemplateFile& file : template_files()) {
     if (file.kind != kind) continue;
-    std::string text = replaced(std::string(file.text), "@NAME@", name_);
-    text = replaced(replaced(std::move(text), "@CLASS@", class_name(name_)), "@VERSION@", MAESTRO_VERSION);
-    files.emplace_back(folder / replaced(std::string(file.path), "NAME", name_), std::move(text));
+    std::string text = replaced(std::string(file.text), "@NAME@", arguments.name);
+    text = replaced(replaced(std::move(text), "@CLASS@", class_name(arguments.name)), "@VERSION@", MAESTRO_VERSION);
+    files.emplace_back(folder / replaced(std::string(file.path), "NAME", arguments.name), std::move(text));
   }
   for (const auto& [path, text] : files) {
     std::error_code failed;
@@ -84,8 +82,22 @@ int NewCommand::run(Console& console) const {
   for (const auto& [path, text] : files) write_output(path, text).or_throw();
   std::string made;
   for (const auto& [path, text] : files) made += "\n  " + printable_line(path.string());
-  console.text(kind_ + " " + name_ + ":" + made);
+  console.text(arguments.kind + " " + arguments.name + ":" + made);
   return 0;
+}
+
+}  // namespace
+
+void add_new(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("new", "write a folder to begin a section type, a plug-in or an app with", run_new);
+  command
+      .add_option("kind", arguments.kind,
+                  "section or plug-in: C++, tests and a job; app: a job of sections that are there")
+      ->required()
+      ->check(CLI::IsMember({"section", "plug-in", "app"}));
+  command.add_option("name", arguments.name, "its name, such as gated_bigram")->required();
+  command.add_option("--into", arguments.folder, "the folder (default: NAME in this folder)");
 }
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/plan_command.hpp"
-
+// `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures the
+// calls that it reckons with.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -10,6 +10,7 @@
 #include "actors/plan/memory_estimate.hpp"
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/cluster_rivals.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_job.hpp"
@@ -195,80 +196,25 @@ class Printed {
   std::vector<Certainty> certain_;
 };
 
-}  // namespace
-
-PlanCommand::PlanCommand(CLI::App& control) : command_(&control) {
-  command_->description(
-      "choose the layouts of a job on this machine; without a job, show sections, places and edges of "
-      "a run");
-  CLI::Option* const job = command_->add_option("job", arguments_.job, "job file (TOML) whose layouts are chosen");
-  for (const char* const of_control : {"--at", "--keys", "--token-file"}) job->excludes(of_control);
-  add_job_options(*command_, arguments_);
-  command_->add_option("--profile", arguments_.profile,
-                       "prices of calls: read if it exists, and written with those measured now");
-  command_->add_option("--top", arguments_.top, "layouts to print (default 5)")->check(whole_number(1, 1000));
-  command_->add_option("--out", arguments_.out, "write the job with the best layout here");
-  command_->add_option("--page", arguments_.page, "write a page with the plan here");
-  command_->add_option("--try", arguments_.tries, "also run so many of the best layouts, in turn")
-      ->check(whole_number(1, 100));
-  CLI::Option* const cluster =
-      command_->add_option("--cluster", arguments_.cluster, "plan for the devices that this file describes");
-  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
-    cluster->excludes(command_->get_option(of_machine));
-  }
-  CLI::Option* const extra = command_
-                                 ->add_option("--extra", arguments_.kept,
-                                              "there: the section that keeps its devices; the fewest others are added")
-                                 ->type_name("SECTION")
-                                 ->needs(cluster);
-  command_->add_option("--stall", arguments_.stall, "share of the time that it may wait for others (default 0.01)")
-      ->check(decimal_number(0.0001, 0.9))
-      ->needs(cluster);
-  CLI::Option* const objective =
-      command_
-          ->add_option("--objective", arguments_.objective,
-                       "there: the fastest step (time, the default), or the cheapest (money)")
-          ->check(CLI::IsMember({"time", "money"}))
-          ->needs(cluster);
-  objective->excludes(extra);
-  command_->add_option("--budget", arguments_.most_per_hour, "there: price of all hosts an hour, at most")
-      ->check(decimal_number(1e-6, 1e12))
-      ->needs(cluster);
-  command_
-      ->add_option("--curve", arguments_.curve,
-                   "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
-      ->type_name("FILE")
-      ->needs(cluster);
-  command_
-      ->add_option("--from", arguments_.from,
-                   "there: name hosts and devices so that most stays where this job, which plan has written, has it")
-      ->type_name("JOB")
-      ->needs(cluster);
-  command_->add_option("--timeline", arguments_.timeline, "there: write the rehearsed lanes here, for Perfetto")
-      ->needs(cluster);
-  command_->add_option("--steps", arguments_.steps, "steps of such a run (default 20)")->check(whole_number(6, 100000));
-}
-
-int PlanCommand::run(Console& shown) const {
-  const bool json = command_->count("--json") > 0;
+int run_plan(const PlanArguments& arguments, Console& shown) {
   std::ostringstream unseen;
   Console silent({unseen, unseen, false, {}});
-  Console& console = json ? silent : shown;  // a line of JSON stands alone
-  if (!arguments_.cluster.empty()) return plan_on_cluster(arguments_, json, console);
-  PlannedJob job(arguments_, console);
+  Console& console = arguments.json ? silent : shown;  // a line of JSON stands alone
+  if (!arguments.cluster.empty()) return plan_on_cluster(arguments, console);
+  PlannedJob job(arguments, console);
   LayoutRanking ranking = job.rank();
   std::optional<Tried> tried;
-  if (arguments_.tries > 0) tried = try_layouts(job, ranking.best, arguments_, console);
+  if (arguments.tries > 0) tried = try_layouts(job, ranking.best, arguments, console);
   const RankedLayout* best = &ranking.best.front();
   if (tried) {
     const auto least = std::ranges::min_element(tried->step_ms) - tried->step_ms.begin();
     best = &ranking.best[static_cast<std::size_t>(least)];
   }
   const Printed printed(job, ranking, tried, job.planner().certainties(ranking));
-  if (json) {
-    std::cout << printed.json(arguments_.top).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  if (arguments.json) {
+    std::cout << printed.json(arguments.top).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   } else {
-    printed.text(arguments_.top);
+    printed.text(arguments.top);
   }
   PlanConfig predicted;
   predicted.predicted_step_ms = best->step_ms;
@@ -277,30 +223,82 @@ int PlanCommand::run(Console& shown) const {
                   "Layouts chosen by `maestro plan`: " + fixed(best->step_ms, 1) + " ms a step on " +
                       job.machine().text() + "; no layout that was compared takes less than " +
                       fixed(ranking.least_bound_ms, 1) + " ms.");
-  if (!arguments_.page.empty()) {
+  if (!arguments.page.empty()) {
     const LaneRehearsal lanes = job.planner().rehearsal(*best);
     const PlanPage page = ranking_page(job.title(), ranking, *best, job.base().train.global_batch,
                                        timeline_of(lanes.rehearsed, lanes.graph));
-    write_output(arguments_.page, page_of(page)).or_throw();
-    console.note("written   " + printable(arguments_.page.string()));
+    write_output(arguments.page, page_of(page)).or_throw();
+    console.note("written   " + printable(arguments.page.string()));
   }
   return 0;
 }
 
-ProfileCommand::ProfileCommand(CLI::App& app)
-    : command_(app.add_subcommand("profile", "measure the calls of a job's layouts on this machine, for plan")) {
-  command_->add_option("job", arguments_.job, "job file (TOML)")->required();
-  add_job_options(*command_, arguments_);
-  arguments_.profile = "profile.json";
-  command_->add_option("--out", arguments_.profile, "file of the prices; those in it stay (default profile.json)");
-}
-
-int ProfileCommand::run(Console& console) const {
-  PlannedJob job(arguments_, console);
+int run_profile(const PlanArguments& arguments, Console& console) {
+  PlannedJob job(arguments, console);
   job.measure();
   console.note(std::to_string(job.prices().alone.measured().size()) + " calls have prices in " +
-               printable(arguments_.profile.string()));
+               printable(arguments.profile.string()));
   return 0;
+}
+
+}  // namespace
+
+void add_plan(Commands& commands) {
+  const auto [command, arguments] = commands.add("plan", "choose the layouts of a job on this machine", run_plan);
+  command.add_option("job", arguments.job, "job file (TOML) whose layouts are chosen")->required();
+  command.add_flag("--json", arguments.json, "print the answer as a line of JSON");
+  add_job_options(command, arguments);
+  command.add_option("--profile", arguments.profile,
+                     "prices of calls: read if it exists, and written with those measured now");
+  command.add_option("--top", arguments.top, "layouts to print (default 5)")->check(whole_number(1, 1000));
+  command.add_option("--out", arguments.out, "write the job with the best layout here");
+  command.add_option("--page", arguments.page, "write a page with the plan here");
+  command.add_option("--try", arguments.tries, "also run so many of the best layouts, in turn")
+      ->check(whole_number(1, 100));
+  CLI::Option* const cluster =
+      command.add_option("--cluster", arguments.cluster, "plan for the devices that this file describes");
+  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
+    cluster->excludes(command.get_option(of_machine));
+  }
+  CLI::Option* const extra = command
+                                 .add_option("--extra", arguments.kept,
+                                             "there: the section that keeps its devices; the fewest others are added")
+                                 ->type_name("SECTION")
+                                 ->needs(cluster);
+  command.add_option("--stall", arguments.stall, "share of the time that it may wait for others (default 0.01)")
+      ->check(decimal_number(0.0001, 0.9))
+      ->needs(cluster);
+  CLI::Option* const objective = command
+                                     .add_option("--objective", arguments.objective,
+                                                 "there: the fastest step (time, the default), or the cheapest (money)")
+                                     ->check(CLI::IsMember({"time", "money"}))
+                                     ->needs(cluster);
+  objective->excludes(extra);
+  command.add_option("--budget", arguments.most_per_hour, "there: price of all hosts an hour, at most")
+      ->check(decimal_number(1e-6, 1e12))
+      ->needs(cluster);
+  command
+      .add_option("--curve", arguments.curve,
+                  "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
+      ->type_name("FILE")
+      ->needs(cluster);
+  command
+      .add_option("--from", arguments.from,
+                  "there: name hosts and devices so that most stays where this job, which plan has written, has it")
+      ->type_name("JOB")
+      ->needs(cluster);
+  command.add_option("--timeline", arguments.timeline, "there: write the rehearsed lanes here, for Perfetto")
+      ->needs(cluster);
+  command.add_option("--steps", arguments.steps, "steps of such a run (default 20)")->check(whole_number(6, 100000));
+}
+
+void add_profile(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("profile", "measure the calls of a job's layouts on this machine, for plan", run_profile);
+  command.add_option("job", arguments.job, "job file (TOML)")->required();
+  add_job_options(command, arguments);
+  arguments.profile = "profile.json";
+  command.add_option("--out", arguments.profile, "file of the prices; those in it stay (default profile.json)");
 }
 
 }  // namespace maestro

@@ -8,7 +8,7 @@
 
 #include "actors/layouts/job_planner.hpp"
 #include "actors/process/app.hpp"
-#include "apps/maestro/plan_command.hpp"
+#include "apps/maestro/plan_arguments.hpp"
 
 namespace maestro {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/prepare_command.hpp"
-
+// `maestro prepare FILES... --tokenizer MODEL --out DIR`: data as tokens, for [data] kind = "prepared".
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,14 +7,32 @@
 #include <thread>
 
 #include "actors/process/signal_watcher.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/records/prepare.hpp"
 
 namespace maestro {
 
 namespace {
+
+struct PrepareArguments {
+  std::vector<std::string> files;
+  std::string tokenizer;
+  std::string out;
+  bool as_text = false;
+  bool no_begin_of_text = false;
+  std::string field;
+  std::string chat_template = "auto";
+  std::string end_of_turn;
+  std::string date;
+  std::string learn = "answers";
+  double validation = 0.01;
+  std::size_t jobs = 0;
+  std::uint64_t max_bad = 0;
+};
 
 /// A signal has asked for the end.
 struct Interrupted {};
@@ -51,56 +68,26 @@ class Meter {
   PrepareProgress last_;
 };
 
-}  // namespace
-
-PrepareCommand::PrepareCommand(CLI::App& app)
-    : command_(app.add_subcommand("prepare", "turn files of text or conversations into tokens")) {
-  command_
-      ->add_option("files", files_,
-                   "files and folders: text, JSON Lines, JSON lists, tar archives (WebDataset), also compressed")
-      ->required();
-  command_
-      ->add_option("--tokenizer", tokenizer_,
-                   "a model's folder or its name in the hub's cache, its tokenizer file, or bytes")
-      ->required();
-  command_->add_option("--out", out_, "the folder for the prepared data; it must not exist yet")->required();
-  command_->add_flag("--as-text", as_text_, "files are plain text, whatever their names and first characters");
-  command_->add_flag("--no-begin-of-text", no_begin_of_text_,
-                     "leave out the begin-of-text tokens of the tokenizer, such as <bos>");
-  command_->add_option("--field", field_, "the column of the text of rows (default: the columns are recognised)");
-  command_->add_option(
-      "--template", template_,
-      "the chat template of conversations: auto (beside the tokenizer, default), chatml, none, or a file");
-  command_->add_option("--end-of-turn", end_of_turn_,
-                       "the token that ends an answer, appended if the template does not write it (default: those at "
-                       "which the tokenizer's folder ends a text)");
-  command_->add_option("--date", date_, "the day that a chat template prints, as 2026-01-31 (default: today)");
-  command_->add_option("--learn", learn_, "the answers of a conversation that are learned: answers (all) or last")
-      ->transform(CLI::IsMember({"answers", "last"}));
-  command_->add_option("--validation", validation_, "the share of documents for validation (default: 0.01)")
-      ->check(decimal_number(0.0, 0.9));
-  command_->add_option("--jobs", jobs_, "threads (default: one for each core)");
-  command_->add_option("--max-bad", max_bad_, "bad rows that are left out and counted (default: 0)");
-}
-
-PrepareOptions PrepareCommand::options() const {
+PrepareOptions prepare_options(const PrepareArguments& arguments) {
   PrepareOptions options;
-  options.inputs.assign(files_.begin(), files_.end());
-  options.tokenizer = tokenizer_ == "bytes" ? tokenizer_ : find_model(tokenizer_).value_or_throw();
-  options.text_column = field_;
-  options.as_text = as_text_;
-  options.begin_of_text = !no_begin_of_text_;
-  options.chat_template = template_;
-  options.end_of_turn = end_of_turn_;
-  options.date = date_;
-  options.learned = learn_ == "last" ? LearnedAnswers::last : LearnedAnswers::all;
-  options.validation_fraction = validation_;
-  options.jobs = jobs_ > 0 ? jobs_ : std::max(1U, std::thread::hardware_concurrency());
-  options.max_bad = max_bad_;
+  options.inputs.assign(arguments.files.begin(), arguments.files.end());
+  options.tokenizer =
+      arguments.tokenizer == "bytes" ? arguments.tokenizer : find_model(arguments.tokenizer).value_or_throw();
+  options.text_column = arguments.field;
+  options.as_text = arguments.as_text;
+  options.begin_of_text = !arguments.no_begin_of_text;
+  options.chat_template = arguments.chat_template;
+  options.end_of_turn = arguments.end_of_turn;
+  options.date = arguments.date;
+  options.learned = arguments.learn == "last" ? LearnedAnswers::last : LearnedAnswers::all;
+  options.validation_fraction = arguments.validation;
+  options.jobs = arguments.jobs > 0 ? arguments.jobs : std::max(1U, std::thread::hardware_concurrency());
+  options.max_bad = arguments.max_bad;
   return options;
 }
 
-int PrepareCommand::run(Console& console) const {
+/// Prepares the files and prints what there is then. Returns 130 after a signal, which leaves nothing behind.
+int run_prepare(const PrepareArguments& arguments, Console& console) {
   std::atomic<bool> stopped = false;
   const SignalWatcher watcher([&](int) { stopped = true; });
   Meter meter(console);
@@ -111,14 +98,50 @@ int PrepareCommand::run(Console& console) const {
     meter.show(progress);
   };
   try {
-    const PreparedIndex index = prepare_data(options(), out_, calls);
+    const PreparedIndex index = prepare_data(prepare_options(arguments), arguments.out, calls);
     console.text(prepared_lines(index));
-    console.note("prepared " + meter.speed() + "; to read samples: maestro data " + printable(out_) + " --show 3");
+    console.note("prepared " + meter.speed() + "; to read samples: maestro data " + printable(arguments.out) +
+                 " --show 3");
   } catch (const Interrupted&) {
     console.error("prepare: interrupted; nothing was written");
     return 130;
   }
   return 0;
+}
+
+}  // namespace
+
+void add_prepare(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("prepare", "turn files of text or conversations into tokens", run_prepare);
+  command
+      .add_option("files", arguments.files,
+                  "files and folders: text, JSON Lines, JSON lists, tar archives (WebDataset), also compressed")
+      ->required();
+  command
+      .add_option("--tokenizer", arguments.tokenizer,
+                  "a model's folder or its name in the hub's cache, its tokenizer file, or bytes")
+      ->required();
+  command.add_option("--out", arguments.out, "the folder for the prepared data; it must not exist yet")->required();
+  command.add_flag("--as-text", arguments.as_text, "files are plain text, whatever their names and first characters");
+  command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
+                   "leave out the begin-of-text tokens of the tokenizer, such as <bos>");
+  command.add_option("--field", arguments.field,
+                     "the column of the text of rows (default: the columns are recognised)");
+  command.add_option(
+      "--template", arguments.chat_template,
+      "the chat template of conversations: auto (beside the tokenizer, default), chatml, none, or a file");
+  command.add_option("--end-of-turn", arguments.end_of_turn,
+                     "the token that ends an answer, appended if the template does not write it (default: those at "
+                     "which the tokenizer's folder ends a text)");
+  command.add_option("--date", arguments.date, "the day that a chat template prints, as 2026-01-31 (default: today)");
+  command
+      .add_option("--learn", arguments.learn, "the answers of a conversation that are learned: answers (all) or last")
+      ->transform(CLI::IsMember({"answers", "last"}));
+  command.add_option("--validation", arguments.validation, "the share of documents for validation (default: 0.01)")
+      ->check(decimal_number(0.0, 0.9));
+  command.add_option("--jobs", arguments.jobs, "threads (default: one for each core)");
+  command.add_option("--max-bad", arguments.max_bad, "bad rows that are left out and counted (default: 0)");
 }
 
 }  // namespace maestro

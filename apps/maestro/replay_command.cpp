@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/replay_command.hpp"
-
+// `maestro replay RUN --steps A..B`: trains steps of a run again and compares them with its record, bit by bit.
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <ostream>
@@ -13,6 +14,8 @@
 #include "actors/process/start_point.hpp"
 #include "actors/run/step_difference.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
@@ -26,6 +29,14 @@
 namespace maestro {
 
 namespace {
+
+struct ReplayArguments {
+  std::filesystem::path run;
+  std::string steps;
+  bool check = false;
+  std::filesystem::path out;
+  PlugInChoice plug_ins;
+};
 
 namespace fs = std::filesystem;
 
@@ -135,30 +146,21 @@ std::vector<std::string> write_job(const fs::path& folder, const RunStart& start
   return {"train", file.string(), "--cpu-devices", std::to_string(start.cpu_devices)};
 }
 
-}  // namespace
-
-ReplayCommand::ReplayCommand(CLI::App& app)
-    : command_(app.add_subcommand("replay", "train steps of a run again and compare them with its record")) {
-  command_->add_option("run", run_, "the run's folder, train.out")->required();
-  command_->add_option("--steps", steps_, "the first and the last step, such as 10..20")->required();
-  command_->add_flag("--check", check_, "print the verdict alone, not every step");
-  command_->add_option("--out", out_, "train in this folder, and keep it (default: one that is removed)");
-  add_plug_in_options(*command_, plug_ins_);
-}
-
-int ReplayCommand::run(Console& console) const {
-  const StepRange steps = parse_steps(steps_);
-  const fs::path record = run_ / record_folder;
+/// Goes on from the last checkpoint before the first of the steps, or begins as the run did, in a folder of its own.
+/// Returns 1 if a figure differs; the first is printed.
+int run_replay(const ReplayArguments& arguments, Console& console) {
+  const StepRange steps = parse_steps(arguments.steps);
+  const fs::path record = arguments.run / record_folder;
   const std::vector<std::string> recorded = recorded_lines(record, steps);
   const RunStart start = start_of_step(record, steps.first).value_or_throw();
   StepDigests digests = recorded_digests(record).value_or_throw();
   std::erase_if(digests, [&](const auto& of) { return of.first < steps.first || of.first > steps.last; });
-  const std::optional<CheckpointFolder> from = checkpoint_to_start_from(run_, start, steps);
+  const std::optional<CheckpointFolder> from = checkpoint_to_start_from(arguments.run, start, steps);
   check_same_job(record, start, {from ? from->step + 1 : 1, steps.last});
 
   std::optional<ScratchFolder> scratch;  // beside the record, where the user has named no folder
-  if (out_.empty()) scratch.emplace(run_, "replay", "name one with --out");
-  const fs::path folder = scratch ? scratch->path() : out_;
+  if (arguments.out.empty()) scratch.emplace(arguments.run, "replay", "name one with --out");
+  const fs::path folder = scratch ? scratch->path() : arguments.out;
   RunOptions options;
   options.processes = start.processes;
   options.cpu_devices = start.cpu_devices;
@@ -172,7 +174,7 @@ int ReplayCommand::run(Console& console) const {
   options.replayed = record;
   const JobDocument recorded_job = JobDocument::parse(start.job_file, (record / events_file).string());
   const std::vector<std::string> overrides = overrides_of(recorded_job, folder, digests.contains(steps.last));
-  JobDocument job = recorded_document(record, start, overrides, plug_ins_);
+  JobDocument job = recorded_document(record, start, overrides, arguments.plug_ins);
   options.command = write_job(folder, start, job);
   if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
   App app = job_app(std::move(job), std::move(options), progress);
@@ -197,7 +199,7 @@ int ReplayCommand::run(Console& console) const {
   for (std::size_t at = 0; at < recorded.size(); ++at) {
     const std::optional<std::string> difference = step_difference(recorded[at], lines[at]).value_or_throw();
     if (!first) first = difference;
-    if (check_) continue;
+    if (arguments.check) continue;
     console.note("step " + std::to_string(steps.first + at) + ": " + losses_of(lines[at]) +
                  (difference ? "; recorded: " + losses_of(recorded[at]) : ", the same bits"));
   }
@@ -211,6 +213,18 @@ int ReplayCommand::run(Console& console) const {
                     ? ""
                     : ", and the state of all trained sections after step " + std::to_string(digests.rbegin()->first)));
   return 0;
+}
+
+}  // namespace
+
+void add_replay(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("replay", "train steps of a run again and compare them with its record", run_replay);
+  command.add_option("run", arguments.run, "the run's folder, train.out")->required();
+  command.add_option("--steps", arguments.steps, "the first and the last step, such as 10..20")->required();
+  command.add_flag("--check", arguments.check, "print the verdict alone, not every step");
+  command.add_option("--out", arguments.out, "train in this folder, and keep it (default: one that is removed)");
+  add_plug_in_options(command, arguments.plug_ins);
 }
 
 }  // namespace maestro

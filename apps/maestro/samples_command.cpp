@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/samples_command.hpp"
-
+// `maestro samples RUN --step K`: the samples that a step of a run was trained on.
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "actors/plan/job_plan.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/run_journal.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/printed_line.hpp"
@@ -18,6 +21,13 @@
 namespace maestro {
 
 namespace {
+
+struct SamplesArguments {
+  std::filesystem::path run;
+  std::uint64_t step = 0;
+  bool text = false;
+  PlugInChoice plug_ins;
+};
 
 std::vector<std::int32_t> tokens_of(const Corpus& corpus, SampleId sample) {
   const auto length = static_cast<std::size_t>(corpus.length(Split::train, sample));
@@ -46,49 +56,56 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
   return text;
 }
 
-}  // namespace
-
-SamplesCommand::SamplesCommand(CLI::App& app)
-    : command_(app.add_subcommand("samples", "show the samples that a step of a run was trained on")) {
-  command_->add_option("run", run_, "the run's folder, train.out")->required();
-  command_->add_option("--step", step_, "the step")->required()->check(whole_number(1));
-  command_->add_flag("--text", text_, "print the text of each");
-  add_plug_in_options(*command_, plug_ins_);
-}
-
-int SamplesCommand::run(Console& console) const {
-  const std::filesystem::path record = run_ / record_folder;
-  const std::string digest = recorded_digest(record, step_).value_or_throw();
-  const RunStart start = start_of_step(record, step_).value_or_throw();
+/// Opens the data of the run's job again and draws the step's samples, which are the run's if the digest is the
+/// record's.
+int run_samples(const SamplesArguments& arguments, Console& console) {
+  const std::filesystem::path record = arguments.run / record_folder;
+  const std::string digest = recorded_digest(record, arguments.step).value_or_throw();
+  const RunStart start = start_of_step(record, arguments.step).value_or_throw();
   RunOptions options;
   options.check_only = true;
-  const JobPlan plan = job_app(recorded_document(record, start, {}, plug_ins_), std::move(options), console).plan();
+  const JobPlan plan =
+      job_app(recorded_document(record, start, {}, arguments.plug_ins), std::move(options), console).plan();
 
   const Corpus& corpus = *plan.corpus;
   if (const std::string other = changed_data(start, corpus.fingerprint()); !other.empty()) {
-    throw JobError("samples: step " + std::to_string(step_) + " was trained on other data than there is now: " + other);
+    throw JobError("samples: step " + std::to_string(arguments.step) +
+                   " was trained on other data than there is now: " + other);
   }
   const DataCursor cursor = DataCursor::of(start.cursor).value_or_throw();
   const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), corpus.sources()));
-  const std::vector<SampleRef> samples = drawer.training(StepId(step_), plan.train.global_batch, cursor).samples;
+  const std::vector<SampleRef> samples =
+      drawer.training(StepId(arguments.step), plan.train.global_batch, cursor).samples;
   if (digest_of(samples) != digest) {
-    throw JobError("samples: step " + std::to_string(step_) + " had samples of digest " + printable(digest) +
+    throw JobError("samples: step " + std::to_string(arguments.step) + " had samples of digest " + printable(digest) +
                    ", and the job draws those of digest " + digest_of(samples) +
                    " now: this version of maestro draws others, or samples can no longer be read");
   }
-  PrintedLine() << "step " << step_ << ": " << samples.size() << " samples of " << printable(corpus.describe());
+  PrintedLine() << "step " << arguments.step << ": " << samples.size() << " samples of "
+                << printable(corpus.describe());
   const auto tokenizer = make_tokenizer(plan.tokenizer);
   const bool mixed = corpus.sources().size() > 1;
   for (const SampleRef& sample : samples) {
     const std::string from = corpus.origin(sample.id), origin = from.empty() ? "" : "; " + printable(from);
     const std::vector<std::int32_t> tokens = tokens_of(corpus, sample.id);
-    PrintedLine() << (text_ ? "--- " : "") << "sample " << sample.id.value() << ", " << length_of(tokens, *tokenizer)
-                  << ", " << corpus.targets(Split::train, sample.id) << " learned"
+    PrintedLine() << (arguments.text ? "--- " : "") << "sample " << sample.id.value() << ", "
+                  << length_of(tokens, *tokenizer) << ", " << corpus.targets(Split::train, sample.id) << " learned"
                   << (mixed ? ", source " + std::to_string(corpus.source(Split::train, sample.id)) : "") << origin;
-    if (text_) print_foreign_text(text_of(tokens, *tokenizer) + "\n");
+    if (arguments.text) print_foreign_text(text_of(tokens, *tokenizer) + "\n");
   }
   std::cout.flush();
   return std::cout ? 0 : 1;
+}
+
+}  // namespace
+
+void add_samples(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("samples", "show the samples that a step of a run was trained on", run_samples);
+  command.add_option("run", arguments.run, "the run's folder, train.out")->required();
+  command.add_option("--step", arguments.step, "the step")->required()->check(whole_number(1));
+  command.add_flag("--text", arguments.text, "print the text of each");
+  add_plug_in_options(command, arguments.plug_ins);
 }
 
 }  // namespace maestro

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/schema_command.hpp"
-
+// `maestro schema` and `maestro completion`: words of this program and of job files, for editors and shells.
 #include <nlohmann/json.hpp>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/job_schema.hpp"
 #include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/shell_completion.hpp"
@@ -28,30 +28,42 @@ CompletedProgram words_of(const CLI::App& program) {
   return words;
 }
 
-}  // namespace
+struct SchemaArguments {
+  PlugInChoice plug_ins;
+};
 
-SchemaCommand::SchemaCommand(CLI::App& app)
-    : command_(app.add_subcommand("schema", "print the JSON schema of job files, for editors")) {
-  add_plug_in_options(*command_, plug_ins_);
-}
-
-int SchemaCommand::run(Console& console) const {
-  console.answer(job_schema(JobReference(types_with(plug_ins_.files).sections)).dump(1));
+int run_schema(const SchemaArguments& arguments, Console& console) {
+  console.answer(job_schema(JobReference(types_with(arguments.plug_ins.files).sections)).dump(1));
   return 0;
 }
 
-CompletionCommand::CompletionCommand(CLI::App& app)
-    : program_(app),
-      command_(
-          app.add_subcommand("completion", "print a script by which a shell completes commands, options and keys")) {
-  command_->add_option("shell", shell_, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-}
+struct CompletionArguments {
+  const CLI::App* program = nullptr;
+  std::string shell;
+};
 
-int CompletionCommand::run(Console& console) const {
-  std::string script = completion_script(words_of(program_), shell_);
+int run_completion(const CompletionArguments& arguments, Console& console) {
+  std::string script = completion_script(words_of(*arguments.program), arguments.shell);
   script.pop_back();  // note() ends the line
   console.text(script);
   return 0;
+}
+
+}  // namespace
+
+void add_schema(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("schema", "print the JSON schema of job files, for editors", run_schema);
+  add_plug_in_options(command, arguments.plug_ins);
+}
+
+void add_completion(Commands& commands) {
+  const auto [command, arguments] = commands.add(
+      "completion", "print a script by which a shell completes commands, options and keys", run_completion);
+  arguments.program = &commands.program();
+  command.add_option("shell", arguments.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
 }
 
 }  // namespace maestro

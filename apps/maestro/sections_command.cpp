@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/sections_command.hpp"
-
+// `maestro sections [NAME]`: the section types that job files may name.
 #include <algorithm>
 
 #include "actors/served/served_type.hpp"
-#include "apps/maestro/help_command.hpp"
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/job_reference.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/section_ports.hpp"
@@ -15,6 +15,11 @@
 namespace maestro {
 
 namespace {
+
+struct SectionsArguments {
+  std::string type;
+  PlugInChoice plug_ins;
+};
 
 std::string types_text(const std::vector<SectionRegistry::Listing>& types,
                        const std::vector<CorpusRegistry::Listing>& corpora,
@@ -56,36 +61,37 @@ std::string ports_text(const std::vector<TypePorts>& all) {
   return text;
 }
 
-}  // namespace
-
-SectionsCommand::SectionsCommand(CLI::App& app)
-    : command_(app.add_subcommand("sections", "list the section types, or the ports and keys of a type")) {
-  command_->add_option("type", type_, "a section type; none: all");
-  add_plug_in_options(*command_, plug_ins_);
-}
-
-int SectionsCommand::run(Console& console) const {
-  const auto [registry, corpora, observers] = types_with(plug_ins_.files);
+int run_sections(const SectionsArguments& arguments, Console& console) {
+  const auto [registry, corpora, observers] = types_with(arguments.plug_ins.files);
   const std::vector<SectionRegistry::Listing> types = registry.list();
-  if (type_.empty()) {
+  if (arguments.type.empty()) {
     console.text(types_text(types, corpora.list(), observers.list()));
     return 0;
   }
   std::vector<std::string> names;
   for (const SectionRegistry::Listing& type : types) names.push_back(type.type);
-  const auto found = std::ranges::find(types, type_, &SectionRegistry::Listing::type);
+  const auto found = std::ranges::find(types, arguments.type, &SectionRegistry::Listing::type);
   if (found == types.end()) {
-    const auto nearest = nearest_name(type_, names);
-    throw JobError("unknown section type '" + printable(type_) + "'; " +
+    const auto nearest = nearest_name(arguments.type, names);
+    throw JobError("unknown section type '" + printable(arguments.type) + "'; " +
                    (nearest ? "did you mean '" + *nearest + "'?" : "maestro sections lists them"));
   }
   const JobReference reference(registry);
   console.note(found->type + ": " + found->description);
-  console.text(ports_text(ports_of_type(registry, reference, type_)));
-  for (const KeyGroup* group : reference.groups_of(type_)) {
+  console.text(ports_text(ports_of_type(registry, reference, arguments.type)));
+  for (const KeyGroup* group : reference.groups_of(arguments.type)) {
     if (!group->keys.empty()) console.text(group_text(*group));
   }
   return 0;
+}
+
+}  // namespace
+
+void add_sections(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("sections", "list the section types, or the ports and keys of a type", run_sections);
+  command.add_option("type", arguments.type, "a section type; none: all");
+  add_plug_in_options(command, arguments.plug_ins);
 }
 
 }  // namespace maestro

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/simulate_command.hpp"
-
+// `maestro simulate WORKLOAD`: the plan of a workload file, in virtual time.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
@@ -16,6 +18,14 @@
 namespace maestro {
 
 namespace {
+
+struct SimulateArguments {
+  std::filesystem::path workload;  ///< JSON, see docs/workloads.md
+  std::string policy = "wavefront";
+  std::filesystem::path timeline;  ///< also write the passes here, for Perfetto; empty: no timeline
+  double budget_ms = 0;            ///< of planning, by the clock; 0: the policy's own number of tries
+  std::int64_t seed = 1;           ///< of the search
+};
 
 /// Sums of long times round in the last digits.
 double tolerance_ms(const Schedule& schedule) {
@@ -31,33 +41,21 @@ nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule
   return shares;
 }
 
-}  // namespace
-
-SimulateCommand::SimulateCommand(CLI::App& app)
-    : command_(app.add_subcommand("simulate", "plan a workload file in virtual time")) {
-  command_->add_option("workload", arguments_.workload, "workload file (JSON)")->required();
-  command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront (default)");
-  command_->add_option("--timeline", arguments_.timeline, "also write the passes here, for Perfetto");
-  command_->add_option("--budget-ms", arguments_.budget_ms, "plan for so long (default: a fixed number of tries)")
-      ->check(decimal_number(1.0, 3.6e6));
-  command_->add_option("--seed", arguments_.seed, "of the search for an order")->check(whole_number(0));
-}
-
-int SimulateCommand::run(Console& console) const {
+int run_simulate(const SimulateArguments& arguments, Console& console) {
   PolicyOptions options;
-  options.seed = static_cast<std::uint64_t>(arguments_.seed);
-  if (arguments_.budget_ms > 0) {  // a time limit is measured by the clock
-    options.budget_ms = arguments_.budget_ms;
+  options.seed = static_cast<std::uint64_t>(arguments.seed);
+  if (arguments.budget_ms > 0) {  // a time limit is measured by the clock
+    options.budget_ms = arguments.budget_ms;
     options.deterministic = false;
   }
-  const auto policy = make_policy(arguments_.policy, options);
-  const Workload workload = load_workload(arguments_.workload);
+  const auto policy = make_policy(arguments.policy, options);
+  const Workload workload = load_workload(arguments.workload);
 
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = policy->plan(workload).value_or_throw();
   const std::chrono::duration<double, std::milli> planning = std::chrono::steady_clock::now() - begin;
   if (const Status legal = check_schedule(workload, schedule, tolerance_ms(schedule)); !legal.ok()) {
-    throw std::logic_error("policy " + arguments_.policy + " broke a rule: " + legal.error().message);
+    throw std::logic_error("policy " + arguments.policy + " broke a rule: " + legal.error().message);
   }
 
   double bound = lower_bound_ms(workload);
@@ -66,17 +64,29 @@ int SimulateCommand::run(Console& console) const {
   }
   bound = std::min(bound, schedule.makespan_ms);  // the two round differently
   nlohmann::ordered_json result = {
-      {"policy", arguments_.policy},     {"makespan_ms", schedule.makespan_ms},
+      {"policy", arguments.policy},      {"makespan_ms", schedule.makespan_ms},
       {"lower_bound_ms", bound},         {"ratio", bound > 0 ? schedule.makespan_ms / bound : 1.0},
       {"planning_ms", planning.count()}, {"utilization", utilization_json(workload, schedule)}};
-  if (!arguments_.timeline.empty()) {
-    write_output(arguments_.timeline, timeline_trace_json(workload, schedule)).or_throw();
+  if (!arguments.timeline.empty()) {
+    write_output(arguments.timeline, timeline_trace_json(workload, schedule)).or_throw();
   }
   // The timeline is JSON already; it goes last, in place of the closing brace.
   std::string text = result.dump();
   text.back() = ',';
   console.answer(text + "\"timeline\":" + timeline_json(workload, schedule) + "}");
   return 0;
+}
+
+}  // namespace
+
+void add_simulate(Commands& commands) {
+  const auto [command, arguments] = commands.add("simulate", "plan a workload file in virtual time", run_simulate);
+  command.add_option("workload", arguments.workload, "workload file (JSON)")->required();
+  command.add_option("--policy", arguments.policy, "arrival, bulk_synchronous or wavefront (default)");
+  command.add_option("--timeline", arguments.timeline, "also write the passes here, for Perfetto");
+  command.add_option("--budget-ms", arguments.budget_ms, "plan for so long (default: a fixed number of tries)")
+      ->check(decimal_number(1.0, 3.6e6));
+  command.add_option("--seed", arguments.seed, "of the search for an order")->check(whole_number(0));
 }
 
 }  // namespace maestro

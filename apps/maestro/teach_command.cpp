@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/teach_command.hpp"
-
+// `maestro teach JOB --out DIR`: records of a distillation job's teacher, for training without it. With --from FILE the
+// rows are those that a server gave (served_teacher.hpp), and the job's teacher need not be there.
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 
+#include "actors/plan/job_plan.hpp"
 #include "actors/process/signal_watcher.hpp"
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/usable_cores.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/data/served_teacher.hpp"
+#include "runtime/data/teacher_records.hpp"
 #include "runtime/data/teacher_writer.hpp"
+#include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/job/job_table.hpp"
 #include "runtime/observe/progress.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/state/checksum.hpp"
@@ -33,6 +42,18 @@
 namespace maestro {
 
 namespace {
+
+struct TeachArguments {
+  std::filesystem::path job;
+  std::vector<std::string> overrides;
+  std::filesystem::path out;
+  std::filesystem::path from;
+  std::string teacher;
+  std::int64_t k = 64;
+  double p = 1;
+  std::uint64_t shard_samples = 256;
+  PlugInChoice plug_ins;
+};
 
 constexpr int status_of_leaving = 130;
 
@@ -181,43 +202,21 @@ class ShardLines {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace
-
-TeachCommand::TeachCommand(CLI::App& app)
-    : command_(app.add_subcommand("teach", "record a teacher's outputs, for distillation without the teacher")) {
-  command_->add_option("job", job_, "job file (TOML) of the app distillation")->required();
-  command_->add_option("--out", out_, "folder of the records; one that is there is continued")->required();
-  command_->add_option("--from", from_,
-                       "take the rows of a server's answers (JSON lines) instead of running the teacher");
-  command_->add_option("--teacher", teacher_, "of several teachers: the section that is recorded");
-  command_->add_option("--top-k", k_, "likeliest tokens of each position, at most")
-      ->check(whole_number(1, INT32_MAX))
-      ->capture_default_str();
-  command_->add_option("--top-p", p_, "of those the fewest whose probabilities reach p; 1: all")
-      ->check(decimal_number(1e-9, 1.0))
-      ->capture_default_str();
-  command_->add_option("--shard-samples", shard_samples_, "samples of a shard, which is written at once")
-      ->check(whole_number(1, std::int64_t{1} << 32))
-      ->capture_default_str();
-  command_->add_option("--set", overrides_, "override a key: --set teacher.micro_batch=4")->allow_extra_args(false);
-  add_plug_in_options(*command_, plug_ins_);
-}
-
-JobDocument TeachCommand::document(std::vector<std::string> settings) const {
-  JobDocument job = JobDocument::load(job_, settings);
-  const auto loaded = plug_in_settings(job, plug_ins_, NamedPlugIns::asked_for);
+JobDocument document(const TeachArguments& arguments, std::vector<std::string> settings) {
+  JobDocument job = JobDocument::load(arguments.job, settings);
+  const auto loaded = plug_in_settings(job, arguments.plug_ins, NamedPlugIns::asked_for);
   if (loaded.empty()) return job;
   settings.insert(settings.end(), loaded.begin(), loaded.end());
-  return JobDocument::load(job_, settings);
+  return JobDocument::load(arguments.job, settings);
 }
 
-std::string TeachCommand::teacher_of(const JobTable& root) const {
+std::string teacher_of(const TeachArguments& arguments, const JobTable& root) {
   const JobTable student = root.table("student");
   const std::vector<std::string> names = read_teacher_names(student);
-  if (!teacher_.empty()) {
-    if (std::ranges::find(names, teacher_) != names.end()) return teacher_;
-    const auto nearest = nearest_name(teacher_, names);
-    throw JobError("teach: --teacher " + printable(teacher_) + " is no teacher of [student]; " +
+  if (!arguments.teacher.empty()) {
+    if (std::ranges::find(names, arguments.teacher) != names.end()) return arguments.teacher;
+    const auto nearest = nearest_name(arguments.teacher, names);
+    throw JobError("teach: --teacher " + printable(arguments.teacher) + " is no teacher of [student]; " +
                    (nearest ? "did you mean '" + *nearest + "'?" : "they are " + listed(names)));
   }
   std::vector<std::string> live = names;
@@ -227,9 +226,9 @@ std::string TeachCommand::teacher_of(const JobTable& root) const {
   return live.empty() ? names.front() : live.front();
 }
 
-JobPlan TeachCommand::plan(const std::string& teacher, Console& console) const {
-  std::vector<std::string> settings = overrides_;
-  const JobDocument given = document(settings);
+JobPlan teaching_plan(const TeachArguments& arguments, const std::string& teacher, Console& console) {
+  std::vector<std::string> settings = arguments.overrides;
+  const JobDocument given = document(arguments, settings);
   if (const JobTable table = given.root().table(teacher); is_recorded(table)) {
     table.fail("type", "this teacher is recorded already; teach runs the model itself: name its weights");
   }
@@ -237,53 +236,54 @@ JobPlan TeachCommand::plan(const std::string& teacher, Console& console) const {
   if (read_teacher_names(given.root().table("student")).size() == 1) sections.emplace_back("student");
   for (const std::string& section : sections) {
     settings.push_back(section + ".boundary=\"top_k_rest\"");
-    settings.push_back(section + ".top_k=" + std::to_string(k_));
+    settings.push_back(section + ".top_k=" + std::to_string(arguments.k));
   }
   RunOptions options;
   options.check_only = true;
-  JobDocument job = document(settings);
+  JobDocument job = document(arguments, settings);
   (void)read_app(job.root());
   App app(std::move(job), std::move(options), console);
   compose_distillation(app);
   return app.plan();
 }
 
-TeacherRecords TeachCommand::records_of(const Corpus& corpus) const {
+TeacherRecords records_of(const TeachArguments& arguments, const Corpus& corpus) {
   if (corpus.patch_columns() > 0) throw JobError("teach: data with pictures has no records; use text");
   TeacherRecords records;
-  records.k = k_;
-  records.p = p_;
+  records.k = arguments.k;
+  records.p = arguments.p;
   records.vocabulary = corpus.vocabulary();
   records.data = corpus.fingerprint();
   records.training_samples = corpus.samples(Split::train);
   records.validation_samples = corpus.samples(Split::validation);
-  records.shard_samples = shard_samples_;
+  records.shard_samples = arguments.shard_samples;
   return records;
 }
 
-void TeachCommand::print_end(const TeacherRecords& records, const std::string& teacher, Console& console) const {
+void print_end(const TeachArguments& arguments, const TeacherRecords& records, const std::string& teacher,
+               Console& console) {
   const Totals totals(records);
   if (!records.complete()) {
     console.note("stopped after " + std::to_string(records.shards.size()) + " of " +
                  std::to_string(records.shard_count()) + " shards; the same command continues");
     return;
   }
-  console.note(printable(out_.string()) + ": " + std::to_string(records.samples()) + " samples, " +
+  console.note(printable(arguments.out.string()) + ": " + std::to_string(records.samples()) + " samples, " +
                formatted("%.0f tokens, %.1f bytes a token (%.1f entries), %.3g%% of the probability left out (mean)",
                          totals.rows, totals.bytes / totals.rows, totals.entries / totals.rows,
                          100 * totals.rest / totals.rows));
   console.note("to learn from it: [" + teacher + "] type = \"" + std::string(recorded_teacher_type) + "\", path = \"" +
-               printable(out_.string()) + "\"");
+               printable(arguments.out.string()) + "\"");
 }
 
-void TeachCommand::run_teacher(Console& console) const {
-  const JobDocument given = document(overrides_);
+void run_teacher(const TeachArguments& arguments, Console& console) {
+  const JobDocument given = document(arguments, arguments.overrides);
   check_app(given.root());
-  const std::string name = teacher_of(given.root());
-  const JobPlan job = plan(name, console);
+  const std::string name = teacher_of(arguments, given.root());
+  const JobPlan job = teaching_plan(arguments, name, console);
   const std::size_t teacher = index_of(job, name);
   for (const std::string& note : job.notes) console.note("note: " + note);
-  TeacherRecords wanted = records_of(*job.corpus);
+  TeacherRecords wanted = records_of(arguments, *job.corpus);
   wanted.teacher = identity(job, teacher);
   const StopFlag stop(console);
   const cpu::CpuOperatorTable ops;
@@ -296,20 +296,20 @@ void TeachCommand::run_teacher(Console& console) const {
     return teaching->rows(records, records.samples_of(shard), stop.get());
   };
   maker.finished = lines.sink();
-  print_end(write_shards(out_, wanted, maker), name, console);
+  print_end(arguments, write_shards(arguments.out, wanted, maker), name, console);
 }
 
-void TeachCommand::copy_served(Console& console) const {
-  const JobDocument given = document(overrides_);
-  const std::string teacher = teacher_of(given.root());
+void copy_served(const TeachArguments& arguments, Console& console) {
+  const JobDocument given = document(arguments, arguments.overrides);
+  const std::string teacher = teacher_of(arguments, given.root());
   const std::shared_ptr<const Corpus> corpus = corpus_of(given.root());
-  TeacherRecords wanted = records_of(*corpus);
-  if (k_ > wanted.vocabulary) {
-    throw JobError("teach: --top-k " + std::to_string(k_) + " is above the corpus' " +
+  TeacherRecords wanted = records_of(arguments, *corpus);
+  if (arguments.k > wanted.vocabulary) {
+    throw JobError("teach: --top-k " + std::to_string(arguments.k) + " is above the corpus' " +
                    std::to_string(wanted.vocabulary) + " tokens");
   }
-  ServedTeacher served(from_, corpus);
-  wanted.teacher["content of --from"] = checksum_of_file(from_).value_or_throw();
+  ServedTeacher served(arguments.from, corpus);
+  wanted.teacher["content of --from"] = checksum_of_file(arguments.from).value_or_throw();
   wanted.teacher["temperature"] = "1";  // a line that states another one is refused
   const StopFlag stop(console);
   ShardLines lines(console);
@@ -319,18 +319,42 @@ void TeachCommand::copy_served(Console& console) const {
     return served.rows(records, records.samples_of(shard));
   };
   maker.finished = lines.sink();
-  const TeacherRecords records = write_shards(out_, wanted, maker);
+  const TeacherRecords records = write_shards(arguments.out, wanted, maker);
   if (records.complete()) served.finish(records);
-  print_end(records, teacher, console);
+  print_end(arguments, records, teacher, console);
 }
 
-int TeachCommand::run(Console& console) const {
-  if (from_.empty()) {
-    run_teacher(console);
+int run_teach(const TeachArguments& arguments, Console& console) {
+  if (arguments.from.empty()) {
+    run_teacher(arguments, console);
   } else {
-    copy_served(console);
+    copy_served(arguments, console);
   }
   return 0;
+}
+
+}  // namespace
+
+void add_teach(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("teach", "record a teacher's outputs, for distillation without the teacher", run_teach);
+  command.add_option("job", arguments.job, "job file (TOML) of the app distillation")->required();
+  command.add_option("--out", arguments.out, "folder of the records; one that is there is continued")->required();
+  command.add_option("--from", arguments.from,
+                     "take the rows of a server's answers (JSON lines) instead of running the teacher");
+  command.add_option("--teacher", arguments.teacher, "of several teachers: the section that is recorded");
+  command.add_option("--top-k", arguments.k, "likeliest tokens of each position, at most")
+      ->check(whole_number(1, INT32_MAX))
+      ->capture_default_str();
+  command.add_option("--top-p", arguments.p, "of those the fewest whose probabilities reach p; 1: all")
+      ->check(decimal_number(1e-9, 1.0))
+      ->capture_default_str();
+  command.add_option("--shard-samples", arguments.shard_samples, "samples of a shard, which is written at once")
+      ->check(whole_number(1, std::int64_t{1} << 32))
+      ->capture_default_str();
+  command.add_option("--set", arguments.overrides, "override a key: --set teacher.micro_batch=4")
+      ->allow_extra_args(false);
+  add_plug_in_options(command, arguments.plug_ins);
 }
 
 }  // namespace maestro

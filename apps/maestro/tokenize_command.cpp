@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/tokenize_command.hpp"
-
+// `maestro tokenize MODEL TEXT`: the tokens of a text, or the text of tokens.
 #include <algorithm>
 #include <charconv>
 #include <iostream>
 
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/json_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/observe/printed_line.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 
 using nlohmann::json;
 
 namespace {
+
+struct TokenizeArguments {
+  const CLI::App* command = nullptr;  ///< an empty text is given, too
+  std::string model;
+  std::string text;
+  std::string lines;  ///< a file
+  bool decode = false;
+  bool special = false;
+};
 
 /// Numbers between spaces or commas.
 std::vector<std::int32_t> ids_of(std::string_view text) {
@@ -55,55 +65,60 @@ std::vector<std::int32_t> ids_of(const json& value, const Tokenizer& tokenizer, 
   return ids;
 }
 
-}  // namespace
-
-TokenizeCommand::TokenizeCommand(CLI::App& app)
-    : command_(app.add_subcommand("tokenize", "print the tokens of a text, or the text of tokens")) {
-  command_->add_option("tokenizer", model_, "a model's folder or name on the hub, its tokenizer file, or bytes")
-      ->required();
-  auto* text = command_->add_option("text", text_, "the text; with --decode: token ids");
-  command_
-      ->add_option("--jsonl", lines_,
-                   "a file with a JSON string a line (with --decode: an array of ids); - is standard input")
-      ->excludes(text);
-  command_->add_flag("--decode", decode_, "print the text of token ids");
-  command_->add_flag("--special", special_, "add the special tokens that the tokenizer's file puts around a text");
-}
-
-int TokenizeCommand::run(Console& /*console*/) const {
-  if (command_->count("text") + command_->count("--jsonl") == 0) {
-    throw JobError("tokenize: give a text, or --jsonl FILE");
-  }
-  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
-  if (model_ != "bytes") tokenizer = open_tokenizer(find_model(model_).value_or_throw()).value_or_throw();
-  lines_.empty() ? run_text(*tokenizer) : run_lines(*tokenizer);
-  std::cout.flush();
-  return std::cout ? 0 : 1;
-}
-
-void TokenizeCommand::run_text(const Tokenizer& tokenizer) const {
-  if (decode_) {
-    const std::vector<std::int32_t> ids = ids_of(text_);
+void print_text(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
+  if (arguments.decode) {
+    const std::vector<std::int32_t> ids = ids_of(arguments.text);
     for (const std::int32_t id : ids) check_id(tokenizer, id, "tokenize");
     print_foreign_text(tokenizer.decode(ids) + "\n");
     return;
   }
-  if (valid_utf8_prefix(text_) != text_.size()) throw JobError("tokenize: the text is no UTF-8");
-  for (const std::int32_t id : special_ ? tokenizer.encode_special(text_) : tokenizer.encode(text_)) {
+  if (valid_utf8_prefix(arguments.text) != arguments.text.size()) throw JobError("tokenize: the text is no UTF-8");
+  for (const std::int32_t id :
+       arguments.special ? tokenizer.encode_special(arguments.text) : tokenizer.encode(arguments.text)) {
     std::cout << id << "\t" << printable(tokenizer.piece(id)) << "\n";
   }
 }
 
-void TokenizeCommand::run_lines(const Tokenizer& tokenizer) const {
-  for_json_lines(lines_, "tokenize", [&](const std::string& where, const json& value) {
-    if (decode_) {
+void print_lines(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
+  for_json_lines(arguments.lines, "tokenize", [&](const std::string& where, const json& value) {
+    if (arguments.decode) {
       std::cout << json(tokenizer.decode(ids_of(value, tokenizer, where))).dump() << "\n";
       return;
     }
     if (!value.is_string()) throw JobError(where + " is " + shown(value) + "; it must be a text");
     const auto text = value.get<std::string>();
-    std::cout << json(special_ ? tokenizer.encode_special(text) : tokenizer.encode(text)).dump() << "\n";
+    std::cout << json(arguments.special ? tokenizer.encode_special(text) : tokenizer.encode(text)).dump() << "\n";
   });
+}
+
+int run_tokenize(const TokenizeArguments& arguments, Console& /*console*/) {
+  if (arguments.command->count("text") + arguments.command->count("--jsonl") == 0) {
+    throw JobError("tokenize: give a text, or --jsonl FILE");
+  }
+  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
+  if (arguments.model != "bytes")
+    tokenizer = open_tokenizer(find_model(arguments.model).value_or_throw()).value_or_throw();
+  arguments.lines.empty() ? print_text(arguments, *tokenizer) : print_lines(arguments, *tokenizer);
+  std::cout.flush();
+  return std::cout ? 0 : 1;
+}
+
+}  // namespace
+
+void add_tokenize(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("tokenize", "print the tokens of a text, or the text of tokens", run_tokenize);
+  arguments.command = &command;
+  command.add_option("tokenizer", arguments.model, "a model's folder or name on the hub, its tokenizer file, or bytes")
+      ->required();
+  auto* text = command.add_option("text", arguments.text, "the text; with --decode: token ids");
+  command
+      .add_option("--jsonl", arguments.lines,
+                  "a file with a JSON string a line (with --decode: an array of ids); - is standard input")
+      ->excludes(text);
+  command.add_flag("--decode", arguments.decode, "print the text of token ids");
+  command.add_flag("--special", arguments.special,
+                   "add the special tokens that the tokenizer's file puts around a text");
 }
 
 }  // namespace maestro

@@ -66,9 +66,11 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& problem,
     if (const std::string option = wrong_option(command, arguments); !option.empty()) return option;
   }
   const std::string missing = missing_options(command);
+  const std::string elsewhere = command.get_name() == "plan" ? "; maestro show-plan shows the plan of a run" : "";
   const bool lacks = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr && !missing.empty();
-  return "maestro " + command.get_name() + ": " + (lacks ? "missing " + missing : one_line(problem.what())) +
-         "; maestro " + command.get_name() + " --help lists the options";
+  return "maestro " + command.get_name() + ": " +
+         (lacks ? "missing " + missing + elsewhere : one_line(problem.what())) + "; maestro " + command.get_name() +
+         " --help lists the options";
 }
 
 }  // namespace maestro

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/vlm_command.hpp"
-
+// `maestro vlm`: a vision-language model, end to end, and a page about it.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 
+#include "actors/plan/job_plan.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/card_files.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run_options.hpp"
-#include "apps/maestro/train_command.hpp"
+#include "apps/maestro/train_job.hpp"
 #include "apps/vlm/answers.hpp"
 #include "apps/vlm/page.hpp"
 #include "apps/vlm/run_figures.hpp"
@@ -25,6 +28,17 @@ namespace maestro {
 namespace fs = std::filesystem;
 
 namespace {
+
+struct VisionLanguageArguments {
+  std::filesystem::path data;        ///< conversations (JSON); empty: scenes that are drawn
+  std::filesystem::path images;      ///< folder of their pictures; empty: "images" beside the file
+  std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
+  std::filesystem::path out = "runs";
+  std::int64_t seed = 1;
+  std::int64_t shown = 12;  ///< validation pictures on the page
+  std::vector<std::string> overrides;
+  RunOptions run;
+};
 
 constexpr const char* model_section = "llm";
 constexpr std::int64_t timeline_steps = 3;
@@ -125,27 +139,9 @@ void check_keeps_weights(const JobDocument& job) {
              "the page needs the trained weights for its answers; leave it true, or use maestro train");
 }
 
-}  // namespace
-
-VisionLanguageCommand::VisionLanguageCommand(CLI::App& app)
-    : command_(app.add_subcommand("vlm", "train a small vision-language model, and show its answers")) {
-  CLI::Option* data =
-      command_->add_option("--data", arguments_.data, "conversations in LLaVA's format (default: drawn scenes)");
-  command_->add_option("--images", arguments_.images, "folder of their pictures (default: images beside the file)")
-      ->needs(data);
-  command_
-      ->add_option("--validation", arguments_.validation, "conversations to validate with (default: some of --data)")
-      ->needs(data);
-  command_->add_option("--out", arguments_.out, "folder for scenes, weights, report, trace and page");
-  command_->add_option("--seed", arguments_.seed, "random seed")->check(whole_number(0));
-  command_->add_option("--shown", arguments_.shown, "validation pictures on the page")->check(whole_number(0, 10000));
-  command_->add_option("--set", arguments_.overrides, "override a key of the job")->allow_extra_args(false);
-  add_run_options(*command_, arguments_.run);
-}
-
-int VisionLanguageCommand::run(Console& console) const {
-  const fs::path folder = arguments_.out / "vlm";
-  const TrainArguments training = training_of(arguments_, folder, console);
+int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
+  const fs::path folder = arguments.out / "vlm";
+  const TrainArguments training = training_of(arguments, folder, console);
   const JobDocument job = JobDocument::load(training.job, training.overrides);
   check_keeps_weights(job);
   console.note("[2/3] training");
@@ -161,11 +157,11 @@ int VisionLanguageCommand::run(Console& console) const {
   const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
   Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
   AnswerOptions options;
-  options.with_pictures = arguments_.shown;
-  options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments_.shown / 6, 0), 500);
+  options.with_pictures = arguments.shown;
+  options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments.shown / 6, 0), 500);
   std::vector<PageAnswer> answers = answer_samples(job, result.weights, options);
   const fs::path page = output_folder(training) / "page.html";
-  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
+  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments))).or_throw();
   print_figures(figures, page, console);
   print_summary(result, console);
   CardOptions card;
@@ -173,6 +169,24 @@ int VisionLanguageCommand::run(Console& console) const {
   card.checkpoints = 0;  // the page has the model's answers
   end_with_card(training, card, console);
   return 0;
+}
+
+}  // namespace
+
+void add_vlm(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("vlm", "train a small vision-language model, and show its answers", run_vlm);
+  CLI::Option* data =
+      command.add_option("--data", arguments.data, "conversations in LLaVA's format (default: drawn scenes)");
+  command.add_option("--images", arguments.images, "folder of their pictures (default: images beside the file)")
+      ->needs(data);
+  command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
+      ->needs(data);
+  command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and page");
+  command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
+  command.add_option("--shown", arguments.shown, "validation pictures on the page")->check(whole_number(0, 10000));
+  command.add_option("--set", arguments.overrides, "override a key of the job")->allow_extra_args(false);
+  add_run_options(command, arguments.run);
 }
 
 }  // namespace maestro

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/watch_commands.hpp"
-
+// `maestro watch` and `maestro metrics`: follow a run in the terminal, by its control service.
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -17,12 +16,24 @@
 #include <utility>
 #include <vector>
 
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/control_options.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/observe/progress.hpp"
 
 namespace maestro {
 namespace {
+
+struct WatchArguments {
+  ControlTarget target;
+};
+
+struct MetricsArguments {
+  ControlTarget target;
+  bool follow = false;
+  bool json = false;
+};
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
@@ -117,34 +128,9 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace
-
-WatchCommands::WatchCommands(CLI::App& app)
-    : watch_(app.add_subcommand("watch", "show a run as it goes on, with the curve of its loss")),
-      metrics_(app.add_subcommand("metrics", "print the figures of a run's steps and validations")) {
-  for (CLI::App* command : {watch_, metrics_}) {
-    command->add_option("--at", target_.address,
-                        "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
-    command->add_option("--keys", target_.keys, "key folder, for a run on another host");
-    command->add_option("--token-file", target_.token_file, "file with the run's token");
-  }
-  metrics_->add_flag("--follow", follow_, "go on until the run ends");
-  metrics_->add_flag("--json", json_, "print a line of JSON for each row");
-}
-
-int WatchCommands::run(Console& console) const {
-  signal(SIGINT, SIG_DFL);  // the usual end of these commands is no error
-  try {
-    return watch_->parsed() ? watch(console) : print_metrics(console);
-  } catch (const JobError& error) {
-    if (error.code() == ErrorCode::invalid_argument) throw;
-    console.error(error.what());
-    return 1;
-  }
-}
-
-int WatchCommands::watch(Console& console) const {
-  FollowedRun run(target_);
+/// Follows a run to its end, or to that of standard output.
+void watch(const ControlTarget& target, Console& console) {
+  FollowedRun run(target);
   const bool terminal = is_terminal();
   if (terminal) std::cout << "\x1b[2J";
   std::string last;
@@ -166,11 +152,11 @@ int WatchCommands::watch(Console& console) const {
     std::this_thread::sleep_for(look_again);
   }
   if (std::cout) console.note("the run at " + run.address() + " has ended");
-  return 0;
 }
 
-int WatchCommands::print_metrics(Console& console) const {
-  FollowedRun run(target_);
+/// Prints the rows of a run that it still has, and with --follow those to come.
+void print_metrics(const MetricsArguments& arguments, Console& console) {
+  FollowedRun run(arguments.target);
   MetricsPage at;
   while (std::cout) {
     const auto page = run.query(
@@ -182,19 +168,44 @@ int WatchCommands::print_metrics(Console& console) const {
                       " are in its record, steps.jsonl, alone");
     }
     for (const MetricsRow& row : page->rows) {
-      json_ ? console.answer(json_text(row)) : console.note(plain_text(row));
+      arguments.json ? console.answer(json_text(row)) : console.note(plain_text(row));
     }
     at.next_step_row = page->next_step_row;
     at.next_validation_row = page->next_validation_row;
     if (page->rows.size() >= static_cast<std::size_t>(most_rows)) continue;  // there may be more
-    if (!follow_) return 0;
+    if (!arguments.follow) return;
     const auto glance = run.query([](ControlClient& client) { return client.glance(); });
     if (!glance) break;
     run.set_ends(glance->ends);
     std::this_thread::sleep_for(ask_again);
   }
   if (std::cout) console.warning("the run has ended; its record also has the steps of its last moment");
-  return 0;
+}
+
+int run_watch(const WatchArguments& arguments, Console& console) {
+  signal(SIGINT, SIG_DFL);  // the usual end of these commands is no error
+  return call_run(console, [&] { watch(arguments.target, console); });
+}
+
+int run_metrics(const MetricsArguments& arguments, Console& console) {
+  signal(SIGINT, SIG_DFL);
+  return call_run(console, [&] { print_metrics(arguments, console); });
+}
+
+}  // namespace
+
+void add_watch(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("watch", "show a run as it goes on, with the curve of its loss", run_watch);
+  add_target_options(command, arguments.target);
+}
+
+void add_metrics(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("metrics", "print the figures of a run's steps and validations", run_metrics);
+  add_target_options(command, arguments.target);
+  command.add_flag("--follow", arguments.follow, "go on until the run ends");
+  command.add_flag("--json", arguments.json, "print a line of JSON for each row");
 }
 
 }  // namespace maestro

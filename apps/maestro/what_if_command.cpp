@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/maestro/what_if_command.hpp"
-
+// `maestro what-if TRACE`: how long the steps of a traced run would have taken, had something been different.
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,8 +13,10 @@
 
 #include "actors/layouts/collective_times.hpp"
 #include "actors/plan/job_rehearsal.hpp"
+#include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
+#include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
@@ -26,6 +28,18 @@
 namespace maestro {
 
 namespace {
+
+struct WhatIfArguments {
+  std::filesystem::path trace;
+  std::vector<std::string> overrides;  ///< as for train --set
+  PlugInChoice plug_ins;
+  std::vector<std::string> faster;  ///< "student=2"
+  std::vector<std::string> free;    ///< sections whose passes take no time
+  double latency_ms = 0;
+  std::int64_t processes = 0;      ///< 0: as traced
+  std::filesystem::path timeline;  ///< of the last rehearsal, for Perfetto; empty: no timeline
+  bool json = false;
+};
 
 using Json = nlohmann::ordered_json;
 
@@ -330,28 +344,28 @@ class WhatIf {
   std::int64_t cores_ = 0;  // JobTimes
 };
 
-}  // namespace
-
-WhatIfCommand::WhatIfCommand(CLI::App& app)
-    : command_(
-          app.add_subcommand("what-if", "how long the steps of a traced run would take, were something different")) {
-  command_->add_option("trace", arguments_.trace, "trace of a run (train --trace FILE)")->required();
-  add_plug_in_options(*command_, arguments_.plug_ins);
-  command_->add_option("--set", arguments_.overrides, "change a key of the job, such as teacher.replicas=2")
-      ->type_name("KEY=VALUE");
-  command_->add_option("--faster", arguments_.faster, "a section whose passes take a fraction of their time")
-      ->type_name("SECTION=TIMES");
-  command_->add_option("--free", arguments_.free, "a section whose passes take no time")->type_name("SECTION");
-  command_->add_option("--latency-ms", arguments_.latency_ms, "more latency between processes")
-      ->check(decimal_number(0.0, 1e6));
-  command_->add_option("--processes", arguments_.processes, "of the job (default: as traced)")
-      ->check(whole_number(1, 4096));
-  command_->add_option("--timeline", arguments_.timeline, "also write the rehearsed lanes here, for Perfetto");
-  command_->add_flag("--json", arguments_.json, "print the figures as JSON");
+int run_what_if(const WhatIfArguments& arguments, Console& console) {
+  return WhatIf(arguments, console).run();
 }
 
-int WhatIfCommand::run(Console& console) const {
-  return WhatIf(arguments_, console).run();
+}  // namespace
+
+void add_what_if(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("what-if", "how long the steps of a traced run would take, were something different", run_what_if);
+  command.add_option("trace", arguments.trace, "trace of a run (train --trace FILE)")->required();
+  add_plug_in_options(command, arguments.plug_ins);
+  command.add_option("--set", arguments.overrides, "change a key of the job, such as teacher.replicas=2")
+      ->type_name("KEY=VALUE");
+  command.add_option("--faster", arguments.faster, "a section whose passes take a fraction of their time")
+      ->type_name("SECTION=TIMES");
+  command.add_option("--free", arguments.free, "a section whose passes take no time")->type_name("SECTION");
+  command.add_option("--latency-ms", arguments.latency_ms, "more latency between processes")
+      ->check(decimal_number(0.0, 1e6));
+  command.add_option("--processes", arguments.processes, "of the job (default: as traced)")
+      ->check(whole_number(1, 4096));
+  command.add_option("--timeline", arguments.timeline, "also write the rehearsed lanes here, for Perfetto");
+  command.add_flag("--json", arguments.json, "print the figures as JSON");
 }
 
 }  // namespace maestro

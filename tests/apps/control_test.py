@@ -166,10 +166,10 @@ class Watching(ControlTest):
         status, text, _ = self.command("status", "--json", "--at", address)
         shown = json.loads(text)
         self.assertEqual((status, shown["state"], len(shown["replicas"])), (0, "running", 4))
-        status, text, _ = self.command("plan")
+        status, text, _ = self.command("show-plan")
         self.assertEqual(status, 0)
         self.assertIn("teacher.hidden", text)
-        self.assertIn("edges", json.loads(self.command("plan", "--json")[1]))
+        self.assertIn("edges", json.loads(self.command("show-plan", "--json")[1]))
 
 
 class Steering(ControlTest):

@@ -144,7 +144,7 @@ class Plan(SystemTest):
         path = self.write_job(self.without_layouts())
         self.refuse("--vary teacher.micro_bach", "did you mean teacher.micro_batch?",
                     arguments=(path, "--vary", "teacher.micro_bach"))
-        self.refuse("--at", "job", arguments=(path, "--at", "unix:/x"))
+        self.refuse("unknown option --at", arguments=(path, "--at", "unix:/x"))
         self.refuse("missing.toml", arguments=("missing.toml",))
         (self.folder / "profile.json").write_text('{"maestro": 3}')
         self.refuse("profile.json", "maestro: expected text", arguments=(path, "--profile", "profile.json"))

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures the
-// calls that it reckons with.
+// The arguments of `maestro plan JOB` and `maestro profile JOB`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "apps/maestro/plug_in_option.hpp"
-#include "runtime/observe/console.hpp"
 
 namespace maestro {
 
 struct PlanArguments {
-  std::filesystem::path job;           ///< empty: `plan` is the call of the control service
+  std::filesystem::path job;
   std::vector<std::string> overrides;  ///< as for train --set
   PlugInChoice plug_ins;
   std::vector<std::string> varied;  ///< keys that the job gives and that are chosen nevertheless
@@ -35,33 +33,7 @@ struct PlanArguments {
   std::filesystem::path from;       ///< there: a job that plan has written, whose places are kept; empty: none
   std::filesystem::path timeline;   ///< there: the rehearsed lanes as a trace; empty: not written
   std::filesystem::path curve;      ///< there: cells for schedulers; empty: not written
-};
-
-class PlanCommand {
- public:
-  /// `control`: the sub-command `plan` of the control service, which goes on without a job.
-  explicit PlanCommand(CLI::App& control);
-
-  [[nodiscard]] bool given() const { return command_->parsed() && !arguments_.job.empty(); }
-  /// Returns the exit status. Throws JobError.
-  int run(Console& console) const;
-
- private:
-  CLI::App* command_;  // belongs to the CLI::App
-  PlanArguments arguments_;
-};
-
-class ProfileCommand {
- public:
-  explicit ProfileCommand(CLI::App& app);
-
-  [[nodiscard]] bool given() const { return command_->parsed(); }
-  /// Returns the exit status. Throws JobError.
-  int run(Console& console) const;
-
- private:
-  CLI::App* command_;  // belongs to the CLI::App
-  PlanArguments arguments_;
+  bool json = false;
 };
 
 }  // namespace maestro

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options and errors that commands on a run's control service share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "actors/control/control_client.hpp"
+#include "runtime/observe/console.hpp"
+
+namespace maestro {
+
+/// Adds the options that name a run. `target` outlives `command`.
+void add_target_options(CLI::App& command, ControlTarget& target);
+
+/// Calls a run. Returns the exit status: 1, after a line, if no run answers or the run refuses. Throws JobError for an
+/// invalid address.
+int call_run(Console& console, const std::function<void()>& call);
+
+}  // namespace maestro
