@@ -142,7 +142,7 @@ void Coordinator::answer_pauses() {
   if (state() == RunState::pausing) return;
   if (state() == RunState::paused && began_ && !rolling_back_ && !std::exchange(pause_noted_, true)) {
     options_.console->note("paused after step " + std::to_string(last_step().value()) +
-                           "; `maestro resume` continues the run");
+                           "; `maestro continue` continues the run");
   }
   for (caf::response_promise& promise : std::exchange(pause_requests_, {})) {
     promise.deliver(PauseAnswer{state(), last_step()});

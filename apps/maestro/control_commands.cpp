@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro status`, `show-plan`, `checkpoint`, `pause`, `resume`, `stop` and `leave`: clients of a run's control
+// `maestro status`, `show-plan`, `checkpoint`, `pause`, `continue`, `stop` and `leave`: clients of a run's control
 // service.
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/control_options.hpp"
@@ -38,7 +38,7 @@ void add_control(Commands& commands) {
       {"show-plan", "plan", "show sections, places and edges of a run"},
       {"checkpoint", "checkpoint", "write a checkpoint of a run now"},
       {"pause", "pause", "pause a run after its announced steps"},
-      {"resume", "resume", "continue a paused run"},
+      {"continue", "resume", "continue a paused run"},
       {"stop", "stop", "end a run in order, as a first Ctrl-C does"},
       {"leave", "leave", "give the replicas of a process to the others, and end it"},
   };

@@ -58,7 +58,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
       "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
   command
       .add_option("--pause-after", run.pause_after,
-                  "pause the run after this step, until maestro resume; 0: before the first step")
+                  "pause the run after this step, until maestro continue; 0: before the first step")
       ->check(whole_number(0));
   command.add_option("--http", run.http,
                      "serve a live page, Prometheus metrics and probes at [HOST:]PORT (default host: 127.0.0.1)");

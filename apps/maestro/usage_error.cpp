@@ -26,6 +26,7 @@ std::string wrong_command(const CLI::App& app, const std::vector<std::string>& a
   const auto word =
       std::find_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.rfind('-', 0) != 0; });
   if (word == arguments.end()) return "give a command: " + joined(commands) + "; maestro --help explains them";
+  if (*word == "resume") return "maestro resume was renamed: maestro continue";
   return "unknown command '" + *word + "'" + meant(*word, commands) + " (commands: " + joined(commands) + ")";
 }
 

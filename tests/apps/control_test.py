@@ -213,7 +213,7 @@ class Steering(ControlTest):
 
     def test_a_run_pauses_after_the_step_that_its_start_names(self):  # RS-5
         run, address = self.started(None, "--pause-after", 20)
-        self.assertTrue(run.wait_for_text("paused after step 20; `maestro resume` continues the run"), run.text)
+        self.assertTrue(run.wait_for_text("paused after step 20; `maestro continue` continues the run"), run.text)
         with Client(address) as control:
             self.assertEqual((control.status().state, control.status().step), (State.PAUSED, 20))
             self.assertEqual(control.resume().state, State.RUNNING)

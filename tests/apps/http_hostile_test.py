@@ -116,7 +116,7 @@ class Hostile(HttpTest):
         for client in clients:
             client.start()
         self.assertTrue(run.wait_for(lambda: answers.count(200) > 20), answers)
-        self.assertTrue(run.wait_for(lambda: self.call("resume").status == 0), run.text)
+        self.assertTrue(run.wait_for(lambda: self.call("continue").status == 0), run.text)
         finished = run.wait()
         seconds = time.monotonic() - begin
         ended.set()

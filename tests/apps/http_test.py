@@ -191,7 +191,7 @@ class Probes(HttpTest):
         self.assertEqual((status, text.split(",")[0]), (200, "healthy: running"))
         self.assertEqual(self.call("pause").status, 0)
         self.until(at, "/healthz", lambda status, text: (status, text[:15]) == (200, "healthy: paused"))
-        self.assertEqual(self.call("resume").status, 0)
+        self.assertEqual(self.call("continue").status, 0)
         self.until(at, "/healthz", lambda status, text: (status, text[:16]) == (200, "healthy: running"))
         self.stop(run)
         with self.assertRaises(OSError):

@@ -70,7 +70,7 @@ class Joining(SystemTest):
     def advance(self, run, steps=10):
         """The run goes on for some steps, and stands still again."""
         before = self.status()["step"]
-        self.control("resume")
+        self.control("continue")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + steps), run.text)
         self.control("pause")
 
@@ -87,7 +87,7 @@ class Joining(SystemTest):
     def finish(self, run):
         """The run goes on and is stopped; its losses are those of its twin that nobody joins and that ends there."""
         before = self.status()["step"]
-        self.control("resume")
+        self.control("continue")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + 10), run.text)
         self.control("stop")
         finished = run.wait()
@@ -140,7 +140,7 @@ class AProcess(Joining):
         run = self.begin()
         joined = self.join()
         self.await_teachers(run, {0: 2, 3: 2})
-        self.control("resume")
+        self.control("continue")
         joined.interrupt()
         self.ended(joined, "left the run, which goes on")
         self.control("pause")
@@ -151,7 +151,7 @@ class AProcess(Joining):
         run = self.begin()
         joined = self.join()
         self.await_teachers(run, {0: 2, 3: 2})
-        self.control("resume")
+        self.control("continue")
         os.kill(joined.process.pid, signal.SIGKILL)
         self.assertTrue(run.wait_for_text("lost process 3"), run.text)
         self.control("pause")

@@ -229,7 +229,7 @@ class Run:
         loss has no service for a moment; where it says `unless`, it is left to a later release() or wait()."""
 
         def resumed():
-            if subprocess.run([PROGRAM, "resume", "--at", self.held_at], env=own_environment(), stdin=subprocess.DEVNULL,
+            if subprocess.run([PROGRAM, "continue", "--at", self.held_at], env=own_environment(), stdin=subprocess.DEVNULL,
                               capture_output=True, check=False).returncode == 0:
                 self.held_at = None
             return self.held_at is None or unless is not None and unless in self.text["err"]

@@ -99,7 +99,7 @@ class ALostProcess(Recovers):
     def test_of_a_paused_run_leaves_it_paused(self):  # CR-8
         expected = self.twin(job_of())
         run = self.start_held(job_of(), "--processes", 3, after=EVERY + 1)
-        paused = f"paused after step {EVERY + 1}; `maestro resume` continues the run"
+        paused = f"paused after step {EVERY + 1}; `maestro continue` continues the run"
         self.assertTrue(run.wait_for_text(paused), run.text)
         victims = [(1, self.kill_one(run, 1, signal.SIGKILL, 0))]
         self.assertTrue(run.wait_for(lambda: run.text["out"].count(paused) == 2), run.text)

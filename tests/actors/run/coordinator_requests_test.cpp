@@ -59,7 +59,7 @@ TEST_F(CoordinatorTest, a_run_that_pauses_after_a_step_says_so_once_and_goes_on_
   EXPECT_EQ(announced(), 2u);
   EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{true}).state, RunState::paused);
   const std::string told = terminal_.str();
-  EXPECT_EQ(told.find("paused after step 2; `maestro resume` continues the run"), told.rfind("paused after"));
+  EXPECT_EQ(told.find("paused after step 2; `maestro continue` continues the run"), told.rfind("paused after"));
   EXPECT_NE(told.find("paused after step 2"), std::string::npos);
   EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{false}).state, RunState::running);
   EXPECT_EQ(announced(), 4u);
