@@ -30,9 +30,12 @@ class RunScript(RunClone):
         link.symlink_to(self.clone / "run")
         self.assertIn(f"repository={self.clone}\n", self.run_it("train", "x.toml", script=link).stdout)
 
-    def test_check_with_a_job_file_is_the_programs_and_without_one_the_projects(self):
+    def test_check_is_the_programs_and_verify_the_projects(self):
         self.assertIn("argument=check\nargument=job.toml\n", self.run_it("check", "job.toml").stdout)
-        done = self.run_it("check", "fromat")
+        done = self.run_it("check")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual("run: check needs a job file; to check the project: ./run verify\n", done.stderr)
+        done = self.run_it("verify", "fromat")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no step 'fromat'; there are: format layers", done.stderr)
 

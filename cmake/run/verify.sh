@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# `run check`: the checks before a change is merged. Sourced by `run`; needs build.sh and packages.sh.
+# `run verify`: the checks before a change is merged. Sourced by `run`; needs build.sh and packages.sh.
 # Every step runs in its own shell, so that a failure does not hide the next.
-check_steps=(format layers gcc headers clang tidy asan tsan)
+verify_steps=(format layers gcc headers clang tidy asan tsan)
 
 project_files() { find "$root"/{runtime,transport,sections,actors,apps,tests,benchmarks} -type f -name "$1" -print0; }
 
-check_format() {
+verify_format() {
   local files output wrong
   mapfile -d '' files < <(project_files '*.[hc]pp'; project_files '*.cu'; project_files '*.cuh')
   if output=$(clang-format --dry-run -Werror --style=file "${files[@]}" 2>&1); then return 0; fi
@@ -16,13 +16,13 @@ check_format() {
   return 1
 }
 
-check_layers() { python3 "$root/tests/build/check_layers.py" "$root"; }
-check_gcc() { prepare release "build test bench" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
-check_headers() { prepare release "build test" MAESTRO_BUILD_TESTS header_self_containment; }
-check_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
+verify_layers() { python3 "$root/tests/build/check_layers.py" "$root"; }
+verify_gcc() { prepare release "build test bench" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
+verify_headers() { prepare release "build test" MAESTRO_BUILD_TESTS header_self_containment; }
+verify_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
 # A program of tests at a time, as in run_tests.
-check_asan() { (export MAESTRO_TESTS=programs; run_sanitized address "${sanitized_tests[@]}"); }
-check_tsan() { (export MAESTRO_TESTS=programs; run_sanitized thread "${sanitized_tests[@]}"); }
+verify_asan() { (export MAESTRO_TESTS=programs; run_sanitized address "${sanitized_tests[@]}"); }
+verify_tsan() { (export MAESTRO_TESTS=programs; run_sanitized thread "${sanitized_tests[@]}"); }
 
 # Sources that differ from the merge base with the main branch, or, on that branch, from the commit before.
 changed_sources() {
@@ -33,7 +33,7 @@ changed_sources() {
 }
 
 # clang-tidy's findings are advice; only files that it cannot parse are errors.
-check_tidy() {
+verify_tidy() {
   local sources
   if ! command -v clang-tidy >/dev/null; then say "clang-tidy is not installed; left out"; return 0; fi
   mapfile -t sources < <(changed_sources | grep -E '^(runtime|transport|sections|actors|apps)/' || true)
@@ -42,27 +42,27 @@ check_tidy() {
   (cd "$root" && clang-tidy --quiet -p "$build_dir/clang" "${sources[@]}")
 }
 
-check_project() {
+verify_project() {
   local step steps=() failed=()
   sanitized_tests=()  # run_sanitized then builds and runs the unit tests
   for step in "$@"; do
     if [[ $step == --system ]]; then sanitized_tests=(-L "unit|system"); continue; fi
-    if [[ " ${check_steps[*]} " != *" $step "* ]]; then
-      fail 2 "check has no step '$step'; there are: ${check_steps[*]} (a job file's name ends in .toml)"
+    if [[ " ${verify_steps[*]} " != *" $step "* ]]; then
+      fail 2 "verify has no step '$step'; there are: ${verify_steps[*]}"
     fi
     steps+=("$step")
   done
-  if [[ ${#steps[@]} == 0 ]]; then steps=("${check_steps[@]}"); fi
+  if [[ ${#steps[@]} == 0 ]]; then steps=("${verify_steps[@]}"); fi
   require_packages build test bench check
   for step in "${steps[@]}"; do
-    say "check: $step"
+    say "verify: $step"
     # A shell of its own: `set -e` is off inside a condition, and a failing step may exit.
     set +e
-    (set -e; "check_$step")
+    (set -e; "verify_$step")
     local status=$?
     set -e
     if [[ $status != 0 ]]; then failed+=("$step"); fi
   done
-  if [[ ${#failed[@]} != 0 ]]; then fail 1 "check failed: ${failed[*]}"; fi
-  say "check passed: ${steps[*]}"
+  if [[ ${#failed[@]} != 0 ]]; then fail 1 "verify failed: ${failed[*]}"; fi
+  say "verify passed: ${steps[*]}"
 }
