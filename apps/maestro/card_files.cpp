@@ -118,6 +118,7 @@ CardFiles write_card(const fs::path& run, const CardOptions& options, Console& c
   if (page.state == RecordedState::under_way && RunFolder(run).check_free()) page.state = RecordedState::cut_off;
   page.timeline = timeline_of(options.trace.empty() ? run / "trace.json" : options.trace, page.lanes, console);
   add_texts(page, run, options);
+  page.answers = options.answers;
   const fs::path folder = options.out.empty() ? run : options.out;
   const CardFiles files{folder / "card.md", folder / "card.html"};
   write_output(files.card, card_of(page)).or_throw();

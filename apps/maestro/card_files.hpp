@@ -9,6 +9,7 @@
 
 #include "apps/maestro/train_job.hpp"
 #include "runtime/observe/console.hpp"
+#include "runtime/page/page_parts.hpp"
 
 namespace maestro {
 
@@ -17,6 +18,7 @@ struct CardOptions {
   std::filesystem::path trace;                                    ///< empty: trace.json in the run's folder
   std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< that the models of checkpoints continue
   std::int64_t checkpoints = 8;                                   ///< whose models write, at most; spread over the run
+  std::vector<PageAnswer> answers;                                ///< of the trained model
 };
 
 struct CardFiles {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro vlm`: a vision-language model, end to end, and a page about it.
+// `maestro vlm`: a vision-language model, end to end, and a card with its answers.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 
@@ -14,12 +13,9 @@
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_job.hpp"
 #include "apps/vlm/answers.hpp"
-#include "apps/vlm/page.hpp"
-#include "apps/vlm/run_figures.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
-#include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/state/run_folder.hpp"
 
@@ -35,13 +31,12 @@ struct VisionLanguageArguments {
   std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
   std::filesystem::path out = "runs";
   std::int64_t seed = 1;
-  std::int64_t shown = 12;  ///< validation pictures on the page
+  std::int64_t shown = 12;  ///< validation pictures on the card
   std::vector<std::string> overrides;
   RunOptions run;
 };
 
 constexpr const char* model_section = "llm";
-constexpr std::int64_t timeline_steps = 3;
 
 std::string setting(const char* key, const fs::path& path) {
   return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
@@ -75,68 +70,28 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
   job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   job.run = arguments.run;
   job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
-  for (const fs::path& read_again : {job.run.report, job.run.trace}) {
-    if (!is_written_through(read_again)) continue;
-    throw JobError("cannot write " + read_again.string() + ": the page reads it; name a regular file");
-  }
   const fs::path out = output_folder(job);
   if (job.run.report.empty()) job.run.report = out / "report.json";
   if (job.run.trace.empty()) job.run.trace = out / "trace.json";
   return job;
 }
 
-std::string utilization_text(const RunFigures& figures) {
-  std::string text;
-  for (const auto& [section, share] : figures.utilization)
-    text += (text.empty() ? "" : ", ") + section + " " + percent(share, 0);
-  return text;
-}
-
-PageContent page_content(const RunFigures& figures, const Timeline& timeline, std::vector<PageAnswer> answers,
-                         const VisionLanguageArguments& arguments) {
-  PageContent page;
-  page.title = "A vision-language model, trained by maestro";
-  page.summary = std::to_string(figures.steps) + " steps on " +
-                 (arguments.data.empty() ? "drawn scenes" : arguments.data.filename().string()) + ", seed " +
-                 std::to_string(arguments.seed) + ". Vision encoder, projector and language model are sections of " +
-                 "their own; vision runs for the samples with pictures only. Policy: " + figures.policy + ".";
-  page.figures = {
-      {"Exact match", percent(figures.exact_match, 1), "answers right to the letter, unseen validation samples"},
-      {"Validation loss", fixed(figures.validation_ce, 4), "cross-entropy, nats per token"},
-      {"Throughput", fixed(figures.samples_per_s, 0) + " /s", "samples, over the whole training"},
-      {"Training time", fixed(figures.train_seconds, 0) + " s", ""},
-      {"Peak memory", fixed(figures.max_rss_mb, 0) + " MB", "all processes"},
-  };
-  if (figures.makespan_over_bound > 0) {
-    page.figures.push_back({"Makespan / bound", fixed(figures.makespan_over_bound, 3),
-                            "the steps against the shortest possible schedule, 1 at best"});
-  }
-  for (const auto& [section, share] : figures.utilization) {
-    page.figures.push_back({section + " busy", percent(share, 0), "of a step's makespan, mean"});
-  }
-  page.training = figures.training.points();
-  page.validation = figures.validation;
-  page.timeline = timeline;
-  page.answers = std::move(answers);
-  return page;
-}
-
-void print_figures(const RunFigures& figures, const fs::path& page, Console& console) {
+void print_validation(const RunResult& result, Console& console) {
+  const auto found = result.validation.find(model_section);
+  if (found == result.validation.end()) return;
+  const std::map<std::string, double>& metrics = found->second;
   console.note("");
   console.note("validation, on samples outside the training");
-  console.note("  exact match         " + percent(figures.exact_match, 1));
-  console.note("  ce                  " + fixed(figures.validation_ce, 4) + " nats per token");
-  console.note("  busy                " + utilization_text(figures) + " of the makespan");
-  console.note("  makespan / bound    " + fixed(figures.makespan_over_bound, 3) + " (" + figures.policy + ")");
-  console.note("  page                " + page.string() + "   (open in a browser)");
+  if (metrics.contains("exact_match")) console.note("  exact match         " + percent(metrics.at("exact_match"), 1));
+  if (metrics.contains("ce")) console.note("  ce                  " + fixed(metrics.at("ce"), 4) + " nats per token");
 }
 
-/// The answers on the page come from the weights of the last checkpoint.
+/// The answers on the card come from the weights of the last checkpoint.
 void check_keeps_weights(const JobDocument& job) {
   const JobTable train = job.root().table("train");
   if (train.flag("checkpoint_at_end", true)) return;
   train.fail("checkpoint_at_end",
-             "the page needs the trained weights for its answers; leave it true, or use maestro train");
+             "the card needs the trained weights for its answers; leave it true, or use maestro train");
 }
 
 int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
@@ -153,20 +108,16 @@ int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
     return 0;
   }
 
-  console.note("[3/3] generating answers, and writing the page");
-  const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
-  Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
+  console.note("[3/3] generating answers, and writing the card");
   AnswerOptions options;
   options.with_pictures = arguments.shown;
   options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments.shown / 6, 0), 500);
-  std::vector<PageAnswer> answers = answer_samples(job, result.weights, options);
-  const fs::path page = output_folder(training) / "page.html";
-  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments))).or_throw();
-  print_figures(figures, page, console);
-  print_summary(result, console);
   CardOptions card;
   card.trace = training.run.trace;
-  card.checkpoints = 0;  // the page has the model's answers
+  card.checkpoints = 0;  // the answers are its texts
+  card.answers = answer_samples(job, result.weights, options);
+  print_validation(result, console);
+  print_summary(result, console);
   end_with_card(training, card, console);
   return 0;
 }
@@ -182,9 +133,9 @@ void add_vlm(Commands& commands) {
       ->needs(data);
   command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
       ->needs(data);
-  command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and page");
+  command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and card");
   command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
-  command.add_option("--shown", arguments.shown, "validation pictures on the page")->check(whole_number(0, 10000));
+  command.add_option("--shown", arguments.shown, "validation pictures on the card")->check(whole_number(0, 10000));
   command.add_option("--set", arguments.overrides, "override a key of the job")->allow_extra_args(false);
   add_run_options(command, arguments.run);
 }

@@ -19,7 +19,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t shown_side = 256;  // longer side of a picture on the page, pixels, at most
+constexpr std::int64_t shown_side = 256;  // longer side of a picture on the card, pixels, at most
 constexpr std::int64_t small_side = 96;   // pictures up to this are shown enlarged
 
 struct LoadedSection {
@@ -98,7 +98,7 @@ std::vector<SampleId> chosen_samples(const LlavaCorpus& corpus, const AnswerOpti
   return out;
 }
 
-PagePicture picture_for_page(const StoredPicture& picture) {
+PagePicture picture_for_card(const StoredPicture& picture) {
   Image image = decode_image(picture).value_or_throw();
   const std::int64_t side = std::max(image.width, image.height);
   if (side > shown_side) {
@@ -127,7 +127,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   out.question = view.question;
   out.reference = view.answer;
   out.written = corpus.decode(view.prompt, model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
-  for (const StoredPicture& picture : view.pictures) out.pictures.push_back(picture_for_page(picture));
+  for (const StoredPicture& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }
 

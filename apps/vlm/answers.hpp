@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/vlm/page.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/page/page_parts.hpp"
 
 namespace maestro {
 

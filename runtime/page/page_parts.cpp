@@ -80,6 +80,24 @@ std::string data_value(const std::string& exact) {
   return exact.empty() ? "" : " data-value=\"" + escaped(exact) + "\"";
 }
 
+std::string pictures(const std::vector<PagePicture>& all) {
+  if (all.empty()) return "";
+  std::string out = all.size() == 1 ? "<div class=\"pictures\">" : "<div class=\"pictures two\">";
+  for (const PagePicture& picture : all) {
+    out += std::string("<img alt=\"\"") + (picture.enlarged ? " class=\"enlarged\"" : "") +
+           " src=\"data:image/png;base64," + base64(picture.png) + "\">";
+  }
+  return out + "</div>";
+}
+
+std::string answer_card(const PageAnswer& answer) {
+  std::string out = answer.right() ? "<article class=\"right\">" : "<article>";
+  out += pictures(answer.pictures) + "<p class=\"question\">" + escaped(answer.question) + "</p><p class=\"written\">" +
+         (answer.written.empty() ? "&#8212;" : escaped(answer.written)) + "</p><p class=\"verdict\">";
+  out += answer.right() ? "&#10003; right" : "&#10007; the reference is: " + escaped(answer.reference);
+  return out + "</p></article>\n";
+}
+
 }  // namespace
 
 std::string html_page(std::string_view title, std::string_view body, std::string_view head) {
@@ -137,6 +155,18 @@ std::string timeline_part(const Timeline& timeline) {
                             ": one row for each copy of a section, one block for each pass over a "
                             "micro-batch."},
       chart, legend);
+}
+
+std::string answers_part(const std::vector<PageAnswer>& answers) {
+  if (answers.empty()) return "";
+  const auto right = std::ranges::count_if(answers, &PageAnswer::right);
+  std::string out =
+      "<h2>In its own words</h2>\n<p class=\"faint\">Samples that it never trained on. The model writes "
+      "each answer token by token; " +
+      std::to_string(right) + " of these " + std::to_string(answers.size()) +
+      " are right to the letter.</p>\n<div class=\"answers\">\n";
+  for (const PageAnswer& answer : answers) out += answer_card(answer);
+  return out + "</div>\n";
 }
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that pages have in common, as HTML: frame and style sheet, figures, charts. Pure; any thread.
+// The parts that pages have in common, as HTML: frame and style sheet, figures, answers, charts. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -17,6 +17,20 @@ struct PageFigure {
   std::string exact = {};  ///< the value without rounding, for programs; may be empty
 };
 
+struct PagePicture {
+  std::string png;        ///< the bytes of a PNG file
+  bool enlarged = false;  ///< few pixels, to be shown as squares
+};
+
+/// A question of the validation set, with the model's answer.
+struct PageAnswer {
+  std::vector<PagePicture> pictures;
+  std::string question;
+  std::string reference;
+  std::string written;
+  [[nodiscard]] bool right() const { return written == reference; }
+};
+
 struct ChartHeading {
   std::string title;
   std::string remark;  ///< may be empty
@@ -29,6 +43,9 @@ struct ChartHeading {
 
 /// Returns a list of figures; nothing for none.
 [[nodiscard]] std::string figures_part(const std::vector<PageFigure>& all);
+
+/// Returns the answers with their images inside the text; nothing for none.
+[[nodiscard]] std::string answers_part(const std::vector<PageAnswer>& answers);
 
 /// Returns a chart, SVG, under its heading; `legend`: <li> elements.
 [[nodiscard]] std::string chart_part(const ChartHeading& heading, std::string_view chart, std::string_view legend);

@@ -15,6 +15,14 @@ std::string code_block(const std::string& text) {
   return fence + "\n" + text + (text.ends_with('\n') ? "" : "\n") + fence + "\n\n";
 }
 
+PageTable answers_table(const RunPage& page) {
+  PageTable table{"Answers", "To samples that the model never trained on.", {"question", "answer", "reference"}, {}};
+  for (const PageAnswer& answer : page.answers) {
+    table.rows.push_back({{answer.question}, {answer.written}, {answer.reference}});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string card_of(const RunPage& page) {
@@ -24,6 +32,7 @@ std::string card_of(const RunPage& page) {
            (figure.remark.empty() ? "" : " (" + in_markdown(figure.remark) + ")") + "\n";
   }
   out += "\n";
+  if (!page.answers.empty()) out += markdown_of(answers_table(page));
   for (const PageTable& table : tables_of(page)) out += markdown_of(table);
   if (!page.job.empty()) {
     out += "## Run it again\n\nWith the text below as job.toml, in the folder in which the run was started:\n\n" +

@@ -215,7 +215,7 @@ std::string state_line(const RunPage& page) {
 
 std::string body_of(const RunPage& page) {
   std::string out = "<h1>" + escaped(page.title) + "</h1>\n<p class=\"" + std::string(class_of(page.state)) + "\">" +
-                    escaped(state_line(page)) + "</p>\n" + figures_part(page.figures);
+                    escaped(state_line(page)) + "</p>\n" + figures_part(page.figures) + answers_part(page.answers);
   const Charts charts(page);
   out += charts.by_metric() + charts.by_time() + charts.by_lane() + timeline_part(page.timeline);
   for (const PageTable& table : tables_of(page)) out += html_of(table);

@@ -79,6 +79,7 @@ struct RunPage {
   std::string error;  ///< of a run that failed
   std::uint64_t last_step = 0;
   std::vector<PageFigure> figures;
+  std::vector<PageAnswer> answers;         ///< to validation samples, by the trained model
   std::vector<RunCurve> curves;            ///< in the order of the sections' first steps
   std::vector<RunCurve> utilization;       ///< by section: share of the makespan in which its lanes were busy
   std::vector<RunCurve> times;             ///< of the run: makespan_ms, lower_bound_ms

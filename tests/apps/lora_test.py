@@ -76,7 +76,7 @@ class AVisionLanguageModel(vlm_test.VisionLanguageTest):
         finished = self.vlm("--set", "train.steps=4",
                             settings={**vlm_test.SMALL, "llm.weights": "random", "llm.lora.rank": 4}).wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertTrue((self.folder / "runs/vlm/page.html").exists())
+        self.assertTrue((self.folder / "runs/vlm/card.html").exists())
         self.assert_refused("the weights below them are random values", "export", "runs/vlm/llm", "--to", "x", "--merge")
 
 

@@ -114,5 +114,30 @@ TEST(RunCard, fences_a_job_that_has_fences) {
   EXPECT_THAT(card_of(page), HasSubstr("````\na = '''\n```\n'''\n````\n"));
 }
 
+RunPage answered_page() {
+  RunPage page;
+  page.answers = {{{{"PNG", true}}, "What is <this>?", "red circle", "red circle"},
+                  {{{"PNG", false}, {"GNP", false}}, "How many?", "2", "3"},
+                  {{}, "1 + 1 is?", "2", ""}};
+  return page;
+}
+
+TEST(RunPage, marks_the_right_answers_and_gives_the_reference_of_others) {
+  const std::string page = page_of(answered_page());
+  EXPECT_EQ(count_of(page, "<article class=\"right\">"), 1u);
+  EXPECT_EQ(count_of(page, "<article>"), 2u);
+  EXPECT_THAT(page, HasSubstr("What is &lt;this&gt;?"));
+  EXPECT_THAT(page, HasSubstr("the reference is: 2"));
+  EXPECT_THAT(page, HasSubstr("1 of these 3 are right"));
+  EXPECT_THAT(card_of(answered_page()), HasSubstr("| How many? | 3 | 2 |"));
+}
+
+TEST(RunPage, has_the_images_of_answers_inside) {
+  const std::string page = page_of(answered_page());
+  EXPECT_EQ(count_of(page, "<img"), 3u);
+  EXPECT_EQ(count_of(page, "src=\"data:image/png;base64,"), 3u);
+  EXPECT_EQ(count_of(page, "class=\"enlarged\""), 1u);
+}
+
 }  // namespace
 }  // namespace maestro
