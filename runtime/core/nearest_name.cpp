@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/printable.hpp"
+
 namespace maestro {
 namespace {
 
@@ -55,6 +57,16 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   }
   if (best == nullptr) return std::nullopt;
   return *best;
+}
+
+std::string nearest_text(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t most = 12;
+  if (const auto near = nearest_name(name, known)) return "; did you mean '" + printable(*near) + "'?";
+  std::string listed;
+  for (const std::string& each : known.first(std::min(known.size(), most))) {
+    listed += (listed.empty() ? "; there are: " : ", ") + printable(each);
+  }
+  return listed + (known.size() > most ? ", ..." : "");
 }
 
 }  // namespace maestro

@@ -20,4 +20,7 @@ namespace maestro {
 /// earlier candidate wins. Pure; any thread.
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
 
+/// Returns "; did you mean 'vision'?" or "; there are: ...", the end of a refusal of a name; empty if none is known.
+[[nodiscard]] std::string nearest_text(std::string_view name, std::span<const std::string> known);
+
 }  // namespace maestro

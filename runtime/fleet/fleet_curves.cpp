@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/wavefront/json_path.hpp"
 
 namespace maestro {
 

@@ -6,10 +6,10 @@
 #include <cstdlib>
 
 #include "runtime/core/input_file.hpp"
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/job/job_document.hpp"
-#include "runtime/wavefront/json_path.hpp"
 
 namespace maestro {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/relative_speeds.hpp"
-#include "runtime/wavefront/json_path.hpp"
 
 namespace maestro {
 
@@ -24,6 +24,7 @@ constexpr std::size_t largest_workload = std::size_t{1} << 30;  // bytes: millio
 constexpr std::size_t longest_cycle = 480;                      // bytes, in a message
 constexpr std::int64_t most_lanes = 65'536;
 constexpr double least_speed = 1e-3;
+constexpr double longest_ms = 1e9;                   // 11 days; sums of more would lose the microseconds
 constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
 
 /// Sections and edges in the order of the file, then sorted.
@@ -32,13 +33,19 @@ struct DraftGraph {
   std::vector<WorkloadEdge> edges;
 };
 
+double milliseconds(const JsonValue& time) {
+  const nlohmann::json& ms = time.json();
+  if (!ms.is_number() || !(ms >= 0 && ms <= longest_ms)) time.expected("a time from 0 to 1e9 milliseconds");
+  return time.number();
+}
+
 std::vector<std::string> names_of(const std::vector<WorkloadSection>& sections) {
   std::vector<std::string> names;
   for (const WorkloadSection& section : sections) names.push_back(section.name);
   return names;
 }
 
-std::size_t section_named(const std::string& name, const std::vector<WorkloadSection>& sections, const JsonPath& place,
+std::size_t section_named(const std::string& name, const std::vector<WorkloadSection>& sections, const JsonValue& place,
                           const std::string& says) {
   for (std::size_t at = 0; at < sections.size(); ++at) {
     if (sections[at].name == name) return at;
@@ -48,11 +55,11 @@ std::size_t section_named(const std::string& name, const std::vector<WorkloadSec
 }
 
 /// Reads a number, or a list of different numbers.
-std::vector<int> read_lane_devices(const JsonPath& place) {
-  const auto number = [](const JsonPath& device) { return static_cast<int>(device.whole_number(0, INT32_MAX)); };
-  if (!place.is_list()) return {number(place)};
+std::vector<int> read_lane_devices(const JsonValue& place) {
+  const auto number = [](const JsonValue& device) { return static_cast<int>(device.whole_number(0, INT32_MAX)); };
+  if (!place.json().is_array()) return {number(place)};
   std::vector<int> devices;
-  for (const JsonPath& item : place.items()) {
+  for (const JsonValue& item : place.items()) {
     const int device = number(item);
     if (std::ranges::find(devices, device) != devices.end()) {
       item.fail("device " + std::to_string(device) + " is in the list already");
@@ -64,9 +71,9 @@ std::vector<int> read_lane_devices(const JsonPath& place) {
 }
 
 /// Reads the speeds of a section's replicas, of which the fastest has to be 1: times are those on the fastest.
-void read_speeds(const JsonPath& place, WorkloadSection& section) {
+void read_speeds(const JsonValue& place, WorkloadSection& section) {
   std::vector<double> speeds;
-  for (const JsonPath& speed : place.items()) speeds.push_back(speed.number(least_speed, 1));
+  for (const JsonValue& speed : place.items()) speeds.push_back(speed.number(least_speed, 1));
   if (static_cast<std::int64_t>(speeds.size()) != section.replicas) {
     place.fail("one speed per replica: " + std::to_string(speeds.size()) + " for " + std::to_string(section.replicas) +
                " replicas");
@@ -76,40 +83,35 @@ void read_speeds(const JsonPath& place, WorkloadSection& section) {
   section.speeds = std::move(relative.speeds);
 }
 
-WorkloadSection read_section(const JsonPath& place) {
+WorkloadSection read_section(const JsonValue& place) {
   place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices", "speeds"});
   WorkloadSection section;
-  section.name = place.required("name").text();
-  if (section.name.empty()) place.required("name").fail("a section needs a name");
-  section.replicas = place.required("replicas").whole_number(1, most_lanes);
-  const JsonPath mode = place.required("mode");
-  const std::vector<std::string> modes = {"forward_only", "forward_backward"};
-  if (std::find(modes.begin(), modes.end(), mode.text()) == modes.end()) {
-    mode.fail("unknown mode \"" + printable(mode.text()) + "\"" + nearest_text(mode.text(), modes));
-  }
-  section.has_backward = mode.text() == "forward_backward";
-  if (const auto limit = place.optional("max_in_flight")) section.max_in_flight = limit->whole_number(1, most_places);
-  if (const auto devices = place.optional("devices")) {
-    for (const JsonPath& device : devices->items()) {
+  section.name = place.at("name").text();
+  if (section.name.empty()) place.at("name").fail("a section needs a name");
+  section.replicas = place.at("replicas").whole_number(1, most_lanes);
+  section.has_backward = place.at("mode").choice<bool>({{"forward_only", false}, {"forward_backward", true}});
+  if (const JsonValue limit = place.at("max_in_flight")) section.max_in_flight = limit.whole_number(1, most_places);
+  if (const JsonValue devices = place.at("devices")) {
+    for (const JsonValue& device : devices.items()) {
       section.devices.push_back(read_lane_devices(device));
     }
     if (static_cast<std::int64_t>(section.devices.size()) != section.replicas) {
-      devices->fail("one device, or list of devices, per replica: " + std::to_string(section.devices.size()) + " for " +
-                    std::to_string(section.replicas) + " replicas");
+      devices.fail("one device, or list of devices, per replica: " + std::to_string(section.devices.size()) + " for " +
+                   std::to_string(section.replicas) + " replicas");
     }
   }
-  if (const auto speeds = place.optional("speeds")) read_speeds(*speeds, section);
+  if (const JsonValue speeds = place.at("speeds")) read_speeds(speeds, section);
   return section;
 }
 
-std::vector<WorkloadSection> read_sections(const JsonPath& place) {
+std::vector<WorkloadSection> read_sections(const JsonValue& place) {
   std::vector<WorkloadSection> sections;
-  for (const JsonPath& item : place.items()) {
+  for (const JsonValue& item : place.items()) {
     WorkloadSection section = read_section(item);
     for (std::size_t before = 0; before < sections.size(); ++before) {
       if (sections[before].name == section.name) {
-        item.required("name").fail("sections[" + std::to_string(before) + "] has the name \"" +
-                                   printable(section.name) + "\" already");
+        item.at("name").fail("sections[" + std::to_string(before) + "] has the name \"" + printable(section.name) +
+                             "\" already");
       }
     }
     sections.push_back(std::move(section));
@@ -118,21 +120,21 @@ std::vector<WorkloadSection> read_sections(const JsonPath& place) {
   return sections;
 }
 
-std::vector<WorkloadEdge> read_edges(const JsonPath& place, const std::vector<WorkloadSection>& sections) {
+std::vector<WorkloadEdge> read_edges(const JsonValue& place, const std::vector<WorkloadSection>& sections) {
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> known;
   std::vector<WorkloadEdge> edges;
-  for (const JsonPath& item : place.items()) {
+  for (const JsonValue& item : place.items()) {
     item.allow_keys({"from", "to", "slots", "transfer_ms"});
     WorkloadEdge edge;
     const auto end = [&](std::string_view key) {
-      const JsonPath name = item.required(key);
+      const JsonValue name = item.at(key);
       return section_named(name.text(), sections, name, "no section is called \"" + printable(name.text()) + "\"");
     };
     edge.from = end("from");
     edge.to = end("to");
     if (edge.from == edge.to) item.fail("an edge from " + printable(sections[edge.from].name) + " to itself");
-    if (const auto slots = item.optional("slots")) edge.slots = slots->whole_number(1, most_places);
-    if (const auto transfer = item.optional("transfer_ms")) edge.transfer_ms = transfer->milliseconds();
+    if (const JsonValue slots = item.at("slots")) edge.slots = slots.whole_number(1, most_places);
+    if (const JsonValue transfer = item.at("transfer_ms")) edge.transfer_ms = milliseconds(transfer);
     const auto [before, fresh] = known.emplace(std::pair(edge.from, edge.to), edges.size());
     if (!fresh) item.fail("joins the same sections as edges[" + std::to_string(before->second) + "]");
     edges.push_back(edge);
@@ -159,7 +161,7 @@ std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordere
 }
 
 /// Puts every edge's producer before its consumer, and otherwise keeps the order of the file.
-DraftGraph in_topological_order(DraftGraph graph, const JsonPath& place) {
+DraftGraph in_topological_order(DraftGraph graph, const JsonValue& place) {
   const std::size_t count = graph.sections.size();
   std::vector<bool> ordered(count, false);
   std::vector<std::size_t> rank(count, 0);
@@ -188,21 +190,21 @@ class SampleReader {
  public:
   explicit SampleReader(Workload& workload) : workload_(workload) {}
 
-  void read(const JsonPath& place, std::size_t index) {
+  void read(const JsonValue& place, std::size_t index) {
     place.allow_keys({"id", "forward_ms", "backward_ms"});
-    const std::int64_t id = place.required("id").whole_number(INT64_MIN, INT64_MAX);
+    const std::int64_t id = place.at("id").whole_number(INT64_MIN, INT64_MAX);
     const auto [known, fresh] = ids_.emplace(id, index);
     if (!fresh) {
-      place.required("id").fail("samples[" + std::to_string(known->second) + "] has the id " + std::to_string(id) +
-                                " already");
+      place.at("id").fail("samples[" + std::to_string(known->second) + "] has the id " + std::to_string(id) +
+                          " already");
     }
-    const JsonPath forward = place.required("forward_ms");
+    const JsonValue forward = place.at("forward_ms");
     const Times forward_ms = read_times(forward);
     if (std::none_of(forward_ms.begin(), forward_ms.end(), [](const auto& time) { return time.has_value(); })) {
       forward.fail("a sample needs a time in one section at least");
     }
-    const auto backward = place.optional("backward_ms");
-    const Times backward_ms = backward ? read_times(*backward) : Times(workload_.sections.size());
+    const JsonValue backward = place.at("backward_ms");
+    const Times backward_ms = backward ? read_times(backward) : Times(workload_.sections.size());
     check_backward(place, forward_ms, backward_ms);
     check_paths(forward, forward_ms);
     add_tasks(id, forward_ms, backward_ms);
@@ -211,22 +213,22 @@ class SampleReader {
  private:
   using Times = std::vector<std::optional<double>>;  // by section
 
-  Times read_times(const JsonPath& place) const {
+  Times read_times(const JsonValue& place) const {
     Times times(workload_.sections.size());
     for (const auto& [name, time] : place.members()) {
-      times[section_named(name, workload_.sections, time, "no section has this name")] = time.milliseconds();
+      times[section_named(name, workload_.sections, time, "no section has this name")] = milliseconds(time);
     }
     return times;
   }
 
-  void check_backward(const JsonPath& place, const Times& forward_ms, const Times& backward_ms) const {
+  void check_backward(const JsonValue& place, const Times& forward_ms, const Times& backward_ms) const {
     for (std::size_t at = 0; at < workload_.sections.size(); ++at) {
       const std::string name = printable(workload_.sections[at].name);
       if (backward_ms[at] && !workload_.sections[at].has_backward) {
-        place.required("backward_ms").fail(name + " is forward_only: it has no backward passes");
+        place.at("backward_ms").fail(name + " is forward_only: it has no backward passes");
       }
       if (backward_ms[at] && !forward_ms[at]) {
-        place.required("backward_ms").fail("a time for " + name + ", which has none in forward_ms");
+        place.at("backward_ms").fail("a time for " + name + ", which has none in forward_ms");
       }
       if (forward_ms[at] && workload_.sections[at].has_backward && !backward_ms[at]) {
         place.fail("backward_ms has no time for " + name + ", which is forward_backward");
@@ -251,7 +253,7 @@ class SampleReader {
   }
 
   /// Throws when a sample skips a section: an output reaches sections behind only through sections in between that run.
-  void check_paths(const JsonPath& forward, const Times& forward_ms) const {
+  void check_paths(const JsonValue& forward, const Times& forward_ms) const {
     for (std::size_t from = 0; from < forward_ms.size(); ++from) {
       if (!forward_ms[from]) continue;
       const std::vector<bool> through_idle = reached(from, forward_ms, false);
@@ -294,20 +296,20 @@ class SampleReader {
 
 Workload parse_workload(std::string_view text, const std::string& file_name) {
   const json document = parse_json(text, file_name).value_or_throw();
-  const JsonPath root(document, file_name);
+  const JsonValue root(document, file_name);
   root.allow_keys({"sections", "edges", "samples"});
   DraftGraph graph;
-  graph.sections = read_sections(root.required("sections"));
-  const auto edges = root.optional("edges");
-  if (edges) graph.edges = read_edges(*edges, graph.sections);
-  graph = in_topological_order(std::move(graph), edges.value_or(root));
+  graph.sections = read_sections(root.at("sections"));
+  const JsonValue edges = root.at("edges");
+  if (edges) graph.edges = read_edges(edges, graph.sections);
+  graph = in_topological_order(std::move(graph), edges ? edges : root);
 
   Workload workload;
   workload.sections = std::move(graph.sections);
   workload.edges = std::move(graph.edges);
   SampleReader reader(workload);
-  const std::vector<JsonPath> samples = root.required("samples").items();
-  if (samples.empty()) root.required("samples").fail("there is no sample");
+  const std::vector<JsonValue> samples = root.at("samples").items();
+  if (samples.empty()) root.at("samples").fail("there is no sample");
   for (std::size_t at = 0; at < samples.size(); ++at) reader.read(samples[at], at);
   return workload;
 }
