@@ -4,12 +4,11 @@
 #include <string>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/tokenizer/json_node.hpp"
+#include "runtime/tokenizer/tokenizer_content.hpp"
 
 namespace maestro {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 namespace {
 
@@ -28,29 +27,26 @@ template <class Read>
 Token token_at(const fs::path& file, const char* key, const Read& read) {
   std::error_code failure;
   if (!fs::exists(file, failure)) return std::nullopt;
-  const json settings = parse_json(read_text(file).value_or_throw(), file.string()).value_or_throw();
-  try {
-    const JsonNode node = JsonNode(settings, "").at(key);
-    return node.null() ? std::nullopt : read(node);
-  } catch (const JobError& problem) {
-    throw JobError(file.string() + ": " + problem.what());
-  }
+  return read_json(read_text(file).value_or_throw(), file.string(), ErrorCode::corrupt,
+                   [&](const JsonValue& root) {
+                     const JsonValue node = root.find(key);
+                     return node ? read(node) : std::nullopt;
+                   })
+      .value_or_throw();
 }
 
 }  // namespace
 
 Result<Token> read_end_of_text(const Tokenizer& tokenizer, const fs::path& folder) {
-  const auto refuse = [&](const JsonNode& node) {
-    node.fail("= " + shown(node.value()) + " is no token of " + std::string(tokenizer.name()));
-  };
-  const auto by_name = [&](const JsonNode& node) {  // a text, or {"content": text}
-    const Token token = token_of(tokenizer, node.value().is_object() ? node.at("content").text() : node.text());
+  const auto refuse = [&](const JsonValue& node) { node.refuse("is no token of " + std::string(tokenizer.name())); };
+  const auto by_name = [&](const JsonValue& node) {  // a text, or {"content": text}
+    const Token token = token_of(tokenizer, node.json().is_object() ? node.find("content").text() : node.text());
     if (!token) refuse(node);
     return token;
   };
-  const auto by_id = [&](const JsonNode& node) -> Token {  // an id, or [id, ...]
-    if (node.value().is_array() && node.value().empty()) return std::nullopt;
-    const std::int32_t id = node.value().is_array() ? node.list().front().id() : node.id();
+  const auto by_id = [&](const JsonValue& node) -> Token {  // an id, or [id, ...]
+    if (node.json().is_array() && node.json().empty()) return std::nullopt;
+    const std::int32_t id = token_id(node.json().is_array() ? node.items().front() : node);
     if (id >= tokenizer.vocabulary()) refuse(node);
     return id;
   };

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/tokenizer/json_node.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/tokenizer/text_tokenizer.hpp"
 #include "runtime/tokenizer/tokenizer_content.hpp"
 
@@ -20,39 +20,38 @@ namespace {
 
 constexpr std::size_t most_missing = std::size_t{1} << 16;  // ids without a token, in a small vocabulary
 
-std::string read_filled(const JsonNode& node) {
+std::string read_filled(const JsonValue& node) {
   std::string text = node.text();
-  if (text.empty()) node.fail("is empty");
+  if (text.empty()) node.expected("a text with characters");
   return text;
 }
 
 /// One character, as in Hugging Face's tokenizers: a longer replacement would make a text longer with every part.
-std::string read_character(const JsonNode& node) {
+std::string read_character(const JsonValue& node) {
   std::string text = read_filled(node);
   const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
-  if (!std::all_of(text.begin() + 1, text.end(), continues))
-    node.fail("is " + shown(node.value()) + "; it must be one character");
+  if (!std::all_of(text.begin() + 1, text.end(), continues)) node.expected("one character");
   return text;
 }
 
 /// {"Regex": expression} or {"String": literal}.
-std::shared_ptr<const Pattern> read_pattern(const JsonNode& node) {
-  if (!node.at("String").null()) return make_literal_pattern(read_filled(node.at("String")));
-  const JsonNode expression = node.at("Regex");
+std::shared_ptr<const Pattern> read_pattern(const JsonValue& node) {
+  if (const JsonValue literal = node.find("String")) return make_literal_pattern(read_filled(literal));
+  const JsonValue expression = node.find("Regex");
   auto made = make_pattern(expression.text());
   if (!made) {
     const bool missing = made.error().code == ErrorCode::unavailable;
-    expression.fail((missing ? "" : "is no regular expression: ") + made.error().message);
+    expression.fail((missing ? "" : "no regular expression: ") + made.error().message);
   }
   return *made;
 }
 
 /// A part by its type, with the parts of a Sequence in its place.
 template <class Read>
-void for_parts(const JsonNode& node, std::string_view list, const Read& read) {
+void for_parts(const JsonValue& node, std::string_view list, const Read& read) {
   if (node.null()) return;
-  if (node.at("type").text() == "Sequence") {
-    for (const JsonNode& part : node.at(list).list()) for_parts(part, list, read);
+  if (node.find("type").text() == "Sequence") {
+    for (const JsonValue& part : node.find(list).items()) for_parts(part, list, read);
   } else {
     read(node);
   }
@@ -63,12 +62,12 @@ void for_parts(const JsonNode& node, std::string_view list, const Read& read) {
 class Replacements {
  public:
   template <class Made>
-  Made read(const JsonNode& node) {
+  Made read(const JsonValue& node) {
     constexpr std::size_t most = 4096;
-    Made made{read_pattern(node.at("pattern")), node.at("content").text()};
-    const std::size_t replaced = node.at("pattern").at("String").text("").size(), added = made.content.size();
+    Made made{read_pattern(node.find("pattern")), node.find("content").text()};
+    const std::size_t replaced = node.find("pattern").find("String").text("").size(), added = made.content.size();
     growth_ *= replaced == 0 ? added + 1 : std::max<std::size_t>(1, added / replaced + (added % replaced != 0 ? 1 : 0));
-    if (growth_ > most) node.fail("makes a text more than 4096 times as long, with the parts before it");
+    if (growth_ > most) node.fail("it makes a text more than 4096 times as long, with the parts before it");
     return made;
   }
 
@@ -78,15 +77,15 @@ class Replacements {
 
 // ---- normalizer ----
 
-Normalizer read_normalizer(const JsonNode& node) {
+Normalizer read_normalizer(const JsonValue& node) {
   enum class Type { nfc, nfd, nfkc, nfkd, prepend, replace, strip };
   static const std::map<std::string, Type, std::less<>> types = {
       {"NFC", Type::nfc},         {"NFD", Type::nfd},         {"NFKC", Type::nfkc},  {"NFKD", Type::nfkd},
       {"Prepend", Type::prepend}, {"Replace", Type::replace}, {"Strip", Type::strip}};
   std::vector<Normalizer::Step> steps;
   Replacements replacements;
-  for_parts(node, "normalizers", [&](const JsonNode& part) {
-    switch (part.at("type").choice(types)) {
+  for_parts(node, "normalizers", [&](const JsonValue& part) {
+    switch (part.find("type").choice(types)) {
       case Type::nfc:
         return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfc}), void();
       case Type::nfd:
@@ -96,11 +95,11 @@ Normalizer read_normalizer(const JsonNode& node) {
       case Type::nfkd:
         return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfkd}), void();
       case Type::prepend:
-        return steps.emplace_back(Prepend{part.at("prepend").text()}), void();
+        return steps.emplace_back(Prepend{part.find("prepend").text()}), void();
       case Type::replace:
         return steps.emplace_back(replacements.read<Replace>(part)), void();
       case Type::strip:
-        return steps.emplace_back(StripSpace{part.at("strip_left").flag(true), part.at("strip_right").flag(true)}),
+        return steps.emplace_back(StripSpace{part.find("strip_left").flag(true), part.find("strip_right").flag(true)}),
                void();
     }
   });
@@ -109,7 +108,7 @@ Normalizer read_normalizer(const JsonNode& node) {
 
 // ---- pre-tokenizer ----
 
-SplitBehavior read_behavior(const JsonNode& node) {
+SplitBehavior read_behavior(const JsonValue& node) {
   static const std::map<std::string, SplitBehavior, std::less<>> behaviors = {
       {"Removed", SplitBehavior::removed},
       {"Isolated", SplitBehavior::isolated},
@@ -120,13 +119,13 @@ SplitBehavior read_behavior(const JsonNode& node) {
 }
 
 /// Older files have add_prefix_space in place of prepend_scheme.
-Metaspace::Prepend read_prepend(const JsonNode& node) {
+Metaspace::Prepend read_prepend(const JsonValue& node) {
   static const std::map<std::string, Metaspace::Prepend, std::less<>> schemes = {
       {"never", Metaspace::Prepend::never},
       {"first", Metaspace::Prepend::first},
       {"always", Metaspace::Prepend::always}};
-  if (!node.at("prepend_scheme").null()) return node.at("prepend_scheme").choice(schemes);
-  return node.at("add_prefix_space").flag(true) ? Metaspace::Prepend::always : Metaspace::Prepend::never;
+  if (const JsonValue scheme = node.find("prepend_scheme")) return scheme.choice(schemes);
+  return node.find("add_prefix_space").flag(true) ? Metaspace::Prepend::always : Metaspace::Prepend::never;
 }
 
 struct PreTokenizerRead {
@@ -134,7 +133,7 @@ struct PreTokenizerRead {
   bool byte_level = false;
 };
 
-PreTokenizerRead read_pre_tokenizer(const JsonNode& node) {
+PreTokenizerRead read_pre_tokenizer(const JsonValue& node) {
   enum class Type { byte_level, split, digits, punctuation, metaspace, whitespace, whitespace_split };
   static const std::map<std::string, Type, std::less<>> types = {{"ByteLevel", Type::byte_level},
                                                                  {"Split", Type::split},
@@ -145,28 +144,28 @@ PreTokenizerRead read_pre_tokenizer(const JsonNode& node) {
                                                                  {"WhitespaceSplit", Type::whitespace_split}};
   PreTokenizerRead read;
   std::vector<PreTokenizer::Step> steps;
-  for_parts(node, "pretokenizers", [&](const JsonNode& part) {
-    if (read.byte_level) part.fail("comes behind ByteLevel, which must be the last part");
-    switch (part.at("type").choice(types)) {
+  for_parts(node, "pretokenizers", [&](const JsonValue& part) {
+    if (read.byte_level) part.fail("it follows ByteLevel, which must be the last part");
+    switch (part.find("type").choice(types)) {
       case Type::byte_level:
         read.byte_level = true;
-        if (part.at("add_prefix_space").flag(true)) steps.emplace_back(PrefixSpace{});
-        if (part.at("use_regex").flag(true)) steps.emplace_back(Split{make_word_pattern(word_patterns::gpt2)});
+        if (part.find("add_prefix_space").flag(true)) steps.emplace_back(PrefixSpace{});
+        if (part.find("use_regex").flag(true)) steps.emplace_back(Split{make_word_pattern(word_patterns::gpt2)});
         return;
       case Type::split:
-        steps.emplace_back(
-            Split{read_pattern(part.at("pattern")), read_behavior(part.at("behavior")), part.at("invert").flag(false)});
+        steps.emplace_back(Split{read_pattern(part.find("pattern")), read_behavior(part.find("behavior")),
+                                 part.find("invert").flag(false)});
         return;
       case Type::digits:
-        steps.emplace_back(Digits{part.at("individual_digits").flag(false)});
+        steps.emplace_back(Digits{part.find("individual_digits").flag(false)});
         return;
       case Type::punctuation:
         steps.emplace_back(
-            Punctuation{part.at("behavior").null() ? SplitBehavior::isolated : read_behavior(part.at("behavior"))});
+            Punctuation{part.find("behavior") ? read_behavior(part.find("behavior")) : SplitBehavior::isolated});
         return;
       case Type::metaspace:
         steps.emplace_back(
-            Metaspace{read_character(part.at("replacement")), read_prepend(part), part.at("split").flag(true)});
+            Metaspace{read_character(part.find("replacement")), read_prepend(part), part.find("split").flag(true)});
         return;
       case Type::whitespace:
         steps.emplace_back(
@@ -183,64 +182,59 @@ PreTokenizerRead read_pre_tokenizer(const JsonNode& node) {
 
 // ---- model ----
 
-std::pair<std::string, std::string> read_merge(const JsonNode& node) {
-  if (node.value().is_array()) {
-    const auto parts = node.list();
-    if (parts.size() != 2) node.fail("is " + shown(node.value()) + "; a merge has two parts");
+std::pair<std::string, std::string> read_merge(const JsonValue& node) {
+  if (node.json().is_array()) {
+    const auto parts = node.items();
+    if (parts.size() != 2) node.expected("the two parts of a merge");
     return {parts[0].text(), parts[1].text()};
   }
   const std::string text = node.text();
   const std::size_t space = text.find(' ');
   if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-    node.fail("is " + shown(node.value()) + "; a merge has two parts with a space between them");
+    node.expected("the two parts of a merge with a space between them");
   }
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-void refuse_text(const JsonNode& node) {
-  if (!node.text("").empty()) node.fail("= " + shown(node.value()) + " is not supported; only null is");
+void refuse_text(const JsonValue& node) {
+  if (!node.text("").empty()) node.refuse("is not supported; only null is");
 }
 
-BpeOptions read_model(const JsonNode& node) {
-  const JsonNode type = node.at("type");
-  if (!type.null() && type.text() != "BPE") type.fail("= " + shown(type.value()) + " is not supported; BPE is");
-  refuse_text(node.at("continuing_subword_prefix"));
-  refuse_text(node.at("end_of_word_suffix"));
-  const JsonNode dropout = node.at("dropout");
-  if (!dropout.null() && dropout.value() != 0)
-    dropout.fail("= " + shown(dropout.value()) + " is not supported; only null is");
+BpeOptions read_model(const JsonValue& node) {
+  const JsonValue type = node.find("type");
+  if (type && type.text() != "BPE") type.refuse("is not supported; BPE is");
+  refuse_text(node.find("continuing_subword_prefix"));
+  refuse_text(node.find("end_of_word_suffix"));
+  const JsonValue dropout = node.find("dropout");
+  if (dropout && dropout.json() != 0) dropout.refuse("is not supported; only null is");
   BpeOptions options;
-  const JsonNode vocabulary = node.at("vocab");
-  if (!vocabulary.value().is_object()) vocabulary.fail("is missing, or no object");
-  for (const auto& [token, id] : vocabulary.value().items()) {
-    options.vocabulary.emplace(token, JsonNode(id, "model.vocab[" + shown(token) + "]").id());
-  }
-  for (const JsonNode& merge : node.at("merges").list()) options.merges.push_back(read_merge(merge));
-  if (!node.at("unk_token").null()) options.unknown = node.at("unk_token").text();
-  options.fuse_unknown = node.at("fuse_unk").flag(false);
-  options.byte_fallback = node.at("byte_fallback").flag(false);
-  options.ignore_merges = node.at("ignore_merges").flag(false);
+  for (const auto& [token, id] : node.find("vocab").members()) options.vocabulary.emplace(token, token_id(id));
+  for (const JsonValue& merge : node.find("merges").items()) options.merges.push_back(read_merge(merge));
+  if (const JsonValue unknown = node.find("unk_token")) options.unknown = unknown.text();
+  options.fuse_unknown = node.find("fuse_unk").flag(false);
+  options.byte_fallback = node.find("byte_fallback").flag(false);
+  options.ignore_merges = node.find("ignore_merges").flag(false);
   return options;
 }
 
 // ---- added tokens, post-processor, decoder ----
 
-std::vector<AddedToken> read_added(const JsonNode& node, const BpeOptions& model) {
+std::vector<AddedToken> read_added(const JsonValue& node, const BpeOptions& model) {
   std::vector<AddedToken> added;
-  if (node.null()) return added;
-  for (const JsonNode& entry : node.list()) {
+  if (!node) return added;
+  for (const JsonValue& entry : node.items()) {
     AddedToken token;
-    token.id = entry.at("id").id();
-    token.content = entry.at("content").text();
-    token.single_word = entry.at("single_word").flag(false);
-    token.left_strip = entry.at("lstrip").flag(false);
-    token.right_strip = entry.at("rstrip").flag(false);
-    token.special = entry.at("special").flag(false);
-    token.normalized = entry.at("normalized").flag(!token.special);
+    token.id = token_id(entry.find("id"));
+    token.content = entry.find("content").text();
+    token.single_word = entry.find("single_word").flag(false);
+    token.left_strip = entry.find("lstrip").flag(false);
+    token.right_strip = entry.find("rstrip").flag(false);
+    token.special = entry.find("special").flag(false);
+    token.normalized = entry.find("normalized").flag(!token.special);
     const auto known = model.vocabulary.find(token.content);
     if (known != model.vocabulary.end() && known->second != token.id) {
-      entry.at("id").fail("is " + std::to_string(token.id) + ", but model.vocab has " + shown(token.content) + " as " +
-                          std::to_string(known->second));
+      entry.find("id").refuse("differs from model.vocab, which has " + shown(token.content) + " as " +
+                              std::to_string(known->second));
     }
     added.push_back(std::move(token));
   }
@@ -248,27 +242,27 @@ std::vector<AddedToken> read_added(const JsonNode& node, const BpeOptions& model
 }
 
 /// The tokens around `$A` in a TemplateProcessing; ByteLevel changes no ids.
-void read_post_processor(const JsonNode& node, TextTokenizerParts& parts) {
-  for_parts(node, "processors", [&](const JsonNode& part) {
-    const std::string type = part.at("type").text();
+void read_post_processor(const JsonValue& node, TextTokenizerParts& parts) {
+  for_parts(node, "processors", [&](const JsonValue& part) {
+    const std::string type = part.find("type").text();
     if (type == "ByteLevel") return;
     if (type != "TemplateProcessing") {
-      part.at("type").fail("= " + shown(type) +
-                           " is not supported; supported: ByteLevel, Sequence, TemplateProcessing");
+      part.find("type").refuse("is not supported; these are: ByteLevel, Sequence, TemplateProcessing");
     }
     bool behind = false;
-    for (const JsonNode& entry : part.at("single").list()) {
-      if (!entry.at("Sequence").null()) {
+    for (const JsonValue& entry : part.find("single").items()) {
+      if (entry.find("Sequence")) {
         behind = true;
         continue;
       }
-      const JsonNode named = part.at("special_tokens").at(entry.at("SpecialToken").at("id").text());
-      for (const JsonNode& id : named.at("ids").list()) (behind ? parts.behind : parts.before).push_back(id.id());
+      const JsonValue named = part.find("special_tokens").find(entry.find("SpecialToken").find("id").text());
+      for (const JsonValue& id : named.find("ids").items())
+        (behind ? parts.behind : parts.before).push_back(token_id(id));
     }
   });
 }
 
-TokenDecoder read_decoder(const JsonNode& node) {
+TokenDecoder read_decoder(const JsonValue& node) {
   enum class Type { byte_level, replace, byte_fallback, fuse, strip, metaspace };
   static const std::map<std::string, Type, std::less<>> types = {{"ByteLevel", Type::byte_level},
                                                                  {"Replace", Type::replace},
@@ -278,8 +272,8 @@ TokenDecoder read_decoder(const JsonNode& node) {
                                                                  {"Metaspace", Type::metaspace}};
   std::vector<TokenDecoder::Step> steps;
   Replacements replacements;
-  for_parts(node, "decoders", [&](const JsonNode& part) {
-    switch (part.at("type").choice(types)) {
+  for_parts(node, "decoders", [&](const JsonValue& part) {
+    switch (part.find("type").choice(types)) {
       case Type::byte_level:
         steps.emplace_back(ByteLevelDecoder{});
         return;
@@ -293,12 +287,12 @@ TokenDecoder read_decoder(const JsonNode& node) {
         steps.emplace_back(FuseDecoder{});
         return;
       case Type::strip:
-        steps.emplace_back(
-            StripDecoder{read_filled(part.at("content")), part.at("start").count(), part.at("stop").count()});
+        steps.emplace_back(StripDecoder{read_filled(part.find("content")), part.find("start").count(INT64_MAX, 0),
+                                        part.find("stop").count(INT64_MAX, 0)});
         return;
       case Type::metaspace:
-        steps.emplace_back(
-            MetaspaceDecoder{read_character(part.at("replacement")), read_prepend(part) != Metaspace::Prepend::never});
+        steps.emplace_back(MetaspaceDecoder{read_character(part.find("replacement")),
+                                            read_prepend(part) != Metaspace::Prepend::never});
         return;
     }
   });
@@ -306,21 +300,21 @@ TokenDecoder read_decoder(const JsonNode& node) {
 }
 
 /// Tokens by id. Two tokens of an id are refused.
-std::vector<std::string> tokens_by_id(const BpeOptions& model, const std::vector<AddedToken>& added) {
+std::vector<std::string> tokens_by_id(const JsonValue& vocabulary, const BpeOptions& model,
+                                      const std::vector<AddedToken>& added) {
   std::int32_t last = -1;
   for (const auto& [token, id] : model.vocabulary) last = std::max(last, id);
   for (const AddedToken& token : added) last = std::max(last, token.id);
   const std::size_t given = model.vocabulary.size() + added.size(), most = 2 * given + most_missing;
   if (static_cast<std::size_t>(last + 1) > most) {
-    throw JobError("model.vocab: the id " + std::to_string(last) + " is too large for " + std::to_string(given) +
-                   " tokens; the largest can be " + std::to_string(most - 1));
+    vocabulary.fail("the id " + std::to_string(last) + " is too large for " + std::to_string(given) +
+                    " tokens; the largest can be " + std::to_string(most - 1));
   }
   std::vector<std::string> tokens(static_cast<std::size_t>(last + 1));
   const auto put = [&](const std::string& token, std::int32_t id) {
     std::string& there = tokens[static_cast<std::size_t>(id)];
     if (!there.empty() && there != token) {
-      throw JobError("model.vocab: " + shown(there) + " and " + shown(token) + " have the same id " +
-                     std::to_string(id));
+      vocabulary.fail(shown(there) + " and " + shown(token) + " have the same id " + std::to_string(id));
     }
     there = token;
   };
@@ -329,22 +323,24 @@ std::vector<std::string> tokens_by_id(const BpeOptions& model, const std::vector
   return tokens;
 }
 
-TextTokenizerParts read_parts(const JsonNode& file) {
+TextTokenizerParts read_parts(const JsonValue& file) {
   TextTokenizerParts parts;
-  BpeOptions model = read_model(file.at("model"));
-  auto [pre_tokenizer, byte_level] = read_pre_tokenizer(file.at("pre_tokenizer"));
+  BpeOptions model = read_model(file.find("model"));
+  auto [pre_tokenizer, byte_level] = read_pre_tokenizer(file.find("pre_tokenizer"));
   model.byte_level = byte_level;
-  parts.added = read_added(file.at("added_tokens"), model);
-  parts.tokens = tokens_by_id(model, parts.added);
-  parts.normalizer = read_normalizer(file.at("normalizer"));
+  parts.added = read_added(file.find("added_tokens"), model);
+  parts.tokens = tokens_by_id(file.find("model").find("vocab"), model, parts.added);
+  parts.normalizer = read_normalizer(file.find("normalizer"));
   parts.pre_tokenizer = std::move(pre_tokenizer);
-  read_post_processor(file.at("post_processor"), parts);
-  parts.decoder = read_decoder(file.at("decoder"));
-  parts.model = BpeModel::make(std::move(model)).value_or_throw();
+  read_post_processor(file.find("post_processor"), parts);
+  parts.decoder = read_decoder(file.find("decoder"));
+  auto made = BpeModel::make(std::move(model));
+  if (!made) file.fail(made.error().message);
+  parts.model = *std::move(made);
   for (const auto* ids : {&parts.before, &parts.behind}) {
     for (const std::int32_t id : *ids) {
       if (static_cast<std::size_t>(id) >= parts.tokens.size())
-        throw JobError("post_processor: no token has the id " + std::to_string(id));
+        file.find("post_processor").fail("no token has the id " + std::to_string(id));
     }
   }
   return parts;
@@ -353,12 +349,13 @@ TextTokenizerParts read_parts(const JsonNode& file) {
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> make_text_tokenizer(const json& content, const fs::path& file) {
+  const std::string name = file.string();
   try {
-    TextTokenizerParts parts = read_parts(JsonNode(content, ""));
-    parts.name = file.string();
+    TextTokenizerParts parts = read_parts(JsonValue(content, name));
+    parts.name = name;
     return std::unique_ptr<Tokenizer>(std::make_unique<TextTokenizer>(std::move(parts)));
   } catch (const JobError& problem) {
-    return Error{problem.code(), file.string() + ": " + problem.what()};
+    return Error{problem.code(), problem.what()};
   }
 }
 

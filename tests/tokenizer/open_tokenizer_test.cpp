@@ -112,11 +112,13 @@ TEST_F(OpenTokenizer, an_end_of_text_that_the_tokenizer_lacks_is_refused_by_file
   const std::string name = (folder_ / "tokenizer.json").string();
   EXPECT_EQ(refusal("tokenizer_config.json", R"({"eos_token": "</s>"})"),
             (folder_ / "tokenizer_config.json").string() + ": eos_token = \"</s>\" is no token of " + name);
-  EXPECT_THAT(refusal("tokenizer_config.json", R"({"eos_token": 7})"), HasSubstr("eos_token is 7; it must be text"));
+  EXPECT_THAT(refusal("tokenizer_config.json", R"({"eos_token": 7})"),
+              HasSubstr("eos_token: expected a string, got 7"));
   EXPECT_THAT(refusal("tokenizer_config.json", "{"), HasSubstr("tokenizer_config.json"));
   EXPECT_THAT(refusal("generation_config.json", R"({"eos_token_id": 1})"),
               HasSubstr("generation_config.json: eos_token_id = 1 is no token of " + name));
-  EXPECT_THAT(refusal("generation_config.json", R"({"eos_token_id": ["x"]})"), HasSubstr("it must be a token id"));
+  EXPECT_THAT(refusal("generation_config.json", R"({"eos_token_id": ["x"]})"),
+              HasSubstr("eos_token_id[0]: expected a whole number"));
 }
 
 TEST_F(OpenTokenizer, a_name_of_a_job_is_bytes_a_folder_or_a_file) {

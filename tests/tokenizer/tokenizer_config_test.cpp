@@ -56,9 +56,9 @@ TEST_F(TokenizerConfigFile, a_template_of_its_own_file_counts_first) {
 
 TEST_F(TokenizerConfigFile, wrong_values_are_refused_by_file_and_key) {
   write("tokenizer_config.json", R"({"eos_token": 3})");
-  EXPECT_EQ(refusal(), file + ": eos_token is 3; it must be text");
+  EXPECT_EQ(refusal(), file + ": eos_token: expected a string, got 3");
   write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "T"}]})");
-  EXPECT_EQ(refusal(), file + ": chat_template has no template of the name default, only: rag");
+  EXPECT_EQ(refusal(), file + ": chat_template: no template has the name default, only: rag");
   write("tokenizer_config.json", "[");
   EXPECT_NE(refusal().find(file), std::string::npos);
 }
