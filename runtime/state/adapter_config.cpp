@@ -7,33 +7,24 @@
 
 namespace maestro {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {
 
-AdapterConfig read_config(const json& object, std::string_view where) {
-  const HfKeys keys(object, where);
+AdapterConfig read_config(const HfKeys& keys) {
   keys.require_text("peft_type", "", {"LORA"});
   keys.require_text("bias", "none", {"none"});
   for (const char* flag : {"use_rslora", "use_dora", "use_qalora", "lora_bias"}) keys.require_flag(flag, false);
   for (const char* changed : {"rank_pattern", "alpha_pattern"}) {
-    const json* pattern = keys.find(changed);
-    if (pattern != nullptr && !pattern->empty()) keys.fail(changed, "is not supported; all modules have the same");
+    const JsonValue pattern = keys.find(changed);
+    if (pattern && !pattern.json().empty()) pattern.refuse("is not supported; all modules have the same");
   }
   AdapterConfig config;
   config.rank = keys.size("r");
   config.alpha = keys.positive("lora_alpha", 8);
   config.transposed = keys.flag("fan_in_fan_out", false);
-  const json* modules = keys.find("target_modules");
-  if (modules == nullptr || !modules->is_array()) keys.fail("target_modules", "is not a list of names");
-  for (const json& module : *modules) {
-    if (!module.is_string()) keys.fail("target_modules", "has " + shown(module) + ", which is not a name");
-    config.modules.push_back(module.get<std::string>());
-  }
-  const json* base = keys.find("base_model_name_or_path");
-  if (base != nullptr && !base->is_string()) keys.fail("base_model_name_or_path", "is not a text");
-  if (base != nullptr) config.base = base->get<std::string>();
+  config.modules = keys.find("target_modules").texts();
+  config.base = keys.find("base_model_name_or_path").text("");
   return config;
 }
 

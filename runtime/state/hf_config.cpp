@@ -2,7 +2,6 @@
 #include "runtime/state/hf_config.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "runtime/state/hf_families.hpp"
@@ -12,7 +11,6 @@
 namespace maestro {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Keys = HfKeys;
 
 namespace {
@@ -41,41 +39,37 @@ std::string family_names() {
   return names;
 }
 
-/// Refuses a model of images or sound and text, with the way to its language model.
-void refuse_multimodal(const Keys& keys, const json& type) {
-  const auto part = [&](const char* name) {
-    const json* found = keys.find(name);
-    return found != nullptr && found->is_object() ? found : nullptr;
-  };
-  const json* text = part("text_config");
-  if (text == nullptr && part("vision_config") == nullptr && part("audio_config") == nullptr) return;
-  const json* family = text == nullptr ? nullptr : keys.inside("text_config", *text).find("model_type");
-  const std::string named = family == nullptr ? "" : " (" + shown(*family) + ")";
-  const bool supported =
-      text != nullptr && (family == nullptr ||
-                          (family->is_string() && std::ranges::count(decoder_families(), family->get<std::string>())));
-  keys.fail("model_type", "= " + shown(type) +
-                              (supported ? " is a multimodal model, and a decoder reads a language model: save that "
-                                           "of this model" +
-                                               named + " in a folder of its own, as docs/models.md shows, and name it"
-                                         : " is a multimodal model, and its language model" + named +
-                                               " is not supported; these are: " + family_names()));
+bool is_family(const JsonValue& type) {
+  return type.json().is_string() && std::ranges::count(decoder_families(), type.text()) > 0;
 }
 
-DecoderConfig decoder_of(const json& object, std::string_view where) {
-  const Keys keys(object, where);
-  const json* type = keys.find("model_type");
-  if (type == nullptr) keys.fail("model_type", "is missing; it must be one of " + family_names());
+/// Refuses a model of images or sound and text, with the way to its language model.
+void refuse_multimodal(const Keys& keys, const JsonValue& type) {
+  const auto has = [&](const char* name) { return keys.find(name).json().is_object(); };
+  if (!has("text_config") && !has("vision_config") && !has("audio_config")) return;
+  const bool text = has("text_config");
+  const JsonValue family = (text ? keys.inside("text_config") : keys).find("model_type");
+  const std::string named = text && family ? " (" + shown(family.json()) + ")" : "";
+  const bool supported = text && (!family || is_family(family));
+  type.refuse(supported ? "is a multimodal model, and a decoder reads a language model: save that of this model" +
+                              named + " in a folder of its own, as docs/models.md shows, and name it"
+                        : "is a multimodal model, and its language model" + named +
+                              " is not supported; these are: " + family_names());
+}
+
+DecoderConfig decoder_of(const Keys& keys) {
+  const JsonValue type = keys.find("model_type");
+  if (!type) type.expected("a family");
   for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    if (keys.find(experts) != nullptr) keys.fail(experts, "is not supported: a mixture of experts");
+    if (keys.find(experts)) keys.fail(experts, "a mixture of experts is not supported");
   }
-  const bool known =
-      type->is_string() && std::ranges::find(decoder_families(), type->get<std::string>()) != decoder_families().end();
-  if (!known) refuse_multimodal(keys, *type);
-  if (!known) keys.fail("model_type", "= " + shown(*type) + " is not supported; these are: " + family_names());
+  if (!is_family(type)) {
+    refuse_multimodal(keys, type);
+    type.refuse("is not supported; these are: " + family_names());
+  }
   keys.require_absent("quantization_config");
   keys.require_flag("is_causal", true);  // transformers 5 takes false for attention in both directions
-  DecoderConfig config = *type == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type->get<std::string>());
+  DecoderConfig config = type.text() == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type.text());
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);
   keys.refuse_unknown(is_ignored);
@@ -107,14 +101,11 @@ Result<WeightMap> read_hf_index(const fs::path& folder) {
   if (!fs::exists(index, failure)) return WeightMap();
   const Result<std::string> text = read_text(index);
   if (!text) return text.error();
-  return parse_hf_keys(*text, index.string(), [](const json& object, std::string_view where) {
-    const Keys keys(object, where);
-    const json* map = keys.find("weight_map");
-    if (map == nullptr || !map->is_object()) keys.fail("weight_map", "is no object of tensors and files");
+  return parse_hf_keys(*text, index.string(), [](const Keys& keys) {
     WeightMap files;
-    for (const auto& [tensor, file] : map->items()) {
-      const std::string name = file.is_string() ? file.get<std::string>() : "";
-      if (name.empty() || fs::path(name).filename() != name) keys.fail("weight_map", "names the file " + shown(file));
+    for (const auto& [tensor, file] : keys.find("weight_map").members()) {
+      const std::string name = file.text();
+      if (name.empty() || fs::path(name).filename() != name) file.expected("the name of a file");
       files.emplace(tensor, name);
     }
     return files;
@@ -128,12 +119,7 @@ std::set<std::string> files_of(const WeightMap& map) {
 }
 
 Result<std::string> hf_model_type(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, [](const json& object, std::string_view file) {
-    const Keys keys(object, file);
-    const json* type = keys.find("model_type");
-    if (type == nullptr || !type->is_string()) keys.fail("model_type", "is missing");
-    return type->get<std::string>();
-  });
+  return parse_hf_keys(text, where, [](const Keys& keys) { return keys.find("model_type").text(); });
 }
 
 std::string hf_config_text(const DecoderConfig& config) {

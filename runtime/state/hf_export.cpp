@@ -24,7 +24,7 @@ constexpr std::array<const char*, 3> token_keys{"bos_token_id", "eos_token_id", 
 
 /// The object in `text` with its keys in their order, once its content has been checked.
 Result<ordered_json> ordered(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, [&](const json&, std::string_view) { return ordered_json::parse(text); });
+  return parse_hf_keys(text, where, [&](const HfKeys&) { return ordered_json::parse(text); });
 }
 
 std::string dumped(const ordered_json& object) {

@@ -93,40 +93,45 @@ bool read_gelu_gate(const Keys& keys, bool gemma) {
   const std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
   (void)keys.find("hidden_act");  // Gemma has it too, without a meaning
   const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
-  const json* value = keys.find(key);
-  if (value == nullptr) return gemma;
-  const std::string text = value->is_string() ? value->get<std::string>() : "";
-  if (std::ranges::find(gelu, text) != gelu.end()) return true;
+  const JsonValue value = keys.find(key);
+  if (!value) return gemma;
+  if (value.json().is_string() && std::ranges::find(gelu, value.text()) != gelu.end()) return true;
   std::vector<std::string> supported = gelu;
   supported.insert(gemma ? supported.end() : supported.begin(), {"silu", "swish"});
   keys.require_text(key, "", supported);
   return false;
 }
 
+/// Returns a list that has an entry for each layer.
+std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderConfig& config, const char* entries) {
+  if (!list.json().is_array() || list.json().size() != static_cast<std::size_t>(config.layers)) {
+    list.expected("a list of " + std::to_string(config.layers) + " " + entries);
+  }
+  return list.items();
+}
+
 /// Windows by layer_types, or in layers where `usual(index from 0)` holds.
 template <class Usual>
 void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
   std::vector<LayerAttention> layers;
-  const json* types = keys.find("layer_types");
-  if (types != nullptr && (!types->is_array() || types->size() != static_cast<std::size_t>(config.layers))) {
-    keys.fail("layer_types", "must be a list of " + std::to_string(config.layers) + " names");
-  }
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    const std::string usually = usual(i) ? "sliding_attention" : "full_attention";
-    const json type = types == nullptr ? json(usually) : (*types)[static_cast<std::size_t>(i)];
-    if (type != "sliding_attention" && type != "full_attention") {
-      keys.fail("layer_types", "has " + shown(type) + "; these are: full_attention, sliding_attention");
+  const JsonValue types = keys.find("layer_types");
+  if (types) {
+    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
+      const bool windowed = type.json() == "sliding_attention";
+      if (!windowed && type.json() != "full_attention") {
+        type.refuse("is not supported; these are: full_attention, sliding_attention");
+      }
+      if (windowed && config.window == 0) type.refuse("needs a sliding_window of the layers");
+      layers.push_back({.windowed = windowed});
     }
-    if (types != nullptr && type == "sliding_attention" && config.window == 0) {
-      keys.fail("layer_types", "has \"sliding_attention\", but the layers have no sliding_window");
-    }
-    layers.push_back({.windowed = type == "sliding_attention" && config.window > 0});
   }
+  for (std::int64_t i = 0; !types && i < config.layers; ++i)
+    layers.push_back({.windowed = usual(i) && config.window > 0});
   set_layer_attention(config, std::move(layers));
 }
 
 void read_windows(const Keys& keys, DecoderConfig& config) {
-  const bool null = keys.has("sliding_window") && keys.find("sliding_window") == nullptr;
+  const bool null = keys.has("sliding_window") && !keys.find("sliding_window");
   const std::int64_t absent = config.family == "phi3" || null ? 0 : 4096;
   if (config.family == "mistral" || config.family == "phi3") {
     config.window = keys.size("sliding_window", absent);
@@ -149,20 +154,19 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
 void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
   keys.require_flag("use_sliding_window", false);
   const std::int64_t interval = keys.size("no_rope_layer_interval", 4);
-  const json* list = keys.find("no_rope_layers");
-  const json* types = keys.find("layer_types");
   const auto is_full = [](const json& type) { return type == "full_attention"; };
-  if (types != nullptr && !(types->is_array() && std::ranges::all_of(*types, is_full))) {
-    keys.fail("layer_types", "must have full_attention alone, as use_sliding_window is false");
-  }
-  if (list != nullptr && (!list->is_array() || list->size() != static_cast<std::size_t>(config.layers))) {
-    keys.fail("no_rope_layers", "must be a list of " + std::to_string(config.layers) + " values 0 or 1");
+  if (const JsonValue types = keys.find("layer_types");
+      types && !(types.json().is_array() && std::ranges::all_of(types.json(), is_full))) {
+    types.expected("a list of full_attention, as use_sliding_window is false");
   }
   std::vector<LayerAttention> layers;
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    const bool rotary = list == nullptr ? (i + 1) % interval != 0 : (*list)[static_cast<std::size_t>(i)] != 0;
-    layers.push_back({.rotary = rotary});
+  const JsonValue list = keys.find("no_rope_layers");
+  if (list) {
+    for (const JsonValue& rotary : entries_of_layers(list, config, "values 0 or 1")) {
+      layers.push_back({.rotary = rotary.json() != 0});
+    }
   }
+  for (std::int64_t i = 0; !list && i < config.layers; ++i) layers.push_back({.rotary = (i + 1) % interval != 0});
   set_layer_attention(config, std::move(layers));
 }
 
@@ -172,11 +176,10 @@ void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
   const std::int64_t scalar = keys.size("query_pre_attn_scalar", 256);
   config.attention_scale = scalar == config.head_size ? 0 : 1.0 / std::sqrt(static_cast<double>(scalar));
   const auto cap = [&](const char* key, double absent) {
-    return keys.has(key) && keys.find(key) == nullptr ? 0 : keys.find(key) == nullptr ? absent : keys.positive(key, 1);
+    return keys.has(key) && !keys.find(key) ? 0 : keys.positive(key, absent);
   };
-  if (!family.score_cap && keys.find("attn_logit_softcapping") != nullptr) {
-    keys.fail("attn_logit_softcapping", "= " + shown(*keys.find("attn_logit_softcapping")) +
-                                            not_applied_by(family.architecture) + "; set it to null");
+  if (const JsonValue ignored = keys.find("attn_logit_softcapping"); ignored && !family.score_cap) {
+    ignored.refuse(not_applied_by(family.architecture) + "; set it to null");
   }
   config.attention_softcap = cap("attn_logit_softcapping", second ? 50 : 0);
   config.logit_softcap = cap("final_logit_softcapping", second ? 30 : 0);
@@ -184,21 +187,21 @@ void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
 
 void check_heads(const Keys& keys, const DecoderConfig& config) {
   if (config.heads % config.kv_heads != 0) {
-    keys.fail("num_key_value_heads", "= " + std::to_string(config.kv_heads) +
+    keys.fail("num_key_value_heads", std::to_string(config.kv_heads) +
                                          " does not divide num_attention_heads = " + std::to_string(config.heads));
   }
   if (config.head_size % 2 != 0) {
-    keys.fail("head_dim", "= " + std::to_string(config.head_size) + " is odd; rotary positions need pairs of columns");
+    keys.fail("head_dim", std::to_string(config.head_size) + " is odd; rotary positions need pairs of columns");
   }
 }
 
 std::int64_t width_of_heads(const Keys& keys, const DecoderConfig& config, std::string_view key) {
   if (config.width % config.heads == 0) return config.width / config.heads;
-  keys.fail(key, "= " + std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+  keys.fail(key, std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
 }
 
 std::int64_t read_head_size(const Keys& keys, const DecoderConfig& config, const Family& family) {
-  if (keys.find("head_dim") != nullptr) return keys.size("head_dim");
+  if (keys.find("head_dim")) return keys.size("head_dim");
   return family.head_size != 0 ? family.head_size : width_of_heads(keys, config, "num_attention_heads");
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "runtime/core/input_file.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/hf_keys.hpp"
 
 namespace maestro {
@@ -62,21 +63,13 @@ const std::array<IdleKey, 4>& keys_of_results() {
   return keys;
 }
 
-std::int32_t id_of(const HfKeys& keys, const json& value) {
-  constexpr std::int64_t most = std::int64_t{1} << 31;
-  if (!value.is_number_integer() || value < 0 || value >= most) {
-    keys.fail(stop_key, "is " + shown(value) + "; it must be a token id or a list of ids");
-  }
-  return value.get<std::int32_t>();
-}
-
-std::vector<std::int32_t> stop_tokens(const json& object, std::string_view where) {
-  const HfKeys keys(object, where);
-  const json* found = keys.find(stop_key);
+std::vector<std::int32_t> stop_tokens(const HfKeys& keys) {
+  const JsonValue found = keys.find(stop_key);
   std::vector<std::int32_t> ids;
-  if (found == nullptr) return ids;
-  if (!found->is_array()) return {id_of(keys, *found)};
-  for (const json& each : *found) ids.push_back(id_of(keys, each));
+  if (!found) return ids;
+  for (const JsonValue& id : found.json().is_array() ? found.items() : std::vector{found}) {
+    ids.push_back(static_cast<std::int32_t>(id.whole_number(0, INT32_MAX)));
+  }
   return ids;
 }
 
@@ -89,25 +82,16 @@ bool is_sampled(const json& object) {
   return object.value("do_sample", json()) == true;
 }
 
-/// A number of at least 0.
 double amount(const HfKeys& keys, const char* key, double absent) {
-  const json* value = keys.find(key);
-  if (value == nullptr) return absent;
-  if (!value->is_number() || *value < 0) keys.fail(key, "is " + shown(*value) + "; it must be a number from 0 on");
-  return value->get<double>();
+  return keys.find(key) ? keys.find(key).number(0) : absent;
 }
 
 std::int64_t top_k_of(const HfKeys& keys, std::int64_t absent) {
-  const json* value = keys.find("top_k");
-  if (value == nullptr) return absent;
-  if (!value->is_number_unsigned()) {
-    keys.fail("top_k", "is " + shown(*value) + "; it must be a whole number, 0 for all tokens");
-  }
-  return static_cast<std::int64_t>(std::min(value->get<std::uint64_t>(), std::uint64_t{INT64_MAX}));
+  if (!keys.find("top_k")) return absent;
+  return static_cast<std::int64_t>(std::min(keys.find("top_k").count(), std::uint64_t{INT64_MAX}));
 }
 
-HfGenerationConfig generation(const json& object, std::string_view where, const GivenSampling& given) {
-  const HfKeys keys(object, where);
+HfGenerationConfig generation(const HfKeys& keys, const GivenSampling& given) {
   HfGenerationConfig config;
   const bool asked = keys.flag("do_sample", false);
   const bool sampled = given.temperature ? *given.temperature > 0 : asked;
@@ -117,7 +101,7 @@ HfGenerationConfig generation(const json& object, std::string_view where, const 
   config.top_p = given.top_p ? *given.top_p : sampled ? std::min(amount(keys, "top_p", 1), 1.0) : 1;
   if (!given.top_p && config.top_p == 0) config.temperature = 0, config.top_p = 1;  // a single token is left
   config.repetition_penalty = keys.positive("repetition_penalty", 1);
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : keys.json().items()) {
     const bool used = std::ranges::find(known, key) != known.end();
     const bool idle =
         !sampled && std::ranges::find(keys_of_sampling(), key, &IdleKey::name) != keys_of_sampling().end();
@@ -157,12 +141,12 @@ Result<std::vector<std::int32_t>> read_stop_tokens(const fs::path& folder) {
 }
 
 Result<HfGenerationConfig> read_hf_generation(const fs::path& folder, const GivenSampling& given) {
-  return read_file(folder / generation_config_file,
-                   [&](const json& object, std::string_view where) { return generation(object, where, given); });
+  return read_file(folder / generation_config_file, [&](const HfKeys& keys) { return generation(keys, given); });
 }
 
 Result<std::string> savable_generation_config(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, [&](const json& whole, std::string_view) {
+  return parse_hf_keys(text, where, [&](const HfKeys& keys) {
+    const json& whole = keys.json();
     ordered_json object = ordered_json::parse(text);
     const json beams = whole.value("num_beams", json());
     bool changed = !is_sampled(whole) && remove_idle(keys_of_sampling(), object);

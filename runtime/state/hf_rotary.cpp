@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/state/hf_families.hpp"
 
 namespace maestro {
@@ -25,41 +26,34 @@ bool nothing_is_ignored(std::string_view /*key*/) {
 /// A value that may stand in several places, where it must be the same.
 class OneValue {
  public:
-  explicit OneValue(const Keys& keys) : keys_(keys) {}
-  void take(const std::string& where, const Keys& at, std::string_view key) {
-    if (at.find(key) == nullptr) return;
-    const double found = at.positive(key, 0);
-    const std::string shown = where + " = " + at.find(key)->dump();
-    if (value_ && *value_ != found) {
-      keys_.fail(where, "= " + at.find(key)->dump() + " contradicts " + place_ + "; remove one");
-    }
-    value_ = found;
-    place_ = shown;
+  void take(const JsonValue& place) {
+    if (!place) return;
+    const double found = place.positive();
+    if (taken_ && taken_->positive() != found)
+      place.refuse("contradicts " + taken_->path() + " = " + shown(taken_->json()) + "; remove one");
+    taken_ = place;
   }
-  [[nodiscard]] double value_or(double absent) const { return value_.value_or(absent); }
+  [[nodiscard]] double value_or(double absent) const { return taken_ ? taken_->positive() : absent; }
 
  private:
-  const Keys& keys_;
-  std::optional<double> value_;
-  std::string place_;
+  std::optional<JsonValue> taken_;
 };
 
-std::string type_of(const Keys& scaling) {
-  for (const char* key : {"type", "rope_type"}) {
-    const nlohmann::json* type = scaling.find(key);
-    if (type != nullptr && !type->is_string()) scaling.fail(key, "is " + shown(*type) + "; it must be a string");
-  }
-  const nlohmann::json* type = scaling.find("rope_type");
-  if (type == nullptr) type = scaling.find("type");
-  return type == nullptr ? "default" : type->get<std::string>();
+JsonValue type_of(const Keys& scaling) {
+  const JsonValue older = scaling.find("type"), type = scaling.find("rope_type");
+  for (const JsonValue& each : {older, type}) (void)each.text("");
+  return type ? type : older;
 }
 
 std::vector<double> factors_of(const Keys& keys, const char* key, std::int64_t pairs) {
-  const nlohmann::json* list = keys.find(key);
-  const bool good = list != nullptr && list->is_array() && list->size() == static_cast<std::size_t>(pairs) &&
-                    std::ranges::all_of(*list, [](const nlohmann::json& each) { return each.is_number() && each > 0; });
-  if (!good) keys.fail(key, "must be a list of " + std::to_string(pairs) + " numbers above 0");
-  return list->get<std::vector<double>>();
+  const JsonValue list = keys.find(key);
+  std::vector<double> factors;
+  if (list) {
+    for (const JsonValue& factor : list.items()) factors.push_back(factor.positive());
+  }
+  if (factors.size() != static_cast<std::size_t>(pairs))
+    list.expected("a list of " + std::to_string(pairs) + " numbers above 0");
+  return factors;
 }
 
 /// Growth of the attention's temperature with the length (YaRN, Peng et al. 2023, eq. 22).
@@ -69,8 +63,8 @@ double yarn_growth(double factor, double slope) {
 
 double yarn_magnitude(const Keys& keys, double factor) {
   const double slope = keys.positive("mscale", 1), whole = keys.positive("mscale_all_dim", 1);
-  if (keys.find("attention_factor") != nullptr) return keys.positive("attention_factor", 1);
-  const bool both = keys.find("mscale") != nullptr && keys.find("mscale_all_dim") != nullptr;
+  if (keys.find("attention_factor")) return keys.positive("attention_factor", 1);
+  const bool both = keys.find("mscale") && keys.find("mscale_all_dim");
   return both ? yarn_growth(factor, slope) / yarn_growth(factor, whole) : yarn_growth(factor, 1);
 }
 
@@ -96,23 +90,22 @@ double original_of(const Keys& keys, const Keys& top, const DecoderConfig& confi
   const double inside = keys.positive(key, static_cast<double>(config.positions));
   if (form.original == 0) return top.positive(key, inside);
   const double original = top.positive(key, static_cast<double>(form.original));
-  if (keys.find(key) != nullptr && inside != original) {
-    keys.fail(key, "= " + keys.find(key)->dump() + not_applied_by(form.architecture) +
-                       ", which takes the value outside, " + std::to_string(std::llround(original)) +
-                       " where it is absent; make them equal");
+  if (keys.find(key) && inside != original) {
+    keys.find(key).refuse(not_applied_by(form.architecture) + ", which takes the value outside, " +
+                          std::to_string(std::llround(original)) + " if it is absent; make them equal");
   }
   return original;
 }
 
 /// Of rope_scaling, rope_parameters, or an entry of the latter.
 RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig& config, const RotaryForm& form) {
-  const std::string type = type_of(keys);
+  const JsonValue named = type_of(keys);
+  const std::string type = named.text("default");
   RotaryScaling scaling;
   if (type == "default") return scaling;
   const bool longrope_named = form.longrope_alone && (type == "su" || type == "yarn");
   if (form.longrope_alone && type != "longrope" && !longrope_named) {
-    keys.fail("rope_type", "= " + printable("\"" + type + "\"") + not_applied_by(form.architecture) +
-                               "; these are: default, longrope");
+    named.refuse(not_applied_by(form.architecture) + "; these are: default, longrope");
   }
   const auto positions = static_cast<double>(config.positions);
   const double original = original_of(keys, top, config, form);
@@ -131,12 +124,11 @@ RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig&
     scaling.kind = Kind::llama3;
     scaling.low = keys.positive("low_freq_factor", 1);
     scaling.high = keys.positive("high_freq_factor", 4);
-    if (scaling.high <= scaling.low) keys.fail("high_freq_factor", "must be above low_freq_factor");
+    if (scaling.high <= scaling.low) keys.fail("high_freq_factor", "it must be above low_freq_factor");
     return scaling;
   }
   if (type != "yarn") {
-    keys.fail("rope_type", "= " + printable("\"" + type + "\"") +
-                               " is not supported; these are: default, linear, llama3, yarn, longrope");
+    named.refuse("is not supported; these are: default, linear, llama3, yarn, longrope");
   }
   scaling.kind = Kind::yarn;
   scaling.beta_fast = keys.positive("beta_fast", 32);
@@ -146,83 +138,73 @@ RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig&
   return scaling;
 }
 
-/// The objects of rotary settings in a file, with the names that lead to them: rope_scaling, which is flat, and
-/// rope_parameters, which is flat or has an entry for each kind of layer, as the class reads it.
+/// The objects of rotary settings in a file: rope_scaling, which is flat, and rope_parameters, which is flat or has an
+/// entry for each kind of layer, as the class reads it.
 class RotaryObjects {
  public:
   RotaryObjects(const Keys& keys, const RotaryForm& form) : keys_(keys) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
-      const nlohmann::json* object = keys.find(key);
-      if (object == nullptr) continue;
-      if (!object->is_object()) keys.fail(key, "is " + shown(*object) + "; it must be an object or null");
-      if (object->empty()) continue;
+      const JsonValue object = keys.find(key);
+      if (object && !object.json().is_object()) object.expected("an object or null");
+      if (object.json().empty()) continue;
       const bool layered = form.by_layer && std::string_view(key) == "rope_parameters";
       if (layered) {
-        add_layers(key, *object, form);
+        add_layers(object, form);
       } else {
-        refuse_layers(key, *object, form);
-        objects_.emplace_back(key, object);
+        refuse_layers(object, form);
+        objects_.push_back(object);
       }
     }
-    if (form.by_layer || objects_.size() < 2 || *objects_[0].second == *objects_[1].second) return;
-    both_differ_ = true;
+    both_differ_ = !form.by_layer && objects_.size() == 2 && objects_[0].json() != objects_[1].json();
   }
-  /// Calls `visit(name, keys)` for each object of all layers, or of those that are not windowed.
-  template <class Visit>
-  void each(Visit visit) const {
-    for (const auto& [name, object] : objects_) visit(name, keys_.inside(name, *object));
-  }
-  template <class Visit>
-  void local(Visit visit) const {
-    if (local_.second != nullptr) visit(local_.first, keys_.inside(local_.first, *local_.second));
-  }
+  /// The objects of all layers, or of those that are not windowed.
+  [[nodiscard]] const std::vector<JsonValue>& all() const { return objects_; }
+  /// The object of windowed layers.
+  [[nodiscard]] const std::optional<JsonValue>& local() const { return local_; }
   /// Refuses a rope_parameters that differs from a rope_scaling next to it.
   void require_agreement() const {
     if (both_differ_) {
-      keys_.fail("rope_parameters", "differs from rope_scaling, which transformers reads alone; remove one");
+      keys_.fail("rope_parameters", "it differs from rope_scaling, which transformers reads alone; remove one");
     }
   }
 
  private:
-  using Object = std::pair<std::string, const nlohmann::json*>;
-
-  void add_layers(const std::string& key, const nlohmann::json& object, const RotaryForm& form) {
-    for (const auto& [layers, entry] : object.items()) {
-      const std::string name = key + "." + printable(layers);
+  void add_layers(const JsonValue& object, const RotaryForm& form) {
+    for (const auto& [layers, entry] : object.members()) {
       if (layers != global_layers && layers != local_layers) {
-        keys_.fail(name, "= " + shown(entry) + not_applied_by(form.architecture) + ", which takes " + global_layers +
-                             " and " + local_layers);
+        entry.refuse(not_applied_by(form.architecture) + ", which takes " + global_layers + " and " + local_layers);
       }
-      if (entry.is_null()) continue;
-      if (!entry.is_object()) keys_.fail(name, "is " + shown(entry) + "; it must be an object or null");
-      if (layers == local_layers) local_ = {name, &entry};
-      if (layers == global_layers) objects_.emplace_back(name, &entry);
+      if (entry.null()) continue;
+      if (!entry.json().is_object()) entry.expected("an object or null");
+      if (layers == local_layers) local_ = entry;
+      if (layers == global_layers) objects_.push_back(entry);
     }
   }
-  void refuse_layers(const std::string& key, const nlohmann::json& object, const RotaryForm& form) const {
+  static void refuse_layers(const JsonValue& object, const RotaryForm& form) {
     for (const char* layers : {global_layers, local_layers}) {
-      if (!object.contains(layers)) continue;
-      keys_.fail(key + "." + layers, "= " + shown(object[layers]) + not_applied_by(form.architecture) +
-                                         "; its rotary settings have no entries of layers here");
+      if (const JsonValue entry = object.at(layers)) {
+        entry.refuse(not_applied_by(form.architecture) + "; its rotary settings have no entries of layers here");
+      }
     }
   }
 
   const Keys& keys_;
-  std::vector<Object> objects_;
-  Object local_{};
+  std::vector<JsonValue> objects_;
+  std::optional<JsonValue> local_;
   bool both_differ_ = false;
 };
 
 void read_local(const Keys& keys, const RotaryObjects& objects, DecoderConfig& config) {
-  OneValue theta(keys);
-  theta.take("rope_local_base_freq", keys, "rope_local_base_freq");
-  objects.local([&](const std::string& name, const Keys& inside) {
-    theta.take(name + ".rope_theta", inside, "rope_theta");
-    if (const std::string type = type_of(inside); type != "default") {
-      inside.fail("rope_type", "= \"" + printable(type) + "\" is not supported; windowed layers have the default");
+  OneValue theta;
+  theta.take(keys.find("rope_local_base_freq"));
+  if (objects.local()) {
+    const Keys inside(*objects.local());
+    theta.take(inside.find("rope_theta"));
+    if (const JsonValue type = type_of(inside); type.text("default") != "default") {
+      type.refuse("is not supported; windowed layers have the default");
     }
     inside.refuse_unknown(nothing_is_ignored);
-  });
+  }
   config.local_rope_theta = theta.value_or(10000.0);
 }
 
@@ -230,35 +212,37 @@ void read_local(const Keys& keys, const RotaryObjects& objects, DecoderConfig& c
 
 void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form) {
   const RotaryObjects objects(keys, form);
-  OneValue theta(keys), share(keys);
-  theta.take("rope_theta", keys, "rope_theta");
-  share.take("partial_rotary_factor", keys, "partial_rotary_factor");
-  objects.each([&](const std::string& name, const Keys& inside) {
-    theta.take(name + ".rope_theta", inside, "rope_theta");
-    share.take(name + ".partial_rotary_factor", inside, "partial_rotary_factor");
-  });
+  OneValue theta, share;
+  theta.take(keys.find("rope_theta"));
+  share.take(keys.find("partial_rotary_factor"));
+  for (const JsonValue& object : objects.all()) {
+    theta.take(object.find("rope_theta"));
+    share.take(object.find("partial_rotary_factor"));
+  }
   objects.require_agreement();
   config.rope_theta = theta.value_or(form.theta);
   config.rope_share = share.value_or(1.0);
   if (!form.partial && config.rope_share != 1) {
-    keys.fail("partial_rotary_factor", "= " + number_text(config.rope_share) + not_applied_by(form.architecture) +
+    keys.fail("partial_rotary_factor", number_text(config.rope_share) + " " + not_applied_by(form.architecture) +
                                            ", which rotates whole heads; remove it");
   }
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
   if (config.rope_share > 1 || rotated % 2 != 0 || rotated == 0) {
-    keys.fail("partial_rotary_factor", "makes " + std::to_string(rotated) + " of " + std::to_string(config.head_size) +
+    keys.fail("partial_rotary_factor", "it makes " + std::to_string(rotated) + " of " +
+                                           std::to_string(config.head_size) +
                                            " columns rotate; it must be an even number of them");
   }
-  objects.each([&](const std::string& name, const Keys& inside) {
+  for (const JsonValue& object : objects.all()) {
+    const Keys inside(object);
     for (const char* known : {"rope_theta", "partial_rotary_factor"}) (void)inside.find(known);
     const RotaryScaling found = scaling_of(inside, keys, config, form);
     inside.refuse_unknown(nothing_is_ignored);
-    if (found.kind == Kind::none) return;
+    if (found.kind == Kind::none) continue;
     if (config.rope_scaling.kind != Kind::none && config.rope_scaling != found) {
-      keys.fail(name, "contradicts rope_scaling; remove one");
+      object.fail("it contradicts rope_scaling; remove one");
     }
     config.rope_scaling = found;
-  });
+  }
   (void)keys.find("original_max_position_embeddings");
   if (form.by_layer) read_local(keys, objects, config);
   if (config.rope_scaling.kind == Kind::longrope) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,33 +21,31 @@ namespace {
 
 using Tokens = std::map<std::int64_t, std::string>;  // by id
 
-std::int64_t id_of(const json& value, const std::string& key) {
-  return static_cast<std::int64_t>(whole_number(value, key, std::numeric_limits<std::int32_t>::max()));
+std::int64_t id_of(const JsonValue& value) {
+  return value.whole_number(0, INT32_MAX);
 }
 
 /// The vocabulary maps tokens to ids (BPE, WordPiece, WordLevel), or lists [token, score] in order of ids (Unigram).
-void add_vocabulary(const json& vocabulary, Tokens& tokens) {
-  if (vocabulary.is_object()) {
-    for (const auto& [token, id] : vocabulary.items()) tokens[id_of(id, "vocab." + token)] = token;
+void add_vocabulary(const JsonValue& vocabulary, Tokens& tokens) {
+  if (vocabulary.json().is_object()) {
+    for (const auto& [token, id] : vocabulary.members()) tokens[id_of(id)] = token;
     return;
   }
   std::int64_t id = 0;
-  for (const json& entry : vocabulary) tokens[id++] = entry.at(0).get<std::string>();
+  for (const JsonValue& entry : vocabulary.items()) {
+    const std::vector<JsonValue> parts = entry.items();
+    if (parts.empty()) entry.expected("a token and its score");
+    tokens[id++] = parts.front().text();
+  }
 }
 
-Tokens tokens_of(const json& object, std::string_view where) {
-  try {
-    Tokens tokens;
-    add_vocabulary(object.at("model").at("vocab"), tokens);
-    if (const auto added = object.find("added_tokens"); added != object.end() && !added->is_null()) {
-      for (const json& token : *added) tokens[id_of(token.at("id"), "id")] = token.at("content").get<std::string>();
-    }
-    return tokens;
-  } catch (const JobError& problem) {
-    throw JobError(std::string(where) + ' ' + problem.what());
-  } catch (const json::exception& problem) {
-    throw JobError(std::string(where) + " is no tokenizer that can be compared: " + problem.what());
+Tokens tokens_of(const HfKeys& keys) {
+  Tokens tokens;
+  add_vocabulary(keys.find("model").at("vocab"), tokens);
+  if (const JsonValue added = keys.find("added_tokens")) {
+    for (const JsonValue& token : added.items()) tokens[id_of(token.at("id"))] = token.at("content").text();
   }
+  return tokens;
 }
 
 /// The tokens of another kind of file than tokenizer.json.
@@ -83,7 +80,7 @@ Result<json> special_names(const fs::path& folder) {
     if (!fs::exists(folder / name, failure)) continue;
     const Result<std::string> text = read_text(folder / name);
     if (!text) return text.error();
-    return parse_hf_keys(*text, (folder / name).string(), [](const json& object, std::string_view) { return object; });
+    return parse_hf_keys(*text, (folder / name).string(), [](const HfKeys& keys) { return keys.json(); });
   }
   if (fs::exists(folder / "tokenizer.json", failure)) return json::object();
   return json{{"bos_token", "<s>"}, {"eos_token", "</s>"}};

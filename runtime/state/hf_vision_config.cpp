@@ -8,27 +8,24 @@ namespace maestro {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* tanh_gelu = "gelu_pytorch_tanh";
 constexpr const char* own_encoder = "maestro_vision";
 constexpr const char* own_projector = "maestro_projector";
 
 void read_positions(const HfKeys& keys, VisionConfig& config) {
   keys.require_text("position_tables", "learned", {"learned", "2d"});
-  const json* tables = keys.find("position_tables");
-  config.positions = tables != nullptr && *tables == "2d" ? PatchPositions::grid : PatchPositions::learned;
+  config.positions = keys.find("position_tables").json() == "2d" ? PatchPositions::grid : PatchPositions::learned;
   if (config.positions == PatchPositions::grid) {
     config.max_grid = keys.size("max_grid");
     return;
   }
-  if (keys.find("max_patches") != nullptr) {
+  if (keys.find("max_patches")) {
     config.max_patches = keys.size("max_patches");
-    if (keys.find("table_columns") != nullptr) config.columns = keys.size("table_columns");
+    if (keys.find("table_columns")) config.columns = keys.size("table_columns");
     return;
   }
   const std::int64_t side = keys.size("image_size", 224) / config.patch;
-  if (side < 1) keys.fail("image_size", "is smaller than patch_size = " + std::to_string(config.patch));
+  if (side < 1) keys.fail("image_size", "smaller than patch_size = " + std::to_string(config.patch));
   config.max_patches = side * side;
   config.columns = side;
 }
@@ -36,7 +33,7 @@ void read_positions(const HfKeys& keys, VisionConfig& config) {
 VisionConfig encoder_of(const HfKeys& keys) {
   keys.require_text("hidden_act", tanh_gelu, {tanh_gelu, "gelu_new", "gelu_fast"});
   keys.require_absent("quantization_config");
-  if (keys.size("num_channels", 3) != 3) keys.fail("num_channels", "is not supported; only 3 is");
+  if (keys.size("num_channels", 3) != 3) keys.find("num_channels").refuse("is not supported; only 3 is");
   VisionConfig config;
   config.stored = true;
   config.layers = keys.size("num_hidden_layers", 12, 1, most_layers);
@@ -48,59 +45,42 @@ VisionConfig encoder_of(const HfKeys& keys) {
   config.init_std = keys.positive("initializer_range", 0.02);
   if (config.width % config.heads != 0) {
     keys.fail("num_attention_heads",
-              "= " + std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+              std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
   }
   read_positions(keys, config);
   return config;
 }
 
-const json& object_at(const HfKeys& keys, std::string_view key) {
-  static const json empty = json::object();
-  const json* found = keys.find(key);
-  if (found == nullptr) return empty;
-  if (!found->is_object()) keys.fail(key, "is " + shown(*found) + "; it must be an object");
-  return *found;
-}
-
-VisionConfig vision_of(const json& object, std::string_view where) {
-  const HfKeys keys(object, where);
+VisionConfig vision_of(const HfKeys& keys) {
   keys.require_text("model_type", "(none)", {"siglip_vision_model", "siglip", own_encoder});
-  if (*keys.find("model_type") == "siglip")
-    return encoder_of(keys.inside("vision_config", object_at(keys, "vision_config")));
-  return encoder_of(keys);
+  return encoder_of(keys.find("model_type").text() == "siglip" ? keys.inside("vision_config") : keys);
 }
 
 std::int64_t width_in(const HfKeys& keys, std::string_view part) {
-  const json& object = object_at(keys, part);
-  const HfKeys inside = keys.inside(part, object);
-  return inside.find("hidden_size") == nullptr ? 0 : inside.size("hidden_size");
+  const HfKeys inside = keys.inside(part);
+  return inside.find("hidden_size") ? inside.size("hidden_size") : 0;
 }
 
 /// Refuses a LLaVA whose projector takes other features than all of the last layer's. Absent keys have the defaults of
 /// the library, except in files that earlier versions of this program wrote.
 void check_features(const HfKeys& keys) {
-  const json& vision = object_at(keys, "vision_config");
-  const bool of_maestro = keys.find("vision_feature_layer") == nullptr &&
-                          keys.find("vision_feature_select_strategy") == nullptr && !vision.contains("model_type");
+  const bool of_maestro = !keys.inside("vision_config").has("model_type") && !keys.find("vision_feature_layer") &&
+                          !keys.find("vision_feature_select_strategy");
   if (of_maestro) return;
-  const json* layer = keys.find("vision_feature_layer");
-  if (layer == nullptr || *layer != -1) {
-    keys.fail("vision_feature_layer", "= " + (layer == nullptr ? "-2 (absent)" : layer->dump()) +
-                                          " is not supported; only the last layer, -1, is");
-  }
+  const JsonValue layer = keys.find("vision_feature_layer");
+  if (layer.json() != -1) layer.refuse("is not supported; only the last layer, -1, is");
   keys.require_text("vision_feature_select_strategy", "default", {"full"});
 }
 
-ProjectorConfig projector_of(const json& object, std::string_view where) {
-  const HfKeys keys(object, where);
+ProjectorConfig projector_of(const HfKeys& keys) {
   keys.require_text("model_type", "(none)", {"llava", own_projector});
   keys.require_text("projector_hidden_act", "gelu", {tanh_gelu, "gelu_new", "gelu_fast"});
   keys.require_flag("multimodal_projector_bias", true);
   keys.require_absent("quantization_config");
   ProjectorConfig config;
-  if (*keys.find("model_type") == "llava") {
+  if (keys.find("model_type").text() == "llava") {
     check_features(keys);
-    config.of_llava = keys.find("vision_feature_layer") != nullptr;
+    config.of_llava = static_cast<bool>(keys.find("vision_feature_layer"));
   }
   config.vision_width = width_in(keys, "vision_config");
   config.width = width_in(keys, "text_config");

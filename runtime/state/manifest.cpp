@@ -2,9 +2,8 @@
 #include "runtime/state/manifest.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/state/checksum.hpp"
 #include "runtime/state/posix_file.hpp"
@@ -42,55 +41,46 @@ Error corrupt(std::string_view where, const std::string& what) {
   return {ErrorCode::corrupt, std::string(where) + ": " + what};
 }
 
-/// Throws json::exception for a key of the wrong type.
-RunIdentity run_identity_of(const json& object) {
-  return {object.value("run_id", ""), object.value("job", ""), object.value("started", "")};
+RunIdentity run_identity_of(const JsonValue& object) {
+  return {object.at("run_id").text(""), object.at("job").text(""), object.at("started").text("")};
 }
 
-std::uint64_t count_at(const json& object, const char* key) {
-  return whole_number(object.at(key), key);
-}
-
-std::vector<std::array<std::uint64_t, 2>> cursor_of(const json& object) {
-  const json segments = object.value("cursor", json::array());
-  if (segments.size() > most_segments) {
-    throw JobError("has a cursor of " + std::to_string(segments.size()) + " segments; at most " +
-                   std::to_string(most_segments) + " are read");
-  }
+std::vector<std::array<std::uint64_t, 2>> cursor_of(const JsonValue& segments) {
   std::vector<std::array<std::uint64_t, 2>> cursor;
-  for (const json& segment : segments) {
-    cursor.push_back(
-        {whole_number(segment.at(0), "cursor", most_steps), whole_number(segment.at(1), "cursor", most_positions)});
+  if (!segments) return cursor;
+  if (const std::size_t count = segments.json().size(); count > most_segments) {
+    segments.fail("expected at most " + std::to_string(most_segments) + " segments, got " + std::to_string(count));
+  }
+  for (const JsonValue& segment : segments.items()) {
+    const std::vector<JsonValue> pair = segment.items();
+    if (pair.size() < 2) segment.expected("a pair of numbers");
+    cursor.push_back({pair[0].count(most_steps), pair[1].count(most_positions)});
   }
   return cursor;
 }
 
-/// Throws json::exception for a key that is missing or of the wrong type, JobError for a number that is not whole or
-/// beyond any run.
-Manifest manifest_of(const json& object) {
+Manifest manifest_of(const JsonValue& object) {
   Manifest manifest;
-  manifest.step = whole_number(object.at("step"), "step", most_steps);
-  manifest.seed = count_at(object, "seed");
-  manifest.data_position = whole_number(object.at("data_position"), "data_position", most_positions);
-  manifest.epoch = count_at(object, "epoch");
-  for (const json& number : object.at("random_state").get_ref<const json::array_t&>()) {
-    manifest.random_state.push_back(whole_number(number, "random_state"));
-  }
-  manifest.sequence = count_at(object, "sequence");
-  manifest.maestro_version = object.at("maestro_version").get<std::string>();
+  manifest.step = object.at("step").count(most_steps);
+  manifest.seed = object.at("seed").count();
+  manifest.data_position = object.at("data_position").count(most_positions);
+  manifest.epoch = object.at("epoch").count();
+  for (const JsonValue& number : object.at("random_state").items()) manifest.random_state.push_back(number.count());
+  manifest.sequence = object.at("sequence").count();
+  manifest.maestro_version = object.at("maestro_version").text();
   // Checkpoints of earlier versions lack these.
   manifest.run = run_identity_of(object);
-  manifest.data = object.value("data", manifest.data);
-  manifest.settings = object.value("settings", manifest.settings);
-  manifest.dtypes = object.value("dtypes", manifest.dtypes);
-  manifest.cursor = cursor_of(object);
-  const json ahead = object.value("ahead", json::object());
-  for (const auto& [section, step] : ahead.get_ref<const json::object_t&>()) {
-    manifest.ahead[section] = whole_number(step, "ahead." + section, manifest.step + most_ahead);
+  for (auto [key, texts] :
+       {std::pair("data", &manifest.data), {"settings", &manifest.settings}, {"dtypes", &manifest.dtypes}}) {
+    if (const JsonValue value = object.at(key)) *texts = value.texts_by_key();
   }
-  for (const json& file : object.at("files")) {
-    manifest.files.push_back(
-        {file.at("path").get<std::string>(), count_at(file, "bytes"), file.at("xxh3_128").get<std::string>()});
+  manifest.cursor = cursor_of(object.find("cursor"));
+  if (const JsonValue ahead = object.at("ahead")) {
+    for (const auto& [section, step] : ahead.members())
+      manifest.ahead[section] = step.count(manifest.step + most_ahead);
+  }
+  for (const JsonValue& file : object.at("files").items()) {
+    manifest.files.push_back({file.at("path").text(), file.at("bytes").count(), file.at("xxh3_128").text()});
   }
   return manifest;
 }
@@ -154,7 +144,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
     const std::string stored = object.value("self_xxh3_128", json()).dump();
     object.erase("self_xxh3_128");
     if (stored != "\"" + checksum_of(object.dump()) + "\"") return corrupt(where, "was altered: its checksum is wrong");
-    Manifest manifest = manifest_of(object);
+    const std::string name(where);
+    Manifest manifest = manifest_of(JsonValue(object, name));
     if (!has_valid_id(manifest.run)) return corrupt(where, "run_id is not 16 hexadecimal digits");
     for (const FileRecord& file : manifest.files) {
       if (!stays_inside(file.path))
@@ -162,9 +153,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
     }
     return manifest;
   } catch (const JobError& error) {
-    return corrupt(where, error.what());
-  } catch (const json::exception& error) {
-    return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + printable(error.what()));
+    return Error{ErrorCode::corrupt, error.what()};
   }
 }
 
@@ -175,11 +164,8 @@ std::string run_identity_text(const RunIdentity& run) {
 Result<RunIdentity> read_run_identity(const std::filesystem::path& file) {
   const Result<std::string> text = read_text(file);
   if (!text) return text.error();
-  try {
-    RunIdentity run = run_identity_of(json::parse(*text));
-    if (has_valid_id(run)) return run;
-  } catch (const json::exception&) {
-  }
+  Result<RunIdentity> run = read_json(*text, file.string(), ErrorCode::corrupt, run_identity_of);
+  if (run && has_valid_id(*run)) return run;
   return corrupt(file.string(), "is not the record of a run; name the checkpoint to resume from, or remove the file");
 }
 

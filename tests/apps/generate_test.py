@@ -195,7 +195,7 @@ class Generate(SystemTest):
 
     def test_files_that_are_wrong_are_named(self):
         self.write("generation_config.json", {"eos_token_id": "x"})
-        self.refuse("generation_config.json: eos_token_id is \"x\"", "model", "--prompt", "a")
+        self.refuse("generation_config.json: eos_token_id: expected a whole number", "model", "--prompt", "a")
         self.write("generation_config.json", {})
         self.write("tokenizer_config.json", {"eos_token": "ab"})
         self.refuse("eos_token = \"ab\" is no token of", "model", "--prompt", "a")

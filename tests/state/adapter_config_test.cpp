@@ -30,11 +30,12 @@ TEST(AdapterConfig, refuses_adapters_of_another_kind_by_key) {
   };
   const std::string lora = R"("peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"])";
   EXPECT_TRUE(parse_adapter_config("{" + lora + "}", "x").ok());
-  EXPECT_THAT(refusal(R"("peft_type": "IA3")"), HasSubstr("adapter_config.json: peft_type = IA3 is not supported"));
+  EXPECT_THAT(refusal(R"("peft_type": "IA3")"), HasSubstr("adapter_config.json: peft_type = \"IA3\" is not supported"));
   EXPECT_THAT(refusal(lora + R"(, "use_dora": true)"), HasSubstr("use_dora = true is not supported"));
-  EXPECT_THAT(refusal(lora + R"(, "rank_pattern": {"q_proj": 2})"), HasSubstr("rank_pattern is not supported"));
+  EXPECT_THAT(refusal(lora + R"(, "rank_pattern": {"q_proj": 2})"),
+              HasSubstr("rank_pattern = {\"q_proj\":2} is not supported"));
   EXPECT_THAT(refusal(R"("peft_type": "LORA", "lora_alpha": 8, "target_modules": "all-linear", "r": 1)"),
-              HasSubstr("target_modules is not a list"));
+              HasSubstr("target_modules: expected a list"));
   EXPECT_THAT(refusal(R"("peft_type": "LORA", "target_modules": ["a"])"), HasSubstr("r is missing"));
 }
 

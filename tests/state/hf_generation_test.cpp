@@ -118,20 +118,20 @@ TEST_F(HfGenerationFile, a_wrong_value_is_refused_by_file_and_key) {
     settings(std::string(R"({"eos_token_id": )") + value + "}");
     const auto read = read_stop_tokens(folder.path());
     ASSERT_FALSE(read.ok());
-    EXPECT_THAT(read.error().message, testing::StartsWith(file + ": eos_token_id is "));
+    EXPECT_THAT(read.error().message, testing::StartsWith(file + ": eos_token_id"));
   }
   for (const char* key : {"temperature", "top_p", "top_k", "repetition_penalty"}) {
     for (const char* value : {"-1", "\"0.7\"", "true"}) {
       settings(std::string(R"({"do_sample": true, ")") + key + "\": " + value + "}");
-      EXPECT_THAT(refusal(), testing::StartsWith(of_file(std::string(key) + " is " + value)));
+      EXPECT_THAT(refusal(), testing::StartsWith(of_file(std::string(key) + ": expected ")));
     }
   }
   settings(R"({"do_sample": true, "top_k": 50.0})");
-  EXPECT_EQ(refusal(), of_file("top_k is 50.0; it must be a whole number, 0 for all tokens"));
+  EXPECT_EQ(refusal(), of_file("top_k: expected a whole number from 0 on, got 50.0"));
   settings(R"({"do_sample": -1})");
-  EXPECT_THAT(refusal(), testing::StartsWith(of_file("do_sample is -1")));
+  EXPECT_THAT(refusal(), testing::StartsWith(of_file("do_sample: expected true or false, got -1")));
   settings(R"({"repetition_penalty": 0})");
-  EXPECT_THAT(refusal(), testing::StartsWith(of_file("repetition_penalty is 0")));
+  EXPECT_THAT(refusal(), testing::StartsWith(of_file("repetition_penalty: expected a number above 0, got 0")));
   settings("{");
   EXPECT_THAT(refusal(), testing::HasSubstr(file));
 }

@@ -137,15 +137,16 @@ TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   const auto changed = [](const char* key) {
     return vision_refusal(replaced(base_text, R"("model_type": "siglip_vision_model")", key));
   };
-  EXPECT_THAT(changed(R"("hidden_act": "gelu")"), HasSubstr("vision_config: hidden_act = gelu is not supported"));
+  EXPECT_THAT(changed(R"("hidden_act": "gelu")"), HasSubstr("vision_config.hidden_act = \"gelu\" is not supported"));
   EXPECT_THAT(changed(R"("num_channels": 1)"), HasSubstr("num_channels"));
   EXPECT_THAT(changed(R"("num_attention_heads": 7)"), HasSubstr("7 does not divide the width 768"));
-  EXPECT_THAT(changed(R"("image_size": 8)"), HasSubstr("image_size is smaller than patch_size = 16"));
+  EXPECT_THAT(changed(R"("image_size": 8)"), HasSubstr("image_size: smaller than patch_size = 16"));
   EXPECT_THAT(changed(R"("position_tables": "2d")"), HasSubstr("max_grid is missing"));
-  EXPECT_THAT(changed(R"("hidden_size": "wide")"), HasSubstr("hidden_size is \"wide\""));
-  EXPECT_THAT(vision_refusal(R"({"model_type": "clip"})"), HasSubstr("model_type = clip is not supported"));
-  EXPECT_THAT(vision_refusal(R"({"model_type": "siglip", "vision_config": 3})"), HasSubstr("it must be an object"));
-  EXPECT_THAT(vision_refusal("[]"), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(changed(R"("hidden_size": "wide")"), HasSubstr("hidden_size: expected a whole number"));
+  EXPECT_THAT(vision_refusal(R"({"model_type": "clip"})"), HasSubstr("model_type = \"clip\" is not supported"));
+  EXPECT_THAT(vision_refusal(R"({"model_type": "siglip", "vision_config": 3})"),
+              HasSubstr("vision_config: expected an object, got 3"));
+  EXPECT_THAT(vision_refusal("[]"), HasSubstr("expected an object, got []"));
 }
 
 TEST(HfProjectorConfig, reads_the_widths_that_the_file_states) {
@@ -170,26 +171,26 @@ TEST(HfProjectorConfig, what_is_written_is_no_llava_and_what_earlier_versions_wr
 }
 
 TEST(HfProjectorConfig, variants_that_would_be_computed_wrongly_are_refused) {
-  EXPECT_THAT(projector_refusal(llava_text), HasSubstr("projector_hidden_act = gelu is not supported"));
+  EXPECT_THAT(projector_refusal(llava_text), HasSubstr("projector_hidden_act = \"gelu\" is not supported"));
   const std::string good = supported_llava();
   EXPECT_EQ(projector_refusal(good), "accepted");
   EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": -2")),
               HasSubstr("vision_feature_layer = -2 is not supported; only the last layer, -1, is"));
   EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": [-2, -5]")), HasSubstr("vision_feature_layer = [-2,-5]"));
   EXPECT_THAT(projector_refusal(replaced(good, "\"vision_feature_layer\": -1, ", "")),
-              HasSubstr("vision_feature_layer = -2 (absent)"))
+              HasSubstr("vision_feature_layer (absent) is not supported"))
       << "the library's default";
   EXPECT_THAT(projector_refusal(replaced(good, "\"full\"", "\"default\"")),
-              HasSubstr("vision_feature_select_strategy = default is not supported; the supported one is full"));
+              HasSubstr("vision_feature_select_strategy = \"default\" is not supported; these are: full"));
   EXPECT_THAT(projector_refusal(replaced(good, ", \"vision_feature_select_strategy\": \"full\"", "")),
-              HasSubstr("vision_feature_select_strategy = default"));
+              HasSubstr("vision_feature_select_strategy (absent) is not supported"));
   EXPECT_THAT(projector_refusal(replaced(good, "\"patch_size\": 14", "\"model_type\": \"siglip_vision_model\"")),
               "accepted");
   for (const char* key : {"\"multimodal_projector_bias\": false", "\"quantization_config\": {}"}) {
     EXPECT_THAT(projector_refusal(replaced(good, "{", "{" + std::string(key) + ", ")),
                 HasSubstr(std::string(key).substr(1, 12)));
   }
-  EXPECT_THAT(projector_refusal(base_text), HasSubstr("model_type = siglip"));
+  EXPECT_THAT(projector_refusal(base_text), HasSubstr("model_type = \"siglip\""));
 }
 
 TEST(HfConfig, the_model_type_of_any_family_can_be_asked_for) {

@@ -71,15 +71,15 @@ TEST(Manifest, numbers_beyond_any_run_are_refused_by_key) {
   EXPECT_THAT(refused([](Manifest& m) {
                 m.ahead = {{"student", huge}};
               }),
-              AllOf(HasSubstr("checkpoint.json: has ahead.student = "), IsOneLine()));
-  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {huge, 5}}; }), HasSubstr("has cursor = "));
-  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {5, huge}}; }), HasSubstr("has cursor = "));
-  EXPECT_THAT(refused([](Manifest& m) { m.step = huge; }), HasSubstr("has step = "));
-  EXPECT_THAT(refused([](Manifest& m) { m.data_position = huge; }), HasSubstr("has data_position = "));
+              AllOf(HasSubstr("checkpoint.json: ahead.student: expected a whole number from 0 to "), IsOneLine()));
+  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {huge, 5}}; }), HasSubstr("cursor[1][0]: expected "));
+  EXPECT_THAT(refused([](Manifest& m) { m.cursor = {{1, 0}, {5, huge}}; }), HasSubstr("cursor[1][1]: expected "));
+  EXPECT_THAT(refused([](Manifest& m) { m.step = huge; }), HasSubstr(": step: expected "));
+  EXPECT_THAT(refused([](Manifest& m) { m.data_position = huge; }), HasSubstr(": data_position: expected "));
   EXPECT_THAT(refused([](Manifest& m) {
                 for (std::uint64_t at = 0; at < 70000; ++at) m.cursor.push_back({at + 1, at});
               }),
-              HasSubstr("has a cursor of 70000 segments; at most 65536 are read"));
+              HasSubstr("cursor: expected at most 65536 segments, got 70000"));
   EXPECT_EQ(refused([](Manifest& m) { m.ahead = {{"student", 123 + 1024}}; }), "accepted");
 }
 
@@ -151,7 +151,9 @@ TEST(Manifest, a_number_of_another_kind_is_refused_even_with_a_checksum_that_is_
     object["self_xxh3_128"] = checksum_of(object.dump());
     const Result<Manifest> manifest = parse_manifest(object.dump(), "checkpoint.json");
     ASSERT_FALSE(manifest.ok()) << value;
-    EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("checkpoint.json: has step = "), IsOneLine())) << value;
+    EXPECT_THAT(manifest.error().message,
+                AllOf(HasSubstr("checkpoint.json: step: expected a whole number"), IsOneLine()))
+        << value;
   }
 }
 
