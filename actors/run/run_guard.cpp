@@ -5,10 +5,9 @@
 #include <array>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/state/run_log.hpp"
 
 namespace maestro {
@@ -32,6 +31,18 @@ std::optional<double> value_of(const StepRow& row, const std::string& metric) {
 
 bool is_skipped(const StepRow& row) {
   return row.metrics.contains(skipped_metric);
+}
+
+/// Returns the rows of a line of a step, with NaN for null: it was not finite.
+std::vector<StepRow> rows_of(const JsonValue& line) {
+  std::vector<StepRow> rows;
+  for (const auto& [section, metrics] : line.at("sections").members()) {
+    StepRow& row = rows.emplace_back(StepRow{section, StepId(line.at("step").count()), {}});
+    for (const auto& [name, value] : metrics.members()) {
+      row.metrics[name] = value.null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
+    }
+  }
+  return rows;
 }
 
 }  // namespace
@@ -124,22 +135,9 @@ Status RunGuard::learn_recorded(const std::filesystem::path& steps, std::uint64_
   const Result<std::vector<std::string>> lines = read_record_end(steps, most, last);
   if (!lines) return lines.error();
   for (const std::string& text : *lines) {
-    const Result<nlohmann::json> line = parse_json(text, steps.string());
-    if (!line) return line.error();
-    try {
-      std::vector<StepRow> rows;
-      for (const auto& [section, metrics] : line->at("sections").items()) {
-        StepRow& row = rows.emplace_back(StepRow{section, StepId(whole_number(line->at("step"), "step")), {}});
-        for (const auto& [name, value] : metrics.items()) {  // null: it was not finite
-          row.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-        }
-      }
-      learn(rows);
-    } catch (const nlohmann::json::exception&) {
-      return Error{ErrorCode::corrupt, steps.string() + ": a step lacks a member or has another of that name"};
-    } catch (const JobError& failure) {
-      return Error{ErrorCode::corrupt, steps.string() + " " + failure.what()};
-    }
+    const Result<std::vector<StepRow>> rows = read_json(text, steps.string(), ErrorCode::corrupt, rows_of);
+    if (!rows) return rows.error();
+    learn(*rows);
   }
   return {};
 }

@@ -206,13 +206,6 @@ std::string shown(const json& value) {
   return printable(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-std::uint64_t whole_number(const json& value, std::string_view key, std::uint64_t most) {
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() <= most) return value.get<std::uint64_t>();
-  const bool all = most == std::numeric_limits<std::uint64_t>::max();
-  throw JobError("has " + printable(key) + " = " + shown(value) + ", which is no whole number from 0 to " +
-                 (all ? "2^64 - 1" : std::to_string(most)));
-}
-
 std::string join_json_path(const std::string& path, std::string_view key) {
   return path.empty() ? printable(key) : path + "." + printable(key);
 }

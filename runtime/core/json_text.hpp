@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <istream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -44,11 +43,6 @@ Status parse_json_members(std::string_view text, const std::string& name,
 
 /// Returns a value for a message: compact, on a single line, truncated to the usual length.
 [[nodiscard]] std::string shown(const nlohmann::json& value);
-
-/// Returns a whole number from 0 to `most`; get() converts other numbers silently. Throws JobError, "has KEY = VALUE,
-/// which is no whole number from 0 to MOST".
-[[nodiscard]] std::uint64_t whole_number(const nlohmann::json& value, std::string_view key,
-                                         std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
 /// Returns the path with a key appended, as "samples[3].id"; the path of the whole text is empty.
 [[nodiscard]] std::string join_json_path(const std::string& path, std::string_view key);

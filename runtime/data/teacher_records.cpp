@@ -2,10 +2,9 @@
 #include "runtime/data/teacher_records.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/state/atomic_file.hpp"
 
@@ -19,47 +18,39 @@ namespace {
 constexpr std::uint64_t format_version = 1;
 constexpr std::uint64_t most_samples = std::uint64_t{1} << 40;
 
-Error corrupt(std::string_view where, const std::string& what) {
-  return {ErrorCode::corrupt, std::string(where) + ": " + what};
-}
-
-std::uint64_t count_at(const json& object, const char* key, std::uint64_t most = most_samples) {
-  return whole_number(object.at(key), key, most);
-}
-
-RecordedShard shard_of(const json& object, std::size_t number) {
+RecordedShard shard_of(const JsonValue& object, std::size_t number) {
   RecordedShard shard;
-  shard.file = object.at("file").get<std::string>();
-  if (shard.file != shard_name(number)) {
-    throw JobError("names shard " + printable(shard.file) + " where " + shard_name(number) + " is expected");
-  }
-  shard.rows = count_at(object, "rows");
-  shard.entries = count_at(object, "entries");
-  shard.bytes = count_at(object, "bytes");
-  shard.rest = object.at("rest").get<double>();
-  shard.checksum = object.at("xxh3_128").get<std::string>();
+  shard.file = object.at("file").text();
+  if (shard.file != shard_name(number)) object.at("file").expected(shard_name(number));
+  shard.rows = object.at("rows").count(most_samples);
+  shard.entries = object.at("entries").count(most_samples);
+  shard.bytes = object.at("bytes").count(most_samples);
+  shard.rest = object.at("rest").number();
+  shard.checksum = object.at("xxh3_128").text();
   return shard;
 }
 
-/// Throws json::exception for a key that is missing or of the wrong type, JobError for a value out of range.
-TeacherRecords records_of(const json& object) {
-  TeacherRecords records;
-  constexpr std::uint64_t most_tokens = INT32_MAX;
-  records.k = static_cast<std::int64_t>(count_at(object, "k", most_tokens));
-  records.p = object.at("p").get<double>();
-  records.vocabulary = static_cast<std::int64_t>(count_at(object, "vocabulary", most_tokens));
-  records.teacher = object.at("teacher").get<std::map<std::string, std::string>>();
-  records.data = object.at("data").get<DataFingerprint>();
-  records.training_samples = count_at(object, "training_samples");
-  records.validation_samples = count_at(object, "validation_samples");
-  records.shard_samples = count_at(object, "shard_samples");
-  if (records.k < 1 || records.k > records.vocabulary || records.shard_samples < 1) {
-    throw JobError("has a k, vocabulary or shard_samples out of range");
+TeacherRecords records_of(const JsonValue& object) {
+  if (object.at("format_version").count(most_samples) > format_version) {
+    object.at("format_version")
+        .refuse("is newer than this program, which reads up to " + std::to_string(format_version));
   }
-  for (const json& shard : object.at("shards").get_ref<const json::array_t&>()) {
+  TeacherRecords records;
+  records.k = object.at("k").whole_number(0, INT32_MAX);
+  records.p = object.at("p").number();
+  records.vocabulary = object.at("vocabulary").whole_number(0, INT32_MAX);
+  records.teacher = object.at("teacher").texts_by_key();
+  records.data = object.at("data").texts_by_key();
+  records.training_samples = object.at("training_samples").count(most_samples);
+  records.validation_samples = object.at("validation_samples").count(most_samples);
+  records.shard_samples = object.at("shard_samples").count(most_samples);
+  if (records.k < 1 || records.k > records.vocabulary || records.shard_samples < 1) {
+    object.fail("k, vocabulary or shard_samples is out of range");
+  }
+  for (const JsonValue& shard : object.at("shards").items()) {
     records.shards.push_back(shard_of(shard, records.shards.size()));
   }
-  if (records.shards.size() > records.shard_count()) throw JobError("names more shards than its samples fill");
+  if (records.shards.size() > records.shard_count()) object.at("shards").fail("more shards than the samples fill");
   return records;
 }
 
@@ -146,24 +137,7 @@ std::string records_text(const TeacherRecords& records) {
 }
 
 Result<TeacherRecords> parse_records(std::string_view text, std::string_view where) {
-  Result<json> parsed = parse_json(text, std::string(where));
-  if (!parsed) return parsed.error();
-  if (!parsed->is_object()) return corrupt(where, "is not a JSON object");
-  try {
-    const std::uint64_t version = count_at(*parsed, "format_version");
-    if (version > format_version) {
-      return Error{ErrorCode::invalid_argument, std::string(where) + ": format_version " + std::to_string(version) +
-                                                    " is newer than this program, which reads up to " +
-                                                    std::to_string(format_version)};
-    }
-    TeacherRecords records = records_of(*parsed);
-    if (!std::isfinite(records.p)) return corrupt(where, "has a p that is no number");
-    return records;
-  } catch (const JobError& error) {
-    return corrupt(where, error.what());
-  } catch (const json::exception& error) {
-    return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + printable(error.what()));
-  }
+  return read_json(text, std::string(where), ErrorCode::corrupt, records_of);
 }
 
 Result<TeacherRecords> load_records(const fs::path& folder) {

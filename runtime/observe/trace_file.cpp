@@ -2,10 +2,9 @@
 #include "runtime/observe/trace_file.hpp"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 
 namespace maestro {
 
@@ -19,7 +18,7 @@ constexpr int event_depth = 2;  // {"traceEvents": [{...}]}
 
 class Slices {
  public:
-  explicit Slices(const std::function<void(const TraceFileSlice&)>& take) : take_(take) {}
+  Slices(const std::string& file, const std::function<void(const TraceFileSlice&)>& take) : file_(file), take_(take) {}
 
   void add(const Json& event) {
     const std::string kind = event.value("ph", "");
@@ -30,8 +29,9 @@ class Slices {
   }
 
  private:
-  static Thread thread_of(const Json& event) {
-    return {whole_number(event.at("pid"), "pid"), whole_number(event.at("tid"), "tid")};
+  [[nodiscard]] Thread thread_of(const Json& event) const {
+    const JsonValue value(event, file_);
+    return {value.at("pid").count(), value.at("tid").count()};
   }
   [[nodiscard]] TraceFileSlice slice_of(const Json& event) const {
     TraceFileSlice slice;
@@ -49,17 +49,19 @@ class Slices {
     return slice;
   }
 
+  const std::string& file_;
   const std::function<void(const TraceFileSlice&)>& take_;
   std::map<Thread, std::string> tracks_;
 };
 
-TraceAbout about(const Json& rest) {
+TraceAbout about(const JsonValue& rest) {
   TraceAbout about;
-  if (!rest.contains("otherData")) return about;
-  for (const auto& [key, value] : rest.at("otherData").items()) {
-    if (value.is_string()) about.facts.emplace(key, value.get<std::string>());
+  const JsonValue other = rest.at("otherData");
+  if (!other) return about;
+  for (const auto& [key, value] : other.members()) {
+    if (value.json().is_string()) about.facts.emplace(key, value.text());
   }
-  about.dropped = whole_number(rest.at("otherData").value("dropped_events", Json(0U)), "dropped_events");
+  about.dropped = other.at("dropped_events").count(UINT64_MAX, 0);
   return about;
 }
 
@@ -81,7 +83,8 @@ Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
                                     const std::function<void(const TraceFileSlice&)>& take) {
   std::ifstream file(trace, std::ios::binary);
   if (!file) return Error{ErrorCode::not_found, "cannot read the trace " + trace.string()};
-  Slices slices(take);
+  const std::string name = trace.string();
+  Slices slices(name, take);
   try {
     const auto each = [&](int depth, Json::parse_event_t part, Json& value) {
       if (depth != event_depth || part != Json::parse_event_t::object_end) return true;
@@ -89,14 +92,13 @@ Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
       return false;
     };
     const Json rest = Json::parse(file, each);
-    if (rest.contains("traceEvents")) return about(rest);
-    return Error{ErrorCode::corrupt, trace.string() + " has no traceEvents; it is not a trace of maestro"};
+    if (rest.contains("traceEvents")) return about(JsonValue(rest, name));
+    return Error{ErrorCode::corrupt, name + " has no traceEvents; it is not a trace of maestro"};
   } catch (const JobError& problem) {
-    return Error{ErrorCode::corrupt, trace.string() + " " + problem.what()};
+    return Error{ErrorCode::corrupt, problem.what()};
   } catch (const Json::exception&) {
-    return Error{
-        ErrorCode::corrupt,
-        trace.string() + " is not a trace of maestro, or not whole; `maestro train JOB.toml --trace FILE` writes one"};
+    return Error{ErrorCode::corrupt,
+                 name + " is not a trace of maestro, or not whole; `maestro train JOB.toml --trace FILE` writes one"};
   }
 }
 

@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/page/markup.hpp"
@@ -39,8 +38,8 @@ std::optional<std::int64_t> milliseconds_of(const std::string& time) {
 }
 
 /// Returns a figure of a line; NaN for null, as which JSON has what is no finite number.
-double figure_of(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+double figure_of(const JsonValue& value) {
+  return value && value.null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
 }
 
 /// Returns "step 50, path: out/checkpoints/step-00000050" of an event.
@@ -54,12 +53,11 @@ std::string text_of_members(const Json& event) {
   return text;
 }
 
-std::string text_of_start(const Json& event) {
-  const auto resumed = event.at("resumed_from").get<std::string>();
-  return "at step " + std::to_string(event.at("first_step").get<std::uint64_t>()) +
-         (resumed.empty() ? "" : ", from " + resumed) + "; run " + event.at("run_id").get<std::string>() +
-         ", maestro " + event.at("maestro_version").get<std::string>() + ", " +
-         event.at("instruction_set").get<std::string>();
+std::string text_of_start(const JsonValue& event) {
+  const std::string resumed = event.at("resumed_from").text();
+  return "at step " + std::to_string(event.at("first_step").count()) + (resumed.empty() ? "" : ", from " + resumed) +
+         "; run " + event.at("run_id").text() + ", maestro " + event.at("maestro_version").text() + ", " +
+         event.at("instruction_set").text();
 }
 
 std::string duration_text(double seconds) {
@@ -116,6 +114,16 @@ std::vector<RunCurve> finished_curves(const Curves& curves) {
   return out;
 }
 
+/// Passes a line of a file, which messages call `name`, to `read`.
+template <class Read>
+Status take(std::string_view text, const std::string& name, const Read& read) {
+  const Result<bool> taken = read_json(text, name, ErrorCode::corrupt, [&](const JsonValue& line) {
+    read(line);
+    return true;
+  });
+  return taken ? Status() : Status(taken.error());
+}
+
 }  // namespace
 
 RunReader::RunReader(fs::path run_folder)
@@ -138,47 +146,43 @@ Status RunReader::refresh() {
 
 Status RunReader::take_step(std::string_view text) {
   const std::string name = (folder_ / record_folder / steps_file).string() + ", line " + std::to_string(++steps_.lines);
-  const Result<Json> parsed = parse_json(text, name);
-  if (!parsed) return parsed.error();
-  try {
-    const Json& line = *parsed;
-    const std::uint64_t step = whole_number(line.at("step"), "step");
-    const double tokens = line.at("tokens").get<double>();
-    steps_.samples += line.at("samples").get<double>();
-    steps_.tokens += tokens;
-    const std::int64_t now = milliseconds_of(line.at("time").get<std::string>()).value_or(steps_.last_ms);
-    if (steps_.lines > 1 && std::ranges::find(events_.first_steps, step) == events_.first_steps.end()) {
-      steps_.seconds += static_cast<double>(now - steps_.last_ms) / 1000;
-      steps_.timed_tokens += tokens;
-    }
-    steps_.last_ms = now;
-    steps_.last = step;
-    for (const char* time : {"makespan_ms", "lower_bound_ms"}) {
-      add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
-    }
-    steps_.makespan_ms += line.at("makespan_ms").get<double>();
-    steps_.lower_bound_ms += line.at("lower_bound_ms").get<double>();
-    for (const auto& [section, share] : line.at("utilization").items()) {
-      add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
-    }
-    if (line.contains("lanes")) take_lanes(step, line.at("lanes"));
-    for (const auto& [section, metrics] : line.at("sections").items()) {
-      for (const auto& [metric, figure] : metrics.items()) {
-        add_value(curve_of(steps_.curves, section, metric), step, figure_of(figure));
-      }
-    }
-  } catch (const Json::exception&) {
-    return Error{ErrorCode::corrupt, name + ": a step lacks a member or has another of that name"};
-  } catch (const JobError& failure) {
-    return Error{ErrorCode::corrupt, name + " " + failure.what()};
-  }
-  return {};
+  return take(text, name, [&](const JsonValue& line) { take_step(line); });
 }
 
-void RunReader::take_lanes(std::uint64_t step, const Json& lanes) {
-  for (const auto& [name, times] : lanes.items()) {
-    LaneSpan span{step, step, times.at("busy_ms").get<double>(), times.at("step_ms").get<double>(), {}};
-    if (times.contains("wait_ms")) times.at("wait_ms").get_to(span.wait_ms);
+void RunReader::take_step(const JsonValue& line) {
+  const std::uint64_t step = line.at("step").count();
+  const double tokens = line.at("tokens").number();
+  steps_.samples += line.at("samples").number();
+  steps_.tokens += tokens;
+  const std::int64_t now = milliseconds_of(line.at("time").text()).value_or(steps_.last_ms);
+  if (steps_.lines > 1 && std::ranges::find(events_.first_steps, step) == events_.first_steps.end()) {
+    steps_.seconds += static_cast<double>(now - steps_.last_ms) / 1000;
+    steps_.timed_tokens += tokens;
+  }
+  steps_.last_ms = now;
+  steps_.last = step;
+  for (const char* time : {"makespan_ms", "lower_bound_ms"}) {
+    add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
+  }
+  steps_.makespan_ms += line.at("makespan_ms").number();
+  steps_.lower_bound_ms += line.at("lower_bound_ms").number();
+  for (const auto& [section, share] : line.at("utilization").members()) {
+    add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
+  }
+  if (const JsonValue lanes = line.at("lanes")) take_lanes(step, lanes);
+  for (const auto& [section, metrics] : line.at("sections").members()) {
+    for (const auto& [metric, figure] : metrics.members()) {
+      add_value(curve_of(steps_.curves, section, metric), step, figure_of(figure));
+    }
+  }
+}
+
+void RunReader::take_lanes(std::uint64_t step, const JsonValue& lanes) {
+  for (const auto& [name, times] : lanes.members()) {
+    LaneSpan span{step, step, times.at("busy_ms").number(), times.at("step_ms").number(), {}};
+    if (const JsonValue waits = times.at("wait_ms")) {
+      for (const auto& [on, ms] : waits.members()) span.wait_ms[on] = ms.number();
+    }
     steps_.lanes[name].add(span);
   }
 }
@@ -186,65 +190,58 @@ void RunReader::take_lanes(std::uint64_t step, const Json& lanes) {
 Status RunReader::take_event(std::string_view text) {
   const std::string name =
       (folder_ / record_folder / events_file).string() + ", line " + std::to_string(++events_.lines);
-  const Result<Json> parsed = parse_json(text, name);
-  if (!parsed) return parsed.error();
-  try {
-    const Json& line = *parsed;
-    const auto kind = line.at("event").get<std::string>();
-    if (kind == "validation" || kind == "spike") {
-      kind == "spike" ? take_spike(line) : take_validation(line);
-      return {};
-    }
-    if (kind == "rehearsed") {  // a figure
-      events_.step_ms = {figure_of(line.at("measured_step_ms")), figure_of(line.at("step_ms"))};
-      return {};
-    }
-    if (kind == "began") take_start(line);
-    if (kind == "failed") events_.error = line.value("error", "");
-    if (kind == "failed") events_.state = RecordedState::failed;
-    if (kind == "finished") {
-      events_.state = line.value("interrupted", false) ? RecordedState::interrupted : RecordedState::finished;
-    }
-    events_.events.push_back({line.at("time"), kind, kind == "began" ? text_of_start(line) : text_of_members(line)});
-  } catch (const Json::exception&) {
-    return Error{ErrorCode::corrupt, name + ": an event lacks a member or has another of that name"};
-  } catch (const JobError& failure) {
-    return Error{ErrorCode::corrupt, name + " " + failure.what()};
-  }
-  return {};
+  return take(text, name, [&](const JsonValue& line) { take_event(line); });
 }
 
-void RunReader::take_validation(const Json& line) {
-  RunValidation validation{whole_number(line.at("step"), "step"), line.at("section"), {}};
-  for (const auto& [metric, figure] : line.at("metrics").items()) validation.metrics[metric] = figure_of(figure);
+void RunReader::take_event(const JsonValue& line) {
+  const std::string kind = line.at("event").text();
+  if (kind == "validation") return take_validation(line);
+  if (kind == "spike") return take_spike(line);
+  if (kind == "rehearsed") {  // a figure
+    events_.step_ms = {figure_of(line.at("measured_step_ms")), figure_of(line.at("step_ms"))};
+    return;
+  }
+  if (kind == "began") take_start(line);
+  if (kind == "failed") events_.error = line.at("error").text("");
+  if (kind == "failed") events_.state = RecordedState::failed;
+  if (kind == "finished") {
+    events_.state = line.at("interrupted").flag(false) ? RecordedState::interrupted : RecordedState::finished;
+  }
+  const std::string time = line.at("time").text();
+  events_.events.push_back({time, kind, kind == "began" ? text_of_start(line) : text_of_members(line.json())});
+}
+
+void RunReader::take_validation(const JsonValue& line) {
+  RunValidation validation{line.at("step").count(), line.at("section").text(), {}};
+  for (const auto& [metric, figure] : line.at("metrics").members()) validation.metrics[metric] = figure_of(figure);
   std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
     return earlier.section == validation.section && earlier.step >= validation.step;
   });
   events_.validations.push_back(std::move(validation));
 }
 
-void RunReader::take_spike(const Json& line) {
+void RunReader::take_spike(const JsonValue& line) {
   if (events_.spikes.size() == most_spikes) {
     events_.spikes.erase(events_.spikes.begin());
     ++events_.earlier_spikes;
   }
-  events_.spikes.push_back({whole_number(line.at("step"), "step"), line.at("section"), line.at("what"),
+  events_.spikes.push_back({line.at("step").count(), line.at("section").text(), line.at("what").text(),
                             figure_of(line.at("value")), figure_of(line.at("usual"))});
 }
 
-void RunReader::take_start(const Json& line) {
+void RunReader::take_start(const JsonValue& line) {
   events_.state = RecordedState::under_way;
   events_.error.clear();
   events_.step_ms.reset();
-  events_.first_steps.push_back(whole_number(line.at("first_step"), "first_step"));
-  events_.lanes = line.at("lanes").get<std::vector<std::string>>();
-  events_.data = line.at("data").get<std::map<std::string, std::string>>();
-  events_.job = line.at("job_file");
+  events_.first_steps.push_back(line.at("first_step").count());
+  events_.lanes = line.at("lanes").texts();
+  events_.data = line.at("data").texts_by_key();
+  events_.job = line.at("job_file").text();
   const JobDocument job = [&] {
     try {
       return JobDocument::parse(events_.job, "the job of the record");
     } catch (const JobError& failure) {
-      throw JobError(std::string("has a job that cannot be read: ") + failure.what());
+      line.at("job_file").fail(std::string("it cannot be read: ") + failure.what());
     }
   }();
   events_.title = job.root().text("name", "");

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,8 @@
 #include "runtime/page/run_page.hpp"
 
 namespace maestro {
+
+class JsonValue;
 
 /// Memory does not grow with the steps, and a call of refresh() costs as much as the lines that are new. Not
 /// thread-safe.
@@ -60,11 +61,13 @@ class RunReader {
     std::string job;
   };
   [[nodiscard]] Status take_step(std::string_view text);
-  void take_lanes(std::uint64_t step, const nlohmann::json& lanes);
+  void take_step(const JsonValue& line);
+  void take_lanes(std::uint64_t step, const JsonValue& lanes);
   [[nodiscard]] Status take_event(std::string_view text);
-  void take_start(const nlohmann::json& line);
-  void take_validation(const nlohmann::json& line);
-  void take_spike(const nlohmann::json& line);
+  void take_event(const JsonValue& line);
+  void take_start(const JsonValue& line);
+  void take_validation(const JsonValue& line);
+  void take_spike(const JsonValue& line);
   [[nodiscard]] std::vector<PageFigure> figures() const;
 
   std::filesystem::path folder_;

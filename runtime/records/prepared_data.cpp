@@ -2,11 +2,9 @@
 #include "runtime/records/prepared_data.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/core/json_text.hpp"
+#include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/state/atomic_file.hpp"
 #include "runtime/state/checksum.hpp"
@@ -14,7 +12,6 @@
 namespace maestro {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {
@@ -29,37 +26,33 @@ ordered_json json_of(const PreparedShard& shard) {
           {"checksum", shard.checksum}};
 }
 
-std::uint64_t count_at(const json& object, const char* key) {
-  return whole_number(object.at(key), key);
-}
-
-PreparedShard shard_of(const json& value) {
-  return {value.at("file").get<std::string>(), count_at(value, "documents"), count_at(value, "tokens"),
-          count_at(value, "learned"), value.at("checksum").get<std::string>()};
+PreparedShard shard_of(const JsonValue& value) {
+  return {value.at("file").text(), value.at("documents").count(), value.at("tokens").count(),
+          value.at("learned").count(), value.at("checksum").text()};
 }
 
 ordered_json json_of(const PreparedSource& source) {
   return {{"path", source.path}, {"bytes", source.bytes}, {"format", source.format}, {"documents", source.documents}};
 }
 
-PreparedIndex index_of(const json& value) {
+PreparedIndex index_of(const JsonValue& value) {
+  if (value.at("version").json() != version) {
+    value.at("version").refuse("is not " + std::to_string(version) + "; prepare the data again");
+  }
   PreparedIndex index;
-  const json& tokenizer = value.at("tokenizer");
-  index.tokenizer = tokenizer.at("name").get<std::string>();
-  index.tokenizer_fingerprint = tokenizer.at("fingerprint").get<std::string>();
-  index.vocabulary = static_cast<std::int64_t>(
-      whole_number(tokenizer.at("vocabulary"), "vocabulary", std::numeric_limits<std::int32_t>::max()));
-  index.conversations = value.at("conversations").get<bool>();
-  index.settings = value.at("settings").get<std::map<std::string, std::string>>();
-  for (const auto& [name, count] : value.at("counts").get_ref<const json::object_t&>()) {
-    index.counts[name] = whole_number(count, "counts." + name);
+  const JsonValue tokenizer = value.at("tokenizer");
+  index.tokenizer = tokenizer.at("name").text();
+  index.tokenizer_fingerprint = tokenizer.at("fingerprint").text();
+  index.vocabulary = tokenizer.at("vocabulary").whole_number(0, INT32_MAX);
+  index.conversations = value.at("conversations").flag();
+  index.settings = value.at("settings").texts_by_key();
+  for (const auto& [name, count] : value.at("counts").members()) index.counts[name] = count.count();
+  for (const JsonValue& each : value.at("sources").items()) {
+    index.sources.push_back(
+        {each.at("path").text(), each.at("bytes").count(), each.at("format").text(), each.at("documents").count()});
   }
-  for (const json& each : value.at("sources")) {
-    index.sources.push_back({each.at("path").get<std::string>(), count_at(each, "bytes"),
-                             each.at("format").get<std::string>(), count_at(each, "documents")});
-  }
-  for (const json& each : value.at("train")) index.train.push_back(shard_of(each));
-  for (const json& each : value.at("validation")) index.validation.push_back(shard_of(each));
+  for (const JsonValue& each : value.at("train").items()) index.train.push_back(shard_of(each));
+  for (const JsonValue& each : value.at("validation").items()) index.validation.push_back(shard_of(each));
   return index;
 }
 
@@ -89,7 +82,7 @@ Status write_prepared_index(const fs::path& folder, const PreparedIndex& index) 
   for (const PreparedSource& source : index.sources) value["sources"].push_back(json_of(source));
   for (const PreparedShard& shard : index.train) value["train"].push_back(json_of(shard));
   for (const PreparedShard& shard : index.validation) value["validation"].push_back(json_of(shard));
-  const std::string text = value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string text = value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   const Result<WrittenFile> written = write_file(folder / prepared_index_file, text);
   return written ? Status() : Status(written.error());
 }
@@ -104,22 +97,7 @@ Result<PreparedIndex> read_prepared_index(const fs::path& folder) {
   }
   Result<std::string> text = read_text(file);
   if (!text) return text.error();
-  Result<json> value = parse_json(*text, file.string());
-  if (!value) return value.error();
-  const auto corrupt = [&](const std::string& reason) {
-    return Error{ErrorCode::corrupt, printable(file.string()) + ": " + reason};
-  };
-  try {
-    if (value->at("version") != version) {
-      return corrupt("version " + shown(value->at("version")) + " is not " + std::to_string(version) +
-                     "; prepare the data again");
-    }
-    return index_of(*value);
-  } catch (const JobError& problem) {
-    return corrupt(problem.what());
-  } catch (const json::exception& problem) {
-    return corrupt(std::string("a value is missing or of another kind: ") + printable(problem.what()));
-  }
+  return read_json(*text, printable(file.string()), ErrorCode::corrupt, index_of);
 }
 
 Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const PreparedShard& index,

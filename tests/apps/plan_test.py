@@ -147,7 +147,7 @@ class Plan(SystemTest):
         self.refuse("unknown option --at", arguments=(path, "--at", "unix:/x"))
         self.refuse("missing.toml", arguments=("missing.toml",))
         (self.folder / "profile.json").write_text('{"maestro": 3}')
-        self.refuse("profile.json", "maestro: expected text", arguments=(path, "--profile", "profile.json"))
+        self.refuse("profile.json", "maestro: expected a string", arguments=(path, "--profile", "profile.json"))
         (self.folder / "profile.json").write_text(
             '{"maestro": "x", "devices": 7, "glue_alone_us": 0, "glue_busy_us": 0, "calls": []}')
         self.refuse("measured with 7 devices", arguments=(path, "--profile", "profile.json", "--cpu-devices", 2))

@@ -123,20 +123,5 @@ TEST(JsonText, a_value_in_a_message_is_short_and_in_one_line) {
   EXPECT_EQ(shown(json("\x7f")), "\"\\x7f\"");
 }
 
-TEST(JsonText, numbers_that_are_not_whole_are_refused_by_name) {
-  EXPECT_EQ(whole_number(json::parse("0"), "rows"), 0U);
-  EXPECT_EQ(whole_number(json::parse("18446744073709551615"), "rows"), ~std::uint64_t{0});
-  EXPECT_EQ(whole_number(json::parse("7"), "rows", 7), 7U);
-  for (const std::string text : {"8", "-1", "2.5", "2e115", "\"3\"", "null"}) {
-    try {
-      (void)whole_number(json::parse(text), "rows", 7);
-      ADD_FAILURE() << text;
-    } catch (const JobError& refusal) {
-      const std::string shown_as = shown(json::parse(text));
-      EXPECT_EQ(refusal.what(), "has rows = " + shown_as + ", which is no whole number from 0 to 7");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace maestro

@@ -251,12 +251,12 @@ TEST(TeacherRecords, their_text_reads_back_and_unsound_text_is_refused) {
     return parsed ? "accepted" : parsed.error().message;
   };
   EXPECT_THAT(error("\"k\": 2", "\"k\": 0"), HasSubstr("out of range"));
-  EXPECT_THAT(error("\"k\": 2", "\"k\": -2"), HasSubstr("has k = -2"));
+  EXPECT_THAT(error("\"k\": 2", "\"k\": -2"), HasSubstr("k: expected a whole number from 0 to 2147483647, got -2"));
   EXPECT_THAT(error("\"k\": 2", "\"k\": 301"), HasSubstr("out of range"));
   EXPECT_THAT(error("\"shard_samples\": 3", "\"shard_samples\": 0"), HasSubstr("out of range"));
-  EXPECT_THAT(error("teacher-00000", "../../x"), HasSubstr("where teacher-00000.safetensors is expected"));
+  EXPECT_THAT(error("teacher-00000", "../../x"), HasSubstr("expected teacher-00000.safetensors, got"));
   EXPECT_THAT(error("\"format_version\": 1", "\"format_version\": 2"), HasSubstr("newer than this program"));
-  EXPECT_THAT(error("\"rows\"", "\"rose\""), HasSubstr("lacks a key"));
+  EXPECT_THAT(error("\"rows\"", "\"rose\""), HasSubstr("shards[0].rows is missing"));
 }
 
 TEST(TeacherRecords, other_data_are_named_before_their_checksum) {

@@ -89,7 +89,7 @@ TEST_F(TracedRunTest, what_is_no_trace_of_a_run_is_named) {
     return read_traced_run(folder_.path() / "id.json").error().message;
   };
   for (const char* const id : {"1.5", "-1", "1e300"}) {
-    EXPECT_THAT(error_with_thread(id), HasSubstr("id.json has tid = "));
+    EXPECT_THAT(error_with_thread(id), HasSubstr("id.json: tid: expected a whole number"));
   }
   TraceRecorder recorder(ProcessId(0), "process 0");
   recorder.describe("job", "name = 'x'");

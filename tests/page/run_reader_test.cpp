@@ -188,22 +188,23 @@ TEST_F(RunReaderTest, what_is_no_record_is_refused_by_name) {
   EXPECT_EQ(read_run_page(run_).error().code, ErrorCode::not_found);
   open(0);
   std::ofstream(run_ / record_folder / steps_file) << "{\"step\":1}\nno json\n";
-  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1: a step lacks a member"));
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1: tokens is missing"));
   std::ofstream(run_ / record_folder / steps_file) << "{\"step\":1.5}\n";
-  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1 has step = 1.5, which is no whole"));
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1: step: expected a whole number"));
   std::ofstream(run_ / record_folder / steps_file) << "no json\n";
   EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("steps.jsonl, line 1"));
   begin(1, "= what");
-  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("events.jsonl, line 1 has a job that cannot be read"));
+  EXPECT_THAT(read_run_page(run_).error().message, HasSubstr("events.jsonl, line 1: job_file: it cannot be read"));
   const auto refusal_of = [&](const std::string& event) {
     std::ofstream(run_ / record_folder / events_file) << event << "\n";
     return read_run_page(run_).error().message;
   };
   EXPECT_THAT(refusal_of(R"({"event":"began","first_step":1.5})"),
-              HasSubstr("line 1 has first_step = 1.5, which is no whole"));
+              HasSubstr("line 1: first_step: expected a whole number"));
   EXPECT_THAT(refusal_of(R"({"event":"spike","step":-1})"),
-              HasSubstr("events.jsonl, line 1 has step = -1, which is no"));
-  EXPECT_THAT(refusal_of(R"({"event":"validation","step":1e30})"), HasSubstr("events.jsonl, line 1 has step = 1e+30"));
+              HasSubstr("events.jsonl, line 1: step: expected a whole number"));
+  EXPECT_THAT(refusal_of(R"({"event":"validation","step":1e30})"),
+              HasSubstr("events.jsonl, line 1: step: expected a whole number"));
 }
 
 }  // namespace
