@@ -11,7 +11,6 @@
 #include "runtime/core/dtype.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/iso_time.hpp"
-#include "runtime/core/json_text.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -23,8 +22,6 @@
 #include "sections/decoder/text_generator.hpp"
 
 namespace maestro {
-
-using nlohmann::json;
 
 namespace {
 
@@ -107,25 +104,18 @@ class PromptReader {
     if (template_) return conversation(where, {{"user", text}});
     return {where, tokenizer_->encode_text(text, begin_of_text_)};
   }
-  [[nodiscard]] GivenPrompt value(const std::string& where, const json& value) const {
-    if (value.is_string()) return text(where, value.get<std::string>());
-    if (!template_)
-      throw JobError(where + " is " + shown(value) + "; it must be a text (with --chat also a list of messages)");
-    if (!value.is_array()) throw JobError(where + " is " + shown(value) + "; it must be a text or a list of messages");
+  [[nodiscard]] GivenPrompt value(const JsonValue& value) const {
+    if (value.json().is_string()) return text(value.file(), value.text());
+    if (!template_) value.expected("a string (with --chat also a list of messages)");
     std::vector<ChatMessage> messages;
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      messages.push_back(message(where + ": [" + std::to_string(i) + "]", value[i]));
+    for (const JsonValue& message : value.items()) {
+      message.allow_keys({"role", "content"});
+      messages.push_back({message.at("role").text(), message.at("content").text()});
     }
-    return conversation(where, messages);
+    return conversation(value.file(), messages);
   }
 
  private:
-  [[nodiscard]] static ChatMessage message(const std::string& where, const json& value) {
-    const bool whole = value.is_object() && value.size() == 2 && value.contains("role") && value.contains("content") &&
-                       value["role"].is_string() && value["content"].is_string();
-    if (!whole) throw JobError(where + " is " + shown(value) + R"(; a message is {"role": TEXT, "content": TEXT})");
-    return {value["role"].get<std::string>(), value["content"].get<std::string>()};
-  }
   [[nodiscard]] GivenPrompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
     return {where, tokenizer_->encode(template_->render_text(messages, context_))};
   }
@@ -158,8 +148,7 @@ std::vector<GivenPrompt> read_prompts(const GenerateArguments& arguments, const 
     prompts.push_back(reader.text("generate --prompt", text));
   }
   if (arguments.lines.empty()) return prompts;
-  for_json_lines(arguments.lines, "generate",
-                 [&](const std::string& where, const json& value) { prompts.push_back(reader.value(where, value)); });
+  for_json_lines(arguments.lines, "generate", [&](const JsonValue& value) { prompts.push_back(reader.value(value)); });
   return prompts;
 }
 

@@ -6,13 +6,12 @@
 #include <iostream>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/core/json_text.hpp"
 #include "runtime/records/file_kind.hpp"
 
 namespace maestro {
 
 void for_json_lines(const std::string& file, const std::string& command,
-                    const std::function<void(const std::string& where, const nlohmann::json& value)>& sink) {
+                    const std::function<void(const JsonValue& value)>& sink) {
   std::ifstream opened;
   if (file != "-") {
     check_readable_kind(file).or_throw();
@@ -24,7 +23,8 @@ void for_json_lines(const std::string& file, const std::string& command,
   std::int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     const std::string where = file + ":" + std::to_string(++number);
-    sink(where, parse_json(line, where).value_or_throw());
+    const nlohmann::json value = parse_json(line, where).value_or_throw();
+    sink(JsonValue(value, where));
   }
 }
 

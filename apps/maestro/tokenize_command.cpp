@@ -7,7 +7,6 @@
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/json_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
-#include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/observe/printed_line.hpp"
@@ -53,14 +52,11 @@ void check_id(const Tokenizer& tokenizer, std::int64_t id, const std::string& wh
 }
 
 /// The ids of a JSON array.
-std::vector<std::int32_t> ids_of(const json& value, const Tokenizer& tokenizer, const std::string& where) {
+std::vector<std::int32_t> ids_of(const JsonValue& value, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
-  const bool array =
-      value.is_array() && std::ranges::all_of(value, [](const json& id) { return id.is_number_integer(); });
-  if (!array) throw JobError(where + " is " + shown(value) + "; it must be an array of ids");
-  for (const json& id : value) {
-    check_id(tokenizer, id.get<std::int64_t>(), where);
-    ids.push_back(id.get<std::int32_t>());
+  for (const JsonValue& id : value.items()) {
+    check_id(tokenizer, id.whole_number(INT64_MIN), value.file());
+    ids.push_back(id.json().get<std::int32_t>());
   }
   return ids;
 }
@@ -80,13 +76,12 @@ void print_text(const TokenizeArguments& arguments, const Tokenizer& tokenizer) 
 }
 
 void print_lines(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
-  for_json_lines(arguments.lines, "tokenize", [&](const std::string& where, const json& value) {
+  for_json_lines(arguments.lines, "tokenize", [&](const JsonValue& value) {
     if (arguments.decode) {
-      std::cout << json(tokenizer.decode(ids_of(value, tokenizer, where))).dump() << "\n";
+      std::cout << json(tokenizer.decode(ids_of(value, tokenizer))).dump() << "\n";
       return;
     }
-    if (!value.is_string()) throw JobError(where + " is " + shown(value) + "; it must be a text");
-    const auto text = value.get<std::string>();
+    const std::string text = value.text();
     std::cout << json(arguments.special ? tokenizer.encode_special(text) : tokenizer.encode(text)).dump() << "\n";
   });
 }

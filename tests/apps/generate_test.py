@@ -174,16 +174,16 @@ class Generate(SystemTest):
         self.refuse("top_p = 0", "model", "--prompt", "a", "--top-p", "0")
         self.refuse("--precision", "model", "--prompt", "a", "--precision", "fp16")
         self.refuse("18 tokens do not fit the model's 16 positions", "model", "--prompt", "a" * 17)
-        for line, refusal in (("7", "prompts:2 is 7; it must be a text"), ("{", "prompts:2"),
+        for line, refusal in (("7", "prompts:2: expected a string"), ("{", "prompts:2"),
                               ('[{"role": "user", "content": "a"}]', "with --chat also a list of messages"),
                               ('"' + 17 * "a" + '"', "prompts:2: the prompt's 18 tokens")):
             (self.folder / "prompts").write_text('"a"\n' + line + "\n")
             self.refuse(refusal, "model", "--jsonl", "prompts")
 
     def test_wrong_conversations_are_refused_by_their_line(self):
-        for line, refusal in (("7", "prompts:1 is 7; it must be a text or a list of messages"),
-                              ('[{"role": "user"}]', "prompts:1: [0] is"),
-                              ('[{"role": "user", "content": "a", "name": "b"}]', "prompts:1: [0] is")):
+        for line, refusal in (("7", "prompts:1: expected a list, got 7"),
+                              ('[{"role": "user"}]', "prompts:1: [0].content is missing"),
+                              ('[{"role": "user", "content": "a", "name": "b"}]', "prompts:1: [0].name: unknown key")):
             (self.folder / "prompts").write_text(line + "\n")
             self.refuse(refusal, "model", "--chat", "--jsonl", "prompts")
         (self.model / "chat_template.jinja").write_text("{% include \"a\" %}")

@@ -70,12 +70,12 @@ class Tokenize(SystemTest):
 
     def test_wrong_lines_are_refused_by_their_number(self):
         (self.folder / "wrong").write_text("7\n")
-        self.refuse("wrong:1 is 7", LLAMA3, "--jsonl", "wrong")
-        self.refuse("wrong:1 is 7", LLAMA3, "--decode", "--jsonl", "wrong")
+        self.refuse("wrong:1: expected a string, got 7", LLAMA3, "--jsonl", "wrong")
+        self.refuse("wrong:1: expected a list, got 7", LLAMA3, "--decode", "--jsonl", "wrong")
         (self.folder / "wrong").write_text("[70000]\n")
         self.refuse("wrong:1: no token has the id 70000", LLAMA3, "--decode", "--jsonl", "wrong")
         for line, refusal in (("[99999999999]", "no token has the id 99999999999"), ("[4294967297]", "no token has the id"),
-                              ("[1.7]", "it must be an array of ids"), ("[18446744073709551615]", "no token has the id")):
+                              ("[1.7]", "[0]: expected a whole number"), ("[18446744073709551615]", "[0]: expected a whole number")):
             (self.folder / "wrong").write_text(line + "\n")
             self.refuse(refusal, LLAMA3, "--decode", "--jsonl", "wrong")
         (self.folder / "wrong").write_text("{\n")
