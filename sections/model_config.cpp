@@ -37,8 +37,9 @@ Status compare(const std::vector<Setting>& settings, const std::string& file) {
   return {};
 }
 
-Error another_family(const std::string& file, const std::string& stored, const std::string& ours) {
-  return {ErrorCode::invalid_argument, file + ": model_type is " + stored + ", but the section is of family " + ours};
+Error another_family(const std::string& file, std::string_view stored, std::string_view ours) {
+  return {ErrorCode::invalid_argument,
+          file + ": model_type is " + std::string(stored) + ", but the section is of family " + std::string(ours)};
 }
 
 std::string text(const RotaryScaling& scaling) {
@@ -126,7 +127,7 @@ Status compare_decoders(const std::string& config_json, const HfConfigText& foun
   if (!own) return own.error();
   const auto stored = parse_hf_config(found.text, found.file);
   if (!stored) return stored.error();
-  if (own->family != stored->family) return another_family(found.file, stored->family, own->family);
+  if (own->family != stored->family) return another_family(found.file, name_of(stored->family), name_of(own->family));
   return compare(settings(resolved(*own), resolved(*stored)), found.file);
 }
 

@@ -191,7 +191,7 @@ Status WeightsFolder::join_tied() {
   if (same) return {};
   return Error{ErrorCode::invalid_argument,
                label() + ": " + std::string(head_name) + " differs from " + table +
-                   ", but tie_word_embeddings is true" + (config->family == "gpt2" ? " (as when it is left out)" : "") +
+                   ", but tie_word_embeddings is true" + (config->gpt2() ? " (as when it is left out)" : "") +
                    "; set it to false in config.json if the model has an output layer of its own, or remove " +
                    std::string(head_name)};
 }

@@ -16,7 +16,7 @@ namespace maestro::bench {
 
 DecoderConfig decoder_of(const std::string& model) {
   std::map<std::string, DecoderConfig> models;
-  const auto add = [&models](const char* name, const char* family, std::array<std::int64_t, 7> shape, bool tied) {
+  const auto add = [&models](const char* name, DecoderFamily family, std::array<std::int64_t, 7> shape, bool tied) {
     DecoderConfig config;
     config.family = family;
     config.layers = shape[0];
@@ -29,10 +29,10 @@ DecoderConfig decoder_of(const std::string& model) {
     config.tied = tied;
     models.emplace(name, resolved(config));
   };
-  add("gpt2-124m", "gpt2", {12, 768, 12, 12, 3072, 50257, 1024}, true);
-  add("llama-1b", "llama", {22, 2048, 32, 4, 5632, 32000, 2048}, false);
-  add("gpt2-tiny", "gpt2", {2, 64, 4, 4, 256, 503, 128}, true);
-  add("llama-tiny", "llama", {2, 64, 4, 2, 128, 500, 128}, false);
+  add("gpt2-124m", DecoderFamily::gpt2, {12, 768, 12, 12, 3072, 50257, 1024}, true);
+  add("llama-1b", DecoderFamily::llama, {22, 2048, 32, 4, 5632, 32000, 2048}, false);
+  add("gpt2-tiny", DecoderFamily::gpt2, {2, 64, 4, 4, 256, 503, 128}, true);
+  add("llama-tiny", DecoderFamily::llama, {2, 64, 4, 2, 128, 500, 128}, false);
   const auto found = models.find(model);
   if (found != models.end()) return found->second;
   std::string names;

@@ -64,13 +64,12 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
 }
 
 void check_window(const JobTable& section, const DecoderConfig& config) {
-  static const std::vector<std::string> windowed = {"mistral", "phi3", "gemma2", "gemma3_text"};
-  if (!section.has("window") || config.window == 0 || std::ranges::find(windowed, config.family) != windowed.end()) {
-    return;
-  }
-  section.fail_among(
-      {"window", "family"},
-      "family \"" + config.family + "\" has no windows of its own; leave window out or set family = " + "\"mistral\"");
+  using enum DecoderFamily;
+  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text};
+  if (!section.has("window") || config.window == 0 || std::ranges::count(windowed, config.family) > 0) return;
+  section.fail_among({"window", "family"},
+                     "family \"" + std::string(name_of(config.family)) +
+                         "\" has no windows of its own; leave window out or set family = \"mistral\"");
 }
 
 /// Every `interval`-th layer is `special`, the others are `usual`.
@@ -90,10 +89,10 @@ void make_gemma(DecoderConfig& config, std::int64_t global_interval) {
 
 }  // namespace
 
-const std::vector<std::string_view>& decoder_families() {
-  static const std::vector<std::string_view> families = {"gpt2", "llama",  "mistral",     "qwen2", "qwen3",
-                                                         "phi3", "gemma2", "gemma3_text", "olmo2", "smollm3"};
-  return families;
+std::optional<DecoderFamily> family_of(std::string_view name) {
+  const auto* const found = std::ranges::find(decoder_family_names, name);
+  if (found == decoder_family_names.end()) return std::nullopt;
+  return static_cast<DecoderFamily>(found - decoder_family_names.begin());
 }
 
 void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers) {
@@ -103,32 +102,33 @@ void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> laye
   config.layer_attention = std::move(layers);
 }
 
-DecoderConfig with_family(DecoderConfig config, std::string_view family) {
+DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
+  using enum DecoderFamily;
   config.family = family;
-  if (family == "gpt2") config.qkv_bias = config.out_bias = config.ffn_bias = true;
-  if (family == "qwen2") config.qkv_bias = true;
-  if (family == "qwen3" || family == "gemma3_text") config.qk_norm = QkNorm::head;
-  if (family == "phi3") config.fused_names = true;
-  if (family == "gemma2") {
+  if (family == gpt2) config.qkv_bias = config.out_bias = config.ffn_bias = true;
+  if (family == qwen2) config.qkv_bias = true;
+  if (family == qwen3 || family == gemma3_text) config.qk_norm = QkNorm::head;
+  if (family == phi3) config.fused_names = true;
+  if (family == gemma2) {
     make_gemma(config, 2);
     config.attention_softcap = 50;
     config.logit_softcap = 30;
   }
-  if (family == "gemma3_text") {
+  if (family == gemma3_text) {
     make_gemma(config, 6);
     config.local_rope_theta = 10000;
   }
-  if (family == "olmo2") {
+  if (family == olmo2) {
     config.norms = BlockNorms::behind;
     config.qk_norm = QkNorm::whole;
   }
-  if (family == "smollm3") alternate(config, 4, {.rotary = false}, {.rotary = true});
+  if (family == smollm3) alternate(config, 4, {.rotary = false}, {.rotary = true});
   return config;
 }
 
 DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   DecoderConfig out = std::move(defaults);
-  out.family = section.choice("family", out.family, {decoder_families().begin(), decoder_families().end()},
+  out.family = section.choice("family", out.family, decoder_family_names,
                               {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
                                "positions and a gated feed-forward network: llama, mistral, ..."});
   out.layers = section.integer("layers", out.layers, {.min = 1, .max = most_layers}, {"transformer layers", "layers"});

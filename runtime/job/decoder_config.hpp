@@ -2,8 +2,9 @@
 // The shape of a decoder, apart from config.hpp so that only sections and the readers of stored models parse it.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,29 @@ namespace maestro {
 /// Layers of a model at most, of a job and of a config.json: far above any model, and few enough that a configuration
 /// of so many takes little memory.
 inline constexpr std::int64_t most_layers = 10000;
+
+enum class DecoderFamily : std::uint8_t {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  phi3,
+  gemma2,
+  gemma3_text,
+  olmo2,
+  smollm3
+};
+
+/// Names of the families in their order, as model_type of config.json spells them.
+inline constexpr std::array<std::string_view, 10> decoder_family_names{
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2", "smollm3"};
+
+[[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
+  return decoder_family_names[static_cast<std::size_t>(family)];
+}
+/// Returns the family of a name, or nothing.
+[[nodiscard]] std::optional<DecoderFamily> family_of(std::string_view name);
 
 /// How rotary positions reach beyond the lengths of pre-training; "rope_scaling" and "rope_parameters" of config.json.
 struct RotaryScaling {
@@ -59,7 +83,7 @@ enum class QkNorm : std::uint8_t {
 /// learned positions, GELU and biases; all others have RMS norm, rotary positions, a gated feed-forward network and
 /// grouped-query attention, and differ in the fields behind init_std (with_family() presets them).
 struct DecoderConfig {
-  std::string family = "gpt2";  ///< a name of decoder_families()
+  DecoderFamily family = DecoderFamily::gpt2;
   std::int64_t layers = 4;
   std::int64_t width = 128;
   std::int64_t heads = 4;
@@ -91,7 +115,7 @@ struct DecoderConfig {
   std::int64_t window = 0;      ///< keys that a query of a windowed layer sees, its own included; 0: none
   std::vector<LayerAttention> layer_attention;  ///< by layer; empty: all rotary and, with a window, windowed
 
-  [[nodiscard]] bool gpt2() const { return family == "gpt2"; }
+  [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Columns of all query heads, and of all key heads; only of a resolved shape.
   [[nodiscard]] std::int64_t query_columns() const { return heads * head_size; }
   [[nodiscard]] std::int64_t key_columns() const { return kv_heads * head_size; }
@@ -103,10 +127,8 @@ struct DecoderConfig {
   bool operator==(const DecoderConfig&) const = default;
 };
 
-/// Names of decoder families, as model_type of config.json spells them.
-[[nodiscard]] const std::vector<std::string_view>& decoder_families();
 /// Sets `family` and the fields that it determines.
-[[nodiscard]] DecoderConfig with_family(DecoderConfig config, std::string_view family);
+[[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
 /// Sets layer_attention, empty where `layers` are all the same and rotary, and window to 0 where no layer is windowed.
 void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers);

@@ -35,12 +35,12 @@ bool is_ignored(std::string_view key) {
 
 std::string family_names() {
   std::string names;
-  for (const std::string_view family : decoder_families()) names += (names.empty() ? "" : ", ") + std::string(family);
+  for (const std::string_view family : decoder_family_names) names += (names.empty() ? "" : ", ") + std::string(family);
   return names;
 }
 
-bool is_family(const JsonValue& type) {
-  return type.json().is_string() && std::ranges::count(decoder_families(), type.text()) > 0;
+std::optional<DecoderFamily> family_at(const JsonValue& type) {
+  return type.json().is_string() ? family_of(type.text()) : std::nullopt;
 }
 
 /// Refuses a model of images or sound and text, with the way to its language model.
@@ -50,7 +50,7 @@ void refuse_multimodal(const Keys& keys, const JsonValue& type) {
   const bool text = has("text_config");
   const JsonValue family = (text ? keys.inside("text_config") : keys).find("model_type");
   const std::string named = text && family ? " (" + shown(family.json()) + ")" : "";
-  const bool supported = text && (!family || is_family(family));
+  const bool supported = text && (!family || family_at(family));
   type.refuse(supported ? "is a multimodal model, and a decoder reads a language model: save that of this model" +
                               named + " in a folder of its own, as docs/models.md shows, and name it"
                         : "is a multimodal model, and its language model" + named +
@@ -63,13 +63,14 @@ DecoderConfig decoder_of(const Keys& keys) {
   for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     if (keys.find(experts)) keys.fail(experts, "a mixture of experts is not supported");
   }
-  if (!is_family(type)) {
+  const std::optional<DecoderFamily> family = family_at(type);
+  if (!family) {
     refuse_multimodal(keys, type);
     type.refuse("is not supported; these are: " + family_names());
   }
   keys.require_absent("quantization_config");
   keys.require_flag("is_causal", true);  // transformers 5 takes false for attention in both directions
-  DecoderConfig config = type.text() == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type.text());
+  DecoderConfig config = *family == DecoderFamily::gpt2 ? read_gpt2(keys) : read_rotary_family(keys, *family);
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);
   keys.refuse_unknown(is_ignored);

@@ -18,7 +18,7 @@
 namespace maestro {
 
 /// Errors (invalid_argument) name `where` and the key: no JSON, a key missing or of the wrong type or out of range, a
-/// model_type that is none of decoder_families(), a variant this program would compute wrongly (another activation,
+/// model_type that is none of decoder_family_names, a variant this program would compute wrongly (another activation,
 /// quantised weights, a mixture of experts), an unknown key that may change the model, a value that stands under two
 /// names and contradicts itself. Optional keys take the defaults of the transformers library.
 [[nodiscard]] Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where);

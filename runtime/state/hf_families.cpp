@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 
 /// Defaults of a family's configuration class, where they are not LlamaConfig's.
 struct Family {
-  std::string_view name;
+  DecoderFamily family;
   const char* architecture;
   double norm_epsilon = 1e-6;
   std::int64_t positions = 2048;
@@ -29,21 +29,21 @@ struct Family {
 };
 
 constexpr Family families[] = {
-    {.name = "llama", .architecture = "LlamaForCausalLM", .attention_bias = true, .ffn_bias = true},
-    {.name = "mistral", .architecture = "MistralForCausalLM", .positions = 131072, .kv_heads = 8},
-    {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .positions = 32768, .kv_heads = 32},
-    {.name = "qwen3",
+    {.family = DecoderFamily::llama, .architecture = "LlamaForCausalLM", .attention_bias = true, .ffn_bias = true},
+    {.family = DecoderFamily::mistral, .architecture = "MistralForCausalLM", .positions = 131072, .kv_heads = 8},
+    {.family = DecoderFamily::qwen2, .architecture = "Qwen2ForCausalLM", .positions = 32768, .kv_heads = 32},
+    {.family = DecoderFamily::qwen3,
      .architecture = "Qwen3ForCausalLM",
      .positions = 32768,
      .head_size = 128,
      .kv_heads = 32,
      .attention_bias = true},
-    {.name = "phi3",
+    {.family = DecoderFamily::phi3,
      .architecture = "Phi3ForCausalLM",
      .norm_epsilon = 1e-5,
      .positions = 4096,
      .rotary = {.partial = true, .original = 4096, .longrope_alone = true}},
-    {.name = "gemma2",
+    {.family = DecoderFamily::gemma2,
      .architecture = "Gemma2ForCausalLM",
      .positions = 8192,
      .head_size = 256,
@@ -51,7 +51,7 @@ constexpr Family families[] = {
      .tied = true,
      .attention_bias = true,
      .score_cap = true},
-    {.name = "gemma3_text",
+    {.family = DecoderFamily::gemma3_text,
      .architecture = "Gemma3ForCausalLM",
      .positions = 131072,
      .head_size = 256,
@@ -59,8 +59,8 @@ constexpr Family families[] = {
      .tied = true,
      .attention_bias = true,
      .rotary = {.theta = 1e6, .by_layer = true}},
-    {.name = "olmo2", .architecture = "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .attention_bias = true},
-    {.name = "smollm3",
+    {.family = DecoderFamily::olmo2, .architecture = "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .attention_bias = true},
+    {.family = DecoderFamily::smollm3,
      .architecture = "SmolLM3ForCausalLM",
      .positions = 32768,
      .kv_heads = 4,
@@ -69,8 +69,8 @@ constexpr Family families[] = {
      .ffn_bias = true,
      .rotary = {.theta = 2e6}}};
 
-const Family& family_of(std::string_view name) {
-  return *std::ranges::find(families, name, &Family::name);
+const Family& defaults_of(DecoderFamily family) {
+  return *std::ranges::find(families, family, &Family::family);
 }
 
 RotaryForm rotary_form(const Family& family) {
@@ -131,18 +131,19 @@ void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
 }
 
 void read_windows(const Keys& keys, DecoderConfig& config) {
+  using enum DecoderFamily;
   const bool null = keys.has("sliding_window") && !keys.find("sliding_window");
-  const std::int64_t absent = config.family == "phi3" || null ? 0 : 4096;
-  if (config.family == "mistral" || config.family == "phi3") {
+  const std::int64_t absent = config.family == phi3 || null ? 0 : 4096;
+  if (config.family == mistral || config.family == phi3) {
     config.window = keys.size("sliding_window", absent);
-  } else if (config.family == "qwen2" || config.family == "qwen3") {
+  } else if (config.family == qwen2 || config.family == qwen3) {
     const std::int64_t window = keys.size("sliding_window", absent);
     config.window = keys.flag("use_sliding_window", false) ? window : 0;
     const std::int64_t first = keys.size("max_window_layers", 28, 0);
     read_layer_types(keys, config, [&](std::int64_t i) { return config.window > 0 && i >= first; });
   } else if (is_gemma(config)) {
     config.window = keys.size("sliding_window", absent);
-    const std::int64_t interval = config.family == "gemma2" ? 2 : keys.size("sliding_window_pattern", 6);
+    const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
     read_layer_types(keys, config, [&](std::int64_t i) { return (i + 1) % interval != 0; });
   } else {
     // Keys of other families that such files carry, without a meaning.
@@ -171,7 +172,7 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
 }
 
 void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
-  const bool second = config.family == "gemma2";
+  const bool second = config.family == DecoderFamily::gemma2;
   keys.require_flag("use_bidirectional_attention", false);
   const std::int64_t scalar = keys.size("query_pre_attn_scalar", 256);
   config.attention_scale = scalar == config.head_size ? 0 : 1.0 / std::sqrt(static_cast<double>(scalar));
@@ -212,7 +213,7 @@ DecoderConfig read_gpt2(const Keys& keys) {
   keys.require_text("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
   keys.require_flag("scale_attn_weights", true);
   keys.require_flag("scale_attn_by_inverse_layer_idx", false);
-  DecoderConfig config = with_family({}, "gpt2");
+  DecoderConfig config = with_family({}, DecoderFamily::gpt2);
   config.layers = keys.aliased_size("n_layer", "num_hidden_layers", most_layers);
   config.width = keys.aliased_size("n_embd", "hidden_size");
   config.heads = keys.aliased_size("n_head", "num_attention_heads");
@@ -224,8 +225,8 @@ DecoderConfig read_gpt2(const Keys& keys) {
   return config;
 }
 
-DecoderConfig read_rotary_family(const Keys& keys, const std::string& name) {
-  const Family& family = family_of(name);
+DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
+  const Family& family = defaults_of(name);
   DecoderConfig config;
   config.layers = keys.size("num_hidden_layers", {}, 1, most_layers);
   config.width = keys.size("hidden_size");
@@ -249,7 +250,7 @@ DecoderConfig read_rotary_family(const Keys& keys, const std::string& name) {
   }
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
-  if (name == "smollm3") read_rotary_layers(keys, config);
+  if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
   if (is_gemma(config)) read_gemma(keys, family, config);
   return config;
 }
@@ -257,7 +258,7 @@ DecoderConfig read_rotary_family(const Keys& keys, const std::string& name) {
 ordered_json gpt2_json(const DecoderConfig& config) {
   ordered_json out;
   out["architectures"] = {"GPT2LMHeadModel"};
-  out["model_type"] = "gpt2";
+  out["model_type"] = name_of(config.family);
   out["activation_function"] = "gelu_new";
   out["n_layer"] = config.layers;
   out["n_embd"] = config.width;
@@ -273,9 +274,10 @@ ordered_json gpt2_json(const DecoderConfig& config) {
 namespace {
 
 void write_layers(const DecoderConfig& config, ordered_json& out) {
-  const bool qwen = config.family == "qwen2" || config.family == "qwen3";
+  using enum DecoderFamily;
+  const bool qwen = config.family == qwen2 || config.family == qwen3;
   if (qwen) out["use_sliding_window"] = config.window > 0;
-  if (qwen || config.family == "mistral" || config.family == "phi3" || is_gemma(config)) {
+  if (qwen || config.family == mistral || config.family == phi3 || is_gemma(config)) {
     out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   }
   if (qwen || is_gemma(config)) {
@@ -283,7 +285,7 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
       out["layer_types"].push_back(config.attention_of(i).windowed ? "sliding_attention" : "full_attention");
     }
   }
-  if (config.family == "smollm3") {
+  if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["no_rope_layers"].push_back(config.attention_of(i).rotary ? 1 : 0);
     }
@@ -301,10 +303,10 @@ void write_gemma(const DecoderConfig& config, ordered_json& out) {
 }  // namespace
 
 ordered_json rotary_family_json(const DecoderConfig& config) {
-  const Family& family = family_of(config.family);
+  const Family& family = defaults_of(config.family);
   ordered_json out;
   out["architectures"] = {family.architecture};
-  out["model_type"] = config.family;
+  out["model_type"] = name_of(config.family);
   out[is_gemma(config) ? "hidden_activation" : "hidden_act"] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;

@@ -23,8 +23,8 @@ struct RotaryForm {
 
 /// The fields of a GPT-2 but for the vocabulary and init_std. Throws JobError, as the next function.
 [[nodiscard]] DecoderConfig read_gpt2(const HfKeys& keys);
-/// The same of any other family of decoder_families().
-[[nodiscard]] DecoderConfig read_rotary_family(const HfKeys& keys, const std::string& family);
+/// The same of any other family of DecoderFamily.
+[[nodiscard]] DecoderConfig read_rotary_family(const HfKeys& keys, DecoderFamily family);
 
 /// The keys that the functions above read back as the same shape.
 [[nodiscard]] nlohmann::ordered_json gpt2_json(const DecoderConfig& config);

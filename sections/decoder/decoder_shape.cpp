@@ -5,7 +5,6 @@
 #include <sstream>
 #include <vector>
 
-#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_config.hpp"
@@ -93,11 +92,6 @@ void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const Dat
 }
 
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data) {
-  if (std::ranges::find(decoder_families(), config.family) == decoder_families().end()) {
-    const std::vector<std::string> known(decoder_families().begin(), decoder_families().end());
-    const auto nearest = nearest_name(config.family, known);
-    refuse(section, "family \"" + config.family + "\" is unknown; it is \"" + nearest.value_or("gpt2") + "\"");
-  }
   check_sizes(section, config);
   check_heads(section, config);
   check_data(section, config, data);
@@ -105,8 +99,8 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 
 std::string described(const DecoderConfig& config) {
   std::ostringstream out;
-  out << config.family << ", " << config.layers << " layers x " << config.width << ", " << config.heads << " heads of "
-      << config.head_size;
+  out << name_of(config.family) << ", " << config.layers << " layers x " << config.width << ", " << config.heads
+      << " heads of " << config.head_size;
   if (config.kv_heads != config.heads) out << " (" << config.kv_heads << " kv)";
   if (config.qk_norm != QkNorm::none) out << ", q/k norms";
   if (!config.gpt2()) out << ", rope " << config.rope_theta;

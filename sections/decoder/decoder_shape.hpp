@@ -32,7 +32,7 @@ struct DataShape {
 /// Raises the vocabulary of a decoder from random values to the corpus' tokens, where the table does not state it.
 void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const DataShape& data);
 
-/// Throws JobError when `config` is no decoder (a size below 1, heads that do not divide, an unknown family), or
+/// Throws JobError when `config` is no decoder (a size below 1, heads that do not divide), or
 /// cannot take the samples of the data source: longer than `positions`, or with token ids outside the vocabulary.
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);
 

@@ -213,7 +213,7 @@ norm_epsilon = 1e-6
 init_std = 0.01
 )");
   const auto decoder = read_decoder(student);
-  EXPECT_EQ(decoder.family, "llama");
+  EXPECT_EQ(decoder.family, DecoderFamily::llama);
   EXPECT_EQ(decoder.layers, 2);
   EXPECT_EQ(decoder.width, 64);
   EXPECT_EQ(decoder.heads, 8);

@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-class DecoderReference : public ::testing::TestWithParam<const char*> {
+class DecoderReference : public ::testing::TestWithParam<std::string> {
  protected:
   DecoderReference()
       : folder(reference_folder(GetParam())),
@@ -115,11 +115,8 @@ TEST_P(DecoderReference, adamw_steps_track_those_of_pytorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, DecoderReference,
-                         ::testing::Values("gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied", "llama_scaled",
-                                           "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2",
-                                           "smollm3"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(models, DecoderReference, ::testing::ValuesIn(recorded_decoders()),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace maestro::testing

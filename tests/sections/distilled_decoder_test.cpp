@@ -17,7 +17,6 @@
 namespace maestro::testing {
 namespace {
 
-
 DecoderConfig student_shape() {
   DecoderConfig config;
   config.layers = 1;
@@ -31,7 +30,7 @@ DecoderConfig student_shape() {
 
 DecoderConfig teacher_shape(bool tied = false) {
   DecoderConfig config = student_shape();
-  config.family = "llama";
+  config.family = DecoderFamily::llama;
   config.width = 24;
   config.heads = 4;
   config.kv_heads = 2;

@@ -15,7 +15,6 @@
 namespace maestro::testing {
 namespace {
 
-
 SectionContext context_of(const Bench& bench, const LoraConfig& lora, bool trained = true,
                           DType precision = DType::f32) {
   SectionContext context = bench.context("lm", trained, precision);
@@ -132,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(models, LoraReference, ::testing::Values("llama_untied"
                          [](const auto& test) { return std::string(test.param); });
 
 struct Case {
-  std::string family;
+  DecoderFamily family;
   bool tied = false;
   LoraConfig lora;
 };
@@ -143,7 +142,7 @@ DecoderConfig model(const Case& shape) {
   config.layers = 3;
   config.width = 64;
   config.heads = 16;
-  config.kv_heads = shape.family == "gpt2" ? 0 : 8;
+  config.kv_heads = shape.family == DecoderFamily::gpt2 ? 0 : 8;
   config.ffn = 40;
   config.vocabulary = vocabulary;
   config.positions = 12;
@@ -235,17 +234,18 @@ TEST_P(Lora, weights_below_adapters_are_held_as_those_of_a_frozen_section) {  //
 }
 
 std::vector<Case> shapes() {
-  return {{"llama", false, {4, 8}},
-          {"gpt2", true, {3, 5}},
-          {"phi3", true, {2, 2}},
-          {"gemma2", true, {2, 8, true, false, false}},
-          {"llama", true, {5, 5, false, true, false}},
-          {"gpt2", false, {1, 4, false, false, true}}};
+  return {{DecoderFamily::llama, false, {4, 8}},
+          {DecoderFamily::gpt2, true, {3, 5}},
+          {DecoderFamily::phi3, true, {2, 2}},
+          {DecoderFamily::gemma2, true, {2, 8, true, false, false}},
+          {DecoderFamily::llama, true, {5, 5, false, true, false}},
+          {DecoderFamily::gpt2, false, {1, 4, false, false, true}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(shapes, Lora, ::testing::ValuesIn(shapes()), [](const auto& test) {
   const LoraConfig& lora = test.param.lora;
-  return test.param.family + "_" + (lora.qkv ? "qkv" : "") + (lora.out ? "out" : "") + (lora.ffn ? "ffn" : "");
+  return std::string(name_of(test.param.family)) + "_" + (lora.qkv ? "qkv" : "") + (lora.out ? "out" : "") +
+         (lora.ffn ? "ffn" : "");
 });
 
 }  // namespace

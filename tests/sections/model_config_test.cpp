@@ -40,7 +40,7 @@ void expect_differences(const Config& own, std::string (*text)(const Config&),
   }
 }
 
-DecoderConfig decoder(const std::string& family) {
+DecoderConfig decoder(DecoderFamily family) {
   DecoderConfig config;
   config.family = family;
   config.width = 64;
@@ -50,7 +50,7 @@ DecoderConfig decoder(const std::string& family) {
 
 TEST(ModelConfig, of_another_llama_is_refused_by_the_setting_that_differs) {
   expect_differences<DecoderConfig>(
-      decoder("llama"), hf_config_text,
+      decoder(DecoderFamily::llama), hf_config_text,
       {{"vocab_size is 300, but the section has 256", [](auto& it) { it.vocabulary = 300; }},
        {"num_hidden_layers is 5, but the section has 4", [](auto& it) { it.layers = 5; }},
        {"hidden_size is 32, but the section has 64", [](auto& it) { it.width = 32; }},
@@ -61,12 +61,12 @@ TEST(ModelConfig, of_another_llama_is_refused_by_the_setting_that_differs) {
        {"tie_word_embeddings is false, but the section has true", [](auto& it) { it.tied = false; }},
        {"rms_norm_eps is 0.001, but the section has 1e-05", [](auto& it) { it.norm_epsilon = 1e-3; }},
        {"rope_theta is 5000, but the section has 10000", [](auto& it) { it.rope_theta = 5000; }},
-       {"model_type is gpt2, but the section is of family llama", [](auto& it) { it.family = "gpt2"; }}});
+       {"model_type is gpt2, but the section is of family llama", [](auto& it) { it.family = DecoderFamily::gpt2; }}});
 }
 
 TEST(ModelConfig, of_another_gpt2_is_refused_by_the_setting_that_differs) {
   expect_differences<DecoderConfig>(
-      decoder("gpt2"), hf_config_text,
+      decoder(DecoderFamily::gpt2), hf_config_text,
       {{"n_layer is 5, but the section has 4", [](auto& it) { it.layers = 5; }},
        {"n_embd is 32, but the section has 64", [](auto& it) { it.width = 32; }},
        {"n_head is 8, but the section has 4", [](auto& it) { it.heads = 8; }},

@@ -17,13 +17,13 @@ namespace {
 constexpr double gradient_tolerance = 1e-5;
 
 /// Fits tensor * context = 8.
-DecoderConfig model(const std::string& family, bool tied) {
+DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
   config.layers = 2;
   config.width = 64;
   config.heads = 16;
-  config.kv_heads = family == "llama" ? 8 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 8 : 0;
   config.ffn = 40;
   config.vocabulary = vocabulary;
   config.positions = 12;
@@ -60,7 +60,7 @@ void expect_gradients_of_one_rank(ParallelBench& found, ParallelBench& expected,
 }
 
 struct Case {
-  std::string family;
+  DecoderFamily family;
   bool tied = false;
   Layout layout;
 };
@@ -122,7 +122,7 @@ TEST_P(DecoderOverRanks, bf16_follows_fp32) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     for (const bool tied : {true, false}) {
       for (const Layout layout : {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 2}, Layout{2, 4}}) {
         all.push_back({family, tied, layout});
@@ -134,14 +134,14 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(cases, DecoderOverRanks, ::testing::ValuesIn(cases()), [](const auto& test) {
   const Case& each = test.param;
-  return each.family + (each.tied ? "_tied_" : "_untied_") + std::to_string(each.layout.tensor) + "x" +
-         std::to_string(each.layout.context);
+  return std::string(name_of(each.family)) + (each.tied ? "_tied_" : "_untied_") + std::to_string(each.layout.tensor) +
+         "x" + std::to_string(each.layout.context);
 });
 
 TEST(TrunkOverRanks, gradients_of_its_hidden_states_come_back_through_a_head_of_another_layout) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     const DecoderConfig config = model(family, false);
     const auto head_section = [config](const SectionContext& context) {
       return std::make_unique<LanguageModelHead>(context, LanguageModelHead::Options{config, {}});
@@ -169,7 +169,7 @@ TEST(TrunkOverRanks, gradients_of_its_hidden_states_come_back_through_a_head_of_
 TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
   Bench bench;
   const Batch batch = Batch::random(5, {60, 50, 60}, vocabulary);  // more rows than a block of logits on every part
-  DecoderConfig config = model("gpt2", true);
+  DecoderConfig config = model(DecoderFamily::gpt2, true);
   config.positions = 60;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 2}}) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
@@ -196,7 +196,7 @@ TEST(TrunkOverRanks, a_micro_batch_of_one_row_gives_its_outputs) {
   Bench bench;
   const Batch batch = Batch::random(6, {1}, vocabulary);
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
-    const auto build = trunk_of(model("llama", false), boundary);
+    const auto build = trunk_of(model(DecoderFamily::llama, false), boundary);
     ParallelBench single({}, bench.context("teacher", false), build);
     ParallelBench ranks({2, 4}, bench.context("teacher", false), build);
     const ParallelPass expected = single.run(batch, Pass::evaluate), found = ranks.run(batch, Pass::evaluate);

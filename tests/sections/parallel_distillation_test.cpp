@@ -12,7 +12,6 @@
 namespace maestro::testing {
 namespace {
 
-
 DecoderConfig student_shape(std::int64_t vocabulary) {
   DecoderConfig config;
   config.layers = 1;
@@ -34,7 +33,7 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   options.beta = 0.3;
   options.teachers[0].top_k = 12;
   options.teachers[0].decoder = student_shape(vocabulary);
-  options.teachers[0].decoder.family = "llama";
+  options.teachers[0].decoder.family = DecoderFamily::llama;
   options.teachers[0].decoder.width = 24;
   options.teachers[0].decoder.heads = 4;
   options.teachers[0].decoder.tied = false;

@@ -14,21 +14,21 @@
 namespace maestro::testing {
 namespace {
 
-DecoderConfig saved_part(const std::string& family) {
+DecoderConfig saved_part(DecoderFamily family) {
   DecoderConfig config;
   config.family = family;
   config.layers = 2;
   config.width = 32;
   config.heads = 8;
-  config.kv_heads = family == "llama" ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
   config.ffn = 24;
   config.vocabulary = 37;
   config.positions = 12;
-  config.tied = family == "gpt2";
+  config.tied = family == DecoderFamily::gpt2;
   return config;
 }
 
-ParallelBench on(Bench& bench, Layout layout, const std::string& family) {
+ParallelBench on(Bench& bench, Layout layout, DecoderFamily family) {
   return {layout, bench.context("lm", true), [family](const SectionContext& context) {
             return std::make_unique<DecoderLm>(context, DecoderLm::Options{saved_part(family), {}});
           }};
@@ -46,7 +46,7 @@ std::string bytes_of(const std::filesystem::path& path) {
 
 TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // IO-1
   Bench bench;
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     ParallelBench first = on(bench, {}, family);
     const Tensor moments = first.section(0).parameters().second_moments();
     for (Parameter& parameter : first.section(0).parameters().all()) {
@@ -71,7 +71,7 @@ TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // IO-1
 
 TEST(ParallelState, weights_folders_do_not_tell_the_number_of_ranks) {
   Bench bench;
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     ParallelBench single = on(bench, {}, family), two = on(bench, {2, 1}, family), four = on(bench, {4, 1}, family);
     randomise(single.section(0), 11);
     two.load(single.whole());
@@ -89,7 +89,7 @@ TEST(ParallelState, weights_folders_do_not_tell_the_number_of_ranks) {
 
 TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_no_rank) {  // IO-2
   Bench bench;
-  ParallelBench ranks = on(bench, {2, 1}, "llama");
+  ParallelBench ranks = on(bench, {2, 1}, DecoderFamily::llama);
   TensorSnapshot stored = ranks.whole();
   const auto found = std::ranges::find(stored.tensors, "model.layers.1.self_attn.k_proj.weight", &NamedTensor::name);
   ASSERT_NE(found, stored.tensors.end());
@@ -109,7 +109,7 @@ TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_
 
 TEST(ParallelState, one_rank_of_several_cannot_be_stored_as_if_it_were_the_whole) {
   Bench bench;
-  ParallelBench ranks = on(bench, {2, 1}, "gpt2");
+  ParallelBench ranks = on(bench, {2, 1}, DecoderFamily::gpt2);
   const auto alone = export_tensors(ranks.section(0), ParameterBuffer::values);
   ASSERT_FALSE(alone.ok());
   EXPECT_EQ(alone.error().message,

@@ -25,11 +25,11 @@ inline VisionConfig encoder_shape(PatchPositions positions) {
   return config;
 }
 
-inline DecoderConfig decoder_shape(const std::string& family) {
+inline DecoderConfig decoder_shape(DecoderFamily family) {
   DecoderConfig config = tiny_decoder(family);
   config.width = width;
   config.heads = 8;
-  config.kv_heads = family == "llama" ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
   return config;
 }
 
@@ -43,7 +43,7 @@ inline ParallelBench::Build projector_to(std::int64_t columns, std::optional<DTy
     return std::make_unique<Projector>(context, Projector::Options{{16, columns, 0.02}, features, {}});
   };
 }
-inline ParallelBench::Build decoder_of(const std::string& family, std::optional<DType> visual = {}) {
+inline ParallelBench::Build decoder_of(DecoderFamily family, std::optional<DType> visual = {}) {
   return [family, visual](const SectionContext& context) {
     return std::make_unique<VisionLanguageDecoder>(context,
                                                    VisionLanguageDecoder::Options{decoder_shape(family), visual, {}});

@@ -17,7 +17,7 @@ class DecoderWithEyesOverRanks : public ::testing::TestWithParam<Layout> {
     const auto patches = static_cast<std::int64_t>(given.patch_positions.size());
     const OwnedTensor visual = random_tensor(3, patches, width);
     const std::vector<Feed> feeds = {{"visual", visual, true}};
-    for (const char* family : {"gpt2", "llama"}) {
+    for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
       Pair decoders(bench.context("decoder", true), GetParam(), decoder_of(family));
       const ParallelPass expected = decoders.expect_equal(given, feeds);
       const Values gradient = expected.input_gradients.at("visual").values();
@@ -46,7 +46,7 @@ TEST_P(DecoderWithEyesOverRanks, ranks_may_have_no_image_or_no_target) {  // VD-
 }
 
 TEST_P(DecoderWithEyesOverRanks, micro_batches_without_pictures_train_as_on_one_rank) {  // VD-3
-  Pair decoders(bench.context("decoder", true), GetParam(), decoder_of("gpt2"));
+  Pair decoders(bench.context("decoder", true), GetParam(), decoder_of(DecoderFamily::gpt2));
   decoders.expect_equal(Batch::random(5, {9, 1, 12}, vocabulary), {});  // visual is not connected
   EXPECT_GT(decoders.single.gradient_sum_of_squares(), 0);
   const OwnedTensor none(DType::f32, {0, width});
@@ -57,7 +57,7 @@ TEST_P(DecoderWithEyesOverRanks, micro_batches_without_pictures_train_as_on_one_
 TEST_P(DecoderWithEyesOverRanks, without_any_target_the_loss_is_zero_of_zero_and_nothing_learns) {  // VD-3
   std::ranges::fill(batch.targets, ignored_target);
   const OwnedTensor visual = random_tensor(3, pictures.rows(), width);
-  ParallelBench ranks(GetParam(), bench.context("decoder", true), decoder_of("llama"));
+  ParallelBench ranks(GetParam(), bench.context("decoder", true), decoder_of(DecoderFamily::llama));
   for (const Pass pass : {Pass::train, Pass::evaluate}) {
     const ParallelPass found = ranks.run(batch, pass, {{"visual", visual, true}});
     EXPECT_EQ(found.metric("loss").sum, 0);
@@ -75,7 +75,7 @@ TEST_P(DecoderWithEyesOverRanks, frozen_it_hands_the_gradient_of_one_rank_to_vis
   SectionContext context = bench.context("decoder", false);
   context.passes_gradient = true;
   const OwnedTensor visual = random_tensor(3, pictures.rows(), width);
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     Pair decoders(context, GetParam(), decoder_of(family));
     decoders.freeze(GetParam().ranks());
     const auto pass = [&](ParallelBench& of) { return of.run(batch, Pass::train, {{"visual", visual, true}}); };
@@ -87,7 +87,7 @@ TEST_P(DecoderWithEyesOverRanks, frozen_it_hands_the_gradient_of_one_rank_to_vis
 
 TEST_P(DecoderWithEyesOverRanks, visual_of_another_precision_gets_its_gradient_in_that) {
   const OwnedTensor visual = random_tensor(3, pictures.rows(), width, DType::bf16);
-  Pair decoders(bench.context("decoder", true), GetParam(), decoder_of("gpt2", DType::bf16));
+  Pair decoders(bench.context("decoder", true), GetParam(), decoder_of(DecoderFamily::gpt2, DType::bf16));
   const auto pass = [&](ParallelBench& of) { return of.run(batch, Pass::train, {{"visual", visual, true}}); };
   const ParallelPass expected = pass(decoders.single), found = pass(decoders.ranks);
   ASSERT_EQ(found.input_gradients.at("visual").tensor().dtype(), DType::bf16);
@@ -100,9 +100,9 @@ TEST_P(DecoderWithEyesOverRanks, visual_of_another_precision_gets_its_gradient_i
 TEST_P(DecoderWithEyesOverRanks, exact_match_wants_the_targets_of_a_sample_on_every_rank) {  // VD-5
   const std::vector<std::int32_t> lengths = {32, 32, 31, 2};  // the middle of 97 rows lies within sample 1
   Batch text = Batch::random(5, lengths, vocabulary);
-  Pair decoders(bench.context("decoder", false), GetParam(), decoder_of("gpt2"));
+  Pair decoders(bench.context("decoder", false), GetParam(), decoder_of(DecoderFamily::gpt2));
   ParallelBench top({}, bench.context("decoder", false), [](const SectionContext& context) {
-    const DecoderTrunk::Options options{decoder_shape("gpt2"), TeacherOutput::top_k, 1, {}};
+    const DecoderTrunk::Options options{decoder_shape(DecoderFamily::gpt2), TeacherOutput::top_k, 1, {}};
     return std::make_unique<DecoderTrunk>(context, options);
   });
   top.load(decoders.single.whole());
@@ -129,7 +129,7 @@ TEST_P(DecoderWithEyesOverRanks, exact_match_wants_the_targets_of_a_sample_on_ev
 }
 
 TEST_P(DecoderWithEyesOverRanks, image_tokens_and_rows_that_do_not_match_are_refused_on_every_rank) {
-  ParallelBench ranks(GetParam(), bench.context("decoder", false), decoder_of("gpt2"));
+  ParallelBench ranks(GetParam(), bench.context("decoder", false), decoder_of(DecoderFamily::gpt2));
   const OwnedTensor visual = random_tensor(3, pictures.rows(), width);
   batch.with_patches({8, 1, 8, 5});  // as many in all, but not in each sample
   try {

@@ -74,7 +74,7 @@ struct Model {
   Model(const Bench& bench, Layout seeing, Layout projecting, Layout deciding)
       : vision(seeing, bench.context("vision", true), encoder_of(encoder_shape(PatchPositions::grid))),
         projector(projecting, bench.context("projector", true), projector_to(width)),
-        decoder(deciding, bench.context("decoder", true), decoder_of("llama")) {}
+        decoder(deciding, bench.context("decoder", true), decoder_of(DecoderFamily::llama)) {}
   [[nodiscard]] std::vector<ParallelBench*> all() { return {&vision, &projector, &decoder}; }
   ParallelPass train(const Batch& batch, const Pictures& pictures) {
     const std::vector<Feed> seen = {{"pixels", pictures.pixel_tensor()}, {"places", pictures.place_tensor()}};
@@ -133,7 +133,7 @@ TEST(VisionModelOverRanks, a_layout_that_does_not_fit_is_refused_with_the_neares
   EXPECT_EQ(refusal(bench, {3, 2}, "projector", projector_to(31)), "fits");
   EXPECT_EQ(refusal(bench, {4, 1}, "projector", projector_to(3)),
             "projector.tensor = 4: a width of 3 cannot be cut in 4; nearest that fits: tensor = 3");
-  EXPECT_EQ(refusal(bench, {8, 1}, "decoder", decoder_of("llama")),
+  EXPECT_EQ(refusal(bench, {8, 1}, "decoder", decoder_of(DecoderFamily::llama)),
             "decoder.tensor = 8: 4 kv_heads cannot be cut in 8; nearest that fits: tensor = 4");
 }
 
@@ -143,7 +143,7 @@ TEST(VisionModelOverRanks, only_without_a_tensor_group_do_image_positions_skip_t
     SectionContext context = bench.context("decoder", true);
     context.meta = true;
     context.parallel.layout = layout;
-    return decoder_of("gpt2")(context)->cost({.tokens = 20, .patches = 8, .images = 1}).flops;
+    return decoder_of(DecoderFamily::gpt2)(context)->cost({.tokens = 20, .patches = 8, .images = 1}).flops;
   };
   EXPECT_DOUBLE_EQ(flops({1, 4}), flops({}));
   EXPECT_DOUBLE_EQ(flops({2, 1}) - flops({}), 2.0 * 8 * width * (width + 2 * 24));

@@ -17,13 +17,13 @@ namespace {
 // As of ranks: sums formed in another order. Stages alone change no sum but that of a tied embedding.
 constexpr double gradient_tolerance = 1e-5;
 
-DecoderConfig model(const std::string& family, bool tied) {
+DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
   config.layers = staged_layers;
   config.width = 32;
   config.heads = 8;
-  config.kv_heads = family == "llama" ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
   config.ffn = 24;
   config.vocabulary = vocabulary;
   config.positions = 12;
@@ -50,7 +50,7 @@ std::vector<std::string> names(const std::vector<Port>& ports) {
 }
 
 struct Case {
-  std::string family;
+  DecoderFamily family;
   bool tied = false;
   std::int64_t stages = 1;
   Layout layout;
@@ -108,7 +108,8 @@ TEST_P(DecoderInStages, initial_values_are_those_of_the_uncut_section) {  // SE-
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
+  for (const auto& [family, tied] : {std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::llama, true},
+                                     std::pair{DecoderFamily::llama, false}}) {
     for (const std::int64_t stages : {2, 3}) {
       for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
         all.push_back({family, tied, stages, layout});
@@ -120,14 +121,14 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(cases, DecoderInStages, ::testing::ValuesIn(cases()), [](const auto& test) {
   const Case& each = test.param;
-  return each.family + (each.tied ? "_tied_" : "_untied_") + std::to_string(each.stages) + "_of_" +
-         std::to_string(each.layout.tensor) + "x" + std::to_string(each.layout.context);
+  return std::string(name_of(each.family)) + (each.tied ? "_tied_" : "_untied_") + std::to_string(each.stages) +
+         "_of_" + std::to_string(each.layout.tensor) + "x" + std::to_string(each.layout.context);
 });
 
 TEST(DecoderStages, untied_gradients_are_bitwise_those_of_the_uncut_section) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     const auto build = language_model(model(family, false));
     ParallelBench single({}, bench.context("lm", true), build);
     PipelineBench stages({3, staged_layers}, bench.context("lm", true), build);
@@ -139,7 +140,7 @@ TEST(DecoderStages, untied_gradients_are_bitwise_those_of_the_uncut_section) {
 TEST(DecoderStages, a_tied_embedding_learns_from_both_of_its_uses) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
-  PipelineBench stages({2, staged_layers}, bench.context("lm", true), language_model(model("gpt2", true)));
+  PipelineBench stages({2, staged_layers}, bench.context("lm", true), language_model(model(DecoderFamily::gpt2, true)));
   stages.run(batch);
   const double both = stages.gradient_sum_of_squares();
   const Tensor copy = stages.stage(1).section(0).tied()->gradient();
@@ -153,7 +154,7 @@ TEST(DecoderStages, frozen_trunks_give_their_outputs_from_the_last_stage) {
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   for (const bool tied : {true, false}) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
-      const auto build = trunk_of(model("llama", tied), boundary);
+      const auto build = trunk_of(model(DecoderFamily::llama, tied), boundary);
       ParallelBench single({}, bench.context("teacher", false), build);
       PipelineBench stages({3, staged_layers}, bench.context("teacher", false), build);
       PipelineBench ranks({2, staged_layers, {2, 2}}, bench.context("teacher", false), build);
@@ -178,7 +179,7 @@ TEST(DecoderStages, frozen_trunks_give_their_outputs_from_the_last_stage) {
 TEST(DecoderStages, gradients_pass_through_frozen_stages) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
-  const auto build = language_model(model("gpt2", true));
+  const auto build = language_model(model(DecoderFamily::gpt2, true));
   SectionContext passing = stage_context(bench.context("lm", false), 1, 3, staged_layers);
   passing.passes_gradient = true;
   ParallelBench trained({}, stage_context(bench.context("lm", true), 1, 3, staged_layers), build);
@@ -202,7 +203,7 @@ TEST(DecoderStages, only_the_ends_have_the_ports_of_the_section) {  // SE-2
       {{"tokens"}, {"stream"}}, {{"stream"}, {"stream"}}, {{"stream", "targets"}, {}}};
   for (std::int64_t index = 0; index < 3; ++index) {
     const SectionContext context = stage_context(bench.context("lm", true, DType::bf16), index, 3, staged_layers);
-    const Ports ports = DecoderLm(context, {model("gpt2", true), {}}).ports();
+    const Ports ports = DecoderLm(context, {model(DecoderFamily::gpt2, true), {}}).ports();
     EXPECT_EQ(names(ports.inputs), expected[index].first);
     EXPECT_EQ(names(ports.outputs), expected[index].second);
     const Port& stream = index == 0 ? ports.outputs[0] : ports.inputs[0];
@@ -219,7 +220,7 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
   const SampleShape sample{11, 0, 0};
   SectionContext context = bench.context("lm", true, DType::bf16);
   context.meta = true;
-  const DecoderConfig config = model("llama", true);
+  const DecoderConfig config = model(DecoderFamily::llama, true);
   const DecoderLm uncut(context, {config, {}});
   const LayerCosts costs = uncut.layer_costs(sample);
   ASSERT_EQ(costs.layers.size(), static_cast<std::size_t>(staged_layers));
@@ -250,7 +251,7 @@ std::string refusal(const Bench& bench, std::int64_t stages) {
   context.stage = {0, stages, 0, 1};
   try {
     typename Made::Options options;
-    options.decoder = model("gpt2", false);
+    options.decoder = model(DecoderFamily::gpt2, false);
     Made made(context, options);
   } catch (const JobError& error) {
     return error.what();
@@ -268,7 +269,7 @@ TEST(DecoderStages, what_cannot_be_cut_is_refused) {
             "lm.pipeline = 2: a language_model_head has no layers to cut; leave pipeline at 1");
   SectionContext beyond = bench.context("lm", true);
   beyond.stage = {1, 2, 2, 2};
-  EXPECT_THROW(DecoderLm(beyond, {model("gpt2", false), {}}), std::invalid_argument);
+  EXPECT_THROW(DecoderLm(beyond, {model(DecoderFamily::gpt2, false), {}}), std::invalid_argument);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 namespace maestro::testing {
 namespace {
 
-
 DistilledDecoder::Options options(TeacherOutput boundary) {
   DistilledDecoder::Options options;
   options.decoder.layers = staged_layers;
@@ -25,7 +24,7 @@ DistilledDecoder::Options options(TeacherOutput boundary) {
   options.alpha = 0.7;
   options.teachers[0].top_k = 12;
   options.teachers[0].decoder = options.decoder;
-  options.teachers[0].decoder.family = "llama";
+  options.teachers[0].decoder.family = DecoderFamily::llama;
   options.teachers[0].decoder.layers = 1;
   options.teachers[0].decoder.width = 24;
   options.teachers[0].decoder.heads = 4;

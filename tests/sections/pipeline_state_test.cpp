@@ -12,13 +12,13 @@
 namespace maestro::testing {
 namespace {
 
-DecoderConfig saved_model(const std::string& family, bool tied) {
+DecoderConfig saved_model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
   config.layers = staged_layers;
   config.width = 32;
   config.heads = 8;
-  config.kv_heads = family == "llama" ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
   config.ffn = 24;
   config.vocabulary = 37;
   config.positions = 12;
@@ -57,7 +57,8 @@ std::vector<std::string> names_of(const TensorSnapshot& snapshot) {
 
 TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // IO-1
   Bench bench;
-  for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
+  for (const auto& [family, tied] : {std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::llama, true},
+                                     std::pair{DecoderFamily::llama, false}}) {
     const DecoderConfig config = saved_model(family, tied);
     for (const ParameterBuffer which : {ParameterBuffer::values, ParameterBuffer::second_moments}) {
       PipelineBench uncut = cut(bench, config, 1);
@@ -85,7 +86,8 @@ TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // IO-1
 
 TEST(PipelineState, every_tensor_is_stored_by_one_stage) {
   Bench bench;
-  for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
+  for (const auto& [family, tied] : {std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::llama, true},
+                                     std::pair{DecoderFamily::llama, false}}) {
     PipelineBench uncut = cut(bench, saved_model(family, tied), 1), parts = cut(bench, saved_model(family, tied), 3);
     EXPECT_EQ(names_of(parts.whole()), names_of(uncut.whole()));
     const std::vector<StateEntry> last = parts.stage(2).section(0).state();
@@ -122,7 +124,7 @@ std::string import_error(Section& section, TensorSnapshot& stored) {
 
 TEST(PipelineState, a_tensor_that_is_no_part_of_the_model_is_still_an_error) {  // IO-2
   Bench bench;
-  PipelineBench parts = cut(bench, saved_model("gpt2", true), 3);
+  PipelineBench parts = cut(bench, saved_model(DecoderFamily::gpt2, true), 3);
   TensorSnapshot stored = parts.whole();
   Section& middle = parts.stage(1).section(0);
   EXPECT_EQ(import_error(middle, stored), "no error");

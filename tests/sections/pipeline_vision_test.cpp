@@ -14,17 +14,17 @@ namespace {
 
 constexpr std::int64_t width = 32;
 
-DecoderConfig model_with_eyes(const std::string& family) {
+DecoderConfig model_with_eyes(DecoderFamily family) {
   DecoderConfig config = tiny_decoder(family);
   config.layers = staged_layers;
   config.width = width;
   config.heads = 8;
-  config.kv_heads = family == "llama" ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
   config.vocabulary = vocabulary;
   return config;
 }
 
-ParallelBench::Build decoder_of(const std::string& family) {
+ParallelBench::Build decoder_of(DecoderFamily family) {
   return [family](const SectionContext& context) {
     return std::make_unique<VisionLanguageDecoder>(context,
                                                    VisionLanguageDecoder::Options{model_with_eyes(family), {}, {}});
@@ -44,7 +44,7 @@ void expect_same_metrics(const ParallelPass& found, const ParallelPass& expected
   }
 }
 
-using StagedVisionCase = std::tuple<const char*, std::int64_t, Layout>;
+using StagedVisionCase = std::tuple<DecoderFamily, std::int64_t, Layout>;
 
 class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase> {
  protected:
@@ -91,12 +91,13 @@ TEST_P(DecoderWithEyesInStages, a_micro_batch_without_targets_goes_through_and_n
 
 std::string staged_vision_case_name(const ::testing::TestParamInfo<StagedVisionCase>& test) {
   const auto& [family, stages, layout] = test.param;
-  return std::string(family) + "_" + std::to_string(stages) + "_of_" + std::to_string(layout.tensor) + "x" +
+  return std::string(name_of(family)) + "_" + std::to_string(stages) + "_of_" + std::to_string(layout.tensor) + "x" +
          std::to_string(layout.context);
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, DecoderWithEyesInStages,
-                         ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(2, 3),
+                         ::testing::Combine(::testing::Values(DecoderFamily::gpt2, DecoderFamily::llama),
+                                            ::testing::Values(2, 3),
                                             ::testing::Values(Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2})),
                          staged_vision_case_name);
 
@@ -105,7 +106,7 @@ TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_la
   const auto names = [&](std::int64_t index, std::int64_t count) {
     std::vector<std::string> both;
     const SectionContext context = stage_context(bench.context("decoder", true), index, count, staged_layers);
-    const Ports ports = decoder_of("gpt2")(context)->ports();
+    const Ports ports = decoder_of(DecoderFamily::gpt2)(context)->ports();
     for (const auto* side : {&ports.inputs, &ports.outputs}) {
       for (const Port& port : *side) both.push_back(port.name);
     }
@@ -125,13 +126,14 @@ TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_l
     SectionContext context = bench.context("decoder", true);
     context.meta = true;
     context.parallel.layout = layout;
-    const auto uncut = decoder_of("llama")(context);
+    const auto uncut = decoder_of(DecoderFamily::llama)(context);
     const LayerCosts costs = uncut->layer_costs(sample);
     EXPECT_EQ(costs.layers[2] < costs.layers[1], layout.tensor == 1);
     EXPECT_EQ(costs.after, head_flops(12, width, vocabulary));
     double sum = 0;
     for (std::int64_t index = 0; index < 2; ++index) {
-      const double flops = decoder_of("llama")(stage_context(context, index, 2, staged_layers))->cost(sample).flops;
+      const double flops =
+          decoder_of(DecoderFamily::llama)(stage_context(context, index, 2, staged_layers))->cost(sample).flops;
       const double own = index == 0 ? costs.layers[0] : costs.layers[1] + costs.layers[2] + costs.after;
       EXPECT_NEAR(flops, own, 1e-9 * own);
       sum += flops;

@@ -14,26 +14,28 @@ class RandomDecoder {
  public:
   explicit RandomDecoder(unsigned seed) : random_(seed) {}
 
-  DecoderConfig of(DecoderConfig base, std::string_view family) {
+  DecoderConfig of(DecoderConfig base, DecoderFamily family) {
+    using enum DecoderFamily;
     base.family = family;
     DecoderConfig config = resolved(base);
-    if (family == "gpt2") return with_family(config, family);
-    const bool windows = family == "mistral" || family == "phi3" || family.starts_with("gemma");
-    if (family != "phi3") config.head_size = 2 * below(4) + 4;
+    if (family == gpt2) return with_family(config, family);
+    const bool gemma = family == gemma2 || family == gemma3_text;
+    const bool windows = family == mistral || family == phi3 || gemma;
+    if (family != phi3) config.head_size = 2 * below(4) + 4;
     config.window = windows ? below(11) + 2 : 0;  // more than itself: else query and key have no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
-    if (family == "llama" || family == "smollm3") config.ffn_bias = below(2) == 1;
-    if (family != "mistral" && family != "qwen2" && family != "phi3") config.qkv_bias = config.out_bias = below(2) == 1;
-    if (family == "phi3") {
+    if (family == llama || family == smollm3) config.ffn_bias = below(2) == 1;
+    if (family != mistral && family != qwen2 && family != phi3) config.qkv_bias = config.out_bias = below(2) == 1;
+    if (family == phi3) {
       config.rope_share = 0.5;
     } else {
       scale(config);
     }
-    if (family == "qwen2" || family == "qwen3") alternate(config);
-    if (family.starts_with("gemma")) {
+    if (family == qwen2 || family == qwen3) alternate(config);
+    if (gemma) {
       config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
-      if (family == "gemma2") config.attention_softcap = below(2) * 1.5;  // no other class applies it
+      if (family == gemma2) config.attention_softcap = below(2) * 1.5;  // no other class applies it
       config.logit_softcap = below(2) * 2.5;
     }
     return config;

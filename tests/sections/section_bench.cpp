@@ -209,6 +209,14 @@ std::filesystem::path reference_folder(const std::string& model) {
   return std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/sections/references" / model;
 }
 
+std::vector<std::string> recorded_decoders() {
+  std::vector<std::string> models{"gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied", "llama_scaled"};
+  for (const std::string_view family : decoder_family_names) {
+    if (family != "gpt2" && family != "llama") models.emplace_back(family);
+  }
+  return models;
+}
+
 std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name) {
   const Tensor tensor = file.tensor(name).value_or_throw();
   const auto values = tensor.span<std::int32_t>();

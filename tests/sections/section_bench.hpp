@@ -100,6 +100,8 @@ double largest_difference(const Tensor& a, const Tensor& b);
 
 /// Folder of a recorded model, see record_references.py.
 std::filesystem::path reference_folder(const std::string& model);
+/// The recorded decoders, of every family at least one.
+std::vector<std::string> recorded_decoders();
 /// The values of a tensor of i32.
 std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name);
 /// A folder of its own for a test, removed at the end.

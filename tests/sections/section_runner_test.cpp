@@ -270,9 +270,9 @@ struct RunnersThatSee {
     vision = runner(
         std::make_unique<VisionEncoder>(eye, VisionEncoder::Options{tiny_vision(PatchPositions::learned), {}}), eye);
     projector = runner(std::make_unique<Projector>(link, Projector::Options{{16, 16, 0.02}, {}, {}}), link);
-    decoder = runner(
-        std::make_unique<VisionLanguageDecoder>(words, VisionLanguageDecoder::Options{tiny_decoder("gpt2"), {}, {}}),
-        words);
+    decoder = runner(std::make_unique<VisionLanguageDecoder>(
+                         words, VisionLanguageDecoder::Options{tiny_decoder(DecoderFamily::gpt2), {}, {}}),
+                     words);
     if (!decoder_trained) decoder->section().freeze();
   }
   static std::unique_ptr<SectionRunner> runner(std::unique_ptr<Section> section, const SectionContext& context) {

@@ -119,7 +119,7 @@ TEST(StateIo, files_of_the_base_model_and_with_mask_buffers_load_too) {
     load_weights(expected, stored.folder).or_throw();
     for (NamedTensor& tensor : stored.tensors) tensor.name = tensor.name.substr(tensor.name.find('.') + 1);
     std::uint8_t mask[16] = {};
-    if (stored.config.family == "gpt2")
+    if (stored.config.family == DecoderFamily::gpt2)
       stored.tensors.push_back({"h.0.attn.bias", Tensor(mask, DType::u8, {1, 1, 4, 4})});
     const TemporaryFolder out;
     load_weights(section, stored.write(out)).or_throw();
@@ -251,7 +251,7 @@ TEST(StateIo, a_folder_of_another_model_is_refused_naming_the_key_and_both_value
             "config.json: tie_word_embeddings is true, but the section has false");
   EXPECT_EQ(load([](DecoderConfig& config) { config.norm_epsilon = 1e-6; }),
             "config.json: layer_norm_epsilon is 1e-05, but the section has 1e-06");
-  EXPECT_EQ(load([](DecoderConfig& config) { config.family = "llama"; }),
+  EXPECT_EQ(load([](DecoderConfig& config) { config.family = DecoderFamily::llama; }),
             "config.json: model_type is gpt2, but the section is of family llama");
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-DecoderConfig shape(const std::string& family, std::int64_t heads, std::int64_t kv_heads) {
+DecoderConfig shape(DecoderFamily family, std::int64_t heads, std::int64_t kv_heads) {
   DecoderConfig config;
   config.family = family;
   config.layers = 3;
@@ -69,7 +69,7 @@ double distance(std::span<const float> a, const std::vector<float>& b) {
 }
 
 struct Case {
-  std::string family;
+  DecoderFamily family;
   std::int64_t heads;
   std::int64_t kv_heads;
 };
@@ -131,14 +131,15 @@ TEST_P(CachedDecoder, bf16_logits_agree_up_to_roundings_of_activations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(models, CachedDecoder,
-                         ::testing::Values(Case{"gpt2", 4, 4}, Case{"gpt2", 1, 1}, Case{"llama", 4, 4},
-                                           Case{"llama", 6, 2}, Case{"llama", 2, 1}),
+                         ::testing::Values(Case{DecoderFamily::gpt2, 4, 4}, Case{DecoderFamily::gpt2, 1, 1},
+                                           Case{DecoderFamily::llama, 4, 4}, Case{DecoderFamily::llama, 6, 2},
+                                           Case{DecoderFamily::llama, 2, 1}),
                          [](const auto& test) {
-                           return test.param.family + "_" + std::to_string(test.param.heads) + "_over_" +
-                                  std::to_string(test.param.kv_heads);
+                           return std::string(name_of(test.param.family)) + "_" + std::to_string(test.param.heads) +
+                                  "_over_" + std::to_string(test.param.kv_heads);
                          });
 
-class RecordedModel : public ::testing::TestWithParam<const char*> {};
+class RecordedModel : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RecordedModel, greedy_tokens_are_those_of_transformers) {
   const std::filesystem::path folder = reference_folder(GetParam());
@@ -161,11 +162,8 @@ TEST_P(RecordedModel, greedy_tokens_are_those_of_transformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, RecordedModel,
-                         ::testing::Values("gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied", "llama_scaled",
-                                           "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2",
-                                           "smollm3"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(models, RecordedModel, ::testing::ValuesIn(recorded_decoders()),
+                         [](const auto& test) { return test.param; });
 
 class Continuation : public ::testing::Test {
  protected:
@@ -180,7 +178,7 @@ class Continuation : public ::testing::Test {
                                                [&](std::int32_t token) { written.tokens.push_back(token); });
     return written;
   }
-  Stored stored{shape("llama", 4, 2), DType::f32};
+  Stored stored{shape(DecoderFamily::llama, 4, 2), DType::f32};
   TextGenerator generator{*stored.bench.ops, stored.folder(), DType::f32};
 };
 

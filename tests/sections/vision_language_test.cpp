@@ -17,7 +17,7 @@ namespace {
 /// The three sections on a shared tape, as a section; parameters() are those of the section in focus.
 class Chain final : public Section {
  public:
-  Chain(const Bench& bench, const std::string& family, PatchPositions positions, bool trained = true)
+  Chain(const Bench& bench, DecoderFamily family, PatchPositions positions, bool trained = true)
       : vision(bench.context("vision", trained), {tiny_vision(positions), {}}),
         projector(bench.context("projector", trained), {{16, 16, 0.02}, {}, {}}),
         decoder(bench.context("decoder", trained), {tiny_decoder(family), {}, {}}) {
@@ -48,7 +48,7 @@ class Chain final : public Section {
   Section* focus = &decoder;
 };
 
-class VisionLanguage : public ::testing::TestWithParam<const char*> {
+class VisionLanguage : public ::testing::TestWithParam<DecoderFamily> {
  protected:
   [[nodiscard]] VisionLanguageDecoder decoder(bool trained) const {
     return VisionLanguageDecoder(bench.context("decoder", trained), {tiny_decoder(GetParam()), {}, {}});
@@ -217,17 +217,17 @@ TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_beyond_the
   EXPECT_THROW((void)generate(*bench.ops, model, {question, one.pixel_tensor(), one.place_tensor()}), JobError);
 }
 
-INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values("gpt2", "llama"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values(DecoderFamily::gpt2, DecoderFamily::llama),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {  // VD-2
   const Bench bench;
-  for (const char* family : {"gpt2", "llama"}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     const VisionLanguageDecoder decoder(bench.context("d", true), {tiny_decoder(family), {}, {}});
     const DecoderLm blind(bench.context("lm", true), {tiny_decoder(family), {}});
     const double whole = blind.cost({.tokens = 20}).flops;
     EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20}).flops, whole);
-    const double ffn = (family == std::string("llama") ? 3 : 2) * 24;
+    const double ffn = (family == DecoderFamily::llama ? 3 : 2) * 24;
     const double saved = 2.0 * 8 * 16 * 37 + 2.0 * 8 * 16 * (16 + ffn);
     EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20, .patches = 8, .images = 1}).flops, whole - saved);
   }

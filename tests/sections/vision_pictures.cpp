@@ -70,17 +70,17 @@ VisionConfig tiny_vision(PatchPositions positions) {
   return config;
 }
 
-DecoderConfig tiny_decoder(const std::string& family) {
+DecoderConfig tiny_decoder(DecoderFamily family) {
   DecoderConfig config;
   config.family = family;
   config.layers = 2;
   config.width = 16;
   config.heads = 4;
-  config.kv_heads = family == "llama" ? 2 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 2 : 0;
   config.ffn = 24;
   config.vocabulary = 37;
   config.positions = 32;
-  config.tied = family == "gpt2";
+  config.tied = family == DecoderFamily::gpt2;
   return config;
 }
 

@@ -40,7 +40,7 @@ struct Pictures {
 
 /// 2 layers, width 16, 2 heads, patches of 2 x 2 pixels.
 [[nodiscard]] VisionConfig tiny_vision(PatchPositions positions);
-[[nodiscard]] DecoderConfig tiny_decoder(const std::string& family);
+[[nodiscard]] DecoderConfig tiny_decoder(DecoderFamily family);
 
 /// Tokens whose image positions fit the pictures: each sample begins with a word, then its patches, then `words` words
 /// with targets (every fifth ignored).

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "runtime/core/input_file.hpp"
 #include "tests/data/temp_folder.hpp"
 #include "tests/state/config_text.hpp"
 #include "tests/state/one_line.hpp"
@@ -38,7 +39,7 @@ std::string refusal(std::string_view text) {
 TEST(HfConfig, reads_gpt2) {
   const Result<DecoderConfig> config = parse_hf_config(gpt2_text, "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, "gpt2");
+  EXPECT_EQ(config->family, DecoderFamily::gpt2);
   EXPECT_EQ(config->layers, 12);
   EXPECT_EQ(config->width, 768);
   EXPECT_EQ(config->heads, 12);
@@ -52,7 +53,7 @@ TEST(HfConfig, reads_gpt2) {
 TEST(HfConfig, reads_llama) {
   const Result<DecoderConfig> config = parse_hf_config(llama_text, "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, "llama");
+  EXPECT_EQ(config->family, DecoderFamily::llama);
   EXPECT_EQ(config->layers, 22);
   EXPECT_EQ(config->width, 2048);
   EXPECT_EQ(config->heads, 32);
@@ -120,7 +121,7 @@ TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
   gpt2.tied = false;
   gpt2.norm_epsilon = 3e-6;
   DecoderConfig llama = gpt2;
-  llama.family = "llama";
+  llama.family = DecoderFamily::llama;
   llama.kv_heads = 2;
   llama.ffn = 320;
   llama.rope_theta = 12345.5;
@@ -142,7 +143,7 @@ TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
 
 TEST(HfConfig, the_default_llama_width_of_the_feed_forward_is_eight_thirds_rounded_up_to_64) {
   DecoderConfig config;
-  config.family = "llama";
+  config.family = DecoderFamily::llama;
   for (const auto& [width, ffn] : {std::pair{128, 384}, {192, 512}, {4096, 10944}}) {
     config.width = width;
     EXPECT_EQ(parse_hf_config(hf_config_text(config), "c").value_or_throw().ffn, ffn) << width;
@@ -342,6 +343,13 @@ TEST(HfConfig, reads_the_config_of_a_folder_and_names_it_when_missing) {
   folder.write("config.json", gpt2_text);
   EXPECT_TRUE(read_hf_config(folder.path()).ok());
   EXPECT_TRUE(read_hf_config(folder.path() / "config.json").ok());
+}
+
+TEST(HfConfig, the_documentation_has_a_row_for_every_family) {
+  const std::string page = read_text(std::filesystem::path(MAESTRO_SOURCE_DIR) / "docs/models.md").value_or_throw();
+  for (const std::string_view family : decoder_family_names) {
+    EXPECT_THAT(page, HasSubstr("\n| `" + std::string(family) + "` | "));
+  }
 }
 
 }  // namespace

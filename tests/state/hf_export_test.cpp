@@ -21,7 +21,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-DecoderConfig tiny(const std::string& family) {
+DecoderConfig tiny(DecoderFamily family) {
   DecoderConfig config;
   config.family = family;
   config.vocabulary = 300;
@@ -42,7 +42,7 @@ class HfExport : public testing::Test {
 };
 
 TEST_F(HfExport, the_original_config_stays_but_for_architectures) {
-  const std::string own = hf_config_text(tiny("llama"));
+  const std::string own = hf_config_text(tiny(DecoderFamily::llama));
   const std::string original =
       R"({"z": 0.1, "model_type": "llama", "bos_token_id": 7, "architectures": ["LlamaModel"], "a": [1]})";
   EXPECT_EQ(kept_config(original, own, "x").value_or_throw(),
@@ -59,7 +59,7 @@ TEST_F(HfExport, a_dtype_replaces_the_key_that_there_is) {
 }
 
 TEST_F(HfExport, ids_of_tokens_stand_in_both_configs_and_unknown_ids_are_null_where_defaults_would_be_wrong) {
-  const std::string own = hf_config_text(tiny("gpt2"));
+  const std::string own = hf_config_text(tiny(DecoderFamily::gpt2));
   const std::string config = config_with_tokens(own, {std::nullopt, 256, 300}, "x").value_or_throw();
   const json object = json::parse(config);
   EXPECT_EQ(object.at("eos_token_id"), 256);
@@ -160,7 +160,7 @@ TEST_F(HfExport, links_out_of_the_folder_and_files_of_another_kind_are_not_copie
 
 TEST_F(HfExport, a_folder_is_loaded_by_the_class_that_takes_all_of_its_tensors) {
   const auto expression = [&](const char* name) { return load_expression(folder_.path() / name).value_or_throw(); };
-  DecoderConfig untied = tiny("llama");
+  DecoderConfig untied = tiny(DecoderFamily::llama);
   untied.tied = false;
   const std::string llama = hf_config_text(untied);
   folder_.write("whole/config.json", llama);

@@ -26,13 +26,13 @@ constexpr std::int64_t vocabulary = 37;  // no degree divides it
 constexpr std::size_t logits_bytes = std::size_t{1} << 20;
 
 /// Heads of 16, the smallest that devices have attention for.
-DecoderConfig model(const std::string& family, bool tied) {
+DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
   config.layers = 1;
   config.width = 96;
   config.heads = 6;
-  config.kv_heads = family == "llama" ? 6 : 0;
+  config.kv_heads = family == DecoderFamily::llama ? 6 : 0;
   config.ffn = 36;
   config.vocabulary = vocabulary;
   config.positions = 34;
@@ -221,7 +221,7 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
   for (const bool tied : {true, false}) {
-    const DecoderConfig config = model(tied ? "gpt2" : "llama", tied);
+    const DecoderConfig config = model(tied ? DecoderFamily::gpt2 : DecoderFamily::llama, tied);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {
       return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
     });
@@ -236,7 +236,7 @@ TEST_P(SectionOverDevices, a_decoder_that_reads_images_has_the_losses_and_gradie
   const std::vector<std::vector<PictureSize>> shown = {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}};
   const Pictures pictures = Pictures::random(4, shown, 2);
   const Batch batch = illustrated(pictures, 7, vocabulary);
-  const DecoderConfig config = model("gpt2", false);
+  const DecoderConfig config = model(DecoderFamily::gpt2, false);
   std::mt19937 generator(3);
   const std::int64_t patches = pictures.rows();
   const OwnedTensor visual(DType::f32, {patches, config.width}, exact_normals(generator, patches * config.width));
@@ -247,7 +247,7 @@ TEST_P(SectionOverDevices, a_decoder_that_reads_images_has_the_losses_and_gradie
 
 TEST_P(SectionOverDevices, exact_match_wants_the_targets_of_a_sample_on_every_rank) {  // VD-5
   Batch text = Batch::random(5, {32, 32, 31, 2}, vocabulary);  // the middle of 97 rows lies within sample 1
-  const DecoderConfig config = model("gpt2", true);
+  const DecoderConfig config = model(DecoderFamily::gpt2, true);
   Pair pair(bench.context("decoder", false), GetParam(), decoder_with_eyes(config));
   ParallelBench top({}, bench.context("decoder", false), [&config](const SectionContext& context) {
     return std::make_unique<DecoderTrunk>(context, DecoderTrunk::Options{config, TeacherOutput::top_k, 1, {}});
@@ -273,12 +273,12 @@ TEST_P(SectionOverDevices, exact_match_wants_the_targets_of_a_sample_on_every_ra
 TEST_P(SectionOverDevices, a_student_learns_from_every_boundary_as_on_a_processor) {
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   DistilledDecoder::Options options;
-  options.decoder = model("gpt2", false);
+  options.decoder = model(DecoderFamily::gpt2, false);
   options.decoder.vocabulary = 53;  // padded otherwise than the teacher's: parts do not line up
   options.temperature = 1.5;
   options.alpha = 0.7;
   options.teachers[0].top_k = 12;
-  options.teachers[0].decoder = model("llama", false);
+  options.teachers[0].decoder = model(DecoderFamily::llama, false);
   options.teachers[0].decoder.vocabulary = 40;
   options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
   options.data = {34, vocabulary, "bytes"};
