@@ -64,18 +64,19 @@ HostList parse_hosts(std::string_view text) {
 LaunchInfo find_run_place(const PlaceRequest& request, const Environment& environment) {
   LaunchInfo run;
   const ProcessEnv found = find_process_place(environment);
-  const bool foreign = found.launcher != "none" && found.launcher != "maestro";
+  const bool foreign = found.foreign();
+  const std::string launcher(name_of(found.launcher));
   if (foreign && !request.joins) {
-    throw JobError("started by " + found.launcher + " as one of " + std::to_string(found.processes) +
+    throw JobError("started by " + launcher + " as one of " + std::to_string(found.processes) +
                    " processes, but only `maestro train` runs as several that another program starts");
   }
   if (foreign && (!request.hosts.empty() || (request.processes != 0 && request.processes != found.processes))) {
     throw JobError(std::string(request.hosts.empty() ? "--processes " + std::to_string(request.processes)
                                                      : "--hosts " + request.hosts) +
-                   ": " + found.launcher + " has started " + std::to_string(found.processes) +
+                   ": " + launcher + " has started " + std::to_string(found.processes) +
                    " processes of this job; leave the option out");
   }
-  if (found.launcher != "none") {  // LI-1
+  if (found.launcher != JobLauncher::none) {  // LI-1
     run.place = found;
     return run;
   }
@@ -92,7 +93,7 @@ LaunchInfo find_run_place(const PlaceRequest& request, const Environment& enviro
 }
 
 std::int64_t devices_of_host(const ProcessEnv& place, std::int64_t own_cores, std::int64_t cores) {
-  const bool bound = place.launcher != "none" && place.launcher != "maestro" && own_cores < cores;
+  const bool bound = place.foreign() && own_cores < cores;
   return bound ? std::min(cores, own_cores * place.local_processes) : own_cores;
 }
 

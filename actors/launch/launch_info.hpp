@@ -24,7 +24,7 @@ struct LaunchInfo {
   ProcessEnv place;
   std::vector<std::string> host_names;  ///< by host, as in `hosts`; empty unless given
   /// This process starts the others.
-  [[nodiscard]] bool starts_others() const { return place.launcher == "none" && place.processes > 1; }
+  [[nodiscard]] bool starts_others() const { return place.launcher == JobLauncher::none && place.processes > 1; }
   [[nodiscard]] bool several_hosts() const { return place.hosts.back() > 0; }
 };
 

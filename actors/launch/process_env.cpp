@@ -142,7 +142,7 @@ std::uint16_t port_of(std::string_view job) {
 
 ProcessEnv maestro_place(const Variables& variables) {
   ProcessEnv place;
-  place.launcher = "maestro";
+  place.launcher = JobLauncher::maestro;
   place.joins = variables.text("MAESTRO_JOINS").value_or("");
   place.join_devices = variables.text("MAESTRO_JOIN_DEVICES").value_or("");
   read_rank(variables, "MAESTRO_RANK", "MAESTRO_PROCESSES", place);
@@ -168,7 +168,7 @@ std::vector<std::uint32_t> torchrun_hosts(const Variables& variables, const Proc
 
 ProcessEnv torchrun_place(const Variables& variables) {
   ProcessEnv place;
-  place.launcher = "torchrun";
+  place.launcher = JobLauncher::torchrun;
   read_rank(variables, "RANK", "WORLD_SIZE", place);
   if (place.processes == 1) return place;
   place.root_host = variables.text("MASTER_ADDR", "RANK");
@@ -198,7 +198,7 @@ std::string open_mpi_root(const Variables& variables) {
 
 ProcessEnv open_mpi_place(const Variables& variables) {
   ProcessEnv place;
-  place.launcher = "Open MPI";
+  place.launcher = JobLauncher::open_mpi;
   read_rank(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", place);
   if (place.processes == 1) return place;
   auto hosts = given_hosts(variables, place.processes);
@@ -265,7 +265,7 @@ std::uint16_t slurm_port(const Variables& variables) {
 
 ProcessEnv slurm_place(const Variables& variables) {
   ProcessEnv place;
-  place.launcher = "SLURM";
+  place.launcher = JobLauncher::slurm;
   read_rank(variables, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", place);
   if (place.processes == 1) return place;
   set_hosts(place, slurm_hosts(variables, place.processes));

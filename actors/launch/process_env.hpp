@@ -9,6 +9,7 @@
 //       user sets it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,9 +19,16 @@
 
 namespace maestro {
 
+enum class JobLauncher : std::uint8_t { none, maestro, torchrun, open_mpi, slurm };
+
+[[nodiscard]] constexpr std::string_view name_of(JobLauncher launcher) {
+  constexpr std::array<std::string_view, 5> names{"none", "maestro", "torchrun", "Open MPI", "SLURM"};
+  return names[static_cast<std::size_t>(launcher)];
+}
+
 /// Place of this process in its job.
 struct ProcessEnv {
-  std::string launcher = "none";  ///< "none", "maestro", "torchrun", "Open MPI" or "SLURM"
+  JobLauncher launcher = JobLauncher::none;
   std::int64_t rank = 0;
   std::int64_t processes = 1;
   std::int64_t local_rank = 0;             ///< among the processes of this host
@@ -32,6 +40,9 @@ struct ProcessEnv {
   /// Section whose replicas this process takes over in a running job; its rank is none of `processes` and `hosts`.
   std::string joins;
   std::string join_devices;  ///< of these replicas: "cpu:2,cpu:3"; empty: automatic
+
+  /// Whether a launcher of clusters has started the process.
+  [[nodiscard]] bool foreign() const { return launcher != JobLauncher::none && launcher != JobLauncher::maestro; }
 };
 
 /// Returns the value of a variable, or nothing.

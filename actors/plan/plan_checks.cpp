@@ -255,7 +255,7 @@ void check_shadows(JobPlan& plan) {
     throw JobError(key + "the memory of a host is not seen from the others; use train.checkpoint_every");
   }
   if (has_emulated(plan)) throw JobError(key + "emulated sections have no state; leave it at 0");
-  if (run.starts_others() || run.place.launcher == "maestro" || plan.options.check_only) return;
+  if (run.starts_others() || run.place.launcher == JobLauncher::maestro || plan.options.check_only) return;
   plan.notes.push_back(key + "no effect, as rank 0 starts no other processes here");
   plan.train.shadow_every = 0;
 }
@@ -277,7 +277,7 @@ void check_guard(const JobPlan& plan) {
   }
   const LaunchInfo& run = plan.options.launch_info;
   if (run.place.processes == 1 || plan.options.check_only) return;
-  if (!run.starts_others() && run.place.launcher != "maestro") {
+  if (!run.starts_others() && run.place.launcher != JobLauncher::maestro) {
     throw JobError(key + "rank 0 starts no other processes here, so it cannot start them again; use \"note\", or " +
                    "start the run with --processes or --hosts");
   }

@@ -43,7 +43,8 @@ App::App(JobDocument job, RunOptions options, Console& console)
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
-  if (run.launch_info.place.launcher == "maestro") composed_.registry = program_sections(AbsentServer::awaited);
+  if (run.launch_info.place.launcher == JobLauncher::maestro)
+    composed_.registry = program_sections(AbsentServer::awaited);
   add_plug_ins(composed_.document.root(), {composed_.registry, composed_.corpora, composed_.observers});
 }
 

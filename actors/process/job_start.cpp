@@ -128,7 +128,7 @@ void JobStart::tidy() {
 void JobStart::watch_parent() {
   const char* parent = std::getenv("MAESTRO_PARENT");
   const char* secrets = std::getenv("MAESTRO_SECRETS");
-  if (options_.run.place.launcher != "maestro" || (parent == nullptr && secrets == nullptr)) return;
+  if (options_.run.place.launcher != JobLauncher::maestro || (parent == nullptr && secrets == nullptr)) return;
   parent_ = parent == nullptr ? 0 : std::atoll(parent);
   parent_watch_ = std::make_unique<ParentWatch>(
       parent_, STDIN_FILENO, [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
@@ -145,7 +145,7 @@ bool JobStart::is_first_to_refuse() {
 bool JobStart::prints_refusals() const {
   if (child_printed_) return false;
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher != "maestro" || !place.joins.empty()) return true;  // each process has its own log
+  if (place.launcher != JobLauncher::maestro || !place.joins.empty()) return true;  // each process has its own log
   return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
@@ -156,7 +156,7 @@ void JobStart::leave(const std::string& line) {
     const bool here = place.hosts[static_cast<std::size_t>(place.rank)] == 0;
     return place.local_rank == (here ? 1 : 0);
   };
-  if (place.launcher != "maestro" || !place.joins.empty() || first_of_host()) console_.error(line);
+  if (place.launcher != JobLauncher::maestro || !place.joins.empty() || first_of_host()) console_.error(line);
   tidy();
   (void)sweep_own_shared_memory();  // the next run sweeps the rest
   (void)sweep_shared_memory();      // of rank 0
@@ -178,10 +178,10 @@ void JobStart::check_first_host() const {
 void JobStart::choose_listen_address() {
   std::string wanted = options_.transport.listen;
   if (const char* preset = std::getenv("MAESTRO_LISTEN");
-      preset != nullptr && options_.run.place.launcher == "maestro") {
+      preset != nullptr && options_.run.place.launcher == JobLauncher::maestro) {
     wanted = preset;
   }
-  const bool ours = options_.run.place.launcher == "none" || options_.run.place.launcher == "maestro";
+  const bool ours = !options_.run.place.foreign();
   if (several_hosts() && !ours && loopback(wanted)) {
     throw JobError("the processes of this job are on several hosts, and maestro listens on " + wanted +
                    " only; give --listen auto (or an address), and --keys FOLDER as made by `maestro keys FOLDER`");
@@ -204,7 +204,7 @@ void JobStart::find_keys() {
     keys_ = std::make_shared<const KeySet>(run_keys_->keys());
   } else if (!options_.transport.keys.empty()) {
     keys_ = std::make_shared<const KeySet>(load_key_set(options_.transport.keys));
-  } else if (folder != nullptr && options_.run.place.launcher == "maestro") {
+  } else if (folder != nullptr && options_.run.place.launcher == JobLauncher::maestro) {
     keys_ = std::make_shared<const KeySet>(load_key_set(folder));
   } else if (options_.run.starts_others()) {
     run_keys_.emplace(RunKeys::make(options_.run.host_names));
@@ -235,13 +235,15 @@ JoinRequest JobStart::own_request(const std::string& job) const {
 
 std::string JobStart::server_address() const {
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher == "maestro" && place.root_host.starts_with("unix:")) return place.root_host;
+  if (place.launcher == JobLauncher::maestro && place.root_host.starts_with("unix:")) return place.root_host;
   if (!loopback(listen_)) {
-    const std::int64_t port = place.launcher != "none" ? place.root_port : port_ > 0 ? port_ : options_.transport.port;
+    const std::int64_t port = place.launcher != JobLauncher::none ? place.root_port
+                              : port_ > 0                         ? port_
+                                                                  : options_.transport.port;
     return listen_ + ":" + std::to_string(port);
   }
   const std::string name =
-      place.launcher == "none" ? std::to_string(getpid()) : "port-" + std::to_string(place.root_port);
+      place.launcher == JobLauncher::none ? std::to_string(getpid()) : "port-" + std::to_string(place.root_port);
   return "unix:" + (runtime_folder() / (name + ".rendezvous")).string();
 }
 
@@ -374,7 +376,7 @@ RendezvousInfo JobStart::join(const JobText& job) {
 void JobStart::withdraw(const std::string& reason) noexcept {
   constexpr std::chrono::seconds patience_for_others(5);
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher == "none" || place.launcher == "maestro") return;  // rank 0 watches its children itself
+  if (!place.foreign()) return;  // rank 0 watches its children itself
   if (place.rank > 0) {
     JoinOptions options = join_options({});
     options.patience = patience_for_others;

@@ -300,7 +300,7 @@ void ProcessRun::State::leave_before_the_start(const std::string& cause) {
   while (leaving.exchange(true)) pause();  // signals to this and to another process arrive on two threads
   console.finish();
   // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
-  if (place.launcher != "maestro") console.error("ended by " + cause + " before the first step");
+  if (place.launcher != JobLauncher::maestro) console.error("ended by " + cause + " before the first step");
   leave(130);
 }
 

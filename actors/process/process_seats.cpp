@@ -99,7 +99,8 @@ void ProcessRun::State::check_elastic() const {
     if (!section.config.elastic) continue;
     if (!several()) throw JobError(key + " of a run with several; give --processes 2 or more");
     if (started_by_rank_0()) continue;
-    throw JobError(key + ", and here " + place.launcher + " starts them; leave elastic out, and use `maestro join`");
+    throw JobError(key + ", and here " + std::string(name_of(place.launcher)) +
+                   " starts them; leave elastic out, and use `maestro join`");
   }
 }
 

@@ -74,7 +74,7 @@ struct ProcessRun::State {
   }
   [[nodiscard]] bool is_root() const { return place.rank == 0; }
   [[nodiscard]] bool started_by_rank_0() const {
-    return place.launcher == "maestro" || plan.options.launch_info.starts_others();
+    return place.launcher == JobLauncher::maestro || plan.options.launch_info.starts_others();
   }
   /// Whether this process is rank 0, or has a trained section.
   [[nodiscard]] bool has_state() const {

@@ -94,7 +94,7 @@ TEST(LaunchInfo, a_started_process_finds_the_place_that_it_was_given) {
       given[variable.substr(0, equals)] = variable.substr(equals + 1);
     }
     const ProcessEnv found = find_process_place(variables(given));
-    EXPECT_EQ(found.launcher, "maestro");
+    EXPECT_EQ(found.launcher, JobLauncher::maestro);
     EXPECT_EQ(found.rank, rank);
     EXPECT_EQ(found.local_rank, rank == 1 ? 1 : 0);
     EXPECT_EQ(found.hosts, place.hosts);
@@ -107,7 +107,7 @@ TEST(LaunchInfo, processes_that_a_launcher_bound_to_cores_make_up_their_host) {
   ProcessEnv place;
   place.local_processes = 4;
   EXPECT_EQ(devices_of_host(place, 2, 16), 2);  // a person bound it
-  place.launcher = "SLURM";
+  place.launcher = JobLauncher::slurm;
   EXPECT_EQ(devices_of_host(place, 2, 16), 8);
   EXPECT_EQ(devices_of_host(place, 8, 16), 16);
   EXPECT_EQ(devices_of_host(place, 16, 16), 16);

@@ -81,7 +81,7 @@ const Values own_rank_2 = {{"MAESTRO_RANK", "2"},          {"MAESTRO_PROCESSES",
 
 TEST(ProcessEnv, a_process_that_nobody_launched_is_alone) {
   const ProcessEnv place = place_of({{"MAESTRO_TOKEN", "t"}});
-  EXPECT_EQ(place.launcher, "none");
+  EXPECT_EQ(place.launcher, JobLauncher::none);
   EXPECT_EQ(place.processes, 1);
   EXPECT_THAT(place.hosts, ElementsAre(0));
   EXPECT_EQ(place.root_port, 0);
@@ -89,15 +89,15 @@ TEST(ProcessEnv, a_process_that_nobody_launched_is_alone) {
 }
 
 TEST(ProcessEnv, a_launcher_of_one_process_counts_as_none) {
-  EXPECT_EQ(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launcher, "none");
-  EXPECT_EQ(place_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).launcher, "none");
+  EXPECT_EQ(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launcher, JobLauncher::none);
+  EXPECT_EQ(place_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).launcher, JobLauncher::none);
   const Values interactive = {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
-  EXPECT_EQ(place_of(interactive).launcher, "none");
+  EXPECT_EQ(place_of(interactive).launcher, JobLauncher::none);
 }
 
 TEST(ProcessEnv, own_variables_say_everything) {
   const ProcessEnv place = place_of(own_rank_2);
-  EXPECT_EQ(place.launcher, "maestro");
+  EXPECT_EQ(place.launcher, JobLauncher::maestro);
   EXPECT_EQ(place.rank, 2);
   EXPECT_EQ(place.processes, 4);
   EXPECT_EQ(place.local_rank, 1);
@@ -151,7 +151,7 @@ TEST(ProcessEnv, what_is_no_number_is_named) {
 
 TEST(ProcessEnv, torchrun_style_variables_are_read) {
   const ProcessEnv place = place_of(torchrun_rank_3);
-  EXPECT_EQ(place.launcher, "torchrun");
+  EXPECT_EQ(place.launcher, JobLauncher::torchrun);
   EXPECT_EQ(place.rank, 3);
   EXPECT_EQ(place.local_rank, 1);
   EXPECT_THAT(place.hosts, ElementsAre(0, 0, 1, 1));
@@ -188,7 +188,7 @@ TEST(ProcessEnv, half_set_or_contradictory_torchrun_variables_are_named) {
 
 TEST(ProcessEnv, a_step_of_srun_is_read) {
   const ProcessEnv place = place_of(srun_rank_1);
-  EXPECT_EQ(place.launcher, "SLURM");
+  EXPECT_EQ(place.launcher, JobLauncher::slurm);
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.processes, 3);
   EXPECT_EQ(place.local_rank, 1);
@@ -199,8 +199,8 @@ TEST(ProcessEnv, a_step_of_srun_is_read) {
 }
 
 TEST(ProcessEnv, a_batch_script_outside_of_a_step_is_alone) {
-  EXPECT_EQ(place_of(sbatch).launcher, "none");
-  EXPECT_EQ(place_of(with(sbatch, {{"WORLD_SIZE", "1"}})).launcher, "none");
+  EXPECT_EQ(place_of(sbatch).launcher, JobLauncher::none);
+  EXPECT_EQ(place_of(with(sbatch, {{"WORLD_SIZE", "1"}})).launcher, JobLauncher::none);
 }
 
 TEST(ProcessEnv, a_step_on_one_node_meets_on_loopback) {
@@ -223,7 +223,7 @@ TEST(ProcessEnv, master_address_and_port_rule_under_slurm_and_open_mpi) {
   const Values master = {{"MASTER_ADDR", "head-ib"}, {"MASTER_PORT", "5000"}, {"WORLD_SIZE", "3"}};
   for (const auto& launched : {srun_rank_1, mpirun_rank_1}) {
     const ProcessEnv place = place_of(with(launched, master));
-    EXPECT_NE(place.launcher, "torchrun");
+    EXPECT_NE(place.launcher, JobLauncher::torchrun);
     EXPECT_EQ(place.root_host, "head-ib");
     EXPECT_EQ(place.root_port, 5000);
   }
@@ -256,7 +256,7 @@ TEST(ProcessEnv, contradictory_or_half_set_slurm_variables_are_named) {
 
 TEST(ProcessEnv, mpirun_on_one_host_meets_on_loopback) {
   const ProcessEnv place = place_of(mpirun_rank_1);
-  EXPECT_EQ(place.launcher, "Open MPI");
+  EXPECT_EQ(place.launcher, JobLauncher::open_mpi);
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.processes, 2);
   EXPECT_EQ(place.local_rank, 1);
@@ -305,9 +305,9 @@ TEST(ProcessEnv, ranks_that_mpirun_dealt_out_are_refused) {  // PP-2
 TEST(ProcessEnv, the_innermost_launcher_counts) {  // PP-1
   // Recorded: mpirun in a batch script starts its daemon with srun, a task per node.
   const Values daemon = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
-  EXPECT_EQ(place_of(with(mpirun_rank_1, daemon)).launcher, "Open MPI");
-  EXPECT_EQ(place_of(with(srun_rank_1, torchrun_rank_3)).launcher, "torchrun");
-  EXPECT_EQ(place_of(with(torchrun_rank_3, own_rank_2)).launcher, "maestro");
+  EXPECT_EQ(place_of(with(mpirun_rank_1, daemon)).launcher, JobLauncher::open_mpi);
+  EXPECT_EQ(place_of(with(srun_rank_1, torchrun_rank_3)).launcher, JobLauncher::torchrun);
+  EXPECT_EQ(place_of(with(torchrun_rank_3, own_rank_2)).launcher, JobLauncher::maestro);
 }
 
 TEST(SlurmLists, the_first_host_of_a_list) {

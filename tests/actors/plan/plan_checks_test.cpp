@@ -138,9 +138,10 @@ TEST_F(PlanChecks, a_source_without_samples_or_places_is_refused_by_name_and_key
   const auto refusal = [&](std::vector<SampleSource> sources) {
     return refusal_of([&] { check_sources(Sources(std::move(sources)), mix); });
   };
-  EXPECT_EQ(refusal({{9, 0.0001}, {9, 2}}),
-            "job.toml:2: data.mix.a.weight: 1e-04 gives this source none of 1,024 samples beside the other weights; use "
-            "at least 0.0022");
+  EXPECT_EQ(
+      refusal({{9, 0.0001}, {9, 2}}),
+      "job.toml:2: data.mix.a.weight: 1e-04 gives this source none of 1,024 samples beside the other weights; use "
+      "at least 0.0022");
   EXPECT_EQ(refusal({{9, 0.0022}, {9, 2}}), "accepted");
   EXPECT_EQ(refusal({{9, 1}, {0, 2}}), "job.toml:4: data.mix.b.path: this source has no training sample");
 }
@@ -274,7 +275,7 @@ TEST_F(PlanChecks, checkpoints_in_memory_serve_a_run_on_one_host_that_recovers) 
   plan_.train.recover = RecoverChoice::off;
   EXPECT_THAT(check({0, 0}), HasSubstr("with train.recover = \"restart\" only; leave it at 0"));
   plan_.train.recover = RecoverChoice::restart;
-  place.launcher = "SLURM";
+  place.launcher = JobLauncher::slurm;
   EXPECT_EQ(check({0, 0}), "accepted");
   EXPECT_EQ(plan_.train.shadow_every, 0);
   EXPECT_THAT(plan_.notes, ElementsAre(HasSubstr("no effect, as rank 0 starts no other processes here")));
@@ -298,7 +299,7 @@ TEST_F(PlanChecks, a_run_goes_back_where_it_has_checkpoints_and_starts_its_own_p
   EXPECT_THAT(check(), HasSubstr("with train.recover = \"restart\" only"));
   plan_.train.recover = RecoverChoice::restart;
   EXPECT_EQ(check(), "accepted");
-  place.launcher = "SLURM";
+  place.launcher = JobLauncher::slurm;
   EXPECT_THAT(check(), HasSubstr("rank 0 starts no other processes here"));
   plan_.sections[0].config.devices = {{DeviceId::Kind::emulated}};
   EXPECT_THAT(check(), HasSubstr("emulated sections have no state to go back to"));
