@@ -58,20 +58,21 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
   return nullptr;
 }
 
-const ReplicaLane::Item* ReplicaLane::backward_turn() const {
-  if (in_flight_ == 0) return nullptr;
-  for (const Item& item : items_) {
-    if (item.mark || item.state == State::waiting) return nullptr;  // RL-1: no item behind it has had its forward pass
-    if (item.state == State::forwarded && item.batch->backward_order == backwards_) return &item;
+std::optional<std::size_t> ReplicaLane::backward_turn() const {
+  for (std::size_t at = 0; in_flight_ > 0 && at < items_.size(); ++at) {
+    const Item& item = items_[at];
+    if (item.mark || item.state == State::waiting) break;  // RL-1: no item behind it has had its forward pass
+    if (item.state == State::forwarded && item.batch->backward_order == backwards_) return at;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 ReplicaLane::Item* ReplicaLane::next_backward(BuffersFree free) {
-  auto* item = const_cast<Item*>(backward_turn());
-  const bool may = item != nullptr && free.gradients && here(*item->batch, Direction::gradient) &&
-                   open(*item->batch, item->batch->backward_phase);
-  return may ? item : nullptr;  // RL-3
+  const std::optional<std::size_t> turn = backward_turn();
+  if (!turn || !free.gradients) return nullptr;
+  Item& item = items_[*turn];
+  const bool may = here(*item.batch, Direction::gradient) && open(*item.batch, item.batch->backward_phase);
+  return may ? &item : nullptr;  // RL-3
 }
 
 std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
@@ -119,8 +120,8 @@ void ReplicaLane::retire_front() {
 
 const MicroBatchPlan* ReplicaLane::waiting_batch() const {
   if (busy()) return nullptr;
-  if (const Item* turn = backward_turn(); turn != nullptr && !here(*turn->batch, Direction::gradient))
-    return turn->batch.get();
+  if (const auto turn = backward_turn(); turn && !here(*items_[*turn].batch, Direction::gradient))
+    return items_[*turn].batch.get();
   for (const Item& item : items_) {
     if (item.mark) return nullptr;
     if (item.state == State::waiting) return item.batch.get();

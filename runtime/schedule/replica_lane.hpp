@@ -111,7 +111,7 @@ class ReplicaLane {
   }
   [[nodiscard]] Item* next_forward(BuffersFree free);
   [[nodiscard]] Item* next_backward(BuffersFree free);
-  [[nodiscard]] const Item* backward_turn() const;
+  [[nodiscard]] std::optional<std::size_t> backward_turn() const;  // of items_
   std::optional<Work> start(Kind kind, Item& item);
   void retire_front();
 
