@@ -7,17 +7,26 @@
 
 namespace maestro {
 
-using Clock = std::chrono::steady_clock;
+namespace {
+constexpr std::chrono::seconds standing_limit(5);
+
+bool is_checkpoint(RunUnit::Kind kind) {
+  return kind == RunUnit::Kind::checkpoint || kind == RunUnit::Kind::shadow;
+}
+
+Pass pass_of(RunUnit::Kind kind) {
+  return kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
+}
+}  // namespace
 
 Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
     : RunActor(config, options.supervisor),
       options_(std::move(options)),
       schedule_(options_.schedule),
       norms_(*options_.graph, options_.global_clip, options_.joined_norms),
-      meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
-             static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
-  options_.figures->begin_again();
-  options_.figures->keep_measured(measured_steps_kept(options_.ahead));
+      recorder_(options_),
+      checkpoints_(options_),
+      spikes_(std::move(options_.guard), options_, schedule_) {
   if (options_.moves_seats) replay_.emplace(*options_.graph);
 }
 
@@ -36,15 +45,10 @@ caf::behavior Coordinator::make_behavior() {
       progress(&Coordinator::seats_lost),
       progress(&Coordinator::begin_again),
       progress(&Coordinator::base_kept),
-      [this](Interrupt) {
-        options_.record->interrupted = true;
-        schedule_.stop();
-        if (began_) announce();  // otherwise at Begin, when all processes are connected
-        answer_pauses();
-      },
+      [this](Interrupt) { interrupt(); },
       [this](const Rescue& loss) { return rescue(loss); },
       [this](RunStatusRequest) { return status(); },
-      [this](const MetricsRequest& request) { return metrics(request); },
+      [this](const MetricsRequest& request) { return metrics_rows(*options_.record, request); },
       [this](CheckpointRequest) { return checkpoint_requested(); },
       [this](const PauseRequest& request) { return pause_requested(request); },
   };
@@ -52,24 +56,9 @@ caf::behavior Coordinator::make_behavior() {
 
 void Coordinator::begin(const Begin&) {
   began_ = true;
-  started_ = Clock::now();
-  if (!options_.record->began) options_.record->began = started_;
-  note_recovery();
-  for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
-  if (options_.guard && options_.guard->unanswered()) {
-    keep_base(options_.guard->unanswered()->found.began);
-    roll_back(*options_.guard->unanswered());
-  }
+  recorder_.begin();
+  spikes_.answer_recorded(base_receiver());
   announce();
-}
-
-void Coordinator::note_recovery() {
-  auto& recoveries = options_.record->recoveries;
-  if (recoveries.empty() || recoveries.back().seconds > 0) return;
-  recoveries.back().seconds = std::chrono::duration<double>(started_ - recoveries.back().begun).count();
-  const bool rollback = recoveries.back().rollback;
-  options_.console->note((rollback ? "rolled back: " : "recovered: ") + text_of(recoveries.back()));
-  if (!rollback) note_event("recovered", {{"text", line_of(recoveries.back())}});
 }
 
 std::string Coordinator::where() const {
@@ -80,7 +69,7 @@ std::string Coordinator::where() const {
 void Coordinator::on_exit() {
   RunActor::on_exit();
   replicas_.clear();
-  rescuing_.reset();
+  rescue_.reset();
   directory_.reset();
   options_.data_source = nullptr;
   options_.planner = nullptr;
@@ -93,37 +82,17 @@ void Coordinator::connect(const Directory& directory) {
     actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
     actors[replica.replica.value()] = replica.actor;
   }
-}
-
-std::size_t Coordinator::replicas_in_all() const {
-  std::size_t count = 0;
-  for (const auto& [section, actors] : replicas_) count += actors.size();
-  return count;
-}
-
-std::size_t Coordinator::trained_sections() const {
-  const auto& nodes = options_.graph->nodes();
-  return static_cast<std::size_t>(
-      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.trained(); }));
-}
-
-SectionId watched_section(const SectionGraph& graph) {
-  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
-    // A section that awaits gradients has no loss of its own.
-    if (!graph.nodes()[index].runs_backward() || graph.awaits_gradient(SectionId(index))) continue;
-    return SectionId(index);
-  }
-  return SectionId(0);
+  replicas_in_all_ = 0;
+  for (const auto& [section, actors] : replicas_) replicas_in_all_ += actors.size();
 }
 
 void Coordinator::announce() {
-  if (rescuing_) return;
+  if (rescue_) return;
   const std::int64_t most = options_.synchronous ? 1 : options_.ahead + 1;
   while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
     const std::optional<RunUnit> unit = schedule_.next();
     if (!unit) break;
-    const Key key{unit->step.value(), unit->kind};
-    open_[key].unit = *unit;
+    open_[key_of(*unit)].unit = *unit;
     if (is_checkpoint(unit->kind)) {
       announce_checkpoint(*unit);
       continue;
@@ -140,7 +109,7 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
     if (std::ranges::find(all, reason) != all.end()) continue;  // drawn again in a later epoch or validation
     all.push_back(reason);
     options_.console->note("left out: " + reason);
-    note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
+    options_.note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
   }
   const std::optional<std::string> too_many = too_many_left_out(all, options_.max_left_out);
   if (too_many) send_to(this, supervisor(), Failure{*too_many});
@@ -166,11 +135,10 @@ void Coordinator::plan(const BatchMetadata& batch) {
 }
 
 void Coordinator::announce_step(const StepPlanned& message) {
-  if (rescuing_) return;
+  if (rescue_) return;
   awaiting_batch_ = false;
   StepPlan& plan = message.planned->plan;
-  const bool train = plan.pass == Pass::train;
-  Open& open = open_[{plan.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
+  OpenUnit& open = open_[key_of(plan.step, plan.pass)];
   open.watch = StepWatch(*options_.graph, message);
   for (MicroBatchPlan& micro_batch : plan.micro_batches) {
     const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
@@ -181,24 +149,10 @@ void Coordinator::announce_step(const StepPlanned& message) {
     // Its samples are used again for measured passes only.
     send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
-  send_end_marks(open, false);
+  send_end_of_step(open, false);
   for (const PhaseCounts::Opening& phase : open.watch.phases().first()) open_phase(plan.step, phase);
-  if (train) {
-    StepCounts& counts = options_.record->counts[plan.step.value()];
-    counts.read = open.samples.size();
-    for (const SampleRef& sample : open.samples) {
-      counts.tokens += static_cast<std::uint64_t>(sample.tokens);
-      options_.record->distinct.insert(sample.id);
-    }
-  }
+  if (plan.pass == Pass::train) recorder_.step_announced(open);
   announce();
-}
-
-void Coordinator::seats_lost(const SeatsLost& loss) {
-  Recovery& recovery = options_.record->recoveries.emplace_back();
-  recovery.cause = loss.cause;
-  recovery.begun = Clock::now();
-  recovery.in_place = true;
 }
 
 void Coordinator::begin_again(const BeginAgain& moved) {
@@ -209,19 +163,9 @@ void Coordinator::begin_again(const BeginAgain& moved) {
       if (key_of(batch.step, batch.pass) != key) continue;
       send_to(this, replicas_.at(batch.section)[batch.replica.value()], MicroBatchOrder{batch});
     }
-    if (open.watch.planned()) send_end_marks(open, true);
+    if (open.watch.planned()) send_end_of_step(open, true);
   }
-  std::vector<Recovery>& recoveries = options_.record->recoveries;
-  const bool after_loss = !recoveries.empty() && recoveries.back().in_place && recoveries.back().seconds == 0;
-  if (!after_loss) {
-    note_event("seats_moved", {{"text", moved.reason}});
-    return options_.console->note(moved.reason);
-  }
-  Recovery& recovery = recoveries.back();
-  recovery.repeated = repeated.size();
-  recovery.seconds = std::chrono::duration<double>(Clock::now() - recovery.begun).count();
-  options_.console->note("recovered: " + text_of(recovery));
-  note_event("recovered", {{"text", line_of(recovery)}});
+  recorder_.seats_moved(moved.reason, repeated.size());
 }
 
 void Coordinator::open_phase(StepId step, const PhaseCounts::Opening& opening) {
@@ -231,26 +175,20 @@ void Coordinator::open_phase(StepId step, const PhaseCounts::Opening& opening) {
 }
 
 void Coordinator::phase_pass_done(const PhasePassDone& message) {
-  if (rescuing_) return;
-  Open& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
+  if (rescue_) return;
+  OpenUnit& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
   if (const auto phase = open.watch.phases().done(message.group, message.phase)) open_phase(message.step, *phase);
 }
 
-void Coordinator::send_end_marks(const Open& open, bool again) {
+void Coordinator::send_end_of_step(const OpenUnit& open, bool again) {
   for (const auto& [section, actors] : replicas_) {
     if (again && !replay_->repeatable(section)) continue;
-    const StepBoundary mark{
+    const StepBoundary end{
         StepBoundary::Kind::end_step, open.unit.step, pass_of(open.unit.kind), {}, open.watch.active(section)};
     for (std::uint32_t replica = 0; replica < actors.size(); ++replica) {
       if (open.replicas_done.contains({section, ReplicaIndex(replica)})) continue;
-      send_to(this, actors[replica], BoundaryOrder{mark});
+      send_to(this, actors[replica], BoundaryOrder{end});
     }
-  }
-}
-
-void Coordinator::send_marks(const StepBoundary& mark) {
-  for (const auto& [section, actors] : replicas_) {
-    for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{mark});
   }
 }
 
@@ -259,113 +197,55 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
       !replay_->done(message.section, message.step, message.pass, message.index)) {
     return;  // done again (CR-5)
   }
-  Open& open = open_.at(key_of(message.step, message.pass));
-  if (message.pass == Pass::train && message.section == watched_section(*options_.graph)) {
-    options_.record->counts[message.step.value()].trained += static_cast<std::uint64_t>(message.samples);
-  }
-  const auto now = Clock::now();
-  open.watch.done(message, now);
-  options_.figures->pass_done(message, now);
-  for (const Metric& metric : message.metrics) {
-    open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
-  }
+  recorder_.micro_batch_done(open_.at(key_of(message.step, message.pass)), message);
 }
 
 void Coordinator::step_done(const StepDone& message) {
-  const Key key = key_of(message.step, message.pass);
+  const UnitKey key = key_of(message.step, message.pass);
   const auto found = open_.find(key);
   const bool again =
       found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
   if (again) return;  // of a replica that has begun anew (CR-5)
-  Open& open = found->second;
+  OpenUnit& open = found->second;
   const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
   open.norm_and_lr.try_emplace(message.section, norm_and_lr);
   open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers};
-  if (++open.section_done[message.section] == replicas_.at(message.section).size())
-    section_finished(open, message.section);
-  if (open.replicas_done.size() == replicas_in_all()) close(key);
-}
-
-void Coordinator::section_finished(Open& open, SectionId section) {
-  const GraphNode& node = options_.graph->node(section);
-  const auto now = Clock::now();
-  StepRow row{node.section_name(), open.unit.step, open.totals[section].means()};
-  if (open.unit.kind == RunUnit::Kind::validate) {
-    last_step_end_[section] = now;
-    if (row.metrics.empty()) return;
-    open.figures[row.section] = row.metrics;
-    options_.record->validation[node.section_name()] = row.metrics;
-    if (options_.journal) options_.journal->validated(row);
-    options_.record->validations.erase_if([&](const StepRow& earlier) {  // done again after a loss
-      return earlier.section == row.section && earlier.step == row.step;
-    });
-    options_.record->validations.push_back(std::move(row));
-    return;
+  if (++open.replicas_done_of[message.section] == replicas_.at(message.section).size()) {
+    open.sections_done.insert(message.section);
+    recorder_.section_ended(open, message.section);
   }
-  const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
-  last_step_end_[section] = now;
-  if (!node.runs_backward() || !open.watch.active(section)) return;
-  if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
-  if (section == watched_section(*options_.graph)) {
-    if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
-    parts_ = row.metrics;
-    parts_.erase("loss");
-    report_progress(open.unit.step);
-  }
-  if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) {
-    options_.record->losses[row.section] = found->second;
-  }
-  if (node.trained()) {
-    row.metrics["grad_norm"] = open.norm_and_lr[section].first;
-    if (!open.skipped) row.metrics["lr"] = open.norm_and_lr[section].second;
-  }
-  if (open.skipped) row.metrics[skipped_metric] = 1;
-  row.metrics["step_ms"] = step_ms;
-  latest_[row.section] = row;
-  options_.record->unfinished[row.step.value()].push_back(std::move(row));
+  if (open.replicas_done.size() == replicas_in_all_) close(key);
 }
 
 void Coordinator::norm_reported(const NormReport& report) {
-  Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
+  OpenUnit& open = open_.at({report.step.value(), RunUnit::Kind::train});
   const auto active = [&open](SectionId section) { return open.watch.active(section); };
   NormTotals::Answers answers = norms_.add(report, active);
-  const bool skipped = !answers.empty() && skips(open, answers);
+  std::optional<SkippedStep> skipped;
+  if (!answers.empty()) skipped = spikes_.skip(report.step, answers);
+  if (skipped) open.skipped = true;
+  if (skipped && skipped->failure) send_to(this, supervisor(), Failure{*skipped->failure});
   for (auto& [section, total] : answers) {
-    total.skipped = skipped;
+    total.skipped = skipped.has_value();
     for (const caf::actor& lane : replicas_.at(section)) send_to(this, lane, total);
   }
 }
 
-void Coordinator::close(Key key) {
-  Open& open = open_.at(key);
-  RunRecord& record = *options_.record;
-  const auto now = Clock::now();
-  options_.figures->lanes_ended(open.lanes, key.second == RunUnit::Kind::train);
-  if (key.second == RunUnit::Kind::train) {
-    record.last_step = key.first;
-    record.scheduling.push_back(open.watch.row(*record.began));
-    std::vector<StepRow> rows = std::move(record.unfinished[key.first]);
-    record.unfinished.erase(key.first);
-    std::ranges::sort(rows, {}, &StepRow::section);
-    for (const StepRow& row : rows) record.steps.push_back(row);
-    guard(rows);
-    if (options_.journal) {
-      options_.journal->step({open.unit.step, std::move(rows), record.counts[key.first], digest_of(open.samples),
-                              record.scheduling.kept().back(), lanes_of(open)});
-    }
+void Coordinator::close(UnitKey key) {
+  OpenUnit& open = open_.at(key);
+  const auto now = StepRecorder::Clock::now();
+  const bool train = key.second == RunUnit::Kind::train;
+  options_.figures->lanes_ended(open.lanes, train);
+  if (train) {
+    std::vector<StepRow> rows = recorder_.step_ended(open);
+    spikes_.judge(rows, base_receiver());
     if (options_.measure) next_plan_ = {{}, open.watch.measured(), measured_transfers(open.lanes)};
-    const double seconds = std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
-    record.train_seconds += seconds;
-    options_.figures->step_ended(open.unit.step, seconds, record.counts[key.first], now,
-                                 std::chrono::system_clock::now());
-    keep_measured(open, seconds);
+    recorder_.keep_step(open, std::move(rows), now);
   }
-  print_validation(open);
-  unit_started_ = now;
-  if (replay_ && !is_checkpoint(key.second)) {
-    replay_->closed(StepId(key.first), pass_of(key.second));
-  }
+  recorder_.unit_ended(open, now);
+  if (replay_ && !is_checkpoint(key.second)) replay_->closed(StepId(key.first), pass_of(key.second));
   open_.erase(key);
+  RunRecord& record = *options_.record;
   record.counts.settle(open_.empty() ? record.last_step : open_.begin()->first.first - 1);
   announce();
 }
@@ -375,13 +255,182 @@ void Coordinator::finish_if_done() {
     options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
   }
   if (finished_ || awaiting_batch_ || !open_.empty()) return;
-  if (rolling_back_ && !schedule_.stopped()) return go_back();
+  if (spikes_.rollback() && !schedule_.stopped()) return go_back();
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
   if (options_.finishing) options_.finishing();
-  note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});
+  options_.note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});
   answer_pauses();
   send_to(this, supervisor(), Finish{});
+}
+
+void Coordinator::announce_checkpoint(const RunUnit& unit) {
+  // Lanes receive the boundary before work of the next step (CR-1).
+  const Result<StepBoundary> boundary = checkpoints_.begin(unit, options_.trained_until);
+  if (!boundary) {
+    send_to(this, supervisor(),
+            Failure{"checkpoint of step " + std::to_string(unit.step.value()) + ": " + boundary.error().message});
+    return;
+  }
+  for (const auto& [section, actors] : replicas_) {
+    for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{*boundary});
+  }
+  if (checkpoints_.complete(unit)) commit(unit);  // no section is trained
+}
+
+void Coordinator::snapshot_written(const SnapshotWritten& written) {
+  const RunUnit unit = checkpoint_unit(written.step, written.shadow);
+  checkpoints_.add_part(written);
+  if (checkpoints_.complete(unit)) commit(unit);
+}
+
+void Coordinator::commit(const RunUnit& unit) {
+  const auto done = [self = caf::actor_cast<caf::actor>(this)](const CheckpointCommitted& committed) {
+    send_from_outside(self, committed);
+  };
+  const auto failed = [supervisor = supervisor(), step = unit.step](const std::string& problem) {
+    send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
+  };
+  checkpoints_.commit(unit, done, failed);
+}
+
+void Coordinator::committed(const CheckpointCommitted& committed) {
+  const UnitKey key = key_of(checkpoint_unit(committed.step, committed.shadow));
+  const bool rescues = rescue_ && rescue_->makes(key);
+  checkpoints_.committed(committed, rescues || !rescue_ || !rescue_->written());  // the checkpoint of a rescue is newer
+  if (rescues) rescue_->end();
+  if (!committed.shadow) requests_.answer_checkpoints(committed);
+  close(key);
+}
+
+SpikeResponse::Kept Coordinator::base_receiver() {
+  return [self = caf::actor_cast<caf::actor>(this)](const SpikeBase& base) { send_from_outside(self, base); };
+}
+
+void Coordinator::base_kept(const SpikeBase& base) {
+  if (!finished_ && spikes_.base_kept(base) && began_) announce();
+}
+
+void Coordinator::go_back() {
+  if (options_.record->rollback) return;
+  options_.record->rollback = spikes_.rollback();
+  send_to(this, supervisor(), Failure{.message = spikes_.rollback()->cause, .goes_back = true});
+}
+
+caf::result<Rescued> Coordinator::rescue(const Rescue& loss) {
+  const bool going_on = began_ && !finished_ && !schedule_.stopped() && !rescue_;
+  if (!going_on || !options_.schedule.keeps_state) return Rescued{};
+  const std::vector<caf::actor> survivors = trained_survivors(*options_.graph, *directory_, loss.lost);
+  if (survivors.empty()) return Rescued{};
+  const caf::response_promise answer = make_response_promise<Rescued>();
+  rescue_.emplace(options_, loss.lost, survivors.size(), answer);
+  for (const caf::actor& replica : survivors) {
+    request(replica, standing_limit, StandStill{})
+        .then(
+            [this, replica](const StandsStill& still) {
+              if (rescue_->add_answer(still, replica)) write_rescued();
+            },
+            [this](const caf::error&) {
+              if (rescue_->skip_answer()) write_rescued();
+            });
+  }
+  return answer;
+}
+
+void Coordinator::write_rescued() {
+  for (const StepDone& end : rescue_->missing_ends(open_, *directory_)) step_done(end);
+  const auto checkpoint = rescue_->checkpoint(open_, schedule_, checkpoints_.newest());
+  if (!checkpoint) return rescue_->end();
+  const Result<StepBoundary> boundary = checkpoints_.begin(checkpoint->unit, checkpoint->ahead);
+  if (!boundary) return rescue_->end();
+  rescue_->begin(*checkpoint);
+  open_[key_of(checkpoint->unit)].unit = checkpoint->unit;
+  for (const caf::actor& writer : checkpoint->writers) send_to(this, writer, BoundaryOrder{*boundary});
+}
+
+RunState Coordinator::state() const {
+  if (finished_) return RunState::finished;
+  if (schedule_.stopped()) return RunState::stopping;
+  if (schedule_.paused()) return open_.empty() ? RunState::paused : RunState::pausing;
+  return began_ ? RunState::running : RunState::starting;
+}
+
+StepId Coordinator::last_step() const {
+  return StepId(std::max(options_.record->last_step, options_.schedule.first_step - 1));
+}
+
+RunStatus Coordinator::status() const {
+  RunStatus status;
+  recorder_.describe(status);
+  status.state = state();
+  status.last_step = last_step().value();
+  status.position = options_.cursor.position(status.last_step + 1, static_cast<std::uint64_t>(options_.global_batch));
+  for (const auto& [key, open] : open_) {
+    status.units.push_back(open.unit);
+    if (!status.planned) status.planned = open.watch.planned();
+  }
+  status.announced = began_ && !rescue_ && (finished_ || !open_.empty());
+  if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
+  if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";
+  if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint or the record";
+  status.directory = directory_;
+  return status;
+}
+
+caf::result<CheckpointAnswer> Coordinator::checkpoint_requested() {
+  if (!options_.schedule.keeps_state) {
+    return CheckpointAnswer{{}, {}, "emulated devices train nothing: there is no state to store"};
+  }
+  if (finished_) return CheckpointAnswer{{}, {}, "the run is at its end"};
+  const std::optional<StepId> step = schedule_.request_checkpoint();
+  if (!step) return CheckpointAnswer{{}, {}, "no step has been trained yet"};
+  if (checkpoints_.stored() == step) return CheckpointAnswer{*step, options_.record->checkpoint, {}};
+  const caf::response_promise promise = make_response_promise();
+  requests_.await_checkpoint(*step, promise);
+  announce();
+  return promise;
+}
+
+caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& request) {
+  if (request.pause) {
+    schedule_.pause();
+    options_.record->pause_after = schedule_.last_step();  // a loss does not end the pause
+    answer_pauses();
+  } else {
+    options_.record->pause_after.reset();
+    resume_run();
+  }
+  if (state() != RunState::pausing) return PauseAnswer{state(), last_step()};
+  const caf::response_promise promise = make_response_promise();
+  requests_.await_pause(promise);
+  return promise;
+}
+
+void Coordinator::interrupt() {
+  options_.record->interrupted = true;
+  schedule_.stop();
+  if (began_) announce();  // otherwise at Begin, when all processes are connected
+  answer_pauses();
+}
+
+void Coordinator::resume_run() {
+  if (spikes_.rollback()) return;
+  const bool was_paused = schedule_.paused(), stood_still = state() == RunState::paused;
+  schedule_.resume();
+  pause_noted_ = false;
+  if (!was_paused) return;
+  if (stood_still) recorder_.restart_clocks();
+  if (began_) announce();
+  answer_pauses();
+}
+
+void Coordinator::answer_pauses() {
+  if (state() == RunState::pausing) return;
+  if (state() == RunState::paused && began_ && !spikes_.rollback() && !std::exchange(pause_noted_, true)) {
+    options_.console->note("paused after step " + std::to_string(last_step().value()) +
+                           "; `maestro continue` continues the run");
+  }
+  requests_.answer_pauses({state(), last_step()});
 }
 
 }  // namespace maestro
