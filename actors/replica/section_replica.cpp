@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "actors/messages/wait_text.hpp"
-#include "actors/services/write_cookie.hpp"
-#include "runtime/device/emulated_device.hpp"
+#include "actors/replica/replica_waits.hpp"
 #include "transport/ring/immediate.hpp"
 
 namespace maestro {
@@ -17,45 +16,14 @@ LaneOptions lane_options(const ReplicaSpec& spec) {
   return {node.runs_backward(), spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
-/// Metrics of ranks add up; a pass takes as long as its slowest rank.
-void add_to(WorkDone& all, const WorkDone& one) {
-  for (const Metric& metric : one.metrics) {
-    const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
-    if (same == all.metrics.end()) {
-      all.metrics.push_back(metric);
-    } else {
-      same->sum += metric.sum;
-      same->weight += metric.weight;
-    }
-  }
-  all.sum_of_squares += one.sum_of_squares;
-  all.lr = one.lr;
-  all.forward_ms = std::max(all.forward_ms, one.forward_ms);
-  all.backward_ms = std::max(all.backward_ms, one.backward_ms);
-}
-
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
     : RunActor(config, spec.supervisor),
       spec_(std::move(spec)),
+      ranks_(spec_, caf::actor_cast<caf::actor>(this)),
       lane_(lane_options(spec_)),
-      settled_(spec_.trained_until) {
-  const caf::actor self = caf::actor_cast<caf::actor>(this);
-  for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
-    // A weak reference: if the run ends early, buffers and copies outlive the actor.
-    const auto weak = caf::actor_cast<caf::actor_addr>(this);
-    PortEvents events;
-    events.buffer_free = [weak] {
-      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
-    };
-    events.copied = [weak](std::uint64_t cookie, const std::string& failure) {
-      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, CopyFinished{cookie, failure});
-    };
-    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, LayoutRank(rank), std::move(events)));
-    ranks_.back()->route(self);
-  }
-}
+      settled_(spec_.trained_until) {}
 
 ReplicaAddress SectionReplica::address() {
   ReplicaAddress address;
@@ -86,21 +54,21 @@ caf::behavior SectionReplica::make_behavior() {
   return {
       [this](AddressRequest) { return address(); },
       [this](const Directory& directory) { connect(directory); },
-      [this](MicroBatchOrder& token) {
+      [this](MicroBatchOrder& order) {
         for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-          check(ranks_[rank]->ports().expect(token.plan, arrived(LayoutRank(rank))));
+          check(ranks_.at(LayoutRank(rank)).ports().expect(order.plan, arrived(LayoutRank(rank))));
         }
-        lane_.enqueue(std::move(token.plan));
+        lane_.enqueue(std::move(order.plan));
         pump();
       },
       [this](StandStill) { return stand_still(); },
-      [this](const BoundaryOrder& token) {
-        if (still_) return write_now(token.mark);
-        lane_.enqueue(token.mark);
+      [this](const BoundaryOrder& order) {
+        if (still_) return write_now(order.mark);
+        lane_.enqueue(order.mark);
         pump();
       },
       [this](const PieceHandOver& piece) {
-        check(ranks_[piece.layout_rank.value()]->ports().handed_over(piece, arrived(piece.layout_rank)));
+        check(ranks_.at(piece.layout_rank).ports().handed_over(piece, arrived(piece.layout_rank)));
         pump();
       },
       [this](const RingEvent& event) {
@@ -113,13 +81,11 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](BufferFree) { pump(); },
       [this](const WriteFinished& finished) {
-        write_finished(finished.cookie);
+        ranks_.write_finished(finished.cookie);
         pump();
       },
       [this](const CopyFinished& finished) {
-        for (const auto& rank : ranks_) {
-          if (owns(*rank, finished.cookie)) check(rank->ports().copied(finished.cookie, finished.failure));
-        }
+        check(ranks_.copied(finished));
         pump();
       },
       [this](const WriteBroken& broken) {
@@ -129,15 +95,15 @@ caf::behavior SectionReplica::make_behavior() {
         send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },
       [this](const ShardHandOver& shard) {
-        ranks_[shard.layout_rank.value()]->reductions().handed_over(shard);
+        ranks_.at(shard.layout_rank).reductions().handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        ranks_[read.layout_rank.value()]->reductions().shard_read(read);
+        ranks_.at(read.layout_rank).reductions().shard_read(read);
         pump();
       },
       [this](const ReductionReady& ready) {
-        ranks_[ready.layout_rank.value()]->reductions().ready(ready);
+        ranks_.at(ready.layout_rank).reductions().ready(ready);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -148,7 +114,7 @@ caf::behavior SectionReplica::make_behavior() {
         norm_total_ = total;
         take_total();
       },
-      [this](WorkDone& result) { rank_done(std::move(result)); },
+      [this](const WorkDone& result) { rank_done(result); },
       [this](const Failure& failure) { fail(failure.message, failure.service_lost); },
       [this](StatusRequest) { return status(); },
       [this](Retire) { retire(); },
@@ -184,11 +150,11 @@ void SectionReplica::connect(const Directory& directory) {
 void SectionReplica::retire() {
   coordinator_ = nullptr;
   for (const auto& rank : ranks_) rank->ports().leave();
-  const auto rank_ended = [this] { working_ -= std::min<std::size_t>(working_, 1); };
+  const auto rank_ended = [this] { ranks_.job_ended(); };
   ignore_other_messages(
       this, {[rank_ended](const WorkDone&) { rank_ended(); }, [rank_ended](const Failure&) { rank_ended(); },
              [rank_ended](const TransferBroken&) { rank_ended(); },
-             [this](MemoryDue) { working_ == 0 ? ranks_.clear() : await_release(); }});
+             [this](MemoryDue) { ranks_.working() ? await_release() : ranks_.clear(); }});
   await_release();
 }
 
@@ -213,39 +179,18 @@ ReplicaPorts::Arrived SectionReplica::arrived(LayoutRank layout_rank) {
 
 void SectionReplica::ring_event(std::uint32_t immediate) {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
-  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank]->reductions().landed(immediate)) return;
-    if (ranks_[rank]->ports().owns_ring(ring))
-      return check(ranks_[rank]->ports().landed(immediate, arrived(LayoutRank(rank))));
+  for (std::uint32_t index = 0; index < ranks_.size(); ++index) {
+    const LayoutRank rank(index);
+    if (ranks_.at(rank).reductions().landed(immediate)) return;
+    if (ranks_.at(rank).ports().owns_ring(ring)) return check(ranks_.at(rank).ports().landed(immediate, arrived(rank)));
   }
-}
-
-bool SectionReplica::owns(const ReplicaRank& rank, std::uint64_t cookie) {
-  return unpack_cookie(cookie).client == rank.ports().client();
-}
-
-void SectionReplica::write_finished(std::uint64_t cookie) {
-  for (const auto& rank : ranks_) {
-    if (!owns(*rank, cookie)) continue;
-    if (!rank->reductions().write_finished(cookie)) rank->ports().write_finished(cookie);
-  }
-}
-
-BuffersFree SectionReplica::buffers_free() const {
-  BuffersFree free;
-  for (const auto& rank : ranks_) {
-    const BuffersFree own = rank->ports().buffers_free();
-    free.outputs = free.outputs && own.outputs;
-    free.gradients = free.gradients && own.gradients;
-  }
-  return free;
 }
 
 void SectionReplica::pump() {
   ++events_;
   if (failed_ || still_) return;
   if (busy_) return continue_exchange();
-  const std::optional<Work> next = lane_.next(buffers_free());
+  const std::optional<Work> next = lane_.next(ranks_.buffers_free());
   if (!next) return idle();
   note_wait();
   start(*next);
@@ -279,57 +224,26 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
     if (!job) return fail(job.error().message);
     jobs.emplace_back(rank->traced_pass(*plan, forward, backward), std::move(*job));
   }
-  submit_all(std::move(jobs), emulated_time(*plan, forward, backward));
+  ranks_.submit(std::move(jobs), emulated_time(*plan, forward, backward));
 }
 
-void SectionReplica::submit_first(std::string_view label, Job job) {
-  working_ = 1;
-  gathered_ = WorkDone{};
-  ReplicaRank& first = *ranks_.front();
-  first.submit(first.trace().work(label, TraceCategory::step, step_), std::move(job), {},
-               caf::actor_cast<caf::actor>(this));
-}
-
-void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of,
-                                std::chrono::nanoseconds lasts) {
-  std::vector<std::pair<TracedWork, Job>> work;
-  for (const auto& rank : ranks_) {
-    work.emplace_back(rank->trace().work(label, TraceCategory::step, step_), job_of(*rank));
-  }
-  submit_all(std::move(work), lasts);
-}
-
-void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
-  working_ = ranks_.size();
-  gathered_ = WorkDone{};
-  std::unique_lock<std::mutex> gang;
-  EmulatedWork emulated{lasts};
-  if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
-  if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
-    gang = std::unique_lock(*spec_.collective_submit_mutex);  // the same order on all devices
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    auto& [traced, job] = work[rank];
-    ranks_[rank]->submit(std::move(traced), std::move(job), emulated, caf::actor_cast<caf::actor>(this));
-  }
-}
-
-void SectionReplica::rank_done(WorkDone result) {
+void SectionReplica::rank_done(const WorkDone& result) {
   ++events_;
   if (still_ && !standing_.pending()) return;
   if (exchanging()) {
-    ranks_[result.layout_rank.value()]->reductions().job_done();
+    ranks_.at(result.layout_rank).reductions().job_done();
     return continue_exchange();
   }
-  if (working_ == 0) return fail("work finished that was never started");
-  add_to(gathered_, result);
-  if (--working_ == 0) done();
+  if (!ranks_.working()) return fail("work finished that was never started");
+  if (ranks_.add(result)) done();
 }
 
 void SectionReplica::done() {
   if (work_.kind == ReplicaLane::Kind::mark) return action_done();
-  const PassCost took = emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms});
+  WorkDone& all = ranks_.gathered();
+  const PassCost took = emulated_.value_or(PassCost{all.forward_ms, all.backward_ms});
   clock_.pass_ended(took.forward + took.backward, Clock::now());
-  passes_.finished(std::move(gathered_.metrics), took);
+  passes_.finished(std::move(all.metrics), took);
   pass_done();
 }
 
@@ -361,6 +275,44 @@ void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Ki
   const bool backward = kind == ReplicaLane::Kind::backward;
   send_to(this, coordinator_,
           PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
+}
+
+void SectionReplica::note_action() {
+  const WaitingFor waiting = waits_for();
+  const Clock::time_point now = Clock::now();
+  waiting.kind == WaitKind::nothing ? clock_.ends_step(now) : clock_.waits(name_of(waiting.kind), now);
+}
+
+void SectionReplica::idle() {
+  const WaitingFor waiting = waits_for();
+  const Clock::time_point now = Clock::now();
+  clock_.waits(lane_wait(waiting, *spec_.graph), now);
+  if (!ranks_.first().trace().on() || idle_since_ || lane_.idle()) return;
+  idle_since_ = now;
+  idle_reason_ = wait_text(waiting, *spec_.graph);
+}
+
+void SectionReplica::note_wait() {
+  if (!idle_since_) return;
+  ranks_.first().trace().waited(*idle_since_, idle_reason_);
+  idle_since_.reset();
+}
+
+WaitingFor SectionReplica::status() const {
+  WaitingFor answer = waits_for();
+  answer.events = events_;
+  const bool idle = answer.kind == WaitKind::work;
+  if (idle && spec_.snapshots != nullptr && spec_.snapshots->busy()) {
+    answer.kind = WaitKind::nothing;
+    answer.doing = "checkpoint";
+  }
+  return answer;
+}
+
+WaitingFor SectionReplica::waits_for() const {
+  if (!busy_) return idle_wait(spec_, lane_, ranks_, step_);
+  if (work_.kind != ReplicaLane::Kind::mark) return running_pass(spec_, work_, step_);
+  return running_action(spec_, step_end_.current().value_or(StepAction::report), step_);
 }
 
 std::string SectionReplica::where() const {

@@ -11,7 +11,6 @@
 //       carried out.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +20,7 @@
 #include "actors/messages/run_actor.hpp"
 #include "actors/replica/lane_clock.hpp"
 #include "actors/replica/pass_log.hpp"
+#include "actors/replica/replica_ranks.hpp"
 #include "actors/replica/replica_snapshot.hpp"
 #include "runtime/schedule/step_end.hpp"
 
@@ -46,7 +46,7 @@ class SectionReplica : public RunActor {
   void start(const Work& work);
   void start_pass(const Work& work, bool forward, bool backward);
 
-  // A boundary; section_replica_marks.cpp.
+  // A boundary; section_replica_boundary.cpp.
   [[nodiscard]] StepEndOptions step_end_options() const;
   void start_boundary(const StepBoundary& boundary);
   void start_action();
@@ -57,50 +57,37 @@ class SectionReplica : public RunActor {
   void report_norm();
   void take_total();
   void report_step();
-  /// After the loss of a process (RA-4).
+  /// Answers StandStill, after the loss of a process (RA-4).
   caf::result<StandsStill> stand_still();
   [[nodiscard]] StandsStill stands_still();
   void write_now(const StepBoundary& snapshot);
   void boundary_passed();
 
-  /// Queues the same action on every rank. `lasts`: on emulated devices.
-  void submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of,
-                  std::chrono::nanoseconds lasts = {});
-  void submit_first(std::string_view label, Job job);
-  /// Queues the jobs of all ranks, in rank order; done() follows when all ranks have finished.
-  void submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);
   void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
   /// Returns the time that the passes take on an emulated device, and keeps it in `emulated_`.
   std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward);
-  void rank_done(WorkDone result);
+  void rank_done(const WorkDone& result);
   void done();
   void pass_done();
   ReplicaPorts::Arrived arrived(LayoutRank layout_rank);
   void ring_event(std::uint32_t immediate);
-  /// Returns whether a write or copy with this cookie is the rank's.
-  [[nodiscard]] static bool owns(const ReplicaRank& rank, std::uint64_t cookie);
-  void write_finished(std::uint64_t cookie);
   void check(const Status& status);
   void fail(const std::string& message, bool service_lost = false);
   [[nodiscard]] std::string where() const override;
   [[nodiscard]] WaitingFor status() const;
   [[nodiscard]] WaitingFor waits_for() const;
-  [[nodiscard]] WaitingFor idle_waits_for() const;
-  [[nodiscard]] BuffersFree buffers_free() const;
-  /// An action of a boundary begins.
+  /// Notes that an action of a boundary begins.
   void note_action();
-  /// The replica has nothing that it can run.
+  /// Notes that the replica has nothing that it can run.
   void idle();
   void note_wait();
 
   ReplicaSpec spec_;
-  std::vector<std::unique_ptr<ReplicaRank>> ranks_;
+  ReplicaRanks ranks_;
   ReplicaLane lane_;
   caf::actor coordinator_;
 
-  bool busy_ = false;        // with work_: a pass, or the actions of a boundary
-  std::size_t working_ = 0;  // ranks that have not finished their part
-  WorkDone gathered_;        // of those that have: sums of metrics, the longest times
+  bool busy_ = false;  // a pass or the actions of a boundary run: work_
   Work work_;
   StepEnd step_end_;
   StepId step_;
@@ -108,17 +95,17 @@ class SectionReplica : public RunActor {
   PassLog passes_;
   LaneClock clock_;
   std::optional<PassCost> emulated_;  // times of the running pass on an emulated device
-  // Of the boundary: the section's sum, the sum that gradients are clipped by, and the learning rate.
-  double sum_of_squares_ = 0;
-  double clipped_sum_of_squares_ = 0;
+  // Results of the boundary.
+  double sum_of_squares_ = 0;          // sum over the section
+  double clipped_sum_of_squares_ = 0;  // sum that gradients are clipped by
   double lr_ = 0;
-  std::optional<ReplicaSnapshot> snapshot_;  // while the replica writes it
-  std::optional<NormTotal> norm_total_;      // the last message; of step_ if it came early
-  StepId settled_;                           // the last step that has changed the state
-  bool still_ = false;
-  caf::response_promise standing_;  // while still_: until a step that has begun has ended
+  std::optional<ReplicaSnapshot> snapshot_;  // none: no snapshot is being copied
+  std::optional<NormTotal> norm_total_;      // last message; it may arrive before the replica awaits it
+  StepId settled_;                           // last step that has changed the state
+  bool still_ = false;                       // StandStill has arrived (RA-4)
+  caf::response_promise standing_;           // its answer, until a step that has begun has ended
   bool failed_ = false;
-  std::uint64_t events_ = 0;  // messages of progress so far
+  std::uint64_t events_ = 0;  // number of progress messages so far
   std::optional<TraceTime> idle_since_;
   std::string idle_reason_;
 };

@@ -63,10 +63,10 @@ StepEndOptions SectionReplica::step_end_options() const {
   StepEndOptions options;
   options.trained = node().trained();
   options.ranks = ranks_.size();
-  options.fetches = ranks_.front()->runner()->section().fetches_gradients();
-  options.tied = node().stages > 1 && ranks_.front()->runner()->tied() != nullptr;
+  options.fetches = ranks_.first().runner()->section().fetches_gradients();
+  options.tied = node().stages > 1 && ranks_.first().runner()->tied() != nullptr;
   options.timed_sum = spec_.emulated.sum > std::chrono::nanoseconds(0);
-  options.optimizer_sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
+  options.optimizer_sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
   options.awaits_total = spec_.joined_norms || node().stages > 1;
   options.writes_snapshot = spec_.replica == ReplicaIndex(0);
   return options;
@@ -94,37 +94,38 @@ void SectionReplica::start_action() {
   }
   switch (*action) {
     case StepAction::add_ranks:
-      return submit_all("add ranks", add_over_ranks);
+      return ranks_.submit("add ranks", step_, add_over_ranks);
     case StepAction::timed_sum:
-      return submit_all("sum", nothing, spec_.emulated.sum);
+      return ranks_.submit("sum", step_, nothing, spec_.emulated.sum);
     case StepAction::norm:
-      return submit_all("norm", sum_of_squares);
+      return ranks_.submit("norm", step_, sum_of_squares);
     case StepAction::await_total:
       report_norm();
       return take_total();
     case StepAction::step:
-      return submit_all(
-          "step", [this](ReplicaRank& rank) { return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_)); },
+      return ranks_.submit(
+          "step", step_,
+          [this](ReplicaRank& rank) { return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_)); },
           spec_.emulated.step);
     case StepAction::load_values:
-      return submit_all("take", load_values);
+      return ranks_.submit("take", step_, load_values);
     case StepAction::copy_first_moments:
-      return submit_first("snapshot", snapshot_->load_gathered_moments(ParameterBuffer::first_moments));
+      return ranks_.submit_first("snapshot", step_, snapshot_->load_gathered_moments(ParameterBuffer::first_moments));
     case StepAction::copy_second_moments:
-      return submit_first("snapshot", snapshot_->load_gathered_moments(ParameterBuffer::second_moments));
+      return ranks_.submit_first("snapshot", step_, snapshot_->load_gathered_moments(ParameterBuffer::second_moments));
     case StepAction::write:
-      submit_first("snapshot", snapshot_->write());
+      ranks_.submit_first("snapshot", step_, snapshot_->write());
       return snapshot_.reset();
     case StepAction::clear:
-      return submit_all("clear", clear_gradients);
+      return ranks_.submit("clear", step_, clear_gradients);
     default:
       return report_step();
   }
 }
 
 void SectionReplica::action_done() {
-  if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = gathered_.sum_of_squares;
-  if (step_end_.at(StepAction::step)) lr_ = gathered_.lr;
+  if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = ranks_.gathered().sum_of_squares;
+  if (step_end_.at(StepAction::step)) lr_ = ranks_.gathered().lr;
   step_end_.advance();
   start_action();
 }
@@ -136,15 +137,7 @@ bool SectionReplica::exchanging() const {
 
 void SectionReplica::continue_exchange() {
   if (still_ || !exchanging()) return;
-  bool complete = true;
-  for (const auto& rank : ranks_) {
-    if (auto next = rank->reductions().next_job()) {
-      rank->submit(rank->trace().work(next->label, TraceCategory::step, step_), std::move(next->job), {},
-                   caf::actor_cast<caf::actor>(this));
-    }
-    complete = rank->reductions().complete() && complete;
-  }
-  if (complete) action_done();
+  if (ranks_.continue_exchange(step_)) action_done();
 }
 
 void SectionReplica::report_norm() {
@@ -178,19 +171,20 @@ void SectionReplica::report_step() {
 
 caf::result<StandsStill> SectionReplica::stand_still() {
   still_ = true;
-  const bool changes = working_ > 0 && step_end_.at(StepAction::step);
+  const bool changes = ranks_.working() && step_end_.at(StepAction::step);
   if (!changes) return stands_still();
   standing_ = make_response_promise<StandsStill>();
   return standing_;
 }
 
 StandsStill SectionReplica::stands_still() {
-  const bool sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
+  const bool sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
   return {spec_.section, spec_.replica, settled_, !sharded && !failed_};
 }
 
 void SectionReplica::write_now(const StepBoundary& snapshot) {
-  submit_first("snapshot", ReplicaSnapshot(spec_, snapshot, caf::actor_cast<caf::actor>(this), coordinator_).write());
+  ranks_.submit_first("snapshot", step_,
+                      ReplicaSnapshot(spec_, snapshot, caf::actor_cast<caf::actor>(this), coordinator_).write());
 }
 
 void SectionReplica::boundary_passed() {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/replica_ranks.hpp"
+
+#include <algorithm>
+
+#include "actors/services/write_cookie.hpp"
+#include "runtime/device/emulated_device.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Metrics of ranks add up; a pass takes as long as its slowest rank.
+void add_to(WorkDone& all, const WorkDone& one) {
+  for (const Metric& metric : one.metrics) {
+    const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
+    if (same == all.metrics.end()) {
+      all.metrics.push_back(metric);
+    } else {
+      same->sum += metric.sum;
+      same->weight += metric.weight;
+    }
+  }
+  all.sum_of_squares += one.sum_of_squares;
+  all.lr = one.lr;
+  all.forward_ms = std::max(all.forward_ms, one.forward_ms);
+  all.backward_ms = std::max(all.backward_ms, one.backward_ms);
+}
+
+/// Returns whether a write or copy with this cookie is the rank's.
+bool owns(const ReplicaRank& rank, std::uint64_t cookie) {
+  return unpack_cookie(cookie).client == rank.ports().client();
+}
+
+}  // namespace
+
+ReplicaRanks::ReplicaRanks(const ReplicaSpec& spec, const caf::actor& actor)
+    : spec_(&spec), actor_(caf::actor_cast<caf::actor_addr>(actor)) {
+  for (std::uint32_t rank = 0; rank < spec.ranks.size(); ++rank) {
+    // A weak reference: if the run ends early, buffers and copies outlive the actor.
+    const auto weak = actor_;
+    PortEvents events;
+    events.buffer_free = [weak] {
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
+    };
+    events.copied = [weak](std::uint64_t cookie, const std::string& failure) {
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, CopyFinished{cookie, failure});
+    };
+    ranks_.push_back(std::make_unique<ReplicaRank>(spec, LayoutRank(rank), std::move(events)));
+    ranks_.back()->route(actor);
+  }
+}
+
+void ReplicaRanks::submit_first(std::string_view label, StepId step, Job job) {
+  working_ = 1;
+  gathered_ = WorkDone{};
+  first().submit(first().trace().work(label, TraceCategory::step, step), std::move(job), {}, actor());
+}
+
+void ReplicaRanks::submit(std::string_view label, StepId step, const std::function<Job(ReplicaRank&)>& job_of,
+                          std::chrono::nanoseconds lasts) {
+  std::vector<std::pair<TracedWork, Job>> work;
+  for (const auto& rank : ranks_) {
+    work.emplace_back(rank->trace().work(label, TraceCategory::step, step), job_of(*rank));
+  }
+  submit(std::move(work), lasts);
+}
+
+void ReplicaRanks::submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
+  working_ = ranks_.size();
+  gathered_ = WorkDone{};
+  std::unique_lock<std::mutex> lock;
+  EmulatedWork emulated{lasts};
+  if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
+  if (ranks_.size() > 1 && spec_->collective_submit_mutex != nullptr)
+    lock = std::unique_lock(*spec_->collective_submit_mutex);  // the same order on all devices
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto& [traced, job] = work[rank];
+    ranks_[rank]->submit(std::move(traced), std::move(job), emulated, actor());
+  }
+}
+
+bool ReplicaRanks::continue_exchange(StepId step) {
+  bool complete = true;
+  for (const auto& rank : ranks_) {
+    if (auto next = rank->reductions().next_job()) {
+      rank->submit(rank->trace().work(next->label, TraceCategory::step, step), std::move(next->job), {}, actor());
+    }
+    complete = rank->reductions().complete() && complete;
+  }
+  return complete;
+}
+
+bool ReplicaRanks::add(const WorkDone& result) {
+  add_to(gathered_, result);
+  return --working_ == 0;
+}
+
+BuffersFree ReplicaRanks::buffers_free() const {
+  BuffersFree free;
+  for (const auto& rank : ranks_) {
+    const BuffersFree own = rank->ports().buffers_free();
+    free.outputs = free.outputs && own.outputs;
+    free.gradients = free.gradients && own.gradients;
+  }
+  return free;
+}
+
+void ReplicaRanks::write_finished(std::uint64_t cookie) const {
+  for (const auto& rank : ranks_) {
+    if (!owns(*rank, cookie)) continue;
+    if (!rank->reductions().write_finished(cookie)) rank->ports().write_finished(cookie);
+  }
+}
+
+Status ReplicaRanks::copied(const CopyFinished& finished) const {
+  for (const auto& rank : ranks_) {
+    if (owns(*rank, finished.cookie)) return rank->ports().copied(finished.cookie, finished.failure);
+  }
+  return {};
+}
+
+}  // namespace maestro
