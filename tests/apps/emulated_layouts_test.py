@@ -44,6 +44,12 @@ def period_ms(report, left_out=5):
 
 
 class EmulatedLayouts(HttpTest):
+    def trained(self, teacher_on, student_on):
+        """A finished run, the times of its passes and the time of a step's end, `self.stretch` times as long as given."""
+        step_ms = STEP_MS * self.stretch
+        finished = self.train(job(teacher_on, student_on, gflops=GFLOPS / self.stretch, step_ms=step_ms))
+        return finished, {name: ms * self.stretch for name, ms in pass_ms(finished.report).items()}, step_ms
+
     def assert_period(self, finished, expected):
         measured = period_ms(finished.report)
         self.assertGreater(expected, 30, "noise of the machine would count")
@@ -51,25 +57,23 @@ class EmulatedLayouts(HttpTest):
 
     @undisturbed
     def test_sections_on_the_same_devices_take_turns(self):
-        finished = self.train(job(numbered(0, 1), numbered(0, 1, 1, 0), step_ms=STEP_MS))
+        finished, times, step_ms = self.trained(numbered(0, 1), numbered(0, 1, 1, 0))
         lanes = {lane["section"]: lane for lane in finished.report["plan"]["lanes"]}
         self.assertEqual(lanes["student.stage1"]["devices"], numbered(1, 0))
-        times = pass_ms(finished.report)
         self.assertEqual(times.keys(), {"teacher", "student.stage0", "student.stage1"})
-        self.assert_period(finished, sum(times.values()) + 2 * STEP_MS)  # the stages' ends are on the same devices, too
+        self.assert_period(finished, sum(times.values()) + 2 * step_ms)  # the stages' ends are on the same devices, too
 
     @undisturbed
     def test_stages_on_devices_of_their_own_end_a_step_side_by_side(self):
-        finished = self.train(job(numbered(4, 5), numbered(0, 1, 2, 3), step_ms=STEP_MS))
-        times = pass_ms(finished.report)
+        finished, times, step_ms = self.trained(numbered(4, 5), numbered(0, 1, 2, 3))
         self.assertLess(times["teacher"], times["student.stage0"] + times["student.stage1"], "it works ahead")
-        self.assert_period(finished, times["student.stage0"] + times["student.stage1"] + STEP_MS)
+        self.assert_period(finished, times["student.stage0"] + times["student.stage1"] + step_ms)
 
     @undisturbed
     def test_a_pass_waits_for_the_last_of_its_devices(self):
         """The teacher shares one of its devices with each stage, so nothing works beside it."""
-        finished = self.train(job(numbered(0, 2), numbered(0, 1, 2, 3), step_ms=STEP_MS))
-        self.assert_period(finished, sum(pass_ms(finished.report).values()) + STEP_MS)
+        finished, times, step_ms = self.trained(numbered(0, 2), numbered(0, 1, 2, 3))
+        self.assert_period(finished, sum(times.values()) + step_ms)
 
     @undisturbed
     def test_the_end_of_a_step_counts_in_the_times_of_its_lane(self):
