@@ -121,7 +121,11 @@ void Endpoint::stop() {
   const bool ended = state_->progress->stop();
   const std::lock_guard lock(state_->mutex);
   if (std::exchange(state_->is_stopped, true)) return;
-  if (ended) state_->domain->close_endpoint();
+  if (ended) {
+    state_->domain->close_endpoint();
+  } else {
+    state_->domain->remove_segment();
+  }
 }
 
 TransferStats Endpoint::stats() const {

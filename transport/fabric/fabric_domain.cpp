@@ -152,7 +152,8 @@ Result<std::unique_ptr<FabricDomain>> FabricDomain::open_found(InfoPtr info) {
   if (shared_memory) {
     const auto address = domain->raw_address();
     if (!address) return address.error();
-    domain->segment_ = hold_shared_memory(segment_file(address->c_str()));
+    domain->segment_file_ = segment_file(address->c_str());
+    domain->segment_ = hold_shared_memory(domain->segment_file_);
   }
   return domain;
 }
@@ -257,6 +258,11 @@ void FabricDomain::close_endpoint() {
   endpoint_.reset();
   completions_.reset();
   addresses_.reset();
+}
+
+void FabricDomain::remove_segment() const {
+  std::error_code ignored;
+  if (!segment_file_.empty()) std::filesystem::remove(segment_file_, ignored);
 }
 
 }  // namespace maestro

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -82,6 +83,9 @@ class FabricDomain {
 
   /// Closes connections and queues; regions and their domain stay. Only after the last use of the endpoint.
   void close_endpoint();
+  /// Removes the name of shm's segment, of an endpoint that is never closed (PT-5). Processes that have mapped the
+  /// segment keep it.
+  void remove_segment() const;
 
  private:
   FabricDomain() = default;
@@ -98,8 +102,9 @@ class FabricDomain {
   FabricPtr<fid_cq> completions_;
   FabricPtr<fid_ep> endpoint_;
   bool can_block_ = false;
-  FileDescriptor segment_;  // of shm, held (hold_shared_memory)
-  std::string no_devices_;  // why memory of devices is not registered; empty where it may be
+  std::filesystem::path segment_file_;  // empty: not shm
+  FileDescriptor segment_;              // of shm, held (hold_shared_memory)
+  std::string no_devices_;              // why memory of devices is not registered; empty where it may be
 };
 
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -185,10 +186,14 @@ TEST(EndpointShared, a_lock_that_a_killed_process_left_taken_fails_the_endpoint_
   if (!lock.has_known_layout()) GTEST_SKIP() << "this version of libfabric lays out its shared memory in another way";
   const auto self = station.endpoint->connect(station.endpoint->address()).value_or_throw();
   const WriteRequest request{self, station.region.get(), 0, 8, station.region->remote(), 32, 1, 1};
+  const std::string address = station.endpoint->address();
+  const std::string segment = "/dev/shm/" + address.substr(address.rfind('/') + 1);
+  EXPECT_TRUE(std::filesystem::exists(segment)) << segment;
   lock.take();
   station.endpoint->write(request);
   ASSERT_TRUE(station.events.wait_until([](const auto& seen) { return !seen.endpoint_failures.empty(); }));
   station.endpoint->stop();
+  EXPECT_FALSE(std::filesystem::exists(segment)) << "nobody would remove it while this process lives";
   station.endpoint->write(request);
   EXPECT_FALSE(station.endpoint->connect(station.endpoint->address()).ok());
   const auto seen = station.events.seen();
