@@ -13,8 +13,8 @@
 //   p = softmax(l / T), l = (l_1 .. l_k, l_rest)
 //   q = softmax(s / T), s_i = log softmax(z)[i], s_rest = log of the sum of softmax(z) over all other tokens
 // At T = 1 these are the probabilities themselves; at any T they are the powers p^(1/T) and q^(1/T) of the outcomes'
-// probabilities, normalised. Every divergence is finite. If the k tokens are all tokens there is no rest, and p and q
-// are those of the formulas above. With G the derivative of the divergence with respect to s / T, the derivative with
+// probabilities, normalised. Every divergence is finite. If the k tokens are all tokens, the rest is empty and the
+// formulas above hold for p and q. With G the derivative of the divergence with respect to s / T, the derivative with
 // respect to z_j is G_j / T for a named token and G_rest / T softmax(z)_j / exp(s_rest) for any other, since G sums to
 // 0.
 //
@@ -67,16 +67,17 @@ struct CrossEntropyHead {
 enum class TeacherOutput : std::uint8_t {
   hidden,     ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
   logits,     ///< teacher_logits (M, Vt) f32 or bf16
-  top_k,      ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over these k alone
-  top_k_rest  ///< the same, with values that are log-probabilities, and teacher_rest (M, 1) f32, that of all others
+  top_k,      ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over only these k
+  top_k_rest  ///< top_k with log-probabilities as values, and teacher_rest (M, 1) f32, the log-probability of all other
+              ///< tokens
 };
 
-/// Returns whether the teacher names k tokens of each row.
+/// Returns whether the teacher names k tokens per row.
 [[nodiscard]] constexpr bool names_tokens(TeacherOutput boundary) {
   return boundary == TeacherOutput::top_k || boundary == TeacherOutput::top_k_rest;
 }
-/// The least log-probability of a top_k_rest teacher, also that of a rest without probability: finite, so that every
-/// divergence is, and below the smallest normal number of f32.
+/// The least log-probability of a top_k_rest teacher, also for a rest without probability: finite, so that every
+/// divergence is finite, and below the smallest normal f32 number.
 inline constexpr float least_log_probability = -100;
 
 struct DistillationHead {
@@ -88,13 +89,13 @@ struct DistillationHead {
   Tensor teacher_values;
   Tensor teacher_indices;  ///< outside [0, shared_vocabulary): no token, left out
   Tensor teacher_rest;
-  std::int64_t teacher_vocabulary = 0;  ///< Vt; at least shared_vocabulary, but for top_k and top_k_rest
-  std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked out of p and q, not out of ce
+  std::int64_t teacher_vocabulary = 0;  ///< Vt; at least shared_vocabulary, except with top_k and top_k_rest
+  std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked in p and q, but not in ce
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0.5;
-  double beta = 0.5;           ///< of js
-  double teacher_softcap = 0;  ///< as softcap, of the logits that teacher_head gives; other teacher logits are complete
+  double beta = 0.5;           ///< mixture weight of js
+  double teacher_softcap = 0;  ///< soft cap of the logits that teacher_head gives; other teacher logits are complete
 };
 
 }  // namespace maestro

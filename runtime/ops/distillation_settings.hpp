@@ -15,13 +15,13 @@ struct DistillationSettings {
   std::int64_t student_vocabulary = 0;
   std::int64_t teacher_vocabulary = 0;
   std::int64_t shared_vocabulary = 0;
-  std::int64_t top_k = 0;  ///< of boundary = top_k and top_k_rest
+  std::int64_t top_k = 0;  ///< k of boundary = top_k and top_k_rest
 };
 
-/// Throws JobError, naming the setting and the nearest valid value, for:
-/// temperature not positive and finite; alpha outside [0, 1]; js with beta outside (0, 1), where that divergence is
-/// identically zero; reverse_kl with top_k, which is infinite because the teacher has no probability outside its k
-/// tokens; a shared vocabulary that is empty or larger than either model's; k outside [1, shared vocabulary].
+/// Throws JobError, naming the setting and the nearest valid value, for: temperature not positive and finite; alpha
+/// outside [0, 1]; js with beta outside (0, 1), since that divergence is identically zero; reverse_kl with top_k, which
+/// is infinite because the teacher's probability outside its k tokens is zero; a shared vocabulary that is empty or
+/// larger than either model's; k outside [1, shared vocabulary].
 void validate(const DistillationSettings& settings);
 
 }  // namespace maestro

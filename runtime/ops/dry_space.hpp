@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that is mapped without being there: for passes of which nothing is computed. A page that the CPU writes
-// is there until its block is released. Blocks are parts of large mappings, since a dry pass has hundreds of them.
+// Host memory that is mapped but not resident, for passes that compute nothing. A page that the CPU writes stays
+// resident until its block is released. Blocks are parts of large mappings, since a dry pass has hundreds of them.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace maestro {
 /// Thread-safe.
 class DrySpace final : public MemorySpace {
  public:
-  /// With `host` false sections use it as the memory of a device that has its own: what is written there is dropped.
+  /// With `host` false, sections treat it as the memory of a device with separate memory: writes to it are dropped.
   explicit DrySpace(bool host = true) : host_(host) {}
   ~DrySpace() override;
   DrySpace(const DrySpace&) = delete;
   DrySpace& operator=(const DrySpace&) = delete;
   [[nodiscard]] bool host() const override { return host_; }
   [[nodiscard]] bool holds_values() const override { return false; }
-  /// Throws JobError(unavailable) where the address space is too small.
+  /// Throws JobError(unavailable) if the address space is too small.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) override;
   void release(std::byte* block, std::size_t bytes) noexcept override;
   void read(std::byte* host_to, const std::byte* from, std::size_t bytes) override;
@@ -36,14 +36,14 @@ class DrySpace final : public MemorySpace {
     std::byte* begin = nullptr;
     std::size_t bytes = 0;
   };
-  /// Maps at least `bytes` more: twice as many as before where the system has them.
+  /// Maps at least `bytes` more: twice as many as before if the system has them.
   void map(std::size_t bytes);
 
   bool host_;
   mutable std::mutex mutex_;
   std::vector<Mapping> mappings_;
-  std::size_t taken_ = 0;                                // bytes of the last one
-  std::map<std::size_t, std::vector<std::byte*>> free_;  // released blocks, by their pages
+  std::size_t taken_ = 0;                                // used bytes of the last mapping
+  std::map<std::size_t, std::vector<std::byte*>> free_;  // released blocks, by their number of pages
   std::size_t held_ = 0;
 };
 

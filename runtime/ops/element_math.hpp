@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The per-element mathematics of both backends: formulas of numbers, for a device's threads, and of vectors of them,
-// for the CPU's. Loads, stores and sums are the kernels'.
+// Per-element mathematics for both backends: formulas on numbers, for a device's threads, and on vectors, for the CPU.
+// Kernels do the loads, stores and sums.
 //
-// `Math` has the elementary functions of its Value, which is float or a vector of floats (of gcc, so that numbers and
-// vectors mix): exponential, logarithm, sigmoid, square_root, larger, and bits and number, to its 32 bits and back.
-// Everything is inlined by force: the CPU's kernels are compiled once per instruction set, and a function of their own
-// must not be linked into others.
+// `Math` has the elementary functions for its Value, which is float or a (gcc) vector of floats, so that numbers and
+// vectors mix: exponential, logarithm, sigmoid, square_root, larger, and bits and number, which convert to the 32 bits
+// and back. Inlining is forced: the CPU's kernels are compiled once per instruction set, and a separate function must
+// not be linked into other sets.
 #pragma once
 
 #include <cmath>
@@ -63,7 +63,7 @@ MAESTRO_HD float sigmoid(float x) {
   return reciprocal(1.0F + exponential(-x));
 }
 
-/// Of a device's thread; on the CPU for tests.
+/// Elementary functions for a device's thread; on the CPU for tests.
 struct Scalar {
   using Value = float;
   using Bits = std::uint32_t;
@@ -76,8 +76,8 @@ struct Scalar {
   MAESTRO_HD static float larger(float a, float b) { return element::larger(a, b); }
 };
 
-/// Tanh-approximated GELU (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh u) = x sigmoid(2 u) with
-/// u = sqrt(2 / pi) (x + 0.044715 x^3); the sigmoid form has no cancellation for negative x.
+/// Tanh-approximated GELU (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh u) = x sigmoid(2 u) with u = sqrt(2 / pi) (x +
+/// 0.044715 x^3); the sigmoid form avoids cancellation for negative x.
 template <class Math>
 struct GeluOf {
   using Value = typename Math::Value;
@@ -122,8 +122,8 @@ struct GegluOf {
 };
 using Geglu = GegluOf<Scalar>;
 
-/// Returns tanh(x) with relative error below 4e-7, at most 1; NaN for NaN. A rational function, the minimax of degrees
-/// 13 and 6 that Eigen has (Guennebaud & Jacob 2010): through exponentials, small results would cancel.
+/// Returns tanh(x) with relative error below 4e-7, at most 1; NaN for NaN. Uses Eigen's minimax rational function of
+/// degrees 13 and 6 (Guennebaud & Jacob 2010): with exponentials, small results would cancel.
 template <class Value>
 MAESTRO_HD Value tanh_of(Value x) {
   constexpr float end = 7.90531110763549805F;  // from here on tanh is 1 in f32
@@ -148,7 +148,7 @@ struct SoftcapOf {
   using Value = typename Math::Value;
 
   MAESTRO_HD static Value value(Value x, Value cap) { return cap * tanh_of(quotient(x, cap)); }
-  /// Returns the derivative where the result is y.
+  /// Returns the derivative at the result y.
   MAESTRO_HD static Value slope_of(Value y, Value cap) {
     const Value ratio = quotient(y, cap);
     return 1.0F - ratio * ratio;
@@ -167,7 +167,7 @@ struct RotaryPairOf {
 };
 using RotaryPair = RotaryPairOf<float>;
 
-/// AdamW (Loshchilov & Hutter 2019, algorithm 2) of a parameter, with the step's shared coefficients precomputed.
+/// AdamW (Loshchilov & Hutter 2019, algorithm 2) for a parameter, with the step's shared coefficients precomputed.
 struct AdamW {
   float keep = 1;          ///< 1 - lr * weight_decay
   float step_size = 0;     ///< lr / (1 - beta1^step)
@@ -178,7 +178,7 @@ struct AdamW {
   float one_less_beta2 = 1;
   float epsilon = 0;
   float gradient_scale = 1;
-  std::uint32_t seed = 0;  ///< of the step, for rounded_at_random()
+  std::uint32_t seed = 0;  ///< seed of the step, for rounded_at_random()
 
   template <class Math = Scalar>
   MAESTRO_HD void update(typename Math::Value& value, typename Math::Value gradient, typename Math::Value& mean,
@@ -189,10 +189,10 @@ struct AdamW {
     value = value * keep - step_size * mean / (Math::square_root(variance) * inverse_root + epsilon);
   }
 
-  /// Rounds the moments after update() to values of bf16, each up with the probability of the fraction that is cut off.
-  /// To the nearest, a moment would not move when its change is below half a unit in the last place: with beta2 = 0.999
-  /// the second moment would stay where it is. The random bits are a hash of the step, the gradient and the first
-  /// moment: the same on every layout and after a resume. Finaliser of MurmurHash3 (Appleby 2011).
+  /// Rounds the moments after update() to bf16 values, each up with a probability equal to the fraction that is cut
+  /// off. With rounding to nearest, a moment would not move when its change is below half a unit in the last place:
+  /// with beta2 = 0.999 the second moment would not change. The random bits are a hash of the step, the gradient and
+  /// the first moment: the same on every layout and after a resume. Finaliser of MurmurHash3 (Appleby 2011).
   template <class Math = Scalar>
   MAESTRO_HD void rounded_at_random(typename Math::Value gradient, typename Math::Value& mean,
                                     typename Math::Value& variance) const {
@@ -205,13 +205,13 @@ struct AdamW {
   }
 };
 
-/// Returns `id` shifted by `by` when the result lies in [0, limit), else -1.
+/// Returns `id` shifted by `by` if the result is in [0, limit), else -1.
 MAESTRO_HD std::int32_t shifted_id(std::int32_t id, std::int64_t by, std::int64_t limit) {
   const std::int64_t shifted = id + by;
   return shifted >= 0 && shifted < limit ? static_cast<std::int32_t>(shifted) : -1;
 }
 
-/// Normalisation of a distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
+/// Normaliser of a row's distribution: softmax at temperature T is exp((x - max) / T - log_sum).
 struct Normaliser {
   float max = 0;
   float log_sum = 0;      ///< log of the sum of exp((x - max) / T)
@@ -224,25 +224,25 @@ struct Normaliser {
   MAESTRO_HD float probability_at_one(float x) const { return exponential(x - max - log_sum_one); }
 };
 
-/// Derivatives of the divergences with respect to the student's logit z / T, for p = exp(log_p) of the teacher and
-/// q = exp(log_q) of the student, and the mixture m = beta p + (1 - beta) q; see distillation_options.hpp.
+/// Derivatives of the divergences with respect to the student's logit z / T, for the teacher's p = exp(log_p), the
+/// student's q = exp(log_q), and the mixture m = beta p + (1 - beta) q; see distillation_options.hpp.
 template <class Math>
 struct DivergencesOf {
   using Value = typename Math::Value;
   static constexpr float smallest_normal = 1.17549435e-38F;
 
-  /// Returns log m; finite where both underflow, since it is only ever multiplied with p or q.
+  /// Returns log m; finite if both underflow, since it is only ever multiplied with p or q.
   MAESTRO_HD static Value log_mixture(Value p, Value q, float beta) {
     return Math::logarithm(Math::larger(p * beta + q * (1.0F - beta), smallest_normal - Value{}));
   }
   MAESTRO_HD static Value forward_kl(Value log_p, Value log_q) {
     return Math::exponential(log_q) - Math::exponential(log_p);
   }
-  /// `divergence` is KL(q || p).
+  /// Returns the derivative. `divergence` is KL(q || p).
   MAESTRO_HD static Value reverse_kl(Value log_p, Value log_q, float divergence) {
     return Math::exponential(log_q) * (log_q - log_p - divergence);
   }
-  /// `divergence` is KL(q || m).
+  /// Returns the derivative. `divergence` is KL(q || m).
   MAESTRO_HD static Value js(Value log_p, Value log_q, float beta, float divergence) {
     const Value q = Math::exponential(log_q);
     return (1.0F - beta) * q * (log_q - log_mixture(Math::exponential(log_p), q, beta) - divergence);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators on flat vectors in memory() of the table: the optimizer, norms and sums of gradients. A part of
+// Operators on flat vectors in the table's memory(): the optimizer, norms and sums of gradients. A part of
 // operators.hpp.
 #pragma once
 
@@ -28,7 +28,7 @@ struct AdamW {
   std::span<float> value{};
   std::span<float> gradient{};
   Tensor mean{};      ///< f32 or bf16; the first moment
-  Tensor variance{};  ///< of the dtype of `mean`; the second moment
+  Tensor variance{};  ///< same dtype as `mean`; the second moment
   AdamWStep step{};
   std::span<bfloat16> rounded{};  ///< the new values rounded to bf16; or empty
 };

@@ -17,7 +17,7 @@ Tensor value_of(Parameter* parameter) {
   return parameter == nullptr ? none : parameter->value();
 }
 
-/// Returns (N, K) of a weight of any rank.
+/// Returns a weight of any rank as (N, K).
 Tensor as_matrix(const Tensor& weight) {
   const std::int64_t rows = weight.shape()[0];
   return weight.shape().rank() == 2 ? weight : weight.reshaped(Shape{rows, weight.elements() / rows});
@@ -84,19 +84,19 @@ NormTarget norm_target(Tape& tape, const Var& x) {
   return {{unused.tensor(), false}, unused};
 }
 
-/// What a sum was made of; undefined: nothing.
+/// Operands of a sum; undefined: nothing.
 struct Addends {
   Var residual;
   Var branch;
 };
 
-/// Adds the gradient of a sum to those of its addends; `rounded`: the same in the branch's dtype, or undefined.
+/// Adds a sum's gradient to its addends' gradients; `rounded`: the same in the branch's dtype, or undefined.
 void add_gradients(Tape& tape, const Addends& to, const Block& dy, const Block& rounded) {
   if (to.branch.needs_gradient()) tape.add_gradient(to.branch, rounded.defined() ? rounded : dy);
   if (to.residual.needs_gradient()) tape.add_gradient(to.residual, dy);
 }
 
-/// Memory for the gradient of a branch that is rounded as y is, where the sum is not; undefined: there is none.
+/// Returns memory for a branch's gradient rounded to y's dtype, if the sum has another dtype; else undefined.
 Block rounded_gradient(Tape& tape, const Addends& of, const Var& sum, const Var& y) {
   if (!of.branch.defined() || !of.branch.needs_gradient()) return {};
   const DType dtype = of.branch.value().dtype();
@@ -132,7 +132,7 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
                                 .dweight = weight.gradient(),
                                 .dbias = gradient_of(bias),
                                 .offset = offset});
-    // The norm is the last that adds to the gradient of the sum.
+    // The norm is the last operator that adds to the gradient of the sum.
     if (rounded.defined()) add_gradients(tape, addends, tape.take_gradient(x), rounded);
   });
   return y;

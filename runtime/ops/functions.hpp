@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable operators, with which a section author writes a forward pass. Each calls the operator table and
-// records its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
+// Differentiable operators for section authors to write forward passes with. Each calls the operator table and records
+// its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace maestro {
 
-/// Returns (M, C) f32: scale table[ids] (+ positions_table[positions] if present); no row of the table where an id
-/// is -1.
+/// Returns (M, C) f32: scale table[ids] (+ positions_table[positions] if present); an id of -1 takes no row of the
+/// table.
 Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table, const SequenceLayout& layout,
               double scale = 1);
-/// Returns (M, N) act = x w^T + bias. A weight of more than two dimensions, such as a convolution's kernel, counts as
-/// the matrix of its first dimension by all others.
+/// Returns (M, N) act = x w^T + bias. A weight with more than two dimensions, such as a convolution's kernel, counts as
+/// a matrix: its first dimension by all others.
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
 /// Returns the norm (M, C) act. x is usually the f32 residual stream. `offset` is added to every weight.
 Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
 Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon, double offset = 0);
 /// Returns the residual sum, (M, C) f32.
 Var add(Tape& tape, const Var& residual, const Var& branch);
-/// The sum, as add() returns it, and its norm, as layer_norm() or rms_norm() does, in a single pass over memory.
+/// The sum, as from add(), and its norm, as from layer_norm() or rms_norm(), in a single pass over memory.
 struct NormedSum {
   Var sum;     ///< (M, C) f32
   Var normed;  ///< (M, C) act
@@ -38,21 +38,21 @@ Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index);
 Var index_select(Tape& tape, const Var& x, const Block& index);
 /// Returns x in `dtype`; x itself if it has that dtype already.
 Var converted(Tape& tape, const Var& x, DType dtype);
-/// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is through.
+/// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is complete.
 void keep(Tape& tape, const Block& memory);
 void keep(Tape& tape, std::shared_ptr<const void> memory);
 Var gelu(Tape& tape, const Var& x);
 class LowRank;
-/// A product's or a norm's parameters.
+/// Parameters of a product or norm.
 struct Affine {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;   ///< null: none
-  LowRank* adapter = nullptr;  ///< of a product; null: none
+  LowRank* adapter = nullptr;  ///< adapter of a product; null: none
 };
-/// As linear() above, with the adapter, if there is one (low_rank.hpp).
+/// Returns linear() as above, with the adapter, if there is one (low_rank.hpp).
 Var linear(Tape& tape, const Var& x, const Affine& affine);
-/// Returns (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient fused into the products where
-/// the backend supports that and neither has an adapter.
+/// Returns (M, N) act = linear(gelu(linear(x, in)), out). Fuses the GELU and its gradient into the products if the
+/// backend supports that and neither has an adapter.
 Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
 /// Maps x (M, 2F) = [gate | up] to activation(gate) up, (M, F).
 Var glu(Tape& tape, const Var& x, GluGate gate);
@@ -61,28 +61,28 @@ struct AttentionOptions {
   AttentionShape shape;
   std::shared_ptr<const RotaryFrequencies> rotary;  ///< null: no rotary embedding
 };
-/// Rotates query and key columns of qkv, of `shape`, in place, without a record on the tape; nothing without rotary
-/// embedding.
+/// Rotates query and key columns of qkv, with `shape`, in place, without a record on the tape; does nothing without
+/// rotary embedding.
 void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, const AttentionShape& shape,
             const SequenceLayout& layout, int direction);
 /// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
-/// Keys and values of a sequence's rows so far, of a layer, for text generation.
+/// A layer's keys and values of a sequence's rows so far, for text generation.
 struct AttentionCache {
   Tensor keys;             ///< (P, G D) act
   Tensor values;           ///< (P, G D) act
   std::int64_t first = 0;  ///< rows so far
 };
-/// As attention(), for the rows of a single sequence behind the first `cache.first` of it: their keys and values are
-/// written to the cache. layout.positions count from the sequence's first row. No gradient.
+/// Computes attention() for a sequence's rows after the first `cache.first`: writes their keys and values to the cache.
+/// layout.positions count from the sequence's first row. No gradient.
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      const AttentionCache& cache);
 
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored
   double scale = 0;                 ///< 1 / target tokens of the global batch
-  double softcap = 0;               ///< of the logits; 0: none
+  double softcap = 0;               ///< soft cap of the logits; 0: none
 };
 /// Fuses output layer and softmax cross-entropy; computes gradients in the same pass when the tape records.
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
@@ -94,7 +94,7 @@ struct TeacherSignal {
   Tensor logits;                ///< boundary = logits
   Tensor values, indices;       ///< boundary = top_k or top_k_rest
   std::int64_t vocabulary = 0;  ///< Vt
-  double softcap = 0;           ///< of the logits that `head` gives; 0: none
+  double softcap = 0;           ///< soft cap of the logits that `head` gives; 0: none
   Tensor rest;                  ///< boundary = top_k_rest
 };
 struct DistillationTerms {

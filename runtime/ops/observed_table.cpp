@@ -5,7 +5,7 @@ namespace maestro {
 
 namespace {
 
-/// Stands for the packed form of a weight of which nothing is computed: as large as a table of the CPU makes it.
+/// A placeholder for the packed form of a weight in a dry pass: as large as a CPU table's.
 class DryPack final : public PackedWeight {
  public:
   DryPack(const Tensor& w, DType compute)

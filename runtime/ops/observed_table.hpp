@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator table that reports its calls: those of another table, with their times, or calls of which nothing is
-// computed (a dry pass).
+// An operator table that reports its calls: either the calls of another table, with their times, or calls without any
+// computation (a dry pass).
 //
-// OB-1 (same calls): without a table behind it, it accepts every call that a table of the CPU accepts, or of a GPU
-//       where its space is no memory of the host; it returns zeros where a value is expected, and neither reads nor
-//       writes the memory of tensors, but for targets of losses in host memory.
+// OB-1 (same calls): without a table to call, it accepts every call that a CPU table accepts, or a GPU table if its
+// space
+//       is not host memory; it returns zeros if a value is expected, and neither reads nor writes the memory of
+//       tensors,
+//       except for targets of losses in host memory.
 #pragma once
 
 #include <functional>
@@ -19,18 +21,18 @@
 namespace maestro {
 
 struct TableObserver {
-  /// Receives each call, with the milliseconds in which it returned; 0 where nothing is computed.
+  /// Receives each call, with its duration in milliseconds; 0 in a dry pass.
   std::function<void(const OperatorCall& call, double ms)> called;
-  MsClock now = steady_ms;  ///< of the times
+  MsClock now = steady_ms;  ///< clock of the times
 };
 
 /// Belongs to a single thread. Table and space outlive it.
 class ObservedTable final : public DispatchingTable<ObservedTable> {
  public:
-  /// Calls `table`.
+  /// Calls and observes `table`.
   ObservedTable(const OperatorTable& table, TableObserver observer)
       : table_(&table), space_(&table.memory()), observer_(std::move(observer)) {}
-  /// Computes nothing, on tensors of `space`.
+  /// Makes a dry pass, on tensors of `space`.
   ObservedTable(MemorySpace& space, TableObserver observer) : space_(&space), observer_(std::move(observer)) {}
 
   [[nodiscard]] MemorySpace& memory() const override { return *space_; }
@@ -43,10 +45,10 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
     return table_ == nullptr ? std::string() : table_->attention_refusal(shape);
   }
 
-  /// Returns whether a call runs: calls that it makes itself, such as collectives of a group, are a part of it.
+  /// Returns whether a call runs. Calls that it makes itself, such as collectives of a group, are a part of it.
   [[nodiscard]] bool running() const { return running_; }
 
-  /// While not observing, calls and repeated passes go to the table as they come.
+  /// Sets whether to observe. Otherwise calls and repeated passes go directly to the table.
   void observe(bool on) { observing_ = on; }
   void repeat(std::uint64_t place, const std::function<void()>& calls) const override {
     observing_ || table_ == nullptr ? calls() : table_->repeat(place, calls);
@@ -69,11 +71,11 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
  private:
   void timed(const OperatorCall& call, const std::function<void()>& work) const;
 
-  const OperatorTable* table_ = nullptr;  // null: nothing is computed
+  const OperatorTable* table_ = nullptr;  // null: a dry pass
   MemorySpace* space_;
   TableObserver observer_;
   bool observing_ = true;
-  mutable bool running_ = false;  // calls are constant
+  mutable bool running_ = false;  // mutable, because calls are const
 };
 
 }  // namespace maestro

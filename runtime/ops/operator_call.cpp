@@ -21,14 +21,14 @@ double product(std::int64_t m, std::int64_t n, std::int64_t k) {
   return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-/// Of an operator that passes over its tensors once.
+/// Returns the call of an operator that passes over its tensors once.
 OperatorCall pointwise(std::string_view op, const Tensor& largest, double flops_per_element,
                        std::initializer_list<Tensor> tensors, std::int64_t kind = 0) {
   return made(op, largest.dtype(), {largest.rows(), largest.columns(), kind},
               flops_per_element * static_cast<double>(largest.elements()), tensors);
 }
 
-/// Pairs of a query and a key that a layout's attention scores, of one head.
+/// Returns the (query, key) pairs that a layout's attention scores, for one head.
 double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout) {
   double pairs = 0;
   for (std::int64_t at = 0; at < layout.sequences(); ++at) {
@@ -56,7 +56,7 @@ std::int64_t rows_with_target(const Tensor& targets, bool readable) {
   return std::ranges::count_if(values, [](std::int32_t target) { return target >= 0; });
 }
 
-/// FLOPs of a row of an output layer and its gradients.
+/// Returns the FLOPs for a row of an output layer and its gradients.
 double head_flops(const CrossEntropyHead& head) {
   const double passes = 1 + (head.dhidden.defined() ? 1 : 0) + (head.dhead.defined() ? 1 : 0);
   return passes * product(1, head.vocabulary, head.hidden.columns());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of an operator without its tensors: all that its time depends on. Pure.
+// A call of an operator without its tensors: everything that its time depends on. Pure.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ namespace maestro {
 
 /// Calls with equal name, dtype and sizes do the same work.
 struct OperatorCall {
-  std::string op;                       ///< "linear", "attention_backward"; of a group "all_gather"
-  DType dtype = DType::f32;             ///< of the arithmetic
-  std::array<std::int64_t, 7> sizes{};  ///< rows first, then all that distinguishes calls of the operator; 0 at the end
+  std::string op;                       ///< "linear", "attention_backward"; for a group "all_gather"
+  DType dtype = DType::f32;             ///< dtype of the arithmetic
+  std::array<std::int64_t, 7> sizes{};  ///< rows first, then all that distinguishes the operator's calls; rest 0
   double flops = 0;
-  double bytes = 0;  ///< read and written, if nothing is in a cache
+  double bytes = 0;  ///< bytes read and written, if nothing is in a cache
   friend bool operator==(const OperatorCall& a, const OperatorCall& b) { return (a <=> b) == 0; }
   friend std::strong_ordering operator<=>(const OperatorCall& a, const OperatorCall& b) {
     if (const auto order = a.op <=> b.op; order != 0) return order;
@@ -28,8 +28,8 @@ struct OperatorCall {
   }
 };
 
-/// Returns the call. `readable`: the CPU may read the tensors, so that rows without a target, which losses leave out,
-/// are not counted. In a mixture of dtypes, `dtype` is that of the products.
+/// Returns the call. `readable`: the CPU may read the tensors, so that rows without a target, which losses skip, are
+/// not counted. With mixed dtypes, `dtype` is the products' dtype.
 template <class Op>
 [[nodiscard]] OperatorCall call_of(const Op& op, bool readable);
 

@@ -23,14 +23,14 @@ enum class PackFor : std::uint8_t {
   backward_input  ///< dx = dy w
 };
 
-/// A pure virtual run() for each operator of a list.
+/// Declares a pure virtual run() for each operator in a list.
 template <class List>
 class RunsAll;
 template <>
 class RunsAll<OperatorList<>> {
  public:
   virtual ~RunsAll() = default;
-  void run() const = delete;  // begins the chain of overloads
+  void run() const = delete;  // begins the overload chain
 };
 template <class Op, class... Rest>
 class RunsAll<OperatorList<Op, Rest...>> : public RunsAll<OperatorList<Rest...>> {
@@ -59,8 +59,8 @@ class OperatorTable : public RunsAll<Operators> {
   /// Returns the memory space of this table's tensors; it outlives the table.
   [[nodiscard]] virtual MemorySpace& memory() const { return host_memory(); }
 
-  /// Runs `calls`, a pass that may repeat with the same operators, tensors and scalars, once. The table may defer the
-  /// calls until all have been made, or replay a recording of equal calls instead; so the pass contains nothing else of
+  /// Runs `calls` once: a pass that may repeat with the same operators, tensors and scalars. The table may defer the
+  /// calls until all have been made, or replay a recording of equal calls instead; so the pass contains nothing else on
   /// the device that depends on their order: no collectives, no release of memory of the table's space (releases to
   /// arenas are allowed), no reads of results. Rethrows an exception of `calls`; the pass' calls may then be left out.
   /// `place` identifies passes of the same kind.
@@ -70,11 +70,12 @@ class OperatorTable : public RunsAll<Operators> {
   /// pack of 0 bytes() in f32 refers to w, which then outlives it and keeps its values.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                              std::unique_ptr<PackedWeight> reuse) const = 0;
-  /// Returns true when products take a weight as it lies, (N, K) in the dtype of the product, for every use: then
-  /// Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
+  /// Returns true if products take a weight in its original layout, (N, K) in the dtype of the product, for every use:
+  /// then Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
   [[nodiscard]] virtual bool takes_plain_weights() const { return false; }
 
-  /// Returns why this table cannot do attention of a shape, with the nearest shape that it can; empty when it can.
+  /// Returns the reason why this table does not support attention of a shape, with the nearest supported shape; empty
+  /// if it does.
   [[nodiscard]] virtual std::string attention_refusal(const AttentionShape& /*shape*/) const { return {}; }
 };
 

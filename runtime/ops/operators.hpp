@@ -3,9 +3,9 @@
 //
 // Shapes: M = packed rows (tokens) of a micro-batch, K and N = matrix sides, C = width, H = query heads, G = key/value
 // heads, D = head size, V = vocabulary, S = sequences in the micro-batch. Rows of all sequences are packed without
-// padding; `SequenceLayout` holds where each begins.
+// padding; `SequenceLayout` holds their offsets.
 // dtypes: "act" is f32 or bf16 (the section's precision), everything else as noted. Arithmetic accumulates in f32.
-// Gradients: `accumulate` adds to the output, which is overwritten otherwise. Those of parameters (f32) always add.
+// Gradients: `accumulate` adds to the output, which is overwritten otherwise. Parameter gradients (f32) always add.
 // Memory: tensors and spans lie in memory() of the table, except members marked "host".
 // An undefined tensor stands for an argument that is left out; only members marked "or undefined" may be.
 #pragma once
@@ -24,11 +24,11 @@
 
 namespace maestro {
 
-/// Where each packed sequence begins: S + 1 `offsets`, the last is M; `positions` (M) count from 0 in each.
+/// Start of each packed sequence: S + 1 `offsets`, the last is M; `positions` (M) count from 0 in each sequence.
 struct SequenceLayout {
   std::span<const std::int32_t> offsets{};         ///< host
   std::span<const std::int32_t> positions{};       ///< memory() of the table
-  std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty where that is the host
+  std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty if it is host memory
   [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
   [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
@@ -38,8 +38,8 @@ struct AttentionShape {
   std::int64_t kv_heads = 1;   ///< G, divides H
   std::int64_t head_size = 1;  ///< D
   bool causal = true;
-  double scale = 0;         ///< of the scores; 0: 1 / sqrt(D)
-  std::int64_t window = 0;  ///< a query sees the last `window` keys, its own included; 0: all. Causal only
+  double scale = 0;         ///< factor of the scores; 0: 1 / sqrt(D)
+  std::int64_t window = 0;  ///< a query sees the last `window` keys, including itself; 0: all. Causal only
   double softcap = 0;       ///< c: scores are c tanh(score / c) (Gemma 2, 2024, section 2); 0: none
   [[nodiscard]] double score_scale() const {
     return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_size));
@@ -53,35 +53,35 @@ class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
   [[nodiscard]] virtual std::size_t bytes() const = 0;
-  [[nodiscard]] virtual bool rows_readable() const = 0;  ///< by Embedding
+  [[nodiscard]] virtual bool rows_readable() const = 0;  ///< whether Embedding can read it
 };
 
 // ---- memory ----
 
-/// to = 0. Any dtype.
+/// Sets to = 0. Any dtype.
 struct Zero {
   Tensor to{};
 };
 
-/// to = from, of the same dtype (any) and as many elements; they do not overlap.
+/// Sets to = from, with the same dtype (any) and number of elements; they do not overlap.
 struct Copy {
   Tensor from{};
   Tensor to{};
 };
 
-/// to = from, which stays as it is until the work is complete.
+/// Sets to = from, which does not change until the work is complete.
 struct Upload {
   Tensor from{};  ///< host, or memory of another device
   Tensor to{};
 };
 
-/// to = from, when the work is complete.
+/// Sets to = from, when the work is complete.
 struct Download {
-  Tensor from{};  ///< may also lie in another device's memory
+  Tensor from{};  ///< may also be in another device's memory
   Tensor to{};    ///< host
 };
 
-/// to = these bytes, which may change when the call has returned. For small lists, such as indices.
+/// Sets `to` to these bytes, which may change after the call has returned. For small lists, such as indices.
 struct Put {
   std::span<const std::byte> values{};  ///< host
   Tensor to{};
@@ -101,7 +101,7 @@ struct Linear {
   Tensor pre{};  ///< (M, N) act, the values before the activation; or undefined
 };
 
-/// dx = dy w, and with `pre` the same times gelu'(pre).
+/// Computes dx = dy w, and with `pre` dx = dy w gelu'(pre).
 struct LinearBackwardInput {
   Tensor dy{};                      ///< (M, N) act
   const PackedWeight* w = nullptr;  ///< packed for backward_input
@@ -110,10 +110,10 @@ struct LinearBackwardInput {
   Tensor pre{};                     ///< (M, K) act, or undefined
 };
 
-/// dw += dy^T x; dbias += column sums of dy.
+/// Computes dw += dy^T x; dbias += dy's column sums.
 struct LinearBackwardWeight {
   Tensor dy{};     ///< (M, N) act
-  Tensor x{};      ///< (M, K), of the dtype of dy
+  Tensor x{};      ///< (M, K), same dtype as dy
   Tensor dw{};     ///< (N, K) f32
   Tensor dbias{};  ///< (N) f32, or undefined
 };
@@ -134,10 +134,10 @@ struct Norm {
   Tensor rstd{};      ///< (M) f32
 };
 
-/// The gradients of Norm with respect to its input and parameters.
+/// Gradients of Norm with respect to its input and parameters.
 struct NormBackward {
   Tensor dy{};              ///< (M, C) act
-  Tensor x{};               ///< the input, with an addend its sum
+  Tensor x{};               ///< the input, or with an addend the sum
   Tensor weight{};          ///< (C) f32
   Tensor mean{};            ///< (M) f32, or undefined: RMS norm
   Tensor rstd{};            ///< (M) f32
@@ -145,21 +145,21 @@ struct NormBackward {
   bool accumulate = false;  ///< adds to dx
   Tensor rounded{};         ///< (M, C) act, or undefined: dx again, as the addend's gradient
   Tensor dweight{};         ///< (C) f32, or undefined: frozen
-  Tensor dbias{};           ///< likewise; undefined for RMS norm
-  double offset = 0;        ///< as in Norm
+  Tensor dbias{};           ///< (C) f32, or undefined: frozen, or RMS norm
+  double offset = 0;        ///< offset, as in Norm
 };
 
-/// RMS norms of the query and key columns of qkv, the values copied: y = [norm(q) | norm(k) | v]. A group of columns is
-/// a head, with weights (D) that all heads share (Dehghani et al. 2023; Qwen3), or with `whole` all of q and all of k,
-/// with weights (H D) and (G D) (OLMo 2). Over the S sums of squares of a row's groups, S = H + G or 2, with n columns
+/// RMS norms of the query and key columns of qkv, the values copied: y = [norm(q) | norm(k) | v]. A column group is a
+/// head, with weights (D) that all heads share (Dehghani et al. 2023; Qwen3), or with `whole` all of q and all of k,
+/// with weights (H D) and (G D) (OLMo 2). From the S sums of squares of a row's groups, S = H + G or 2, with n columns
 /// in a group: y = x (offset + weight) / sqrt(sum / n + epsilon).
 ///
-/// When q and k are cut over `ranks` tensor ranks and `whole` is set, the caller adds the ranks' sums up between a call
+/// If q and k are cut over `ranks` tensor ranks and `whole` is set, the caller adds up the ranks' sums between a call
 /// with `phase` = sums and a call with `phase` = values; n then counts the columns of all ranks.
 enum class HeadNormPhase : std::uint8_t {
   both,   ///< computes sums, then y
-  sums,   ///< computes sums alone
-  values  ///< takes sums as they are
+  sums,   ///< computes only sums
+  values  ///< takes sums as given
 };
 struct HeadNorm {
   Tensor x{};  ///< (M, (H + 2G) D) act = [q | k | v]
@@ -171,12 +171,12 @@ struct HeadNorm {
   bool whole = false;
   std::int64_t ranks = 1;
   HeadNormPhase phase = HeadNormPhase::both;
-  Tensor sums{};  ///< (M, S) f32, the sums of squares of q's groups, then of k's
+  Tensor sums{};  ///< (M, S) f32, sums of squares: q's groups, then k's
   Tensor y{};     ///< (M, (H + 2G) D) act; undefined in phase sums
 };
 
-/// The gradients of HeadNorm. With g = dy (offset + weight), r = 1 / sqrt(sum / n + epsilon) and the dots, the sums of
-/// g x over each group: dx = r g - x r^3 dot / n, dweight += dy x r. Phases as above, of `dots`.
+/// Gradients of HeadNorm. With g = dy (offset + weight), r = 1 / sqrt(sum / n + epsilon) and the dots, the sums of g x
+/// over each group: dx = r g - x r^3 dot / n, dweight += dy x r. Phases as above, for `dots`.
 struct HeadNormBackward {
   Tensor dy{};  ///< (M, (H + 2G) D) act
   Tensor x{};   ///< the input
@@ -188,11 +188,11 @@ struct HeadNormBackward {
   bool whole = false;
   std::int64_t ranks = 1;
   HeadNormPhase phase = HeadNormPhase::both;
-  Tensor sums{};           ///< (M, S) f32, of all ranks
+  Tensor sums{};           ///< (M, S) f32, added up over all ranks
   Tensor dots{};           ///< (M, S) f32
   Tensor dx{};             ///< (M, (H + 2G) D) act, overwritten; may be dy's memory; undefined in phase sums
   Tensor dquery_weight{};  ///< f32, accumulated; or undefined: frozen
-  Tensor dkey_weight{};    ///< likewise
+  Tensor dkey_weight{};    ///< f32, accumulated; or undefined: frozen
 };
 
 // ---- pointwise ----
@@ -203,14 +203,14 @@ struct Gelu {
   Tensor y{};  ///< (M, C) act
 };
 
-/// dx = dy * gelu'(x).
+/// Computes dx = dy * gelu'(x).
 struct GeluBackward {
   Tensor dy{};
   Tensor x{};
   Tensor dx{};  ///< may be dy
 };
 
-/// The gate's activation of a gated linear unit (Shazeer 2020): SwiGLU or, by tanh-approximated GELU, GEGLU.
+/// The gate's activation in a gated linear unit (Shazeer 2020): SwiGLU or, by tanh-approximated GELU, GEGLU.
 enum class GluGate : std::uint8_t { silu, gelu };
 
 /// y = activation(gate) * up.
@@ -259,7 +259,7 @@ struct Embedding {
   double scale = 1;
 };
 
-/// dtable[ids] += scale dy where the id is not -1, dpositions[positions] += dy, in row order (deterministic).
+/// Computes dtable[ids] += scale dy if the id is not -1, dpositions[positions] += dy, in row order (deterministic).
 struct EmbeddingBackward {
   Tensor dy{};   ///< (M, C) f32
   Tensor ids{};  ///< (M) i32
@@ -269,37 +269,37 @@ struct EmbeddingBackward {
   double scale = 1;
 };
 
-/// out = ids + by where the sum lies in [0, limit), -1 elsewhere.
+/// Sets out = ids + by if the sum is in [0, limit), else -1.
 struct ShiftIds {
   Tensor ids{};  ///< i32
   std::int64_t by = 0;
   std::int64_t limit = 0;
-  Tensor out{};  ///< i32, of as many elements; may be ids
+  Tensor out{};  ///< i32, same size; may be ids
 };
 
-/// Of each row of `from`, the elements in the columns that `columns` lists.
+/// Picks the elements in the columns that `columns` lists, for each row of `from`.
 struct PickColumns {
   Tensor from{};     ///< (M, W) i32
   Tensor columns{};  ///< (M, k) i32, below W
   Tensor to{};       ///< (M, k) i32; may be columns
 };
 
-/// to = from[index]. Any mix of f32 and bf16.
+/// Sets to = from[index]. Any mix of f32 and bf16.
 struct IndexSelect {
   Tensor from{};                          ///< (M, C)
   std::span<const std::int32_t> index{};  ///< (N), below M
   Tensor to{};                            ///< (N, C)
 };
 
-/// to[index] += rows, in row order (deterministic). Any mix of f32 and bf16.
+/// Computes to[index] += rows, in row order (deterministic). Any mix of f32 and bf16.
 struct IndexAdd {
   Tensor rows{};                          ///< (N, C)
   std::span<const std::int32_t> index{};  ///< (N), below M
   Tensor to{};                            ///< (M, C)
 };
 
-/// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of the query and key columns of qkv, in place. Of
-/// each head the first 2 n columns are rotated, n = frequencies->inverse.size(): column i with column n + i, i < n.
+/// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of qkv's query and key columns, in place. Rotates
+/// the first 2 n columns of each head, n = frequencies->inverse.size(): column i with column n + i, i < n.
 struct Rotary {
   Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
   AttentionShape shape{};
@@ -329,12 +329,12 @@ struct AttentionBackward {
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
 };
 
-/// Attention of new rows of a sequence to all its rows so far, for text generation; no gradient.
+/// Attention of a sequence's new rows to all its rows so far, for text generation; no gradient.
 struct CachedAttention {
-  Tensor qkv{};  ///< (N, (H + 2G) D) act = [q | k | v], of the positions first to first + N - 1, already rotated
+  Tensor qkv{};            ///< (N, (H + 2G) D) act = [q | k | v], for positions first to first + N - 1, already rotated
   AttentionShape shape{};  ///< causal
   Tensor keys{};           ///< (P, G D) act: rows below `first` are read; rows [first, first + N) are written
-  Tensor values{};         ///< likewise
+  Tensor values{};         ///< (P, G D) act, as keys
   std::int64_t first = 0;  ///< first + N <= P
   Tensor out{};            ///< (N, H D) act
 };
@@ -342,18 +342,18 @@ struct CachedAttention {
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
 
 /// With `part.group`, the output layer is sharded over the vocabulary and all ranks of the group run the operator at
-/// once. head.head, vocabulary and dhead are then of this rank's tokens, and the packs may be null when it has none;
-/// hidden and targets are whole. Sums are of the whole vocabulary, the same bits on every rank; dhidden is this rank's
-/// partial sum.
+/// once. head.head, vocabulary and dhead then cover this rank's tokens, and the packs may be null if it has none;
+/// hidden and targets are not cut. Sums are over the full vocabulary, the same bits on every rank; dhidden is this
+/// rank's partial sum.
 struct CrossEntropyLoss {
   using Result = Pending<LossSums>;
   CrossEntropyHead head{};
   VocabularyPart part{};
 };
 
-/// As CrossEntropyLoss; with `part.group`, top k and shared_vocabulary are whole as well. A teacher's head or logits
-/// are sharded like the student's, so that below shared_vocabulary a rank has the same tokens of both;
-/// teacher_vocabulary is the whole vocabulary.
+/// The same for distillation. With `part.group`, top k and shared_vocabulary are not cut either. A teacher's head or
+/// logits are sharded like the student's, so that below shared_vocabulary a rank has the same tokens of both;
+/// teacher_vocabulary is the full vocabulary.
 struct DistillationLoss {
   using Result = Pending<LossSums>;
   DistillationHead head{};

@@ -41,7 +41,7 @@ Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group) {
 
 Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
   if (group == nullptr || !x.needs_gradient()) return x;
-  // Runs after the backward steps of all operators recorded from here on, on the gradient that they added to x.
+  // Runs after the backward steps of all operators recorded after this, on the gradient that they added to x.
   tape.record(x, [&tape, x, group] {
     const Tape::Target dx = tape.gradient_target(x);
     if (dx.tensor.dtype() == DType::f32) return group->all_reduce_sum(dx.tensor.span<float>());
@@ -55,7 +55,7 @@ Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
 
 namespace {
 
-/// Exchanges the rows of a context part with all heads for all rows with this rank's heads, and back.
+/// Exchanges a context part's rows with all heads for all rows with this rank's heads, and back.
 class HeadExchange {
  public:
   HeadExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
@@ -70,14 +70,14 @@ class HeadExchange {
   [[nodiscard]] const AttentionShape& own() const { return own_; }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
 
-  /// Exchanges part (M_c, (H + 2G) D) -> whole (M, (H + 2G) D / size).
+  /// Exchanges part (M_c, (H + 2G) D) -> `whole` (M, (H + 2G) D / size).
   void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
     context_->exchange(part, blocks_of_parts(qkv_blocks()), whole, blocks_of_heads(qkv_blocks()));
   }
   void qkv_to_rows(const Tensor& whole, const Tensor& part) const {
     context_->exchange(whole, blocks_of_heads(qkv_blocks()), part, blocks_of_parts(qkv_blocks()));
   }
-  /// Exchanges part (M_c, H D) -> whole (M, H D / size).
+  /// Exchanges part (M_c, H D) -> `whole` (M, H D / size).
   void out_to_heads(const Tensor& part, const Tensor& whole) const {
     context_->exchange(part, blocks_of_parts(out_blocks()), whole, blocks_of_heads(out_blocks()));
   }
@@ -86,8 +86,8 @@ class HeadExchange {
   }
 
  private:
-  /// Neighbouring heads of a kind (query, key or value) that belong to a single rank: `columns` wide; the first rank's
-  /// begin at `part_column` of a row of all heads; each rank's at `own_column` of a row of its own heads.
+  /// Neighbouring heads of a kind (query, key or value) that belong to a single rank, `columns` wide. The first rank's
+  /// heads begin at `part_column` in a row of all heads; each rank's at `own_column` in a row of only its heads.
   struct HeadBlock {
     std::int64_t part_column = 0;
     std::int64_t own_column = 0;
@@ -102,7 +102,7 @@ class HeadExchange {
   }
   [[nodiscard]] std::vector<HeadBlock> out_blocks() const { return {{0, 0, own_.out_columns()}}; }
 
-  /// Returns the blocks of a tensor of this rank's rows: the heads of each peer.
+  /// Returns the blocks in a tensor of this rank's rows: each peer's heads.
   [[nodiscard]] std::vector<BlockTransfer> blocks_of_parts(const std::vector<HeadBlock>& heads) const {
     const std::int64_t rows = rank_part(rows_, *context_).count;
     std::vector<BlockTransfer> blocks;
@@ -113,7 +113,7 @@ class HeadExchange {
     }
     return blocks;
   }
-  /// Returns the blocks of a tensor of this rank's heads: the rows of each peer.
+  /// Returns the blocks in a tensor of this rank's heads: each peer's rows.
   [[nodiscard]] std::vector<BlockTransfer> blocks_of_heads(const std::vector<HeadBlock>& heads) const {
     std::vector<BlockTransfer> blocks;
     for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
@@ -187,7 +187,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
 
 namespace {
 
-/// Runs a norm or its backward pass; between sums and values the ranks of `group` add their sums up.
+/// Runs a norm or its backward pass; between sums and values the ranks of `group` add up their sums.
 template <class Call>
 void run_over_ranks(const OperatorTable& ops, Call call, const Tensor& sums, Tensor Call::*result,
                     Communicator* group) {

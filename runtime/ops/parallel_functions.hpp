@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable operators of a section that is spread over ranks, as functions.hpp for a single rank. Every rank of a
-// group calls the same functions in the same order, each with its own tape on its own thread, and passes gradients to
-// the same results; collectives of the backward pass then match as well. Parts of a rank may have no rows.
+// Differentiable operators for a section that is spread over ranks, as functions.hpp for a single rank. Every rank of a
+// group calls the same functions in the same order, each with its tape on its thread, and passes gradients to the same
+// results; then the collectives of the backward pass match as well. A rank's parts may be without rows.
 //
 // PF-1 (free without a group): without a group every function is its counterpart of functions.hpp, or returns x itself,
 //       at no further cost.
@@ -20,9 +20,9 @@
 
 namespace maestro {
 
-/// Returns the rows of all ranks of `group` in rank order: (rows, C) of x's dtype, where x of rank r has row_part(rows,
-/// size, r) rows (runtime/graph/layout.hpp). Without a group it returns x itself. Gradient: each rank receives the sum
-/// over ranks of its rows' gradients.
+/// Returns the rows of all ranks of `group` in rank order: (rows, C) in x's dtype. Rank r's x has row_part(rows, size,
+/// r) rows (runtime/graph/layout.hpp). Without a group it returns x itself. Gradient: each rank receives the sum of its
+/// rows' gradients over ranks.
 Var all_gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows);
 
 /// Returns this rank's rows, row_part(rows, size, rank), of the sum over ranks of x (rows, C); dtype as x. Without a
@@ -34,30 +34,30 @@ Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group);
 /// on x. Without a group it only returns x.
 Var copy_to_group(Tape& tape, const Var& x, Communicator* group);
 
-/// RMS norms of query and key columns. On a tensor rank the weights of `whole` norms are its own columns'.
+/// RMS norms of query and key columns. On a tensor rank the weights of `whole` norms cover its columns only.
 struct HeadNorms {
   Parameter* query = nullptr;  ///< (D); with `whole` (H D)
   Parameter* key = nullptr;    ///< (D); with `whole` (G D)
-  bool whole = false;          ///< over all heads rather than over each
+  bool whole = false;          ///< one norm over all heads, not one per head
   double epsilon = 0;
   double offset = 0;  ///< added to every weight
 };
-/// Returns qkv (M, (H + 2G) D) act with q and k normed. `shape` is of this rank's heads; with `whole`, the ranks of the
-/// tensor group add up their sums.
+/// Returns qkv (M, (H + 2G) D) act with q and k normed. `shape` is the shape of this rank's heads; with `whole`, the
+/// ranks of the tensor group add up their sums.
 Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const AttentionShape& shape, Communicator* group);
 
-/// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023):
-/// qkv (M_c, (H + 2G) D) act -> (M_c, H D) act, where rank c has the rows row_part(M, size, c), options.shape counts
-/// all H and G heads of this rank's qkv, and `layout` is of all M rows. Rows are exchanged for H / size and G / size
-/// heads per rank and back; both must be divisible by the group's size (asserted). Without a group it is attention();
-/// as there qkv's values may change and the layout's arrays must live until the backward pass.
+/// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G)
+/// D) act -> (M_c, H D) act. Rank c has the rows row_part(M, size, c), options.shape counts all H and G heads of this
+/// rank's qkv, and `layout` covers all M rows. Ranks exchange rows for H / size and G / size heads per rank and back;
+/// both must be divisible by the group's size (asserted). Without a group it is attention(). As there, qkv's values may
+/// change and the layout's arrays must live until the backward pass.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
 
-/// As embedding(), of a table that is cut over the vocabulary: (M, C) f32 that add up over the group to the embedding;
-/// positions are added by group rank 0 alone, whose positions_table alone gets a gradient. `positions` (M) are of the
-/// rows of ids and must live until the backward pass. ids count tokens of the whole vocabulary. To be followed by
-/// reduce_scatter_rows().
+/// Computes embedding() for a table that is cut over the vocabulary: (M, C) f32 that add up over the group to the
+/// embedding. Only group rank 0 adds positions, and only its positions_table gets a gradient. `positions` (M) belong to
+/// the rows of ids and must live until the backward pass. ids count tokens of the full vocabulary. Call
+/// reduce_scatter_rows() on the result.
 Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
                    std::span<const std::int32_t> positions, const VocabularyPart& part, double scale = 1);
 

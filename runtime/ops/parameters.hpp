@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a section replica: flat buffers for values and gradients (f32) and optimizer state (f32 or bf16),
-// so that reduction, clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix
-// products use.
+// Parameters of a section replica: flat buffers for values and gradients (f32) and optimizer state (f32 or bf16), so
+// that reduction, clipping, the optimizer and checkpoints are single passes; and packed forms for matrix products.
 //
 // PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
 //       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
@@ -10,16 +9,16 @@
 //       parameter would have: neither initial nor stored values depend on the number of ranks.
 // PA-4 (gradient buffer reuse): gradients() is zero between steps, except while replicas with sharded optimizer state
 //       exchange values and moments through it, each in the range whose moments it keeps.
-// PA-5 (frozen parameter by parameter): frozen parameters whose values come after freeze_packed() take the memory of
+// PA-5 (frozen parameter by parameter): frozen parameters with values after freeze_packed() take the memory of
 //       their packed forms, of the values that stay, and of a single parameter's values.
-// PA-6 (rows of a packed table): a frozen table keeps its f32 values only where its packed form rounds one of them.
+// PA-6 (rows of a packed table): a frozen table keeps its f32 values only if its packed form rounds one of them.
 //
-// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on a single
-// rank, its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum
-// over the group). ParameterSpec::slice distinguishes them.
+// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element and its full
+// gradient are on a single rank) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over
+// the group). ParameterSpec::slice distinguishes them.
 //
 // Each replica with sharded optimizer state (Rajbhandari et al. 2020, ZeRO stage 1) keeps the moments of a range of
-// elements. A replica steps its range alone, sends the new values to the others and receives theirs.
+// elements. A replica steps only its range, sends the new values to the others and receives theirs.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,7 @@
 
 namespace maestro {
 
-/// The part of a parameter that a rank holds: some rows (first dimension) of the whole, or some columns of a matrix.
+/// The part of a parameter that a rank holds: some rows (first dimension), or some columns of a matrix.
 struct ParameterSlice {
   struct Range {
     std::int64_t first = 0;
@@ -53,7 +52,7 @@ struct ParameterSlice {
 /// The flat buffers of Parameters.
 enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, second_moments };
 
-/// When the values of fresh parameters are written: by allocate(), or later by initialise() or load(), once each.
+/// When fresh parameters' values are written: by allocate(), or later by initialise() or load(), once each.
 enum class InitialValues : std::uint8_t { drawn, later };
 
 class Parameters;
@@ -65,23 +64,23 @@ class Parameter {
   [[nodiscard]] const Tensor& value() const { return value_; }        ///< f32; undefined before allocate()
   [[nodiscard]] const Tensor& gradient() const { return gradient_; }  ///< f32; undefined when frozen
   [[nodiscard]] bool trained() const { return gradient_.defined(); }
-  [[nodiscard]] const Shape& shape() const { return shape_; }  ///< of the part held here
-  /// Returns the shape of the whole parameter: shape() unless it is sharded.
+  [[nodiscard]] const Shape& shape() const { return shape_; }  ///< shape of the part held here
+  /// Returns the shape of the unsharded parameter: shape() unless it is sharded.
   [[nodiscard]] const Shape& whole_shape() const { return whole_shape_; }
   /// Returns true when the ranks of a tensor group hold parts of the parameter.
   [[nodiscard]] bool sharded() const { return slice_.cut(); }
-  /// Consecutive rows: `row` here is `whole_row` of the whole parameter.
+  /// Consecutive rows: `row` here is `whole_row` of the unsharded parameter.
   struct Run {
     std::int64_t row = 0;
     std::int64_t whole_row = 0;
     std::int64_t rows = 0;
   };
-  /// Returns the rows held, in the order in which they are held.
+  /// Returns the rows held, in their order in memory.
   [[nodiscard]] std::vector<Run> runs() const;
-  /// Returns the columns held (elements of a row, dimensions behind the first folded), of the whole parameter's.
+  /// Returns the held columns of the unsharded parameter (elements of a row, dimensions after the first folded).
   [[nodiscard]] ParameterSlice::Range columns() const;
-  /// Returns the packed form for products in `compute`; packs again if the values changed since. Device thread only. Of
-  /// more than two dimensions, all but the first are folded into columns.
+  /// Returns the packed form for products in `compute`; packs again if the values have changed since. Device thread
+  /// only. All dimensions but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
   /// Returns the packed form that holds the rows of a frozen table; null for a table that keeps its values (PA-6), and
   /// for a part without rows.
@@ -108,7 +107,7 @@ class Parameter {
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
-  SpaceMemory own_;  // the values of a frozen parameter, apart from the flat buffer
+  SpaceMemory own_;  // values of a frozen parameter, outside the flat buffer
   Parameters* owner_ = nullptr;
   std::uint64_t version_ = 1;
   Pack packs_[2];
@@ -116,10 +115,10 @@ class Parameter {
 
 struct ParameterSpec {
   std::string name;
-  Shape shape;                                       ///< of the whole parameter
+  Shape shape;                                       ///< shape of the unsharded parameter
   bool decayed = false;                              ///< weight decay applies (matrices)
-  std::function<void(std::span<float>)> initialise;  ///< fills the whole parameter's values in a fresh model
-  ParameterSlice slice = {};                         ///< of a sharded parameter: the part that this rank holds
+  std::function<void(std::span<float>)> initialise;  ///< fills all values of the unsharded parameter in a fresh model
+  ParameterSlice slice = {};                         ///< slice of a sharded parameter: the part that this rank holds
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.
@@ -131,40 +130,40 @@ class Parameters {
 
   /// Registers a parameter; references stay valid. Only before allocate().
   Parameter& add(ParameterSpec spec);
-  /// Lays out the buffers in the memory of the table that is to work on them, and initialises the values unless they
-  /// come later. Frozen sections get values only. `moments`: the dtype of the optimizer state, f32 or bf16.
+  /// Lays out the buffers in the memory of the table that will work on them, and initialises the values unless they
+  /// come later. Frozen sections get values only. `moments`: dtype of the optimizer state, f32 or bf16.
   void allocate(bool trained, MemorySpace& memory = host_memory(), InitialValues values = InitialValues::drawn,
                 DType moments = DType::f32);
   /// Returns whether allocate() left the values to initialise() or load().
   [[nodiscard]] bool values_later() const { return values_later_; }
   /// Writes the initial values of every parameter.
   void initialise();
-  /// Writes a parameter's values: `fill` writes all elements held here to host memory, and is not called where
-  /// memory() holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen parameter by
-  /// parameter).
+  /// Writes a parameter's values: `fill` writes all elements held here to host memory; it is not called if memory()
+  /// holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen parameter by parameter).
   void load(Parameter& parameter, const std::function<void(std::span<float>)>& fill);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
-  /// Keeps the optimizer state of `range` alone, initially zero; other replicas keep the rest. To be called once, after
-  /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section has no state to
-  /// shard.
+  /// Keeps the optimizer state for `range` only, initially zero; other replicas keep the rest. Called once, after
+  /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section does not have state
+  /// to shard.
   void shard_optimizer_state(ShardRange range);
   /// Marks packed forms as out of date; called after values were written from outside (loading, optimizer).
   void values_changed();
-  /// For frozen sections: packs `matrices` for `compute` once and frees the f32 memory of those values, unless the
-  /// packed form refers to it; values that come later are packed as they come. `table`, if any, is an embedding's, tied
-  /// if it is a matrix as well; its values stay where its packed form rounds them (PA-6, rows of a packed table). With
-  /// `passes_gradient` the forms of matrices for backward_input are packed too.
+  /// Packs `matrices` of a frozen section for `compute` once and frees the f32 memory of their values, unless the
+  /// packed form refers to it; later values are packed on arrival. `table`, if any, is an embedding's table, tied if it
+  /// is also a matrix; its values stay if its packed form rounds them (PA-6, rows of a packed table). With
+  /// `passes_gradient` the matrices' forms for backward_input are packed too.
   void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                      bool passes_gradient = false, Parameter* table = nullptr);
 
   [[nodiscard]] std::deque<Parameter>& all() { return parameters_; }
   [[nodiscard]] Parameter* find(std::string_view name);
   [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(elements_); }
-  /// Returns the elements of all parameters that were added, allocated or not, without alignment.
+  /// Returns the elements of all added parameters, allocated or not, without alignment.
   [[nodiscard]] std::int64_t added_elements() const;
   [[nodiscard]] std::size_t decayed_elements() const { return decayed_elements_; }
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
-  /// This and the other flat buffers lie in memory(). Empty once a frozen section has dropped them.
+  /// Returns the values; like the other flat buffers, they are in memory(). Empty once a frozen section has dropped
+  /// them.
   [[nodiscard]] std::span<float> values() const { return flat(values_); }
   /// Returns the bf16 copies of values() that products read; empty if there are none. A writer of values [first, first
   /// + count) also writes their copies, and calls rounded_along() after the last copy.
@@ -173,7 +172,7 @@ class Parameters {
     if (rounded_.size() > 0) rounded_version_ = version_;
   }
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
-  /// Returns the dtype in which moments are kept.
+  /// Returns the dtype of the moments.
   [[nodiscard]] DType moments_dtype() const { return moments_dtype_; }
   /// Returns the moments of the elements kept_moments(), a vector; undefined without optimizer state.
   [[nodiscard]] Tensor first_moments() const { return kept(first_moments_); }
@@ -181,28 +180,27 @@ class Parameters {
   /// Returns the elements whose moments are kept here: all, unless the optimizer state is sharded.
   [[nodiscard]] ShardRange kept_moments() const;
   [[nodiscard]] bool optimizer_sharded() const { return shares_moments_; }
-  /// With sharded optimizer state: writes the kept range of `which`, values or moments, to its place in gradients(), in
-  /// f32, from where the other replicas receive it.
+  /// Writes the kept range of `which`, values or moments, to its place in gradients(), in f32; the other replicas
+  /// receive it from there. With sharded optimizer state only.
   void stage_shard(const OperatorTable& ops, ParameterBuffer which);
-  /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
+  /// Moves the other ranges' values out of gradients(), which is zero afterwards; packed forms become out of date.
   void load_gathered_values(const OperatorTable& ops);
-  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards; values that bf16 moments
-  /// do not hold are rounded to the nearest. For set-up: the copy is complete on return (MS-2).
+  /// Moves the kept range of `which`, moments, out of gradients(), which is zero afterwards; values that bf16 moments
+  /// cannot hold are rounded to the nearest. For set-up: the copy is complete on return (MS-2).
   void load_gathered_moments(ParameterBuffer which);
   void clear_gradients(const OperatorTable& ops);
   /// Returns the named flat buffer, a vector; undefined if it is not allocated.
   [[nodiscard]] Tensor buffer(ParameterBuffer which) const;
-  /// Return the parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none
-  /// empty; together they are all of it, zeros of alignment included. At the end of a step replicated parts are summed
-  /// over the tensor group and all parts over the context group; then the sum of squares of a model cut over a tensor
-  /// group is that of the sharded spans of every tensor rank and of the replicated spans of a single rank.
+  /// Return the sharded and the replicated parts of gradients(), at most two spans each, none empty; together they
+  /// cover gradients(), including alignment zeros. At the end of a step replicated parts are summed over the tensor
+  /// group and all parts over the context group. Then a model's sum of squares adds the sharded spans on every tensor
+  /// rank and the replicated spans on a single rank.
   [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const;
   [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const;
-  /// Returns the optimizer steps so far, for AdamW's bias corrections: steps in which the section had no work do not
-  /// count.
+  /// Returns the optimizer steps so far, for AdamW's bias corrections; steps without work for the section do not count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// Returns a view of `parameter`'s part of `flat_buffer`, a whole flat buffer above.
+  /// Returns a view of `parameter`'s part in `flat_buffer`, one of the flat buffers above.
   [[nodiscard]] Tensor part(const Tensor& flat_buffer, const Parameter& parameter) const;
 
  private:
@@ -210,7 +208,7 @@ class Parameters {
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
-  /// The products of a frozen section.
+  /// Products of a frozen section.
   struct Frozen {
     const OperatorTable* ops = nullptr;
     DType compute = DType::f32;
@@ -220,9 +218,9 @@ class Parameters {
   };
   void allocate_values();
   void write_values(const Parameter& parameter, const std::function<void(std::span<float>)>& fill);
-  /// Packs a frozen parameter's values; returns whether products need the values no more.
+  /// Packs a frozen parameter's values; returns whether products no longer need the values.
   bool pack_frozen(Parameter& parameter);
-  /// Returns whether the frozen table's values are those of its packed form in bf16.
+  /// Returns whether the frozen table's values equal the bf16 values of its packed form.
   [[nodiscard]] bool exact_in_bf16(const Parameter& table) const;
   void keep_apart(Parameter& parameter);
   void lay_out();
@@ -233,7 +231,7 @@ class Parameters {
   std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
   std::size_t other_sharded_end_ = 0;
   std::int64_t updates_ = 0;
-  ShardRange kept_;  // of moments, when the optimizer state is sharded
+  ShardRange kept_;  // range of kept moments, if the optimizer state is sharded
   bool shares_moments_ = false;
   MemorySpace* memory_ = &host_memory();
   SpaceMemory values_;

@@ -136,7 +136,7 @@ void Tape::add_gradient(const Var& var, const Block& gradient) {
 }
 
 void Tape::seed(const Var& var, const Tensor& gradient) {
-  // A gradient without rows may have no memory, but its backward step must run: other ranks may wait in theirs.
+  // A gradient without rows may be without memory, but its backward step must run: other ranks may wait in theirs.
   const bool nothing = gradient.raw() == nullptr && gradient.bytes() == 0;
   add_gradient(var, nothing ? scratch(gradient.shape(), gradient.dtype()) : make_block(gradient, false));
 }

@@ -109,10 +109,10 @@ class Tape {
 
   /// Returns a value in memory that the caller keeps alive until backward() or clear().
   Var input(const Tensor& value, bool needs_gradient = false);
-  /// Returns a fresh uninitialised value; `shape` may have no elements. The value needs a gradient when the tape
-  /// records and `needs_gradient` is set.
+  /// Returns a fresh uninitialised value; `shape` may be empty. The value needs a gradient if the tape records and
+  /// `needs_gradient` is set.
   Var output(Shape shape, DType dtype, bool needs_gradient);
-  /// Returns another value in the same memory, with a gradient of its own when the tape records.
+  /// Returns another value in the same memory, with a separate gradient if the tape records.
   Var alias(const Var& of) { return make_var(of.node_->value, true); }
   /// Calls `make` while nothing is recorded, and returns its result.
   template <class Make>
@@ -129,20 +129,20 @@ class Tape {
   /// Returns a block (N) i32 with a copy of `values`, host memory that may change after the call.
   Block indices(std::span<const std::int32_t> values);
 
-  /// Records the backward step of the operator that made `of`; the closure runs once, when `of` has its gradient
-  /// (skipped if no gradient reached `of`), and keeps its captures alive until then.
+  /// Records the backward step for the operator that made `of`. The closure runs once, when the gradient is complete
+  /// (skipped if there is none), and keeps its captures alive until then.
   template <class Backward>
   void record(const Var& of, Backward backward) {
     if (record_) push(of, erase(std::move(backward)));
   }
-  /// As record(), for operators without an output Var (losses): the closure always runs.
+  /// Records the closure like record(), for operators without an output Var (losses): it always runs.
   template <class Backward>
   void record_root(Backward backward) {
     if (record_) push(Var(), erase(std::move(backward)));
   }
 
   struct Target {
-    Tensor tensor;            ///< destination of the gradient, of the Var's dtype and shape
+    Tensor tensor;            ///< destination of the gradient, with the Var's dtype and shape
     bool accumulate = false;  ///< add to the present values
   };
   /// Returns the destination of `var`'s gradient for an operator's backward pass: allocated on first use, unshared
@@ -150,11 +150,11 @@ class Tape {
   Target gradient_target(const Var& var);
   /// Returns the gradient of `var` as a block that can be passed on without a copy.
   Block gradient_block(const Var& var);
-  /// Returns the gradient of `var`, which has none afterwards: its own backward step is skipped.
+  /// Returns the gradient of `var` and removes it: the backward step of `var` is skipped.
   Block take_gradient(const Var& var);
-  /// Adds `gradient` to var's gradient: shares the block when it is the first contribution of the same dtype.
+  /// Adds `gradient` to var's gradient: shares the block if it is the first contribution and has the same dtype.
   void add_gradient(const Var& var, const Block& gradient);
-  /// Seeds an output's gradient from outside memory (a gradient that came back over an edge), of no rows too.
+  /// Seeds an output's gradient from outside memory (a gradient from an edge), even without rows.
   void seed(const Var& var, const Tensor& gradient);
 
   /// Runs all closures in reverse and drops them.
@@ -194,7 +194,7 @@ class Tape {
 
   const OperatorTable* ops_;
   Arena* arena_;
-  Arena closures_{std::size_t{256} << 10};  // of the CPU, wherever tensors lie
+  Arena closures_{std::size_t{256} << 10};  // memory of the CPU, on every device
   DType compute_;
   bool record_;
   std::vector<Entry> entries_;

@@ -11,14 +11,14 @@ namespace maestro {
 
 namespace {
 
-// This file also implements the losses of functions.hpp: a whole vocabulary is a part without a group.
+// This file also implements the losses of functions.hpp: an uncut vocabulary is a part without a group.
 
 /// Returns the packed form of a part's rows; null when it has none.
 const PackedWeight* packed_part(Parameter& head, const OperatorTable& ops, DType compute, PackFor use) {
   return head.shape()[0] == 0 ? nullptr : &head.packed(ops, compute, use);
 }
 
-/// Returns the student's side of a loss call; with gradients only when the tape records and hidden states or head need
+/// Returns the student's side of a loss call, with gradients only if the tape records and hidden states or head need
 /// them.
 CrossEntropyHead student_call(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss, Block& dhidden) {
   CrossEntropyHead call;
@@ -49,7 +49,7 @@ struct SharedTokens {
   RankPart teacher;
 };
 
-/// Vocabularies of different sizes over the ranks of a group.
+/// Vocabularies of different sizes over a group's ranks.
 class TwoVocabularies {
  public:
   TwoVocabularies(const VocabularyPart& student, const VocabularyPart& teacher, std::int64_t shared)
@@ -64,7 +64,7 @@ class TwoVocabularies {
             below_shared(rank_part(teacher_, group_->size(), rank))};
   }
   [[nodiscard]] SharedTokens own() const { return of(group_->rank()); }
-  /// Returns true when every rank has the same tokens of both; the result is the same on all ranks.
+  /// Returns true if every rank has the same tokens of both; the result is the same on all ranks.
   [[nodiscard]] bool line_up() const {
     for (std::int64_t rank = 0; rank < group_->size(); ++rank) {
       const SharedTokens tokens = of(rank);
@@ -72,15 +72,15 @@ class TwoVocabularies {
     }
     return true;
   }
-  /// Returns the rows of a block, for which every rank may hold all its logits of either vocabulary.
+  /// Returns the rows of a block for which every rank may hold all its logits of either vocabulary.
   [[nodiscard]] std::int64_t block_rows() const {
     constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
     constexpr std::int64_t fewest = 128;  // fewer make matrix products slow
     const std::int64_t widest = (std::max(student_, teacher_) + group_->size() - 1) / group_->size();
     return std::max(fewest, block_bytes / (widest * static_cast<std::int64_t>(sizeof(float))));
   }
-  /// Moves `rows` rows of the teacher's logits to the ranks of the student's tokens: own (rows, teacher tokens of this
-  /// rank) of every rank -> moved (rows, own().student.count).
+  /// Moves `rows` rows of the teacher's logits to the ranks with the student's tokens: `own` (rows, this rank's teacher
+  /// tokens) on every rank -> moved (rows, own().student.count).
   void move(std::int64_t rows, const Tensor& logits, const Tensor& moved) const {
     const SharedTokens mine = own();
     const std::int64_t first = rank_part(teacher_, *group_).first;
@@ -112,14 +112,13 @@ class TwoVocabularies {
   std::int64_t shared_;
 };
 
-/// Returns rows [first, first + count) of a tensor, or the tensor itself if it is undefined or has no elements.
+/// Returns rows [first, first + count) of a tensor, or the tensor itself if it is undefined or empty.
 Tensor slice(const Tensor& rows, std::int64_t first, std::int64_t count) {
   return rows.elements() > 0 && rows.defined() ? rows.row_slice(first, count) : rows;
 }
 
-/// Returns false only if a block of rows has no target, so that its losses need no logits. The result is the same on
-/// all ranks, because each has all targets. Targets in memory of a device are not read: a read would wait for the
-/// device.
+/// Returns false only if a block of rows lacks targets, so that its losses need no logits. The result is the same on
+/// all ranks, because each has all targets. Targets in device memory are not read: a read would wait for the device.
 bool may_have_targets(const OperatorTable& ops, const Tensor& targets) {
   if (!ops.memory().host()) return true;
   const std::span<const std::int32_t> values = targets.span<std::int32_t>();
@@ -223,7 +222,7 @@ void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor&
   if (part.group == nullptr)
     return ops.run(TopK{.logits = logits, .values = values, .indices = indices, .columns = tokens});
   Communicator& group = *part.group;
-  const std::int64_t rows = values.rows();  // a part without tokens has no rows to count
+  const std::int64_t rows = values.rows();  // a part without tokens has zero rows
   const std::int64_t k = values.columns();
   const std::int64_t among = tokens == 0 ? part.vocabulary : tokens;
   assert(k <= among && part.first == rank_part(part.vocabulary, group).first);
@@ -231,8 +230,8 @@ void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor&
     const RankPart whole = rank_part(part.vocabulary, group.size(), rank);
     return std::clamp<std::int64_t>(among - whole.first, 0, whole.count);
   };
-  // The k best of each rank, then the k best of those. The candidates lie in rank order and, among equals, in the order
-  // of tokens, so that the first of equals is the lowest token here too.
+  // Finds the k best of each rank, then the k best among them. Candidates are in rank order and, among equals, in token
+  // order, so that the first of equals is the lowest token here too.
   const std::int64_t own = std::min(k, own_tokens(group.rank()));
   std::vector<BlockTransfer> sends;
   std::vector<BlockTransfer> receives;

@@ -2,8 +2,8 @@
 // Every operator on a single CPU core: oneDNN computes matrix products, maestro's kernels of an instruction set compute
 // everything else.
 //
-// Thread-safety: as OperatorTable. Results are bitwise equal from run to run for the same instruction set and kind of
-// bf16 products; another instruction set or kind rounds differently.
+// Thread-safety: as for OperatorTable. Results are bitwise equal from run to run for the same instruction set and
+// Bf16Products; others round differently.
 #pragma once
 
 #include "runtime/ops/cpu/attention/attention.hpp"
@@ -18,14 +18,14 @@ namespace maestro::cpu {
 
 class CpuOperatorTable final : public OperatorTable {
  public:
-  /// Throws JobError unless the CPU supports `isa` and, for native products, has bf16 dot products.
+  /// Throws JobError if the CPU does not support `isa`, or has no bf16 dot products for Bf16Products::native.
   explicit CpuOperatorTable(Isa isa = best_isa(), Bf16Products bf16 = best_bf16_products());
   CpuOperatorTable(const CpuOperatorTable&) = delete;
   CpuOperatorTable& operator=(const CpuOperatorTable&) = delete;
 
   [[nodiscard]] Isa isa() const { return isa_; }
   [[nodiscard]] Bf16Products bf16_products() const { return bf16_; }
-  /// Products of a weight's panels, for the fused output layers.
+  /// Returns the products of a weight's panels, for the fused output layers.
   [[nodiscard]] const MatrixProducts& products() const { return products_; }
 
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,

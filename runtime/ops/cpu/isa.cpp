@@ -12,7 +12,7 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Leaf 7, sub-leaf 0 EDX bit 22 (AMX-BF16). gcc 12's __builtin_cpu_supports lacks it.
+/// Tests leaf 7, sub-leaf 0, EDX bit 22 (AMX-BF16), which gcc 12's __builtin_cpu_supports lacks.
 bool has_amx_bf16() {
   unsigned eax = 0;
   unsigned ebx = 0;
@@ -21,7 +21,7 @@ bool has_amx_bf16() {
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1u << 22)) != 0;
 }
 
-/// Leaf 7, sub-leaf 1 EAX bit 5.
+/// Tests leaf 7, sub-leaf 1, EAX bit 5.
 bool has_avx512_bf16() {
   unsigned eax = 0;
   unsigned ebx = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choice of the instruction set of maestro's kernels. Each kernel source is compiled once per set
+// Choice of the instruction set for maestro's kernels. Each kernel source is compiled once per set
 // (maestro_isa_sources() in CMakeLists.txt) into a namespace of that name; a table chooses its set at construction.
 #pragma once
 
@@ -20,18 +20,18 @@ enum class Isa : std::uint8_t {
 [[nodiscard]] bool supported(Isa isa);
 /// Returns every supported set, weakest first.
 [[nodiscard]] std::vector<Isa> supported_isas();
-/// Returns the widest supported set, or the set that the environment variable MAESTRO_CPU_ISA names (generic, avx2,
-/// avx512).
-/// Throws JobError when that name is unknown or the CPU lacks the set. Start-up only.
+/// Returns the widest supported set, or the set in the environment variable MAESTRO_CPU_ISA (generic, avx2, avx512).
+/// Throws JobError if that name is unknown or the CPU lacks the set. Start-up only.
 [[nodiscard]] Isa best_isa();
 
-/// How products of bf16 operands are computed. Both round operands to bf16 and accumulate in f32.
+/// Computation of products of bf16 operands. Both kinds round operands to bf16 and accumulate in f32.
 enum class Bf16Products : std::uint8_t {
   converted,  ///< operands widened to f32, f32 products
   native      ///< the CPU's bf16 dot products
 };
-/// Returns `native` where bf16 dot products are faster than f32: with AMX, or AVX512_BF16 on AMD. Intel's AVX512_BF16
-/// alone runs at half the f32 rate (105 against 228 GFLOP/s a core on Sapphire Rapids), so `converted` is chosen there.
+/// Returns `native` if bf16 dot products are faster than f32: with AMX, or with AVX512_BF16 on AMD. Intel's AVX512_BF16
+/// without AMX runs at half the f32 rate (105 against 228 GFLOP/s a core on Sapphire Rapids), so `converted` is chosen
+/// there.
 [[nodiscard]] Bf16Products best_bf16_products();
 /// Returns true when the CPU has bf16 dot products at all, fast or not.
 [[nodiscard]] bool native_bf16_supported();

@@ -5,7 +5,7 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Besides those of support tokens and the rest.
+/// A row's sums besides those for support tokens and the rest.
 constexpr std::int64_t sums_per_row = 7;
 
 std::span<float> up_to(float* first, const float* end) {
@@ -24,7 +24,7 @@ std::int64_t JoinedRows::values_of(const RowState& row) const {
 }
 
 void JoinedRows::offer_scan(const RowState& row, float* to) const {
-  const bool target = owns(row.target);  // of the others, zeros leave the sum as it is
+  const bool target = owns(row.target);  // zeros of the other ranks leave the sum unchanged
   to[0] = static_cast<float>(row.z_t);
   to[1] = static_cast<float>(row.z_one);
   to[2] = target ? row.z_target : 0;

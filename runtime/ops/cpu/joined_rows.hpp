@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange of row states within a vocabulary group: after each rank has scanned its own tokens of a block of rows, the
+// Exchange of row states within a vocabulary group: after each rank has scanned its tokens of a block of rows, the
 // ranks combine their states. A working part of LossBlock (distillation_block.hpp).
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace maestro::cpu {
 
-/// Combines the row states that each rank computed from its own tokens into the states of the whole vocabulary, with
-/// the same bits on every rank, so that all ranks continue alike. Without a group the states are complete already and
-/// the calls do nothing.
+/// Combines the row states that each rank computed from its tokens into the states of the full vocabulary, with the
+/// same bits on every rank, so that all ranks continue equally. Without a group the states are already complete and the
+/// calls do nothing.
 class JoinedRows {
  public:
   struct Size {
-    std::int64_t rows = 0;     ///< of a block, at most
+    std::int64_t rows = 0;     ///< rows of a block, at most
     std::int64_t support = 0;  ///< support tokens of a row, at most
     bool rest = false;         ///< some rank has columns of the rest
   };
@@ -27,12 +27,12 @@ class JoinedRows {
     std::int64_t count = 0;
   };
   JoinedRows() = default;
-  /// `own`: the shared tokens that this rank scans. `group` may be null; `loss` must outlive this.
+  /// `own`: the shared tokens that this rank scans. `group` may be null. `loss` must outlive this.
   JoinedRows(Communicator* group, const RowLoss& loss, Tokens own, Size size, ScratchPool::Lease& lease);
 
-  /// Follows RowLoss::scan() of all own segments and precedes normalise(). Runs two collectives.
+  /// Called after RowLoss::scan() of all the rank's segments and before normalise(). Runs two collectives.
   void join_scans(std::span<RowState> rows) const;
-  /// Follows RowLoss::mix() of all own segments and precedes finish(). Runs a single collective.
+  /// Called after RowLoss::mix() of all the rank's segments and before finish(). Runs a single collective.
   void join_mixtures(std::span<RowState> rows) const;
 
  private:

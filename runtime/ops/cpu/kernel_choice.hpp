@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selection of the kernels that a table uses, from those compiled for each instruction set.
+// Selection of a table's kernels from the kernels compiled for each instruction set.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"
@@ -23,7 +23,7 @@
 
 namespace maestro::cpu {
 
-/// Elements of either storage type, as kernels take them: f32, or bf16 as its 16 bits.
+/// Elements of either storage type, as kernels receive them: f32, or bf16 as its 16 bits.
 struct In {
   const void* data;
   bool bf16;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Working memory of operator calls: a call leases an arena for its duration, so that calls of several device threads
-// never share an arena, and a call whose sizes have occurred before maps no memory.
-//
+// Working memory of operator calls: a call leases an arena for its duration. Calls of several device threads never
+// share an arena, and a call whose sizes have occurred before maps no memory.
 // SC-1 (exclusive lease): an arena is leased to a single call at a time.
 #pragma once
 

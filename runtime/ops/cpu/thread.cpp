@@ -3,7 +3,7 @@
 
 #include <xmmintrin.h>
 
-// From libgomp, which oneDNN is linked with. Declared here because clang's <omp.h> belongs to another runtime.
+// Part of libgomp, which oneDNN is linked with. Declared here because clang's <omp.h> belongs to another runtime.
 extern "C" void omp_set_num_threads(int count);
 
 namespace maestro::cpu {

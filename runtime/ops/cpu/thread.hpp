@@ -5,7 +5,7 @@
 namespace maestro::cpu {
 
 /// Prepares the calling device thread, once at its start: subnormal numbers count as zero (they are slow and
-/// insignificant here), and library calls stay on this thread. Affects the calling thread only; idempotent.
+/// insignificant here), and library calls stay on this thread. Affects only the calling thread; idempotent.
 void prepare_thread();
 /// Keeps library calls on this thread, as prepare_thread() does; every product calls this itself, because a library's
 /// thread team would compete with other devices' threads.

@@ -3,7 +3,7 @@
 //
 // Only for kernel sources (maestro_isa_sources): each is compiled once per instruction set with MAESTRO_ISA_NAMESPACE
 // set, and everything here lives in that namespace. A function template of the standard library, or any inline function
-// outside that namespace, would be emitted with this set's instructions and could be linked into code meant for weaker
+// outside the namespace, would be emitted with this set's instructions and could be linked into code meant for weaker
 // CPUs; tests/ops/check_isa_symbols.cmake checks the objects' symbols for that.
 //
 // Storage types: float, and std::uint16_t for bf16 (the upper half of a binary32; stores round to nearest even).
@@ -113,8 +113,8 @@ MAESTRO_INLINE void store_part(T* to, Vec value, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = padded[i];
 }
 
-/// Calls body(i, whole vector) for all full vectors of [0, count), then body(i, part) for the rest, if any.
-/// `body` takes (index, Access), where Access loads and stores either a full vector or the rest.
+/// Calls body(i, full vector) for all full vectors in [0, count), then body(i, part) for the rest, if any. `body` takes
+/// (index, Access); Access loads and stores either a full vector or the rest.
 struct Whole {
   template <class T>
   MAESTRO_INLINE Vec load(const T* from) const {
@@ -171,7 +171,7 @@ MAESTRO_INLINE Vec maximum(Vec a, Vec b) {
 #endif
 }
 
-/// Returns the smaller operand, and the second operand where either is NaN.
+/// Returns the smaller operand, or the second operand if either is NaN.
 MAESTRO_INLINE Vec minimum(Vec a, Vec b) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, a, b);  // unlike the plain form, no false warning of gcc 12 (PR 105593)
@@ -245,7 +245,7 @@ MAESTRO_INLINE void transpose(Vec* rows) {
 }
 
 // ---- elementary functions ----
-/// Returns e^x with relative error below 2e-7 where the result is normal; 0 below -87.33 (results would be subnormal),
+/// Returns e^x with a relative error below 2e-7 if the result is normal; 0 below -87.33 (results would be subnormal),
 /// infinity above 88.72, NaN for NaN. Cody-Waite reduction and the minimax polynomial of Cephes `expf` (Moshier 1992).
 MAESTRO_INLINE Vec exp(Vec unbounded) {
   const Vec x = minimum(broadcast(89.0F), unbounded);  // in this order a NaN passes
@@ -262,7 +262,7 @@ MAESTRO_INLINE Vec exp(Vec unbounded) {
 #if defined(__AVX512F__)
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33F), _CMP_NLT_UQ), p, n);
 #else
-  // 2^n in two factors: n = 128 has no power of two of its own.
+  // 2^n in two factors: 2^128 is not a finite float.
   const IVec exponent = float_to_bits(shifted) - 0x4b400000;
   const IVec first = exponent >> 1;
   const Vec low = bits_to_float((first + 127) << 23);
@@ -273,7 +273,7 @@ MAESTRO_INLINE Vec exp(Vec unbounded) {
 MAESTRO_INLINE float exp_scalar(float x) {
   return exp(broadcast(x))[0];
 }
-/// Returns 1 / (1 + e^-x), relative error below 4e-7 where the result is normal.
+/// Returns 1 / (1 + e^-x), with a relative error below 4e-7 if the result is normal.
 MAESTRO_INLINE Vec sigmoid(Vec x) {
   const Vec d = 1.0F + exp(-x);
 #if defined(__AVX512F__)
@@ -307,7 +307,7 @@ MAESTRO_INLINE Vec log_positive(Vec x) {
   return m + p + exponent * 0.693359375F;
 }
 
-/// The primitives of element_math.hpp's formulas, on vectors.
+/// Primitives for the formulas of element_math.hpp, on vectors.
 struct VectorMath {
   using Value = Vec;
   using Bits = UVec;

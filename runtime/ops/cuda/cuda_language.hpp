@@ -41,10 +41,10 @@ namespace maestro::cuda {
 
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_size = 32;
-inline constexpr int most_warps = 32;  ///< of a block
-/// The limit of a block; a kernel that needs more must request it. Static and dynamic shared memory count together.
+inline constexpr int most_warps = 32;  ///< warps of a block
+/// Shared memory of a block without a request, static and dynamic together; a kernel that needs more must request it.
 inline constexpr std::size_t shared_bytes_without_asking = std::size_t{48} * 1024;
-/// The limit of kernels that have dynamic shared memory beside it: the memory of reductions over a block.
+/// Static shared memory of kernels that also use dynamic memory: the memory of reductions over a block.
 inline constexpr std::size_t most_static_shared_bytes = std::size_t{2} * 1024;
 
 /// The block's dynamic shared memory, 16-byte aligned and uninitialised.
@@ -84,7 +84,7 @@ __device__ __forceinline__ bfloat16 from_float<bfloat16>(float value) {
 #endif
 }
 
-// ---- loads and stores of 16 bytes ----
+// ---- loads and stores, 16 bytes each ----
 
 /// Elements of T in 16 bytes.
 template <class T>
@@ -113,8 +113,8 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Pack<T, N>) != 0) fake_cuda::kernel_fault("unaligned store");
   std::memcpy(to, pack.values, sizeof pack.values);
 #else
-  // By a type of the language: nvcc 13 may cut an assignment of a struct into stores of its members, of 2 bytes in
-  // bf16; it cuts this one into words at worst, which reach 96% of the bandwidth of a copy on an H200.
+  // Uses a built-in type: nvcc 13 may split a struct assignment into stores of its members, 2 bytes each in bf16; it
+  // splits this one into words at worst, which reach 96% of a copy's bandwidth on an H200.
   if constexpr (sizeof pack == 16) {
     *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, pack);
   } else if constexpr (sizeof pack == 8) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
 #endif
 }
 
-// ---- warps and blocks; blocks are one-dimensional and of whole warps ----
+// ---- warps and blocks; blocks are one-dimensional, without partial warps ----
 
 __device__ __forceinline__ int lane_index() {
   return static_cast<int>(threadIdx.x % warp_size);
@@ -150,7 +150,7 @@ struct Maximum {
   }
 };
 
-/// The same value on all lanes; `lanes` is a power of two, and each group of so many lanes has its own.
+/// Returns the combined value of a group of `lanes` lanes, a power of two, on all its lanes.
 template <class Combine, class T>
 __device__ __forceinline__ T warp_reduce(T value, int lanes = warp_size) {
   for (int step = lanes / 2; step > 0; step /= 2) {
@@ -167,13 +167,13 @@ __device__ __forceinline__ T warp_max(T value, int lanes = warp_size) {
   return warp_reduce<Maximum>(value, lanes);
 }
 
-/// The same value on all threads, combined in a fixed order. Called by all threads of the block.
+/// Combines the values of all threads in a fixed order; returns the same on each. Called by all threads of the block.
 template <class Combine, class T>
 __device__ __forceinline__ T block_reduce(T value) {
   MAESTRO_SHARED(T, of_warps, most_warps);
   value = warp_reduce<Combine>(value);
   if (warp_count() == 1) return value;
-  __syncthreads();  // of_warps may still be read of the call before
+  __syncthreads();  // the previous call may still read of_warps
   if (lane_index() == 0) of_warps[warp_index()] = value;
   __syncthreads();
   T result = of_warps[0];

@@ -12,13 +12,13 @@ namespace maestro::cuda {
 
 namespace {
 
-constexpr std::size_t products_bytes = std::size_t{64} << 20;  // the workspace of cuBLASLt's best algorithms on Hopper
+constexpr std::size_t products_bytes = std::size_t{64} << 20;  // for cuBLASLt's best algorithms on Hopper
 
 std::span<std::byte> bytes_of(const SpaceMemory& memory) {
   return {memory.data(), memory.size()};
 }
 
-/// Returns the multiprocessors that products are planned for: 0, all of the device, unless the stream has only a part.
+/// Returns the multiprocessors that products are planned for: 0, the full device, unless the stream has only a part.
 int planned_multiprocessors(int of_stream) {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -31,7 +31,7 @@ void copy_bytes(void* to, const void* from, std::size_t bytes, cudaMemcpyKind ki
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-/// The call for kernels, which read no memory but the device's.
+/// Returns the call for kernels, which read only device memory.
 template <class Op>
 Op on_device(Op op) {
   op.layout.offsets = op.layout.device_offsets;
@@ -56,7 +56,7 @@ CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
     : options_(options), engines_(std::make_unique<Engines>(options)) {}
 
 void CudaOperatorTable::say_once(const std::string& refusal) const {
-  constexpr std::size_t most = 8;  // reasons have figures of the micro-batch in them
+  constexpr std::size_t most = 8;  // reasons contain figures of the micro-batch
   auto& reported = engines_->refusals_reported;
   if (refusal.empty() || reported.size() == most || !reported.insert(refusal).second) return;
   if (options_.report) options_.report("attention is done by own kernels: " + refusal);
@@ -118,7 +118,7 @@ void CudaOperatorTable::run(const LinearBackwardWeight& op) const {
   engines_->products.linear_backward_weight(op.dy, op.x, op.dw, op.dbias);
 }
 
-// ---- own kernels ----
+// ---- maestro's kernels ----
 
 void CudaOperatorTable::run(const Norm& op) const {
   norm(at(), op);
@@ -200,12 +200,12 @@ void CudaOperatorTable::run(const TopK& op) const {
 
 bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const {
   const std::string refusal = engines_->attention->refusal(shape, act, summary);
-  if (act == DType::bf16) say_once(refusal);  // f32 has no other kernels: nothing to report
+  if (act == DType::bf16) say_once(refusal);  // f32 has only these kernels: nothing to report
   return refusal.empty();
 }
 
 std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) const {
-  return flash_refusal(shape);  // own kernels take every shape that cuDNN takes
+  return flash_refusal(shape);  // maestro's kernels take every shape that cuDNN takes
 }
 
 void CudaOperatorTable::run(const Attention& op) const {

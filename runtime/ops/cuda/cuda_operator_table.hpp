@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator on a CUDA device: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by
-// own kernels, all queued on a single stream. The same backend computes the attention of a forward pass and that of its
-// backward pass.
+// Every operator on a CUDA device: matrix products by cuBLASLt, attention by cuDNN or maestro's kernels, everything
+// else by maestro's kernels, all queued on a single stream. The same backend computes the attention of a forward pass
+// and of its backward pass.
 //
 // GT-1 (no waiting): no operator waits for the device, except that a product of a new shape may be timed the first time
 //       (Options::tune) and that cuDNN builds plans of new shapes.
@@ -9,8 +9,8 @@
 // GT-4 (equal blocks): an output layer that is cut over ranks is done in blocks of as many rows on all of them,
 //       whatever tokens each has: a block is a sequence of collectives.
 //
-// Products take weights as they lie: pack() makes a view. Logits of output layers live in row blocks of at most
-// Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.
+// Products take weights in their original layout: pack() makes a view. Logits of output layers live in row blocks of at
+// most Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.
 #pragma once
 
 #include <functional>
@@ -30,19 +30,19 @@ namespace maestro::cuda {
 
 struct CudaTableOptions {
   cudaStream_t stream = nullptr;
-  int multiprocessors = 1;        ///< that the stream may use
-  MemorySpace* memory = nullptr;  ///< of the device; outlives the table
-  MemorySpace* pinned = nullptr;  ///< pinned, of the host; outlives the table and its figures
+  int multiprocessors = 1;        ///< multiprocessors that the stream may use
+  MemorySpace* memory = nullptr;  ///< memory of the device; outlives the table
+  MemorySpace* pinned = nullptr;  ///< pinned memory of the host; outlives the table and its figures
   bool tune = true;
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
-  /// Receives a line for people, at most once each: why cuDNN does not compute attention, or cuBLASLt a product.
+  /// Receives each line for people at most once: why cuDNN does not compute attention, or cuBLASLt a product.
   std::function<void(const std::string&)> report;
 };
 
-/// Thread-safety: belongs to the device's thread; others may call while no work is queued. The device must be current.
-/// Errors: DeviceError.
+/// Thread-safety: only the device's thread, or others while no work is queued. The device must be current. Errors:
+/// DeviceError.
 class CudaOperatorTable final : public OperatorTable {
  public:
   explicit CudaOperatorTable(const CudaTableOptions& options);
@@ -95,7 +95,7 @@ class CudaOperatorTable final : public OperatorTable {
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;
-  /// State that calls which are const in the interface may change: scratch, plans, staging.
+  /// State that calls may change although the interface declares them const: scratch, plans, staging.
   struct Engines {
     explicit Engines(const CudaTableOptions& options);
     Workspace workspace;
@@ -107,7 +107,7 @@ class CudaOperatorTable final : public OperatorTable {
     std::set<std::string> refusals_reported;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
-  /// Returns whether cuDNN computes the call. Depends on the arguments alone: the backward pass uses the same backend.
+  /// Returns whether cuDNN computes the call. Depends only on the arguments: the backward pass uses the same backend.
   [[nodiscard]] bool by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const;
   void say_once(const std::string& refusal) const;
 

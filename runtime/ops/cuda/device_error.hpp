@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// A device call that failed; what() names the call, its purpose, and the library's own text.
+/// A device call that failed; what() contains the call, its purpose, and the library's text.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -18,7 +18,7 @@ class DeviceError : public std::runtime_error {
 /// Throws DeviceError unless `result` is cudaSuccess; `what` names the call or the kernel.
 inline void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+  static_cast<void>(cudaGetLastError());  // clears the error, so that the next launch does not report it
   throw DeviceError(std::string(what) + ": " + cudaGetErrorString(result));
 }
 

@@ -11,16 +11,16 @@
 #define MAESTRO_UNROLL_4
 #else
 #define MAESTRO_UNROLL _Pragma("unroll")
-#define MAESTRO_UNROLL_4 _Pragma("unroll 4")  // so many iterations' loads are in flight
+#define MAESTRO_UNROLL_4 _Pragma("unroll 4")  // keeps the loads of four iterations in flight
 #endif
 
 namespace maestro::cuda {
 
-/// Elements of an access when N are wanted.
+/// Elements per access for N requested elements.
 template <class T, int N>
 inline constexpr int access_width = N < pack_width<T> ? N : pack_width<T>;
 
-/// N elements from `from`, which is aligned to an access.
+/// Loads N elements from `from`, which is aligned to an access.
 template <int N, class T>
 __device__ __forceinline__ void load_floats(const T* from, float (&to)[N]) {
   constexpr int width = access_width<T, N>;
@@ -74,7 +74,7 @@ template <class T>
 T* data_of(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
 }
-/// Whether rows of the tensor can be read `width` elements at a time, with accesses of at most 16 bytes.
+/// Returns whether rows of the tensor can be read `width` elements at a time, with accesses of at most 16 bytes.
 inline bool packs_fit(const Tensor& tensor, std::int64_t columns, int width) {
   const std::size_t bytes = size_of(tensor.dtype());
   const int most = static_cast<int>(16 / bytes);

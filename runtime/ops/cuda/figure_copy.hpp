@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A figure of pinned memory to another place of pinned memory, in the order of the stream.
+// Copy of a figure between two places in pinned memory, in stream order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,8 +8,7 @@
 
 namespace maestro::cuda {
 
-/// *to = *from, both in pinned memory of the host that the device sees: a copy by CUDA's own call would make the
-/// host wait.
+/// Sets *to = *from, both in pinned host memory that the device sees; a copy by CUDA's API would make the host wait.
 void copy_figure(cudaStream_t stream, const LossSums* from, LossSums* to);
 
 }  // namespace maestro::cuda

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of runtime/ops/operator_table.hpp that are no matrix products and no attention, on a device.
+// Operators of runtime/ops/operator_table.hpp on a device, except matrix products and attention.
 //
-// Every function puts its kernels on the stream of `at` and returns; results are there when the stream has come so far.
-// Shapes, dtypes and meaning are the table's, with all tensors, positions and indices in device memory; sizes are any,
-// rows (M) may be none. Memory that begins at a multiple of 16 bytes, with rows of a multiple of 8 elements, is read
-// and written 16 bytes at a time.
-// Determinism: the same call on the same device gives the same bits; no sum depends on the order of threads.
-// Errors: DeviceError when a launch is refused. Shapes and dtypes are the caller's contract (asserted).
-// Threads: any, but a single thread at a time per stream and workspace; the current device is the stream's.
+// Every function enqueues its kernels on the stream of `at` and returns; results are complete when the stream reaches
+// that point. Shapes, dtypes and meaning are as in the table, with all tensors, positions and indices in device memory;
+// any sizes, M = 0 included. Memory that is aligned to 16 bytes, with a multiple of 8 elements per row, is read and
+// written 16 bytes at a time.
+// Determinism: the same call on the same device gives the same bits; no sum depends on the order of threads. Errors:
+// DeviceError when a launch is refused. Shapes and dtypes are the caller's contract (asserted). Threads: any, but a
+// single thread at a time per stream and workspace; the current device is the stream's.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,8 +23,8 @@ namespace maestro::cuda {
 
 struct Launch {
   cudaStream_t stream = nullptr;
-  int multiprocessors = 1;         ///< that the stream may use; grids are sized to them
-  Workspace* workspace = nullptr;  ///< of this stream
+  int multiprocessors = 1;         ///< multiprocessors that the stream may use; grids are sized to them
+  Workspace* workspace = nullptr;  ///< the stream's workspace
 };
 
 // ---- pointwise ----
@@ -32,10 +32,10 @@ void zero(const Launch& at, const Tensor& tensor);
 void cast(const Launch& at, const Tensor& from, const Tensor& to);
 void add(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& out);
 void gelu(const Launch& at, const Tensor& x, const Tensor& y);
-/// dx may be dy or x.
+/// Computes dx, which may be dy or x.
 void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
 void glu(const Launch& at, const Glu& op);
-/// dx may be x.
+/// Computes dx, which may be x.
 void glu_backward(const Launch& at, const GluBackward& op);
 void softcap(const Launch& at, const Softcap& op);
 void add_into(const Launch& at, float* into, const float* values, std::int64_t count);
@@ -57,56 +57,56 @@ void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_
 void rotary(const Launch& at, const Rotary& op);
 
 // ---- sums over rows ----
-/// into (N) f32 += the sums of the columns of values (M, N) f32 or bf16, in a fixed order.
+/// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
 
-// ---- output-layer losses of a block of rows, and top k ----
-/// The results of each row, (R) f32; 0 where the target is -1. kl and teacher_ce may be undefined.
+// ---- output-layer losses for a block of rows, and top k ----
+/// Results of each row, (R) f32; 0 if the target is -1. kl and teacher_ce may be undefined.
 struct RowLosses {
   Tensor ce;
   Tensor kl;
   Tensor teacher_ce;  ///< 0 for a top-k teacher
 };
 struct LossRows {
-  Tensor logits;                ///< (R, N) f32 or act; overwritten by dlogits where `gradient`
-  std::int64_t vocabulary = 0;  ///< columns of the divergence and of the cross-entropy
+  Tensor logits;                ///< (R, N) f32 or act; overwritten by dlogits if `gradient`
+  std::int64_t vocabulary = 0;  ///< columns that both the divergence and the cross-entropy use
   Tensor targets;               ///< (R) i32 below vocabulary; -1: gradient 0
-  double scale = 0;             ///< of the gradient
+  double scale = 0;             ///< factor of the gradient
   bool gradient = false;
   RowLosses losses;
-  std::int64_t rest = 0;  ///< columns behind those, of the cross-entropy alone; the others to N get gradient 0
-  double softcap = 0;     ///< that has been applied to the logits; the gradient is that of what it was applied to
+  std::int64_t rest = 0;  ///< columns after `vocabulary`, only for the cross-entropy; the others up to N get gradient 0
+  double softcap = 0;     ///< soft cap already applied; gradients are for the logits before it
 };
-/// dlogits = scale (softmax - onehot); ce = -log softmax[target].
+/// Computes dlogits = scale (softmax - onehot) and ce = -log softmax[target].
 void cross_entropy_rows(const Launch& at, const LossRows& rows);
 
 /// Either logits, or values and indices.
 struct TeacherRows {
   Tensor logits;   ///< (R, at least vocabulary) f32 or bf16
   Tensor values;   ///< (R, k) f32, k <= 256
-  Tensor indices;  ///< (R, k) i32, each token once; those outside of the vocabulary are left out
+  Tensor indices;  ///< (R, k) i32, each token once; tokens outside the vocabulary are left out
 };
-/// As in DistillationHead.
+/// Weights, as in DistillationHead.
 struct DistillationWeights {
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0;  ///< 0 without a teacher
   double beta = 0.5;
 };
-/// dlogits = the gradient of scale (alpha T^2 divergence + (1 - alpha) ce); kl = the divergence.
+/// Computes dlogits = the gradient of scale (alpha T^2 divergence + (1 - alpha) ce), and kl = the divergence.
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights);
-/// *sums (device, or pinned host memory that the device sees) = the sums over rows with a target, in f64 and a fixed
-/// order; with `accumulate` added to the value that it holds.
+/// Sets *sums (device, or pinned host memory that the device sees) to the sums over rows with a target, in f64 and a
+/// fixed order; with `accumulate` adds to its value.
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate);
-/// Of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the CPU.
+/// Finds the k largest of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the CPU.
 void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const Tensor& indices,
            std::int64_t columns = 0);
 
 // ---- flat vectors ----
-/// AdamW; the gradient is set to zero on the way. Moments are f32, or both bf16. `copy`, where not null, gets the new
-/// value in bf16.
+/// Vectors of an AdamW step, which also sets the gradient to zero. Moments are f32, or both bf16. `copy`, if not null,
+/// receives the new value in bf16.
 struct AdamWVectors {
   float* value = nullptr;
   float* gradient = nullptr;
@@ -116,8 +116,8 @@ struct AdamWVectors {
   std::int64_t count = 0;
 };
 void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step);
-/// *sum (device, or pinned host memory that the device sees) = the sum of squares in f64 and a fixed order; with
-/// `accumulate` added to the value that it holds.
+/// Sets *sum (device, or pinned host memory that the device sees) to the sum of squares in f64 and a fixed order; with
+/// `accumulate` adds to its value.
 void sum_of_squares(const Launch& at, const float* values, std::int64_t count, double* sum, bool accumulate);
 
 }  // namespace maestro::cuda

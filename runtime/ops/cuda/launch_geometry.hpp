@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels of this folder are cut into blocks and threads. Pure arithmetic, no CUDA.
+// Division of this folder's kernels into blocks and threads. Pure arithmetic, no CUDA.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct RowTiles {
   [[nodiscard]] constexpr int lanes() const { return 1 << lanes_log2; }
   [[nodiscard]] constexpr int rows_per_block() const { return flat_threads >> lanes_log2; }
 };
-/// `items` per row, each a thread's work.
+/// Returns the tiles for `items` per row, each a thread's work.
 [[nodiscard]] constexpr RowTiles row_tiles(std::int64_t rows, std::int64_t items, int multiprocessors) {
   RowTiles tiles;
   const auto lanes = static_cast<std::uint64_t>(std::clamp<std::int64_t>(items, 1, flat_threads));
@@ -51,24 +51,24 @@ struct RowTiles {
   return tiles;
 }
 
-// ---- normalisation: a row lives in the registers of a warp, or of all warps of a block ----
+// ---- normalisation: a row is held in the registers of a warp, or of all the block's warps ----
 
-inline constexpr int norm_width = 4;       ///< elements of an access
-inline constexpr int norm_packs = 8;       ///< accesses of a thread that hold its part of the row
-inline constexpr int norm_rows_block = 4;  ///< warps of a block, where each has a row
-inline constexpr int norm_most_warps = 8;  ///< of a row
+inline constexpr int norm_width = 4;       ///< elements per access
+inline constexpr int norm_packs = 8;       ///< accesses per thread that hold its part of the row
+inline constexpr int norm_rows_block = 4;  ///< warps of a block with a row per warp
+inline constexpr int norm_most_warps = 8;  ///< warps of a row, at most
 
 struct NormTiles {
   enum class Kind : std::uint8_t {
     warp,   ///< a row per warp, norm_rows_block rows per block
     block,  ///< a row per block
-    wide    ///< a row per block, read again in every pass: it does not fit, or not its memory's alignment
+    wide    ///< a row per block, read again in every pass: it does not fit, or its alignment does not
   };
   Kind kind = Kind::warp;
-  int threads = 32;        ///< of a block
-  int rows_per_block = 1;  ///< at a time
+  int threads = 32;        ///< threads of a block
+  int rows_per_block = 1;  ///< rows processed at a time
 };
-/// `packed`: rows can be read norm_width elements at a time; others are rare and go the wide way.
+/// Chooses the tiles. `packed`: rows can be read norm_width elements at a time; other rows are rare and use `wide`.
 [[nodiscard]] constexpr NormTiles norm_tiles(std::int64_t columns, bool packed) {
   const NormTiles wide{NormTiles::Kind::wide, 32 * norm_most_warps, 1};
   constexpr std::int64_t of_warp = std::int64_t{32} * norm_width * norm_packs;
@@ -77,15 +77,14 @@ struct NormTiles {
   const auto warps = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(ceil_divide(columns, of_warp))));
   return warps <= norm_most_warps ? NormTiles{NormTiles::Kind::block, 32 * warps, 1} : wide;
 }
-/// Blocks of the backward pass, each of which keeps sums of its rows: as many as are resident with about 170 registers
-/// per thread.
-inline constexpr int norm_backward_threads = 384;  ///< per multiprocessor
+/// Backward blocks; each keeps the sums over its rows. As many as are resident at about 170 registers per thread.
+inline constexpr int norm_backward_threads = 384;  ///< threads per multiprocessor
 [[nodiscard]] constexpr unsigned norm_backward_blocks(std::int64_t rows, const NormTiles& tiles, int multiprocessors) {
   const std::int64_t most = std::int64_t{multiprocessors} * std::max(1, norm_backward_threads / tiles.threads);
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_divide(rows, tiles.rows_per_block), 1, most));
 }
 
-// ---- losses: a row of logits per block, kept in shared memory where two blocks of a multiprocessor fit ----
+// ---- losses: a row of logits per block, kept in shared memory if two blocks of a multiprocessor fit ----
 
 inline constexpr int loss_most_threads = 512;
 inline constexpr int loss_least_threads = 128;
@@ -95,14 +94,14 @@ inline constexpr int sum_rows_threads = 1024;
 
 struct LossTiles {
   int threads = loss_most_threads;
-  std::size_t shared_bytes = 0;  ///< 0: the row is read again
+  std::size_t shared_bytes = 0;  ///< 0: the row is read again from memory
 };
-/// Returns the columns of a row's copy: whole accesses, and so many that memory behind it is aligned for every type and
-/// access.
+/// Returns the columns of a row's copy: full accesses, and enough that the memory after it is aligned for every type
+/// and access.
 [[nodiscard]] constexpr std::int64_t loss_copy_columns(std::int64_t vocabulary) {
   return ceil_divide(vocabulary, flat_width) * flat_width;
 }
-/// `bytes`: of a column, student and teacher; `width`: columns of an access.
+/// Returns the tiles of a loss. `bytes`: size of a column, student and teacher; `width`: columns of an access.
 [[nodiscard]] constexpr LossTiles loss_tiles(std::int64_t vocabulary, std::size_t bytes, int width, int k) {
   LossTiles tiles;
   const auto accesses = static_cast<std::uint64_t>(ceil_divide(vocabulary, width));

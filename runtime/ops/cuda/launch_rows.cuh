@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the kernels of pointwise.cuh. For kernel sources.
+// Launches of pointwise.cuh's kernels. For kernel sources.
 #pragma once
 
 #include "runtime/ops/cuda/kernels.hpp"
@@ -23,7 +23,7 @@ void launch_map(const Launch& at, const char* name, const MapCall<A, B, Out>& ca
   });
 }
 
-/// body(row, item) on all rows and items.
+/// Calls body(row, item) on all rows and items.
 template <class Body>
 void launch_rows(const Launch& at, const char* name, std::int64_t rows, std::int64_t items, const Body& body) {
   if (rows == 0 || items == 0) return;

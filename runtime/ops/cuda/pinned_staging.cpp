@@ -23,7 +23,7 @@ PinnedStaging::Sent PinnedStaging::take(std::size_t bytes) {
     sent_.pop_front();
     return again;
   }
-  static_cast<void>(cudaGetLastError());  // "not ready" is no failure of the next launch
+  static_cast<void>(cudaGetLastError());  // clears "not ready", which the next launch would report
   constexpr std::size_t least = 4096;
   Sent fresh;
   fresh.bytes = std::bit_ceil(std::max(bytes, least));

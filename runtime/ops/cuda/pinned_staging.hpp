@@ -20,13 +20,13 @@ namespace maestro::cuda {
 /// Serves a single stream. put() runs on the device's thread; any thread may release figures.
 class PinnedStaging {
  public:
-  /// `pinned`: pinned memory that devices see under the same addresses; it outlives every figure.
+  /// `pinned`: pinned memory that devices see under the same addresses; outlives every figure.
   PinnedStaging(cudaStream_t stream, MemorySpace& pinned) : stream_(stream), pinned_(&pinned) {}
   ~PinnedStaging();
   PinnedStaging(const PinnedStaging&) = delete;
   PinnedStaging& operator=(const PinnedStaging&) = delete;
 
-  /// Zeros in pinned memory. T is trivial.
+  /// Returns zeros in pinned memory. T is trivial.
   template <class T>
   [[nodiscard]] std::shared_ptr<T> figure() const {
     std::byte* const block = pinned_->allocate(sizeof(T));

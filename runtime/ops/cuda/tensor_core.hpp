@@ -6,11 +6,11 @@
 
 namespace maestro::cuda {
 
-/// Computes d = a b + c of a warp: a (16, 16) bf16 row-major, b (16, 8) bf16, c and d (16, 8) f32. All lanes call it.
+/// Computes d = a b + c for a warp: a (16, 16) bf16 row-major, b (16, 8) bf16, c and d (16, 8) f32. All lanes call it.
 /// With lane = 4 g + t (g = 0..7, t = 0..3), a register holds two bf16, the lower column or row in its lower half:
 ///   a[0] = a(g, 2t..2t+1)   a[1] = a(g + 8, 2t..2t+1)   a[2] = a(g, 2t+8..2t+9)   a[3] = a(g + 8, 2t+8..2t+9)
 ///   b[0] = b(2t..2t+1, g)   b[1] = b(2t+8..2t+9, g)
-///   c[0], c[1] = c(g, 2t..2t+1)   c[2], c[3] = c(g + 8, 2t..2t+1)   d likewise
+///   c[0], c[1] = c(g, 2t..2t+1)   c[2], c[3] = c(g + 8, 2t..2t+1)   d as c
 /// (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"). d may be c. Compute capability 8.0.
 __device__ __forceinline__ void mma_bf16_16x8x16(float d[4], const std::uint32_t a[4], const std::uint32_t b[2],
                                                  const float c[4]) {

@@ -21,7 +21,7 @@ std::byte* Workspace::take(std::size_t bytes) {
     used_ = 0;
   }
   if (chunk_ == chunks_.size()) {
-    // Twice as much each time, so that few chunks come about.
+    // Doubles each time, so that there are few chunks.
     const std::size_t wanted = std::max({bytes, smallest_chunk, reserved_bytes()});
     void* memory = nullptr;
     check(cudaMalloc(&memory, wanted), "cudaMalloc of operator scratch");

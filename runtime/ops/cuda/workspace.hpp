@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory on a device for the operators of a stream.
+// Scratch memory on a device for a stream's operators.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,12 +10,12 @@
 
 namespace maestro::cuda {
 
-/// Grows and never shrinks or moves, so that a captured graph may keep addresses. Memory is handed out as from a stack
-/// (Scope); work of a stream is in order, so an operator may receive memory that an earlier operator still uses. Not
+/// Grows and never shrinks or moves, so that a captured graph may keep addresses. Memory is handed out like a stack
+/// (Scope); a stream's work is in order, so an operator may receive memory that an earlier operator still uses. Not
 /// thread-safe; belongs to the device that is current when it grows.
 class Workspace {
  public:
-  /// At least `bytes`, 256-byte aligned and uninitialised, until the innermost Scope ends. Throws DeviceError.
+  /// Returns at least `bytes`, 256-byte aligned and uninitialised, until the innermost Scope ends. Throws DeviceError.
   [[nodiscard]] std::byte* take(std::size_t bytes);
   template <class T>
   [[nodiscard]] T* take_array(std::size_t count) {
@@ -23,7 +23,7 @@ class Workspace {
   }
   [[nodiscard]] std::size_t reserved_bytes() const;
 
-  /// Returns, when it ends, the memory that was taken while it lived.
+  /// Returns memory taken during its life when it ends.
   class Scope {
    public:
     explicit Scope(Workspace& workspace) : workspace_(&workspace), chunk_(workspace.chunk_), used_(workspace.used_) {}
@@ -42,7 +42,7 @@ class Workspace {
 
  private:
   struct Free {
-    // A device that has failed refuses to free; its context takes the memory along.
+    // A failed device refuses to free; destroying its context releases the memory.
     void operator()(std::byte* memory) const { static_cast<void>(cudaFree(memory)); }
   };
   struct Chunk {
@@ -50,8 +50,8 @@ class Workspace {
     std::size_t bytes = 0;
   };
   std::vector<Chunk> chunks_;
-  std::size_t chunk_ = 0;  // that memory is taken from
-  std::size_t used_ = 0;   // of it
+  std::size_t chunk_ = 0;  // chunk that memory is taken from
+  std::size_t used_ = 0;   // used bytes of the chunk
 };
 
 }  // namespace maestro::cuda

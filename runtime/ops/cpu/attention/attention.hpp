@@ -31,7 +31,7 @@ struct AttentionGradients {
   Tensor dqkv;  ///< (M, (H + 2G) D) act
 };
 
-/// Thread-safe; scratch grows with the longest sequence of a call, linearly. `scratch` must outlive this.
+/// Thread-safe. Scratch grows linearly with the longest sequence of a call. `scratch` must outlive this.
 class AttentionEngine {
  public:
   AttentionEngine(Isa isa, ScratchPool& scratch);

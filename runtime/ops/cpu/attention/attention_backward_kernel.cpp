@@ -4,7 +4,7 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-/// A square of query tile by key tile.
+/// A query tile times a key tile.
 struct Square {
   std::int64_t q0 = 0;
   std::int64_t rows = 0;

@@ -6,17 +6,17 @@ namespace {
 
 constexpr float lowest = -3.0e38F;
 
-/// Queries [q0 + r, + rows) against the keys of a tile; at most vector_width rows.
+/// Queries [q0 + r, q0 + r + rows) against a tile of keys; at most vector_width rows.
 struct RowGroup {
   std::int64_t q0 = 0;
   std::int64_t r = 0;
   std::int64_t rows = 0;
   std::int64_t k0 = 0;
   std::int64_t keys = 0;
-  KeyRange columns;  ///< of computed scores, including masked scores
+  KeyRange columns;  ///< columns of computed scores, including masked scores
 };
 
-/// Returns the scores, with those of keys outside `seen` replaced so that their exponential is exactly zero.
+/// Returns the scores. Scores of keys outside `seen` are replaced so that their exponential is exactly zero.
 /// `Windowed`, here and below: the call has a window; otherwise every range begins at 0.
 template <bool Windowed>
 MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, KeyRange seen) {
@@ -24,8 +24,8 @@ MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, KeyRange 
   return select(lanes_in(at, seen), load(scores + at), broadcast(lowest));
 }
 
-/// Raises row_max to the maxima including this tile and writes to `factors` the multipliers that earlier sums need.
-/// Finds the maxima of all rows together: transposing a square costs less than a reduction per row.
+/// Raises row_max to the maxima including this tile, and writes the factors for earlier sums to `factors`. Finds the
+/// maxima of all rows together: transposing a square costs less than a reduction per row.
 template <bool Windowed>
 inline void update_maxima(const AttentionCall& call, const RowGroup& group, float* factors) {
   float* row_max = call.tiles.row_max + group.r;
@@ -46,13 +46,13 @@ inline void update_maxima(const AttentionCall& call, const RowGroup& group, floa
   store(factors, exp(before - max));
 }
 
-/// Turns a row of scores into exp(score - max) and adds them to the row's sum, after multiplying that with `factor`.
+/// Turns a row of scores into exp(score - max), and adds them to the row's sum after multiplying the sum by `factor`.
 template <bool Windowed>
 inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, std::int64_t row, float factor) {
   float* scores = call.tiles.scores + row * attention_key_tile;
   float* sum = call.tiles.row_sum + row * attention_padding;
   const KeyRange seen = seen_keys(call, group.q0 + row, group.k0, group.keys);
-  // A row that sees no key yet has the lowest maximum, which masked scores would equal.
+  // A row that has seen no key has the lowest maximum, which masked scores would equal.
   const Vec max = broadcast(Windowed && seen.first >= seen.end ? -lowest : call.tiles.row_max[row]);
   Vec total = load(sum) * broadcast(factor);
   for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
@@ -67,8 +67,8 @@ inline void scale_row(float* row, std::int64_t size, float factor) {
   for (std::int64_t i = 0; i < size; i += vector_width) store(row + i, load(row + i) * broadcast(factor));
 }
 
-/// Computes the online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to
-/// the new maxima.
+/// Computes the online softmax for a group of rows: turns scores into exponentials, and rescales the sums and results
+/// to the new maxima.
 template <bool Windowed>
 inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
@@ -82,7 +82,7 @@ inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   }
 }
 
-/// Adds the keys of a tile to the queries [q0, q0 + rows).
+/// Adds a tile of keys to the results of the queries [q0, q0 + rows).
 void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows, std::int64_t k0) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments that attention.cpp passes to the kernels of an instruction set: plain pointers, so that no part of the
-// standard library is compiled with that instruction set's options.
+// standard library is compiled with that set's options.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
 
 namespace maestro::cpu {
 
-/// The largest tile edges and vector width that the scratch is sized for.
+/// Largest tile edges and vector width; the scratch is sized for them.
 inline constexpr std::int64_t attention_query_tile = 64;
 inline constexpr std::int64_t attention_key_tile = 64;
 inline constexpr std::int64_t attention_padding = 16;
 
-/// Offsets of the f32 tiles of a call in its scratch, for sequences of up to `longest` tokens.
+/// Offsets of a call's f32 tiles in its scratch, for sequences of up to `longest` tokens.
 struct AttentionScratch {
   float* keys = nullptr;          ///< (T, padded D)
   float* values = nullptr;        ///< (T, padded D)
   float* keys_tiles = nullptr;    ///< [T / key tile][padded D][key tile]
-  float* values_tiles = nullptr;  ///< likewise; backward only
+  float* values_tiles = nullptr;  ///< like keys_tiles; backward only
   float* dkeys = nullptr;         ///< (T, padded D); backward only
   float* dvalues = nullptr;       ///< (T, padded D); backward only
   float* query = nullptr;         ///< (query tile, padded D), scaled
@@ -26,10 +26,10 @@ struct AttentionScratch {
   float* scores = nullptr;        ///< (query tile, key tile): scores, then probabilities
   float* dscores = nullptr;       ///< (query tile, key tile); backward only
   float* row_max = nullptr;       ///< (query tile); backward: the log-sum-exp
-  float* row_sum = nullptr;  ///< (query tile, attention_padding) partial sums; backward: do . o in the first of each
+  float* row_sum = nullptr;  ///< (query tile, attention_padding) partial sums; backward: do . o in each row's first
 };
 
-/// A single kv head of a sequence of length `length` and the query heads that share it. Pointers are to the sequence's
+/// A kv head of a sequence with `length` tokens, and the query heads that share it. Pointers are to the sequence's
 /// first row.
 struct AttentionCall {
   const void* qkv = nullptr;   ///< (T, (H + 2G) D)
@@ -41,11 +41,11 @@ struct AttentionCall {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_size = 1;
-  std::int64_t kv_head = 0;  ///< which of kv_heads
+  std::int64_t kv_head = 0;  ///< index of the kv head
   bool causal = true;
-  std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all
-  float scale = 1;          ///< of scores
-  float softcap = 0;        ///< of scaled scores; 0: none
+  std::int64_t window = 0;  ///< number of keys that a query sees, with itself; 0: all
+  float scale = 1;          ///< score factor
+  float softcap = 0;        ///< soft cap for scaled scores; 0: none
   bool bf16 = false;        ///< storage of all activations
   AttentionScratch tiles;
 };

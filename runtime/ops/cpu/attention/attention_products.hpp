@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The register-blocked product under attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, same columns),
-// with A read element by element at any two strides (so A may be a transposed tile) and rows of B and C contiguous.
-// Included by kernels that are compiled once per instruction set. Templates are static: their mangled names would
-// otherwise be offered to the linker with every object.
+// The register-blocked product for attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, same columns). A
+// is read element by element at any two strides (so A may be a transposed tile); rows of B and C are contiguous.
+// Included by kernels that are compiled once per instruction set. Templates are static: otherwise every object would
+// offer their mangled names to the linker.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 
 struct TileProduct {
   const float* a = nullptr;
-  std::int64_t a_row = 0;   ///< distance of A's rows
-  std::int64_t a_step = 1;  ///< distance along depth
+  std::int64_t a_row = 0;   ///< distance between A's rows
+  std::int64_t a_step = 1;  ///< distance between A's elements along depth
   const float* b = nullptr;
-  std::int64_t b_step = 0;  ///< distance of B's rows
+  std::int64_t b_step = 0;  ///< distance between B's rows
   float* c = nullptr;
   std::int64_t c_row = 0;
   std::int64_t rows = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving rows of heads between the packed activations and f32 tiles. Included by kernels that are compiled once per
-// instruction set; D = head size, padded = D rounded up to attention_padding.
+// Copies of head rows between the packed activations and f32 tiles. Included by kernels that are compiled once per
+// instruction set. D = head size, padded = D rounded up to attention_padding.
 #pragma once
 
 #include "runtime/ops/cpu/attention/attention_kernels.hpp"
@@ -19,7 +19,7 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
   return (value + step - 1) / step * step;
 }
 
-/// Columns of a key tile; none where end <= first.
+/// Columns of a key tile; none if end <= first.
 struct KeyRange {
   std::int64_t first = 0;
   std::int64_t end = 0;
@@ -32,26 +32,27 @@ struct KeyRange {
           call.causal ? larger(0, smaller(query + 1 - first_key, keys)) : keys};
 }
 
-/// Returns the columns that the queries [query, query + rows) need: all that any of them sees, from a multiple of
-/// attention_padding on.
+/// Returns the columns that any of the queries [query, query + rows) sees, widened to begin at a multiple of
+/// attention_padding.
 [[nodiscard]] inline KeyRange strip_keys(const AttentionCall& call, std::int64_t query, std::int64_t rows,
                                          std::int64_t first_key, std::int64_t keys) {
   return {seen_keys(call, query, first_key, keys).first / attention_padding * attention_padding,
           seen_keys(call, query + rows - 1, first_key, keys).end};
 }
 
-/// Returns the first key of the first tile that a query at or behind `query` sees.
+/// Returns the first key of the first tile that any query from `query` on sees.
 [[nodiscard]] inline std::int64_t first_key_tile(const AttentionCall& call, std::int64_t query) {
   return seen_keys(call, query, 0, call.length).first / attention_key_tile * attention_key_tile;
 }
 
-/// Returns the lanes of columns from `at` on that are in `range`.
+/// Returns a mask of the lanes whose columns, from `at` on, are in `range`.
 MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
   const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
   return (column >= static_cast<std::int32_t>(range.first)) & (column < static_cast<std::int32_t>(range.end));
 }
 
-/// Rows to take at once: all when every query of the tile sees every key, otherwise strips that follow the edges.
+/// Returns the rows to process at once: all if every query of the tile sees every key, otherwise strips that follow the
+/// edges.
 [[nodiscard]] inline std::int64_t strip_rows(const AttentionCall& call, std::int64_t first_query,
                                              std::int64_t first_key, std::int64_t keys) {
   const bool all = seen_keys(call, first_query, first_key, keys).end == keys &&
@@ -59,7 +60,7 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
   return all ? attention_query_tile : attention_padding;
 }
 
-/// Returns the product of the rows [r, r + rows) of the query tile with the columns of a key tile: their scores.
+/// Returns the scores of the rows [r, r + rows): their product with the columns of a key tile.
 [[nodiscard]] inline TileProduct score_product(const AttentionCall& call, std::int64_t r, std::int64_t rows,
                                                std::int64_t first_key, KeyRange columns) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
@@ -74,7 +75,7 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
           .depth = call.head_size};
 }
 
-/// Caps `rows` rows of scores, attention_key_tile apart, in whole vectors.
+/// Caps `rows` rows of scores, attention_key_tile apart, in full vectors.
 inline void cap_scores(const AttentionCall& call, std::int64_t rows, KeyRange columns, float* scores) {
   const Vec cap = broadcast(call.softcap);
   for (std::int64_t r = 0; r < rows; ++r, scores += attention_key_tile) {
@@ -84,18 +85,18 @@ inline void cap_scores(const AttentionCall& call, std::int64_t rows, KeyRange co
   }
 }
 
-/// Returns whether products of a key tile add to the result tile rather than begin it: with a window, rows differ in
-/// the first tile that they see, and the result is cleared before.
+/// Returns whether products of a key tile add to the result tile instead of starting it. With a window, rows differ in
+/// the first tile that they see, so the result is cleared first.
 [[nodiscard]] inline bool adds_to_result(const AttentionCall& call, std::int64_t first_key) {
   return first_key > 0 || call.window > 0;
 }
-/// Sets a query tile of results to zero where it may lack the first key tile.
+/// Sets a query tile of results to zero if a row may not see the first key tile.
 inline void clear_windowed(const AttentionCall& call, std::int64_t padded) {
   if (call.window == 0) return;
   for (std::int64_t i = 0; i < attention_query_tile * padded; ++i) call.tiles.result[i] = 0;
 }
 
-/// Rows of a head inside a packed activation, of either storage type; `Void` is void where they are written.
+/// Rows of a head inside a packed activation of either storage type; `Void` is void if they are written.
 template <class Void>
 struct HeadRows {
   Void* base = nullptr;

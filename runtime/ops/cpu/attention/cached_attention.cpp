@@ -10,7 +10,7 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Copies the columns from `column` on of every row of qkv to the rows of a cache from `first` on.
+/// Copies the columns from `column` on in every row of qkv to the cache's rows from `first` on.
 void append(const Tensor& qkv, std::int64_t column, const Tensor& cache, std::int64_t first) {
   const auto size = static_cast<std::int64_t>(size_of(qkv.dtype()));
   const auto bytes = static_cast<std::size_t>(cache.columns() * size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a sequence's new rows to the keys and values of all its rows (CachedAttention), with the online softmax
-// of attention.hpp. Storage is f32 or bf16, arithmetic is f32.
+// Attention from a sequence's new rows to the keys and values of all its rows (CachedAttention), with the online
+// softmax of attention.hpp. Storage is f32 or bf16, arithmetic is f32.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"

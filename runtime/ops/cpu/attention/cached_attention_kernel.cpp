@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries are taken in tiles, a row's heads side by side, so that the heads that share keys read them once. With a
-// single row the work is that of reading keys and values; with many it is that of the two products.
+// Query tiles hold a row's heads next to each other, so that heads that share keys read them once. A single row costs
+// about as much as reading the keys and values; many rows cost as much as the two products.
 #include "runtime/ops/cpu/attention/cached_attention_kernel.hpp"
 
 #include "runtime/ops/cpu/attention/attention_products.hpp"
@@ -32,7 +32,7 @@ inline Visible visible_to(const CachedAttentionCall& call, std::int64_t query) {
   return {call.window > 0 ? larger(0, end - call.window) : 0, end};
 }
 
-/// Widens the rows [k0, k0 + keys) of keys or values to (keys, padded D) f32; columns at or above D are zero.
+/// Widens rows [k0, k0 + keys) of the keys or values to (keys, padded D) f32; columns at or above D are zero.
 inline void widen_rows(const CachedAttentionCall& call, const In& from, std::int64_t k0, std::int64_t keys, float* to) {
   const HeadRows<const void> rows{from.data, call.key_stride, 0, from.bf16};
   const std::int64_t padded = padded_size(call);
@@ -42,7 +42,7 @@ inline void widen_rows(const CachedAttentionCall& call, const In& from, std::int
   }
 }
 
-/// Rows of padded D f32 values, where they lie when they already have that form.
+/// Rows of padded D f32 values; refers to the input if it already has that form.
 struct ValueRows {
   const float* data;
   std::int64_t stride;
@@ -59,8 +59,8 @@ MAESTRO_INLINE Vec capped(Vec score, float softcap) {
   return softcap > 0 ? Softcap::value(score, broadcast(softcap)) : score;
 }
 
-/// Returns the scores of the keys from `key` on, with those outside of `seen` replaced so that their exponential is
-/// exactly zero.
+/// Returns the scores of the keys from `key` on. Scores of keys outside `seen` are replaced so that their exponential
+/// is exactly zero.
 MAESTRO_INLINE Vec masked_scores(const CachedAttentionCall& call, const float* scores, std::int64_t key,
                                  const Visible& seen) {
   const Vec value = capped(load(scores), call.softcap);
@@ -71,8 +71,8 @@ MAESTRO_INLINE Vec masked_scores(const CachedAttentionCall& call, const float* s
   return select(numbers >= before, select(numbers < end, value, broadcast(lowest)), broadcast(lowest));
 }
 
-/// Turns a query's scores of `vectors` of keys into exponentials over the new maximum, and scales its sum and result so
-/// far to that.
+/// Turns a query's scores (`vectors` vectors of keys) into exponentials relative to the new maximum, and rescales its
+/// sum and result to it.
 inline void softmax_row(const CachedAttentionCall& call, std::int64_t query, std::int64_t slot, std::int64_t k0,
                         std::int64_t vectors) {
   const AttentionScratch& t = call.tiles;
@@ -100,7 +100,7 @@ inline void softmax_row(const CachedAttentionCall& call, std::int64_t query, std
   for (std::int64_t i = 0; i < padded_size(call); i += vector_width) store(result + i, load(result + i) * factor);
 }
 
-/// Adds the keys [k0, k0 + keys) to the results of a tile.
+/// Adds keys [k0, k0 + keys) to the results of a tile.
 void add_keys(const CachedAttentionCall& call, const QueryTile& tile, std::int64_t k0, std::int64_t keys) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = padded_size(call);

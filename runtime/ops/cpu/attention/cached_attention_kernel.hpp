@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments that cached_attention.cpp passes to the kernel of an instruction set; plain pointers, as
+// Arguments that cached_attention.cpp passes to the kernel of an instruction set; plain pointers, as in
 // attention_kernels.hpp.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace maestro::cpu {
 
-/// A kv head of a sequence's last N rows, and the query heads that share it. A query is a pair of a row and a head.
+/// A kv head of a sequence's last N rows, and the query heads that share it. A query is a (row, head) pair.
 struct CachedAttentionCall {
   In queries{};  ///< (N, query_stride), from the first query head's first column
   In keys{};     ///< (first + N, key_stride), from the kv head's first column
-  In values{};   ///< likewise
+  In values{};   ///< (first + N, key_stride), from the kv head's first column
   Out out{};     ///< (N, out_stride), from the first query head's first column
   std::int64_t query_stride = 0;
   std::int64_t key_stride = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation of the leading columns of query and key heads.
+// Rotation of the first columns of query and key heads.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"

@@ -12,7 +12,7 @@
 
 namespace maestro::cpu {
 
-/// Of the angles p inverse[i], i < n, times the magnitude; computed in f64, rounded once to f32.
+/// Cosines and sines of the angles p inverse[i], i < n, times the magnitude; computed in f64, rounded once to f32.
 struct RotaryAngles {
   std::int64_t positions = 0;
   std::vector<float> cosines;  ///< (positions, n)
@@ -22,8 +22,8 @@ struct RotaryAngles {
 /// Thread-safe.
 class RotaryTable {
  public:
-  /// Angles of at least the positions [0, positions). Shared: a longer table may replace it while a call still reads
-  /// it.
+  /// Returns the angles of at least the positions [0, positions). Shared: a longer table may replace it while a call
+  /// still reads it.
   [[nodiscard]] std::shared_ptr<const RotaryAngles> angles(const RotaryFrequencies& frequencies,
                                                            std::int64_t positions) const;
 

@@ -11,7 +11,7 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Products of fewer rows are slow; logits are then computed again instead.
+/// Products of fewer rows are slow; logits are then recomputed instead.
 constexpr std::int64_t fewest_kept_rows = 128;
 
 /// Returns the numbers of the rows with a target, in order.
@@ -25,7 +25,7 @@ std::span<std::int32_t> rows_with_target(const Tensor& targets, ScratchPool::Lea
   return all.first(count);
 }
 
-/// Sets which columns of the vocabulary are this call's.
+/// Sets which columns of the vocabulary belong to this call.
 void choose_columns(LossCall& call, const VocabularyPart& part) {
   const std::int64_t own = call.head->student.vocabulary;
   call.group = part.group;
@@ -35,7 +35,7 @@ void choose_columns(LossCall& call, const VocabularyPart& part) {
   call.rest = call.shared < (part.group == nullptr ? own : part.vocabulary);
 }
 
-/// Returns the largest number of logits of a row that any rank computes for either model.
+/// Returns the largest number of logits per row that any rank computes for either model.
 std::int64_t widest_logits(const LossCall& call, const VocabularyPart& part) {
   const DistillationHead& head = *call.head;
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == TeacherOutput::hidden;

@@ -3,7 +3,7 @@
 // and their gradients, in blocks of rows and panels of the vocabulary. Values and formulas: distillation_options.hpp
 // and, per row, distillation_row.hpp.
 //
-// Working memory is O(rows of a block x (panel width + C)) when logits do not fit LossLimits, else at most twice
+// Working memory is O(block rows x (panel width + C)) if logits exceed LossLimits, else at most twice
 // LossLimits::logits_bytes more; it never grows with M x V.
 //
 // DL-2 (ignored rows): rows whose target is negative cost no product, add nothing to any sum, and get a zero dhidden.
@@ -12,7 +12,7 @@
 // DL-4 (bitwise repeatable): results are bitwise equal from run to run. Keeping or recomputing logits changes only the
 //       grouping of products and f32 partial sums.
 // DL-5 (same sums on all ranks): all ranks of a group that a head is cut over cut the same blocks and compute the same
-//       bits of every sum. Every rank walks its own tokens only; ranks exchange a few numbers per row of a block
+//       bits of every sum. Every rank walks only its tokens; ranks exchange a few numbers per row of a block
 //       (joined_rows.hpp).
 //
 // Cost in matrix products: logits kept: student 3, teacher 1. Computed again: student 4, teacher 2; with js 5 and 3.
@@ -32,7 +32,7 @@ struct LossLimits {
 };
 
 /// Thread-safe. `products` and `scratch` must outlive this. Contracts on top of the option structs:
-/// hidden, dhidden and the student's packs share an act dtype; teacher_hidden has that of teacher_head. Logits are f32;
+/// hidden, dhidden and the student's packs share an act dtype, as do teacher_hidden and teacher_head. Logits are f32;
 /// their gradient is rounded to act for the products. targets < shared_vocabulary. top_k: teacher_indices of a row are
 /// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other makes kl and the
 /// gradients NaN; with top_k_rest it makes them 0. The caller checks settings once at start with validate() of

@@ -170,7 +170,7 @@ void LossBlock::begin_row(std::int64_t r) {
 
 void LossBlock::run_row_by_row(LossSums& sums) {
   for (const ColumnRun& run : runs_) compute(run);
-  for (std::size_t i = 0; i < rows_.size(); ++i) {  // a row stays in the first-level cache through all its steps
+  for (std::size_t i = 0; i < rows_.size(); ++i) {  // a row stays in the L1 cache through all its steps
     const auto r = static_cast<std::int64_t>(i);
     for (const ColumnRun& run : runs_) scan(r, run);
     call_->loss->normalise(states_[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of rows of a fused output-layer loss: gathers the rows, walks the vocabulary, and writes their gradients.
-// A working part of OutputLoss (distillation.hpp).
+// A block of rows in a fused output-layer loss: gathers the rows, walks the vocabulary, and writes their gradients. A
+// working part of OutputLoss (distillation.hpp).
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@
 
 namespace maestro::cpu {
 
-/// A run of vocabulary columns inside a single student panel and, where the teacher's logits are computed, a single
-/// teacher panel; all of them shared, or all of the rest.
+/// A run of vocabulary columns inside one student panel and, if the teacher's logits are computed, one teacher panel.
+/// Its columns are all shared, or all in the rest.
 struct ColumnRun {
   bool shared = true;
   int student_panel = 0;
@@ -25,8 +25,8 @@ struct ColumnRun {
 };
 /// Columns of a rank, counted from its first.
 struct OwnColumns {
-  std::int64_t shared = 0;  ///< below the shared vocabulary; may be none in a group
-  std::int64_t all = 0;     ///< those and the rest
+  std::int64_t shared = 0;  ///< columns below the shared vocabulary; may be none in a group
+  std::int64_t all = 0;     ///< shared columns and the rest
 };
 /// Cuts [0, columns.all) at columns.shared and at the panel edges of both weights; `teacher` may be null.
 [[nodiscard]] std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeight* teacher,
@@ -39,25 +39,26 @@ struct LossCall {
   const PointwiseKernels* pointwise = nullptr;
   const RowLoss* loss = nullptr;
   LossTerms::Teacher teacher = LossTerms::Teacher::none;
-  Communicator* group = nullptr;  ///< whose ranks have the other columns; null: none are elsewhere
-  std::int64_t shared = 0;        ///< columns of the divergence, of all ranks: the shared vocabulary
-  bool rest = false;              ///< some rank has columns behind it, for the cross-entropy alone
-  std::int64_t first = 0;         ///< the first of this rank
+  Communicator* group = nullptr;  ///< ranks that have the other columns; null: this rank has all
+  std::int64_t shared = 0;        ///< columns of the divergence on all ranks: the shared vocabulary
+  bool rest = false;              ///< some rank has columns after `shared`, only for the cross-entropy
+  std::int64_t first = 0;         ///< this rank's first column
   OwnColumns columns;
-  std::int64_t most_rows = 0;  ///< of a block
+  std::int64_t most_rows = 0;  ///< rows of a block, at most
   bool keep_logits = false;
 };
 
-/// Logits of a model for the rows of a block: all panels at once, or panel by panel.
+/// A model's logits for the rows of a block: all panels at once, or panel by panel.
 class PanelLogits {
  public:
   PanelLogits() = default;
-  /// Takes memory for a block's rows of the panels that cover [0, columns). `softcap`: of the logits; 0: none.
+  /// Allocates memory for a block's rows in the panels that cover [0, columns). `softcap`: soft cap of the logits; 0:
+  /// none.
   PanelLogits(const PackedWeight& weight, std::int64_t columns, double softcap, const LossCall& call,
               ScratchPool::Lease& lease);
   /// Starts the next block, of `rows` rows; computes no logits.
   void restart(std::int64_t rows);
-  /// Fills the panel from hidden (rows, C) unless its logits are held already.
+  /// Computes the panel from hidden (rows, C) unless its logits are already held.
   void compute(const LossCall& call, const Tensor& hidden, int index);
   /// Returns the logits of a panel, (rows, panel count).
   [[nodiscard]] Tensor tensor(int index) const;
@@ -112,7 +113,7 @@ class LossBlock {
   Tensor rounded_;                // dlogits of a panel in bf16
   Tensor hidden_memory_, teacher_hidden_memory_, dhidden_memory_;
 
-  // of the current block
+  // State of the current block.
   std::span<const std::int32_t> rows_;
   bool contiguous_ = false;
   Tensor hidden_, teacher_hidden_, dhidden_;

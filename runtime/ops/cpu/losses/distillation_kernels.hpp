@@ -2,8 +2,8 @@
 // Elementwise work of the output-layer losses on a row segment: a run of vocabulary columns of the student's logits z
 // and the teacher's logits u, both f32. Compiled once per instruction set; plain types only (see isa.hpp).
 //
-// Notation: e_t(x) = exp((x - max) / T), S_t its sum over the vocabulary, q = e_t(z) / S_t, p likewise from u,
-// q1 = softmax(z) at temperature 1 over all of the student's columns, m = beta p + (1 - beta) q. Maxima are subtracted
+// Notation: e_t(x) = exp((x - max) / T), S_t its sum over the vocabulary, q = e_t(z) / S_t, p the same from u, q1 =
+// softmax(z) at temperature 1 over all of the student's columns, m = beta p + (1 - beta) q. Maxima are subtracted
 // before any exponential, and logs of probabilities are (x - max) / T - log S_t, so nothing overflows or loses digits
 // at small temperatures.
 #pragma once

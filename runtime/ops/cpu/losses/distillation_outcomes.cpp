@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row loss of a teacher that names k tokens and the probability of all others: k + 1 outcomes.
+// Row loss for a teacher that names k tokens and the probability of all others: k + 1 outcomes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr float left_out = std::numeric_limits<float>::lowest();
 
-/// Calls `visit` with the outcome of each named token, then with that of the rest, if the student has a rest.
+/// Calls `visit` with the outcome of each named token, then with the rest's outcome, if the student has a rest.
 template <class LogQ, class Visit>
 void for_outcomes(const RowState& row, const LogQ& log_q, const Visit& visit) {
   for (const SupportToken& token : row.support) visit(Outcome{token.log_p, log_q(double{token.z} - row.z_max)});
@@ -43,7 +43,7 @@ void RowLoss::normalise_outcomes(RowState& row) const {
       row.z_one > 0 ? double{outside_max} - row.z_max + std::log(row.z_one) : -std::numeric_limits<double>::infinity();
   row.z_one = std::exp(row.log_outside);
   for (const SupportToken& token : row.support) row.z_one += std::exp(double{token.z} - row.z_max);
-  row.z_t = row.z_one;  // no sum at T is wanted but that over the outcomes
+  row.z_t = row.z_one;  // only the sum over the outcomes is needed at T
   // Each distribution over the outcomes, as powers 1 / T; log sums relative to the largest term.
   double p_max = -std::numeric_limits<double>::infinity();
   double q_max = p_max;

@@ -136,7 +136,7 @@ void RowLoss::finish(RowState& row, LossSums& sums) const {
   const double divergence = dense()      ? dense_divergence(row)
                             : outcomes() ? outcome_divergence(row)
                                          : support_divergence(row);
-  row.divergence = divergence < 0 ? 0 : divergence;  // a divergence is never negative, its rounding may be; keeps NaN
+  row.divergence = divergence < 0 ? 0 : divergence;  // rounding may make a divergence negative; keeps NaN
   sums.kl += row.divergence;
 }
 

@@ -3,8 +3,7 @@
 //
 // Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then
 // finish, then gradient of any segment. How a row is cut into segments changes only the grouping of f32 partial sums.
-// Columns behind the shared vocabulary are the rest: they are in the softmax of the cross-entropy, and p and q are over
-// the other columns alone.
+// Columns after the shared vocabulary are the rest: the cross-entropy's softmax includes them, p and q do not.
 //
 // Values: distillation_options.hpp. Derivatives with respect to z / T:
 //   forward_kl  q - p                                      (Hinton et al. 2015, eq. 2)
@@ -18,8 +17,8 @@
 // Without any of the k tokens in the shared vocabulary the divergence and the gradient are NaN.
 //
 // Teacher of k + 1 outcomes (boundary = top_k_rest; distillation_outcomes.cpp): while scanning, the sums z_max and
-// z_one leave the named tokens out, so that the student's rest is a sum of its own and no difference; normalise() adds
-// the named tokens. G of distillation_options.hpp is, with p, q and m over the outcomes:
+// z_one leave the named tokens out, so that the student's rest is summed directly, not as a difference; normalise()
+// adds the named tokens. G of distillation_options.hpp is, with p, q and m over the outcomes:
 //   forward_kl  q - p
 //   reverse_kl  q (log q - log p - KL(q || p))
 //   js          (1 - beta) q (log q - log m - KL(q || m))
@@ -79,8 +78,8 @@ struct RowState {
   Normaliser z;
   Normaliser u;
   std::span<SupportToken> support;
-  // top_k_rest; log_rest is valid after begin(), the others after normalise()
-  double log_rest = 0;      ///< log p of the rest
+  // Valid with top_k_rest only: log_rest after begin(), the others after normalise().
+  double log_rest = 0;      ///< log p(rest)
   double log_outside = 0;   ///< log of the sum of exp(z - z_max) over the other tokens; -infinity: there are none
   double log_outcomes = 0;  ///< log of the sum of exp((z - z_max) / T) over the outcomes
 };
@@ -99,15 +98,16 @@ class RowLoss {
 
   [[nodiscard]] bool needs_mixture() const { return dense() && mixing_; }
   /// Starts a row. `support` (top_k and top_k_rest) has its columns set; values[i] is the teacher's logit, or
-  /// log-probability, of support[i]; `rest` is that of all other tokens (top_k_rest).
+  /// log-probability, for support[i]; `rest` is the log-probability of all other tokens (top_k_rest).
   void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values,
              float rest = 0) const;
   void scan(RowState& row, const Columns& columns) const;
-  /// As scan(), for top_k_rest. `z` is columns.segment.z: holds other values during the call, the same after it.
+  /// Scans like scan(), for top_k_rest. `z` is columns.segment.z: it holds other values during the call, and the same
+  /// values after it.
   void scan_outside(RowState& row, const Columns& columns, float* z) const;
   /// Scans a segment of the rest; does not read its u.
   void scan_rest(RowState& row, const RowSegment& segment) const;
-  /// Rescales the sums scanned so far to maxima that are no smaller, such as the maxima over all ranks' tokens.
+  /// Rescales the sums scanned so far to maxima at least as large, such as the maxima over all ranks' tokens.
   void move_maxima(RowState& row, float z_max, float u_max) const;
   static void move_rest(RowState& row, float rest_max);
   void normalise(RowState& row) const;
@@ -116,7 +116,7 @@ class RowLoss {
   void finish(RowState& row, LossSums& sums) const;
   /// Computes d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
   void gradient(const RowState& row, const Columns& columns, float* dz) const;
-  /// Computes the same of columns of the rest.
+  /// Computes the gradient for columns of the rest.
   void rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const;
 
  private:
@@ -124,12 +124,12 @@ class RowLoss {
   [[nodiscard]] bool outcomes() const { return terms_.teacher == LossTerms::Teacher::top_k_rest; }
   void gather(RowState& row, const Columns& columns) const;
   void normalise_outcomes(RowState& row) const;
-  /// The student's log-probability of an outcome with logit `above` the maximum.
+  /// Returns the student's log-probability of an outcome whose logit is `above` the maximum.
   [[nodiscard]] double log_outcome(const RowState& row, double above) const {
     return above / terms_.temperature - row.log_outcomes;
   }
   [[nodiscard]] double outcome_divergence(RowState& row) const;
-  /// G of distillation_options.hpp.
+  /// Returns G of distillation_options.hpp.
   [[nodiscard]] double outcome_gradient(const RowState& row, const Outcome& outcome) const;
   void differentiate_outcomes(const RowState& row, const Columns& columns, float* dz) const;
   [[nodiscard]] CrossTerm cross_term() const;

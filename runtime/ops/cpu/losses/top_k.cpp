@@ -25,7 +25,7 @@ bool better(const Entry& a, const Entry& b) {
   return a.index < b.index;
 }
 
-/// The output arrays of a row seen as a binary heap with the worst of the kept entries at its root.
+/// A row's output arrays seen as a binary heap with the worst kept entry at its root.
 class WorstFirstHeap {
  public:
   WorstFirstHeap(float* values, std::int32_t* indices) : values_(values), indices_(indices) {}
@@ -36,7 +36,7 @@ class WorstFirstHeap {
     for (std::int64_t i = size_ / 2; i-- > 0;) sink(i, get(i));
   }
   void replace_worst(Entry entry) { sink(0, entry); }
-  /// Moves the worst entry behind the heap until the heap is empty; the entries are then sorted, best first.
+  /// Moves the worst entry to the end until the heap is empty; the entries are then sorted, best first.
   void sort() {
     while (size_ > 1) {
       const Entry last = get(--size_);

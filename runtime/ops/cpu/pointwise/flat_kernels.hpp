@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels on flat ranges: the optimizer, norms and sums of gradients.
+// Kernels on flat ranges: the optimizer, and the norms and sums of gradients.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
@@ -7,12 +7,12 @@
 
 namespace maestro::cpu {
 
-/// A step of each parameter; then gradient = 0.
+/// Updates each parameter, then sets its gradient to 0.
 struct AdamWCall {
   float* value;
   float* gradient;
   Out mean;      ///< f32 or bf16
-  Out variance;  ///< of the type of `mean`
+  Out variance;  ///< same type as `mean`
   std::int64_t count;
   element::AdamW step;
 };

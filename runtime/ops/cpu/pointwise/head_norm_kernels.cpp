@@ -7,7 +7,7 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-/// Calls body(groups, first column of a group, number of its sum) for every group of a row.
+/// Calls body(groups, a group's first column, its sum's number) for every group in a row.
 template <class Body>
 MAESTRO_INLINE void for_groups(const HeadNormCall& call, std::int64_t row, Body body) {
   const std::int64_t row_sums = call.groups[0].count + call.groups[1].count;
@@ -77,8 +77,8 @@ void sum_dots(const HeadNormBackwardCall& call, const Y* dy, const X* x) {
   }
 }
 
-/// dx = r g - x r^3 dot / n and dweight += dy x r; a vector of dy is read before that of dx, maybe the same memory, is
-/// written.
+/// Computes dx = r g - x r^3 dot / n and dweight += dy x r. Reads a vector of dy before it writes dx's, which may be
+/// the same memory.
 template <class Y, class X, class D>
 void differentiate(const HeadNormBackwardCall& call, const Y* dy, const X* x, D* dx) {
   const HeadNormCall& norm = call.norm;

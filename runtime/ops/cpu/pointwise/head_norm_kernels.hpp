@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS norms of groups of columns: the query and key heads of qkv, or all of q and all of k (operators.hpp, HeadNorm).
+// RMS norms over groups of columns: the query and key heads in qkv, or all of q and all of k (operators.hpp, HeadNorm).
 // Every row is independent, statistics are f32.
 #pragma once
 
@@ -7,22 +7,22 @@
 
 namespace maestro::cpu {
 
-/// Groups of `size` columns each that lie side by side, with the weights that they share.
+/// Adjacent groups with `size` columns each, and the weights that they share.
 struct NormGroups {
-  std::int64_t first;  ///< column of the first group
+  std::int64_t first;  ///< the first group's first column
   std::int64_t count;
   std::int64_t size;
-  std::int64_t first_sum;  ///< of the first group, among the sums of a row
+  std::int64_t first_sum;  ///< number of the first group's sum, among a row's sums
   const float* weight;     ///< (size)
   float* dweight;          ///< (size), accumulated; backward only; null: frozen
 };
 
-/// Over qkv of (rows, columns); the columns behind `normed` are copied.
+/// Normalises qkv (rows, columns); the columns from `normed` on are copied.
 struct HeadNormCall {
   In x;
   Out y;  ///< null: only sums are computed
   NormGroups groups[2];
-  float* sums;  ///< (rows, sums of a row)
+  float* sums;  ///< (rows, sums per row)
   bool sums_known;
   std::int64_t rows;
   std::int64_t columns;
@@ -36,7 +36,7 @@ struct HeadNormBackwardCall {
   HeadNormCall norm;  ///< y is unused
   In dy;
   Out dx;       ///< null: only dots are computed
-  float* dots;  ///< (rows, sums of a row)
+  float* dots;  ///< (rows, sums per row)
   bool dots_known;
 };
 

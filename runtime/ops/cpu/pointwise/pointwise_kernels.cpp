@@ -57,7 +57,7 @@ void gelu(In x, Out y, std::int64_t count) {
   });
 }
 
-/// dx has x's storage type.
+/// Computes dx, which has x's storage type.
 void gelu_backward(In dy, In x, Out dx, std::int64_t count) {
   typed(dy, [&](const auto* gradient) {
     typed(x, [&](const auto* input) {

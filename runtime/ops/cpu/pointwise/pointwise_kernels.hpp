@@ -9,14 +9,14 @@ namespace maestro::cpu {
 struct PointwiseKernels {
   void (*cast)(In from, Out to, std::int64_t count);
   void (*add)(In a, In b, Out out, std::int64_t count);
-  /// sum += scale x.
+  /// Computes sum += scale x.
   void (*add_scaled)(const float* x, float scale, float* sum, std::int64_t count);
   void (*softcap)(Out x, std::int64_t count, float cap);
-  /// d *= 1 - (y / cap)^2.
+  /// Computes d *= 1 - (y / cap)^2.
   void (*softcap_backward)(const float* y, float cap, float* d, std::int64_t count);
   void (*gelu)(In x, Out y, std::int64_t count);
   void (*gelu_backward)(In dy, In x, Out dx, std::int64_t count);
-  /// Computes y (rows, features) of x (rows, 2 features) = [gate | up].
+  /// Computes y (rows, features) from x (rows, 2 features) = [gate | up].
   void (*swiglu)(In x, Out y, std::int64_t rows, std::int64_t features);
   void (*swiglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
   void (*geglu)(In x, Out y, std::int64_t rows, std::int64_t features);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the elements of a row. For kernel sources only.
+// Sums over a row's elements. For kernel sources only.
 #pragma once
 
 #include "runtime/ops/cpu/vector_math.hpp"

@@ -38,7 +38,7 @@ Type type_of(DType dtype) {
   return dtype == DType::f32 ? Type::f32 : Type::bf16;
 }
 
-/// A block of `count` rows that a product of `padded` rows computes.
+/// `count` rows that a product of `padded` rows computes.
 struct RowBlock {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -63,7 +63,7 @@ void copy_rows(const Matrix& from, const Matrix& to) {
   }
 }
 
-/// The block's rows of `m` followed by zero rows, in scratch.
+/// Returns the block's rows of `m` followed by zero rows, in scratch.
 Matrix padded_copy(const Matrix& m, const RowBlock& block, ScratchPool::Lease& scratch) {
   const Matrix copy = Matrix::of(scratch.tensor({block.padded, m.columns}, m.dtype));
   copy_rows(m.row_slice(block.first, block.count), copy.row_slice(0, block.count));
@@ -88,7 +88,7 @@ class Bf16Panel final : public PackedPanel {
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] const Description& layout() const { return layout_; }
   [[nodiscard]] std::byte* data() const { return memory_.data(); }
-  /// Whether it lies as RowProductCall takes it.
+  /// Returns whether its layout is the layout of RowProductCall.
   [[nodiscard]] bool in_blocks() const { return in_blocks_; }
 
  private:
@@ -144,7 +144,7 @@ std::unique_ptr<PackedPanel> Bf16Engine::pack(const Tensor& w, PackFor use, std:
   stay_on_this_thread();
   try {
     if (reuse == nullptr) {
-      // The layout that oneDNN prefers for a full block; products of other sizes are compiled for it, too.
+      // The layout that oneDNN prefers for a full block; products of other sizes are compiled for it too.
       const Key usual{.m = full_block, .n = width, .k = depth, .in_stride = depth, .out_stride = width};
       const Product preferred = compile(usual, Description({depth, width}, Type::bf16, Tag::any));
       reuse = std::make_unique<Bf16Panel>(depth, width, preferred.description.weights_desc());
@@ -207,7 +207,7 @@ void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matr
   for_row_blocks(in.rows, [&](const RowBlock& block) {
     ScratchPool::Lease scratch = scratch_.lease();
     const bool whole = block.count == block.padded;
-    // oneDNN 2.6 has but slow reference code for rows that lie apart.
+    // oneDNN 2.6 has only slow reference code for rows that are not adjacent.
     const bool direct_in = whole && in.stride == in.columns, direct = whole && out.stride == out.columns;
     const Matrix a = direct_in ? in.row_slice(block.first, block.count) : padded_copy(in, block, scratch);
     const Matrix c = direct ? out.row_slice(block.first, block.count) : padded_copy(out, block, scratch);

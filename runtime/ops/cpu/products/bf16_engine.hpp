@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 operands by the CPU's own bf16 dot products, through oneDNN's matmul primitive.
+// Products of bf16 operands by the CPU's bf16 dot products, through oneDNN's matmul primitive.
 //
-// A primitive is compiled for a fixed set of sizes. So that varying numbers of rows do not compile ever new primitives,
-// products are cut into blocks of 512 rows, a block of a smaller multiple of 64 rows, and a last block padded with zero
-// rows to a multiple of 16: at most eleven primitives are compiled per weight and use.
+// A primitive is compiled for a fixed set of sizes. To bound their number, products are cut into blocks of 512 rows, a
+// block with a smaller multiple of 64 rows, and a last block padded with zero rows to a multiple of 16: at most eleven
+// primitives are compiled per weight and use.
 //
-// A single row is the work of reading the weights, which a kernel of this house does in the order in which they lie.
+// A single row costs as much as reading the weights, so a kernel of maestro reads them in memory order.
 #pragma once
 
 #include <map>

@@ -15,7 +15,7 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Equal panels, rounded up to an odd multiple of 64.
+/// Returns the width of equal panels, rounded up to an odd multiple of 64.
 std::int64_t panel_width(std::int64_t rows) {
   const std::int64_t blocks = divide_up(divide_up(rows, divide_up(rows, widest_panel)), 64);
   return (blocks % 2 == 0 ? blocks + 1 : blocks) * 64;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of the CPU backend, on the calling thread alone. Shapes as in operator_table.hpp: x (M, K),
-// w (N, K), y (M, N).
+// Matrix products of the CPU backend, on the calling thread only. Shapes as in operator_table.hpp: x (M, K), w (N, K),
+// y (M, N).
 //
 // Two engines:
 // - f32 arithmetic by oneDNN's sgemm, for f32 and, with operands widened block by block, for bf16. Measured on a
 //   Sapphire Rapids core whose fused multiply-adds peak at 228 GFLOP/s: 195-224 GFLOP/s for y and dx, 170-220 for dw,
-//   at any M from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw where
-//   rows of x lie a multiple of 4 KiB apart; it also needs a compiled primitive per M, and M changes with every packed
+//   at any M from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw if
+//   x's rows are a multiple of 4 KiB apart; it also needs a compiled primitive per M, and M changes with every packed
 //   micro-batch.
-// - bf16 dot products by oneDNN's matmul primitive, where they are faster (Bf16Products::native).
+// - bf16 dot products by oneDNN's matmul primitive, if they are faster (Bf16Products::native).
 // Both round operands to bf16 in bf16 products and accumulate in f32.
 //
 // A weight is cut along N into panels of at most `widest_panel` rows, so that the fused losses can walk a vocabulary in
@@ -72,7 +72,7 @@ class MatrixProducts {
   /// `scratch` must outlive this object.
   MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch);
 
-  /// As OperatorTable::pack(). Takes over `reuse` when shape, compute and use agree.
+  /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse) const;
   void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y, Activation activation) const;

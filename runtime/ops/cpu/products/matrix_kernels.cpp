@@ -104,7 +104,7 @@ void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums)
   });
 }
 
-/// A word of a block has two weights of a column, for two neighbouring elements of the row.
+/// Adds the products of a block's word: two weights of a column, for two neighbouring elements of the row.
 MAESTRO_INLINE void add_pair(const std::uint16_t* weights, float even, float odd, Vec* sums) {
   for (int v = 0; v < bf16_block_columns / vector_width; ++v) {
     IVec words;
@@ -129,7 +129,7 @@ void row_product(const RowProductCall& call) {
   }
 }
 
-/// Computes `Count` dot products, so that each element of the row is loaded once for all.
+/// Computes `Count` dot products, so that each element of the row is loaded once for all of them.
 template <int Count, class W>
 MAESTRO_INLINE void dots(const RowDotsCall& call, const W* weights, float* to) {
   Vec sums[Count] = {};

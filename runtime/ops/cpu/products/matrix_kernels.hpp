@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels around the library's products: rearranging weights, the epilogue of a block of results, sums of columns.
+// Kernels around the library's products: rearranging weights, the operations after a block's product, column sums.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
 
 namespace maestro::cpu {
 
-/// to(j, i) = from(i, j) for i < rows, j < columns, widened; strides in elements between rows.
+/// Sets to(j, i) = from(i, j) for i < rows, j < columns, widened; strides in elements between rows.
 struct TransposeCall {
   In from;
   std::int64_t from_stride;
@@ -16,7 +16,7 @@ struct TransposeCall {
   std::int64_t columns;
 };
 
-/// to (rows, columns) = activation(from + bias); `to` may be `from`.
+/// Sets to (rows, columns) = activation(from + bias); `to` may be `from`.
 struct EpilogueCall {
   const float* from;
   std::int64_t from_stride;
@@ -26,24 +26,24 @@ struct EpilogueCall {
   std::int64_t columns;
   const float* bias;  ///< (columns), or null
   bool gelu;
-  bool accumulate;  ///< adds to the values of `to`
+  bool accumulate;  ///< adds to the values in `to`
 };
 
-/// Columns of a block of bf16 weights: [block of columns][pair of depth][column][2], oneDNN's BA16a64b2a; columns and
-/// depth are padded with zeros, depth to 32.
+/// Columns in a bf16 weight block: [block of columns][pair of depth][column][2], oneDNN's BA16a64b2a; columns and depth
+/// are padded with zeros, depth to 32.
 inline constexpr std::int64_t bf16_block_columns = 64;
 inline constexpr std::int64_t bf16_block_depth = 32;
 
-/// to = row (1, depth) times blocks of bf16 weights, summed in f32.
+/// Computes `to` = row (1, depth) times blocks of bf16 weights, summed in f32.
 struct RowProductCall {
   const std::uint16_t* row;
   const std::uint16_t* blocks;
   std::int64_t depth;
-  std::int64_t block_count;  ///< of columns
+  std::int64_t block_count;  ///< blocks of columns
   float* to;                 ///< (block_count * bf16_block_columns)
 };
 
-/// to[n] = row (depth) f32 times row n of weights (count, stride), summed in f32.
+/// Computes to[n] = row (depth) f32 times row n of weights (count, stride), summed in f32.
 struct RowDotsCall {
   const float* row;
   In weights;
@@ -58,7 +58,7 @@ struct MatrixKernels {
   void (*epilogue)(const EpilogueCall& call);
   /// Computes sums (columns) += column sums of x (rows, columns), rows in order.
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
-  /// Reads the weights once and in order: as fast as memory.
+  /// Reads the weights once and in order, at the speed of memory.
   void (*row_product)(const RowProductCall& call);
   void (*row_dots)(const RowDotsCall& call);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam between matrix products as operators see them and the library that computes them: a dense left operand times
-// a packed right operand, and the sum of outer products that a weight gradient is.
+// The interface between matrix products as operators use them and the library that computes them: a dense left operand
+// times a packed right operand, and the sum of outer products for a weight gradient.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace maestro::cpu {
 
-/// A row-major matrix whose rows lie `stride` elements apart. f32 or bf16.
+/// A row-major matrix, f32 or bf16, with `stride` elements from row to row.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -20,7 +20,7 @@ struct Matrix {
   std::int64_t columns = 0;
   std::int64_t stride = 0;
 
-  /// A tensor folded to (rows, columns).
+  /// Returns a tensor folded to (rows, columns).
   [[nodiscard]] static Matrix of(const Tensor& tensor) {
     return {tensor.raw(), tensor.dtype(), tensor.rows(), tensor.columns(), tensor.columns()};
   }
@@ -40,20 +40,20 @@ struct Matrix {
 class PackedPanel {
  public:
   virtual ~PackedPanel() = default;
-  /// Returns the size of the panel's own memory: 0 when it refers to the weight, which then outlives it.
+  /// Returns the size of the panel's memory: 0 if it refers to the weight, which then outlives it.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
-  /// Returns whether ProductEngine::copy_column() takes it.
+  /// Returns whether ProductEngine::copy_column() accepts it.
   [[nodiscard]] virtual bool columns_readable() const = 0;
 };
 
-/// The operations after a product. An activation and accumulation exclude each other.
+/// Operations after a product. An activation and accumulation exclude each other.
 struct Epilogue {
   const float* bias = nullptr;  ///< (columns) or null
   Activation activation = Activation::none;
-  bool accumulate = false;  ///< adds to the values of the result
+  bool accumulate = false;  ///< adds to the values in the result
 };
 
-/// Writes the sums (columns) of a single row to `out` (1, columns), with the operations after its product.
+/// Writes the sums (columns) of a single row to `out` (1, columns), after the epilogue's operations.
 inline void finish_row(const MatrixKernels& kernels, const float* sums, const Matrix& out, const Epilogue& epilogue) {
   kernels.epilogue({.from = sums,
                     .from_stride = out.columns,
@@ -70,7 +70,7 @@ inline void finish_row(const MatrixKernels& kernels, const float* sums, const Ma
 class ProductEngine {
  public:
   virtual ~ProductEngine() = default;
-  /// Packs w (N, K) f32: as the right operand (K, N) for PackFor::forward, (N, K) for backward_input. `reuse`, if any,
+  /// Packs w (N, K) f32 as the right operand: (K, N) for PackFor::forward, (N, K) for backward_input. `reuse`, if any,
   /// came from this engine for the same shape and use.
   [[nodiscard]] virtual std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                           std::unique_ptr<PackedPanel> reuse) const = 0;

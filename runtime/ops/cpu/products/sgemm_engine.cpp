@@ -13,24 +13,25 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Rows of a block of `multiply`: operands and result of typical widths stay in the second-level cache from product to
-/// epilogue, and sgemm is at its best from 64 rows up.
+/// Rows of a block in `multiply`: with typical widths, operands and result stay in the L2 cache from product to
+/// epilogue, and sgemm reaches its best speed from 64 rows up.
 constexpr std::int64_t multiply_rows = 128;
-/// Rows widened at once, and computed with each arranged block of a weight: arranging then costs a few percent.
+/// Rows widened at once, and multiplied with each arranged block of a weight: arranging then costs a few percent.
 constexpr std::int64_t arranged_rows = 1024;
-/// Elements of an arranged block: 1 MiB, of a second-level cache's size.
+/// Elements of an arranged block: 1 MiB, about an L2 cache.
 constexpr std::int64_t arranged_elements = std::int64_t{1} << 18;
-constexpr std::int64_t fewest_columns = 192;  ///< of a block; sgemm's own copies of the left operand weigh more below
-/// Rows widened at once for weight gradients: few passes over dw.
+constexpr std::int64_t fewest_columns = 192;  ///< columns of a block; with fewer, sgemm's copies cost more
+/// Rows widened at once for weight gradients, for few passes over dw.
 constexpr std::int64_t gradient_rows = 1024;
 
-/// Rows an odd number of cache lines apart: rows a multiple of 4 KiB apart cost sgemm up to a third of its speed.
+/// Returns a stride that is an odd number of cache lines: rows a multiple of 4 KiB apart cost sgemm up to a third of
+/// its speed.
 std::int64_t odd_lines(std::int64_t columns) {
   const std::int64_t lines = (columns + 15) / 16;
   return (lines % 2 == 0 ? lines + 1 : lines) * 16;
 }
 
-/// A panel (N, K) as it lies: the f32 weight itself, or a bf16 copy of it.
+/// A panel (N, K) in its original layout: the f32 weight itself, or a bf16 copy of it.
 class PlainPanel final : public PackedPanel {
  public:
   PlainPanel(std::int64_t rows, std::int64_t columns, PackFor use, std::size_t copied_bytes)
@@ -39,7 +40,7 @@ class PlainPanel final : public PackedPanel {
   [[nodiscard]] bool columns_readable() const override { return transposed_; }
   [[nodiscard]] std::byte* copy() const { return memory_.data(); }
   void view(std::byte* values) { values_ = values; }
-  /// Whether the right operand of products is the transposed panel.
+  /// Returns whether the right operand of products is the transposed panel.
   [[nodiscard]] bool transposed() const { return transposed_; }
   [[nodiscard]] std::int64_t depth() const { return transposed_ ? columns_ : rows_; }
   [[nodiscard]] std::int64_t columns() const { return transposed_ ? rows_ : columns_; }
@@ -80,7 +81,7 @@ void run(const Gemm& g) {
                  ErrorCode::internal);
 }
 
-/// Calls body(first, count) for blocks of nearly equal size, so that no small block is left over.
+/// Calls body(first, count) for blocks of nearly equal size, which leaves no small block over.
 template <class Body>
 void for_row_blocks(std::int64_t rows, std::int64_t most, Body body) {
   const std::int64_t blocks = (rows + most - 1) / most;
@@ -88,7 +89,7 @@ void for_row_blocks(std::int64_t rows, std::int64_t most, Body body) {
   for (std::int64_t first = 0; first < rows; first += step) body(first, std::min(step, rows - first));
 }
 
-/// Casts the rows of `from`, bf16, into rows `stride` elements apart.
+/// Widens the rows of `from`, bf16, into rows `stride` elements apart.
 void widen(const PointwiseKernels& kernels, const Matrix& from, float* to, std::int64_t stride) {
   if (from.stride == from.columns && stride == from.columns) {
     return kernels.cast({from.data, true}, {to, false}, from.rows * from.columns);
@@ -111,13 +112,13 @@ std::int64_t block_columns(std::int64_t depth) {
 
 }  // namespace
 
-/// The right operand of a product as sgemm takes it, a block of its columns at a time.
+/// A product's right operand as sgemm takes it, a block of its columns at a time.
 class SgemmEngine::RightOperand {
  public:
   RightOperand(const SgemmEngine& engine, const PlainPanel& panel, ScratchPool::Lease& scratch)
       : engine_(engine), panel_(panel) {
     const Matrix plain = panel.matrix();
-    const bool spread = plain.stride % 1024 != 0;  // rows lie no multiple of 4 KiB apart
+    const bool spread = plain.stride % 1024 != 0;  // rows are not a multiple of 4 KiB apart
     as_it_lies_ = !panel.transposed() && plain.dtype == DType::f32 && spread;
     step_ = as_it_lies_ ? panel.columns() : std::min(panel.columns(), block_columns(panel.depth()));
     if (!as_it_lies_) arranged_ = scratch.floats(panel.depth() * odd_lines(step_));
@@ -170,7 +171,7 @@ std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std
   return reuse;
 }
 
-/// Reads the weights once, in order: as fast as memory, where sgemm would transpose them first.
+/// Reads the weights once and in order, at the speed of memory; sgemm would transpose them first.
 void SgemmEngine::multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out,
                                const Epilogue& epilogue) const {
   ScratchPool::Lease scratch = scratch_.lease();

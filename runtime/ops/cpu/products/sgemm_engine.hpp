@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened, and weights transposed, a block at a time.
-// An f32 weight is used as it lies, without a copy; a bf16 weight takes 2 bytes per element for each use.
+// An f32 weight is used in place, without a copy; a bf16 weight takes 2 bytes per element for each use.
 #pragma once
 
 #include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
@@ -23,9 +23,9 @@ class SgemmEngine final : public ProductEngine {
 
  private:
   class RightOperand;
-  /// A single row times the transposed `weights`.
+  /// Multiplies a single row with the transposed `weights`.
   void multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out, const Epilogue& epilogue) const;
-  /// Computes to = epilogue(a b); `wide_out` holds the f32 result where `to` is bf16.
+  /// Computes to = epilogue(a b); `wide_out` holds the f32 result if `to` is bf16.
   void multiply_block(const Matrix& a, const Matrix& b, const Matrix& to, const Epilogue& epilogue,
                       float* wide_out) const;
   const MatrixKernels& matrix_;

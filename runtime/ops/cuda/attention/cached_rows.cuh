@@ -6,7 +6,7 @@
 
 namespace maestro::cuda {
 
-/// Body for for_rows_kernel: copies the keys, then the values of a row of qkv; an item is flat_width columns.
+/// Body for for_rows_kernel: copies the keys, then the values, of a row of qkv; an item is flat_width columns.
 template <class T>
 struct CachedRows {
   const T* from;  // the keys of the first row
@@ -35,15 +35,15 @@ struct CachedCall {
   int heads;
   int kv_heads;
   int head_size;
-  int lanes;  // that share a key, a power of two; each has flat_width columns
+  int lanes;  // lanes that share a key, a power of two; each has flat_width columns
   float scale;
   float softcap;  // 0: none
 };
 
 inline constexpr int cached_threads = 256;
-inline constexpr int cached_most_slots = cached_threads / 2;  ///< keys at a time, of heads of 16
+inline constexpr int cached_most_slots = cached_threads / 2;  ///< keys at a time, for heads of 16 columns
 
-/// The softmax over a part of the keys, and the sum of their values times its numerators, of a lane's columns.
+/// A lane's softmax over a part of the keys, and its columns of the values' sum, weighted by the softmax numerators.
 struct CachedSums {
   float top = -INFINITY;
   float sum = 0;
@@ -60,7 +60,7 @@ struct CachedSums {
   }
 };
 
-/// Grid: (N, H). Keys are dealt to the slots of `lanes` lanes in turn; the slots' sums are added up in their order.
+/// Grid: (N, H). Keys are dealt in turn to slots of `lanes` lanes; the slots' sums are added in slot order.
 template <class T>
 __global__ void __launch_bounds__(cached_threads) cached_attention_kernel(CachedCall<T> call) {
   const auto thread = static_cast<int>(threadIdx.x);

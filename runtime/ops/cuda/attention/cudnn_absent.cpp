@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CudnnAttention where the build has no cudnn-frontend: it refuses everything with the reason.
+// CudnnAttention for a build without cudnn-frontend: refuses everything with the reason.
 #include "runtime/ops/cuda/attention/cudnn_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
 

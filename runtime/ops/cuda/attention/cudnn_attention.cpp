@@ -18,7 +18,7 @@ namespace fe = cudnn_frontend;
 using TensorHandle = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Pointers = std::unordered_map<std::int64_t, void*>;
 
-/// Names of a graph's tensors. The offsets of tensor t are tensor t + offsets_of.
+/// Names of a graph's tensors. Tensor t's offsets are tensor t + offsets_of.
 enum TensorId : std::int64_t { q = 1, k, v, out, stats, dout, dq, dk, dv, q_lengths, k_lengths, offsets_of = 100 };
 
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& values) {
@@ -70,7 +70,7 @@ class Sketch {
     output(of_dv, dv, part_of_qkv(key_, HeadPart::value));
   }
 
-  /// Empty, or why there is no plan.
+  /// Returns an empty string, or the reason why a plan cannot be built.
   [[nodiscard]] std::string build(cudnnHandle_t handle) {
     try {
       fe::error_t result = graph_->validate();
@@ -91,7 +91,7 @@ class Sketch {
     options.set_attn_scale(static_cast<float>(key_.scale));
     if (key_.causal) {
       options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
-      // Keys are seen where key + bound > query.
+      // Keys are seen if key + bound > query.
       if (key_.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(key_.window));
     }
     if (!with_lengths) return;
@@ -139,7 +139,7 @@ class CudnnAttention::Library {
     std::size_t backward_bytes = 0;
   };
 
-  /// A key is chosen from the arguments alone, so that forward and backward choose the same.
+  /// Chooses a key from the arguments only, so that forward and backward choose the same.
   [[nodiscard]] const std::pair<const CudnnKey, Plan>& plan(const AttentionShape& shape,
                                                             const SequenceSummary& summary) {
     CudnnKey key = ragged_key(shape, summary);
@@ -224,7 +224,7 @@ class CudnnAttention::Library {
             {stats, tensors.lse.raw()}};
   }
 
-  /// Lengths and offsets of a plan's sequences, made in the workspace.
+  /// Makes the lengths and offsets of a plan's sequences in the workspace.
   [[nodiscard]] RaggedArrays make_arrays(const CudnnKey& key, const CudnnSequences& sequences) {
     const auto count = static_cast<std::size_t>(key.batch) + 1;
     RaggedArrays arrays{.lengths = at_.workspace->take_array<std::int32_t>(count),
@@ -239,7 +239,7 @@ class CudnnAttention::Library {
     pointers[q_lengths] = arrays.lengths;
     pointers[k_lengths] = arrays.lengths;
   }
-  /// Adds the pointers that a ragged plan needs beside its tensors.
+  /// Adds the pointers that a ragged plan needs in addition to its tensors.
   void add_ragged(const CudnnKey& key, const CudnnSequences& sequences, Pointers& pointers) {
     const RaggedArrays arrays = make_arrays(key, sequences);
     Pointers added;
@@ -260,7 +260,7 @@ class CudnnAttention::Library {
   Launch at_;
   CudnnAttentionOptions options_;
   std::unique_ptr<cudnnContext, Destroy> handle_;
-  std::string unusable_;  // why the library is, in words; empty: it is not
+  std::string unusable_;  // reason why the library is unusable; empty: it is usable
   std::map<CudnnKey, Plan> plans_;
   std::size_t dense_plans_ = 0;
 };

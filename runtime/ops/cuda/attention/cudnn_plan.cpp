@@ -7,7 +7,7 @@ namespace maestro::cuda {
 namespace {
 
 constexpr std::int64_t least_batch = 4;
-constexpr std::int64_t least_length = 128;  // tiles of the library's kernels are as large
+constexpr std::int64_t least_length = 128;  // tile length of the library's kernels
 constexpr std::int64_t least_rows = 512;
 constexpr std::int64_t key_step = 128;  // keys that a kernel for Hopper takes at a time
 
@@ -32,7 +32,7 @@ CudnnKey key_of(const AttentionShape& shape) {
           .softcap = shape.softcap};
 }
 
-/// `heads` heads of D columns from column `first` on of rows that have `columns`.
+/// Returns a view of `heads` heads of D columns, from column `first` on, in rows that have `columns` columns.
 HeadView view(const CudnnKey& key, std::int64_t heads, std::int64_t columns, std::int64_t first) {
   return {.sizes = {key.batch, heads, key.length, key.head_size},
           .strides = {key.length * columns, key.head_size, columns, 1},

@@ -6,8 +6,8 @@
 
 namespace maestro::cuda {
 
-/// Arrays in device memory for a batch of B sequences: lengths (B) in rows, offsets (B + 1) in elements of tensors
-/// whose rows have so many columns.
+/// Device arrays for a batch of B sequences: lengths (B) in rows, and offsets (B + 1) in elements of tensors with so
+/// many columns per row.
 struct RaggedArrays {
   std::int32_t* lengths = nullptr;
   std::int64_t* qkv = nullptr;
@@ -19,7 +19,8 @@ struct RaggedColumns {
   std::int64_t out = 0;
   std::int64_t stats = 0;
 };
-/// From `offsets` (S + 1) in device memory, S <= batch; sequences from S on are empty and begin at the end.
+/// Makes the arrays from `offsets` (S + 1) in device memory, S <= batch; sequences from S on are empty and begin at the
+/// end.
 void ragged_arrays(const Launch& at, const std::int32_t* offsets, std::int64_t sequences, std::int64_t batch,
                    const RaggedColumns& columns, const RaggedArrays& arrays);
 

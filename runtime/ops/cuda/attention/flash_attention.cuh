@@ -11,7 +11,7 @@
 
 namespace maestro::cuda {
 
-/// The arguments of a call beside its tensors.
+/// Arguments of a call besides its tensors.
 struct FlashCall {
   const Launch& at;
   FlashProblem problem;
@@ -38,7 +38,7 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
           qkv.rows()};
 }
 
-/// Of a block on compute capability 8.0, the least of the devices that are built for.
+/// Shared memory limit of a block on compute capability 8.0, the oldest supported architecture.
 inline constexpr std::size_t most_shared_bytes = std::size_t{163} * 1024;
 
 template <class T, int Width, bool Plain>
@@ -81,7 +81,7 @@ void launch_flash_delta(const FlashCall& call, const Tensor& dout, const Tensor&
          flash_delta_kernel<T>, arguments);
 }
 
-/// Calls `run` with the narrowest width that has room for the head size and whether the problem is plain, as types.
+/// Calls `run` with types for the narrowest width that fits the head size and for whether the problem is plain.
 template <class Run>
 void with_flash_kernel(const FlashProblem& problem, Run run) {
   const auto with_width = [&](auto plain) {

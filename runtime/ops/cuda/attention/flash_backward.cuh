@@ -44,7 +44,7 @@ struct FlashBackward {
   T* dqkv;
 };
 
-/// Unless `Plain`, shape_scores() and the derivative of the soft cap of each score.
+/// Applies shape_scores(), and writes the soft cap's derivative at each score, unless `Plain`.
 template <bool Plain, int S>
 __device__ __forceinline__ void shape_scores(float (&scores)[S][4], float (&slopes)[S][4],
                                              const FlashProblem& problem) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ void shape_scores(float (&scores)[S][4], float (&slop
     }
   }
 }
-/// Unless `Plain`, multiplies gradients of scores by their slopes.
+/// Multiplies score gradients by their slopes, unless `Plain`.
 template <bool Plain, int S>
 __device__ __forceinline__ void multiply_by_slopes(float (&dscores)[S][4], const float (&slopes)[S][4]) {
   if constexpr (!Plain) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void multiply_by_slopes(float (&dscores)[S][4], const
   }
 }
 
-/// lse (times log2 e) and delta of the two rows that a lane shares with its quad, zeros from `end` on.
+/// lse (times log2 e) and delta of the two rows that a lane shares with its quad; zeros from `end` on.
 struct LaneRowValues {
   float lse_log2[2];
   float delta[2];
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
   store_rows(dq, {problem.scale, problem.scale}, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
 
-/// lse (times log2 e) and delta of rows [first, first + Rows) of a head, zeros from `stop` on.
+/// lse (times log2 e) and delta of a head's rows [first, first + Rows); zeros from `stop` on.
 template <int Rows, class T>
 __device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, const FlashBackward<T>& p, int head,
                                                 std::int64_t first, std::int64_t stop) {
@@ -160,13 +160,13 @@ __device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, c
   }
 }
 
-/// Where an accumulator of scores lies whose rows are keys and whose columns are queries.
+/// Position of a score accumulator whose rows are keys and whose columns are queries.
 struct TransposedScores {
   std::int64_t first_key;
   std::int64_t first_query;
-  std::int64_t stop;  ///< of the sequence
+  std::int64_t stop;  ///< end of the sequence
 };
-/// Turns shaped scores into probabilities, zero where a query does not see the key; lse_log2 by column.
+/// Turns shaped scores into probabilities, which are zero if the query does not see the key; lse_log2 is by column.
 template <bool Plain, int S>
 __device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at,
                                                  const FlashProblem& problem, const float* lse_log2) {
@@ -184,7 +184,7 @@ __device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const Tr
   }
 }
 
-/// Turns dout . v into the gradient of the score; delta by column.
+/// Turns dout . v into the gradient of the score; delta is by column.
 template <int S>
 __device__ __forceinline__ void to_score_gradients(float (&products)[S][4], const float (&probabilities)[S][4],
                                                    const float* delta) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies from device memory into shared memory that go on while a block computes. For kernel sources only.
+// Copies from device memory into shared memory that run while a block computes. For kernel sources only.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ inline std::vector<PendingCopy>& pending_copies() {
 }
 #endif
 
-/// Begins to copy 16 bytes, both ends aligned to them; the target holds nothing of use before wait_for_copies().
+/// Starts a copy of 16 bytes, both ends aligned to 16; the target is undefined before wait_for_copies().
 template <class T>
 __device__ __forceinline__ void copy_later(T* to_shared, const T* from) {
 #if defined(MAESTRO_FAKE_CUDA)
@@ -37,7 +37,7 @@ __device__ __forceinline__ void copy_later(T* to_shared, const T* from) {
 #endif
 }
 
-/// All copies that this thread has begun are done; those of others are after a barrier.
+/// Waits for all copies that this thread has started; copies of other threads are complete after a barrier.
 __device__ __forceinline__ void wait_for_copies() {
 #if defined(MAESTRO_FAKE_CUDA)
   for (const PendingCopy& copy : pending_copies()) std::memcpy(copy.to, copy.from, 16);

@@ -48,14 +48,14 @@ struct OnlineSoftmax {
   }
 };
 
-/// Scores of keys at or beyond `stop`, and with a causal mask of keys after the query's row or out of its window,
-/// become minus infinity.
+/// Sets to minus infinity the scores of keys at or beyond `stop` and, with a causal mask, of keys after the query's row
+/// or outside its window.
 template <bool Plain, int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
                                           std::int64_t stop, const FlashProblem& problem) {
   const std::int64_t last_key = first_key + S * mma_columns - 1;
   const bool in_windows = Plain || first_query + warp_rows - 1 - first_key < problem.window;
-  // All are seen by all of the warp's queries.
+  // Every query of the warp sees every key.
   if (last_key < stop && (!problem.causal || (last_key <= first_query && in_windows))) return;
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {

@@ -7,7 +7,7 @@
 #include "runtime/ops/cuda/cuda_language.hpp"
 #include "runtime/ops/cuda/tensor_core.hpp"
 
-/// Stands before a loop over registers, whose indices must be constants when it is compiled.
+/// Precedes a loop over registers, whose indices must be compile-time constants.
 #if defined(MAESTRO_FAKE_CUDA)
 #define MAESTRO_UNROLL
 #else
@@ -16,23 +16,23 @@
 
 namespace maestro::cuda {
 
-inline constexpr int warp_rows = 16;   ///< of an accumulator
-inline constexpr int mma_columns = 8;  ///< of an accumulator fragment
+inline constexpr int warp_rows = 16;   ///< rows of an accumulator
+inline constexpr int mma_columns = 8;  ///< columns of an accumulator fragment
 inline constexpr int mma_inner = 16;
 inline constexpr int quad_lanes = 4;  ///< lanes that share a row
 
-/// Rows of this lane's accumulators: `half` 0 or 1.
+/// Returns the row of this lane's accumulators for `half`, 0 or 1.
 __device__ __forceinline__ int row_of_lane(int half) {
   return lane_index() / quad_lanes + half * (warp_rows / 2);
 }
-/// First of the two columns of this lane in fragment `n`.
+/// Returns the first of this lane's two columns in fragment `n`.
 __device__ __forceinline__ int column_of_lane(int n) {
   return n * mma_columns + lane_index() % quad_lanes * 2;
 }
 
-/// Four 8 x 8 bf16 matrices from shared memory; lane i gives the address of row i % 8 of matrix i / 8, 16-byte aligned.
-/// r[i] holds elements (g, 2t) and (g, 2t + 1) of matrix i, or, transposed, (2t, g) and (2t + 1, g); the first in the
-/// lower half (PTX ISA, ldmatrix).
+/// Loads four 8 x 8 bf16 matrices from shared memory; lane i passes the address of row i % 8 of matrix i / 8, 16-byte
+/// aligned. r[i] holds elements (g, 2t) and (g, 2t + 1) of matrix i, or, transposed, (2t, g) and (2t + 1, g); the first
+/// in the lower half (PTX ISA, ldmatrix).
 template <bool Transposed>
 __device__ __forceinline__ void load_matrices(std::uint32_t r[4], const bfloat16* row) {
 #if defined(MAESTRO_FAKE_CUDA)
@@ -73,8 +73,8 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
          static_cast<std::uint32_t>(from_float<bfloat16>(high).bits) << 16;
 }
 
-/// acc (16, 8 N) += a (16, inner) b (8 N, inner)^T; a and b row-major in shared memory with rows of `stride` elements,
-/// `inner` a multiple of 16. N is even.
+/// Computes acc (16, 8 N) += a (16, inner) b (8 N, inner)^T; a and b are row-major in shared memory with `stride`
+/// elements per row, `inner` is a multiple of 16. N is even.
 template <int N>
 __device__ __forceinline__ void multiply_rows(float (&acc)[N][4], const bfloat16* a, const bfloat16* b, int stride,
                                               int inner) {
@@ -111,8 +111,8 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[N][4], const float* a
   }
 }
 
-/// acc (16, columns) += strip (16, 8 P) b (8 P, columns), where `strip` is an accumulator of this warp, rounded to the
-/// type of b, and b is row-major in shared memory with rows of `stride` elements. columns <= 8 N is a multiple of 16
+/// Computes acc (16, columns) += strip (16, 8 P) b (8 P, columns). `strip` is an accumulator of this warp, rounded to
+/// the type of b; b is row-major in shared memory with `stride` elements per row. columns <= 8 N is a multiple of 16
 /// and equal on all lanes. `own`: 16 x strip_stride<P> elements of this warp's shared memory, for f32 only.
 template <int P>
 inline constexpr int strip_stride = P* mma_columns + 1;
@@ -141,7 +141,7 @@ __device__ __forceinline__ void multiply_strip(float (&acc)[N][4], const float (
 template <int P, int N>
 __device__ __forceinline__ void multiply_strip(float (&acc)[N][4], const float (&strip)[P][4], const float* b,
                                                int stride, int columns, float* own) {
-  __syncwarp();  // the strip before may still be read
+  __syncwarp();  // the previous strip may still be read
   MAESTRO_UNROLL
   for (int p = 0; p < P; ++p) {
     for (int i = 0; i < 4; ++i) own[row_of_lane(i / 2) * strip_stride<P> + column_of_lane(p) + i % 2] = strip[p][i];

@@ -15,19 +15,20 @@ namespace maestro::cuda {
 
 template <class T, int Width>
 struct FlashGeometry {
-  static constexpr bool wide_f32 = sizeof(T) == 4 && Width == 256;  // fewer rows, for the sake of shared memory
+  static constexpr bool wide_f32 = sizeof(T) == 4 && Width == 256;  // fewer rows, to save shared memory
   static constexpr int warps = wide_f32 ? 2 : 4;
   static constexpr int threads = warps * warp_size;
   static constexpr int own_rows = warps * warp_rows;
   static constexpr int streamed_forward = sizeof(T) == 2 && Width < 256 ? 64 : 32;
   static constexpr int streamed_backward = sizeof(T) == 2 && Width == 64 ? 64 : 32;
-  static constexpr int stages = sizeof(T) == 2 ? 2 : 1;  ///< of streamed tiles in shared memory
-  /// Of a row in shared memory: 16 bytes more than a power of two, so that eight rows lie in different banks.
+  static constexpr int stages = sizeof(T) == 2 ? 2 : 1;  ///< stages of streamed tiles in shared memory
+  /// Elements of a row in shared memory: 16 bytes more than a power of two, so that eight rows lie in different banks.
   static constexpr int stride = Width + pack_width<T>;
   /// Elements of each warp's strip, which only f32 has.
   template <int Streamed>
   static constexpr int strip = sizeof(T) == 4 ? warp_rows* strip_stride<Streamed / mma_columns> : 0;
-  /// Bytes of a block with `own` own tiles, and in each stage two streamed tiles of `Streamed` rows.
+  /// Returns the shared memory of a block in bytes, with `own` resident tiles and, in each stage, two streamed tiles of
+  /// `Streamed` rows.
   template <int Streamed>
   static constexpr std::size_t shared_bytes(int own) {
     return sizeof(T) *
@@ -35,12 +36,12 @@ struct FlashGeometry {
   }
 };
 
-/// Columns of a head as products see them: the next multiple of 16, the rest filled with zeros.
+/// Returns a head's columns as products see them: the next multiple of 16, the rest filled with zeros.
 __device__ __forceinline__ int padded_columns(int head_size) {
   return (head_size + mma_inner - 1) / mma_inner * mma_inner;
 }
 
-/// The rows of a head in packed memory: row r begins at data + r * stride.
+/// Rows of a head in packed memory: row r begins at data + r * stride.
 template <class T>
 struct HeadRows {
   T* data;
@@ -48,8 +49,8 @@ struct HeadRows {
   __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
 };
 
-/// Begins to load rows [first, end) of a head into `tile`, zeros where it has more rows or columns; copy_later().
-/// Called by all threads.
+/// Starts to load rows [first, end) of a head into `tile`, with zeros in the tile's other rows and columns; see
+/// copy_later(). Called by all threads.
 template <class T, int Rows, int Stride>
 __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, std::int64_t first, std::int64_t end,
                                           int head_size) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   }
 }
 
-/// Begins to load the same rows of two heads, each into its tile; load_tile().
+/// Starts to load the same rows of two heads, each into its tile; see load_tile().
 template <class T, int Rows, int Stride>
 __device__ __forceinline__ void load_tiles(T* a, const HeadRows<const T>& of_a, T* b, const HeadRows<const T>& of_b,
                                            std::int64_t first, std::int64_t end, int head_size) {
@@ -75,7 +76,7 @@ __device__ __forceinline__ void load_tiles(T* a, const HeadRows<const T>& of_a, 
   load_tile<T, Rows, Stride>(b, of_b, first, end, head_size);
 }
 
-/// Writes the warp's accumulator times `factor` of each row to rows [first, end) of a head.
+/// Writes the warp's accumulator, each row times its `factor`, to a head's rows [first, end).
 template <class T, int N>
 __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
                                            std::int64_t first, std::int64_t end, int head_size) {
@@ -103,7 +104,7 @@ __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
   }
 }
 
-inline constexpr std::int64_t most_keys = INT32_MAX;  ///< of a sequence
+inline constexpr std::int64_t most_keys = INT32_MAX;  ///< keys of a sequence, at most
 
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
 struct FlashProblem {
@@ -113,13 +114,13 @@ struct FlashProblem {
   std::int32_t kv_heads;
   std::int32_t head_size;
   bool causal;
-  float scale;          ///< of the scores
+  float scale;          ///< factor of the scores
   float softcap;        ///< 0: none
   std::int64_t window;  ///< most_keys: all
-  /// Whether the kernels for scores without softcap and window compute it.
+  /// Returns whether the kernels for scores without softcap and window compute it.
   [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys; }
-  /// The block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so that the
-  /// short tiles fill the end.
+  /// Returns the block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so
+  /// that the short tiles fill the end.
   [[nodiscard]] __device__ __forceinline__ FlashTile query_tile(int own_rows) const {
     const auto number = static_cast<std::int32_t>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     return flash_tile(offsets, sequences, own_rows, number);
@@ -127,11 +128,11 @@ struct FlashProblem {
   [[nodiscard]] __device__ __forceinline__ FlashTile key_tile(int own_rows) const {
     return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));
   }
-  /// The end of the keys that a query of the tile sees.
+  /// Returns the end of the keys that the tile's queries see.
   [[nodiscard]] __device__ __forceinline__ std::int64_t end_of_keys(const FlashTile& tile) const {
     return causal ? tile.end : tile.stop;
   }
-  /// Of scores after shape_scores().
+  /// Returns the factor of scores after shape_scores().
   template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ float shaped_scale() const {
     return Plain ? scale : 1.0F;
@@ -140,13 +141,13 @@ struct FlashProblem {
   [[nodiscard]] __device__ __forceinline__ bool hides(std::int64_t query, std::int64_t key) const {
     return causal && (key > query || (!Plain && query - key >= window));
   }
-  /// The first key that a query of the tile sees.
+  /// Returns the first key that a query of the tile sees.
   template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ std::int64_t first_key(const FlashTile& tile) const {
     if (Plain || tile.first - window < tile.begin) return tile.begin;
     return tile.first - window + 1;
   }
-  /// The end of the queries that see a key of the tile.
+  /// Returns the end of the queries that see a key of the tile.
   template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ std::int64_t last_query(const FlashTile& tile) const {
     if (Plain || tile.end - 1 + window > tile.stop) return tile.stop;

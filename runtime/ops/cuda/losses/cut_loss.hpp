@@ -8,7 +8,7 @@
 namespace maestro::cuda {
 
 /// Called by all ranks of `group` at once, each with its part; the group works on device memory and on the stream of
-/// `at`. Losses come out alike on every rank, the gradient of each rank's own columns in place of its logits.
+/// `at`. Losses are the same on every rank; the gradient of each rank's columns replaces its logits.
 void cut_loss_rows(const Launch& at, const LossPart& part, Communicator& group);
 
 }  // namespace maestro::cuda

@@ -26,7 +26,7 @@ void loss_rows(const Launch& at, const LossRows& rows, const TeacherRows& teache
                  [&](auto form, const auto& call) { launch_loss<decltype(form)::value>(at, rows, teacher, call); });
 }
 
-/// Runs in a single block: rows in a fixed order, in f64.
+/// Sums the rows in a single block, in a fixed order, in f64.
 __global__ void __launch_bounds__(sum_rows_threads)
     sum_rows_kernel(const std::int32_t* targets, std::int64_t rows, const float* ce, const float* kl,
                     const float* teacher_ce, LossSums* sums, double alpha, double temperature, bool accumulate) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the arguments of a loss to the call of its kernels. For kernel sources.
+// Translation of a loss's arguments into the call of its kernels. For kernel sources.
 #pragma once
 
 #include <cassert>

@@ -7,18 +7,18 @@
 
 namespace maestro::cuda {
 
-/// A row of a call while its block works on it.
+/// A row of a call while its block processes it.
 template <LossForm Form, int V, class Z, class U>
 struct LossRow {
   static constexpr bool dense = has_dense_teacher(Form);
-  static constexpr int in_flight = dense ? 2 : 4;  ///< packs of each tensor that a thread loads at a time
+  static constexpr int in_flight = dense ? 2 : 4;  ///< packs per tensor that a thread loads at a time
 
   const LossCall<Z, U>& call;
   Z* z;
   const U* u;
   RowSource<V, Z> z_source;
   RowSource<V, U> u_source;
-  std::int32_t target;  // a column; outside of this part where another has it
+  std::int32_t target;  // a column; outside this part if another part has it
   bool ignored;
 
   /// `copies`: shared memory for z and then u, or null.
@@ -37,7 +37,7 @@ struct LossRow {
   __device__ static int first() { return static_cast<int>(threadIdx.x) * V; }
   __device__ static int step() { return static_cast<int>(blockDim.x) * V; }
 
-  /// Called by all threads of the block, as all that follow.
+  /// Scans the row. This and all functions below are called by all threads of the block.
   __device__ RowScan scan(const TargetLogits& reference) const {
     return call.numbers.unit ? scan<true>(reference) : scan<false>(reference);
   }
@@ -60,7 +60,7 @@ struct LossRow {
     return result;
   }
 
-  /// All loads come before all that waits for them. A single pack may be the row's last, and is masked.
+  /// Issues all loads before their first use. A single pack may be the row's last, and is masked.
   template <bool Unit, int Packs>
   __device__ void scan_packs(int column, RowScan& result) const {
     typename RowSource<V, Z>::Loaded z_loaded[Packs];
@@ -138,7 +138,7 @@ struct LossRow {
         z_source.read_again(column, z_now);
         if constexpr (dense) u_source.read_again(column, u_now);
       }
-      // Most accesses need no comparison of each column with the target and the end of the vocabulary.
+      // Most accesses can skip the comparison of columns with the target and the vocabulary's end.
       if (Plain && column + V <= call.vocabulary && static_cast<unsigned>(target - column) >= V) {
         MAESTRO_UNROLL
         for (int i = 0; i < V; ++i) {
@@ -189,7 +189,7 @@ struct LossRow {
   }
 };
 
-/// The divergence of a dense teacher, and the terms of its gradient.
+/// Divergence of a dense teacher, and the terms of its gradient.
 struct DenseDivergence {
   float value = 0;
   float of_student = 0;  ///< KL(q || p) or KL(q || m)
@@ -212,8 +212,8 @@ __device__ __forceinline__ DenseDivergence dense_divergence(const RowScan& scan,
   }
 }
 
-/// Computes losses and gradient of a row from its figures over the whole vocabulary. Where mixture is null, the row is
-/// read for it.
+/// Computes a row's losses and gradient from its figures over the full vocabulary. If mixture is null, the row is read
+/// for it.
 template <LossForm Form, class Row>
 __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, const RowScan& scan,
                                            const TargetLogits& target, const SupportToken& support,
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(loss_most_threads) loss_kernel(LossCall<Z, U> 
   const TargetLogits target = work.target_logits();
   SupportToken support;
   if constexpr (Form == LossForm::top_k) support = SupportToken::of(call, row, work.z);
-  // The scan's barriers lie between all reads of the target's and the support's logits and the gradient.
+  // The scan's barriers separate all reads of the target's and support's logits from the gradient.
   const RowScan scan = work.scan(target);
   finish_row<Form>(work, row, scan, target, support, nullptr);
 }

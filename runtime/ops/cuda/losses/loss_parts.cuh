@@ -6,10 +6,10 @@
 
 namespace maestro::cuda {
 
-/// The values that ranks exchange, by row.
+/// Values that ranks exchange, by row.
 struct PartRows {
-  float* maxima;    // (R, maxima_stride): of z, of u and, where that is 3, of the rest
-  float* sums;      // (R, stride); the last of the rest, where there is a rest
+  float* maxima;    // (R, maxima_stride): of z, u and, if the stride is 3, the rest
+  float* sums;      // (R, stride); the rest's is last, if there is a rest
   float* mixtures;  // (R, 2)
   int stride;
   int maxima_stride;
@@ -17,11 +17,11 @@ struct PartRows {
   __device__ bool rest() const { return maxima_stride == 3; }
 };
 
-/// A row's sums as they lie in memory; the logits of the support follow.
+/// A row's sums in their memory layout; the logits of the support follow.
 struct PartRecord {
   float z_t, z_one, z_target;
   float u_t, u_one, u_target;
-  float cross;  // with the maxima as references
+  float cross;  // sum with the maxima as references
 };
 inline constexpr int record_floats = sizeof(PartRecord) / sizeof(float);
 
@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(loss_most_threads) scan_part_kernel(LossCall<Z
   float* sums = parts.sums + row * parts.stride;
   float* maxima = parts.maxima + row * parts.maxima_stride;
   const auto thread = static_cast<int>(threadIdx.x);
-  if (work.ignored) {  // on every rank
+  if (work.ignored) {  // so on every rank
     if (thread < parts.maxima_stride) maxima[thread] = 0;
     for (int i = thread; i < parts.stride; i += static_cast<int>(blockDim.x)) sums[i] = 0;
     return;
   }
-  TargetLogits reference;  // some logit of the row, for the digits of the cross term
+  TargetLogits reference;  // any logit of the row, for the precision of the cross term
   if (call.vocabulary > 0) {
     reference.z = to_float(work.z[0]);
     if constexpr (has_dense_teacher(Form)) reference.u = to_float(work.u[0]);
@@ -73,10 +73,10 @@ __global__ void __launch_bounds__(loss_most_threads) scan_part_kernel(LossCall<Z
   write_record({scan.z.at_t, scan.z.at_one, target.z, scan.u.at_t, scan.u.at_one, target.u, cross}, sums);
 }
 
-/// Body for for_rows_kernel: a row's sums for maxima that are no smaller.
+/// Body for for_rows_kernel: rescales a row's sums to maxima at least as large.
 struct MovedPartRows {
   PartRows parts;
-  const float* joint;  // as parts.maxima
+  const float* joint;  // same layout as parts.maxima
   float inverse_t;
   LossForm form;
 
@@ -100,7 +100,7 @@ struct MovedPartRows {
   }
 };
 
-/// The scan of the whole vocabulary.
+/// Returns the scan of the full vocabulary.
 __device__ __forceinline__ RowScan joint_scan(const PartRecord& record, const PartRows& parts, std::int64_t row) {
   const float* maxima = parts.maxima + row * parts.maxima_stride;
   RowScan scan;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output-layer losses of rows of logits, in place: a block per row. For kernel sources.
+// Output-layer losses on rows of logits, in place: a block per row. For kernel sources.
 //
 // Formulas and their derivatives: distillation_options.hpp, element_math.hpp. A row is read once while running maxima
-// and sums of exponentials are kept (Milakov & Gimelshein 2018), with a copy in shared memory where it fits, and is
-// then overwritten by its gradient; js has another pass between.
+// and sums of exponentials are kept (Milakov & Gimelshein 2018), with a copy in shared memory if it fits, and is then
+// overwritten by its gradient; js has another pass in between.
 //
-// Cross terms, from which divergences follow without another pass: forward sum e_t(u) ((u - u0) - (z - z0)), reverse
-// sum e_t(z) ((z - z0) - (u - u0)), e_t(x) = exp((x - max) / T); z0 and u0 are the target's logits, so that logits far
-// from zero lose no digits.
+// Cross terms yield divergences without another pass: forward sum e_t(u) ((u - u0) - (z - z0)), reverse sum
+// e_t(z) ((z - z0) - (u - u0)), e_t(x) = exp((x - max) / T); z0 and u0 are the target's logits, so that logits far from
+// zero lose no digits.
 #pragma once
 
 #include <cfloat>
@@ -24,18 +24,18 @@ enum class LossForm : std::uint8_t { cross_entropy, forward_kl, reverse_kl, js, 
   return form == LossForm::forward_kl || form == LossForm::reverse_kl || form == LossForm::js;
 }
 
-/// Numbers of a call.
+/// Numbers in a call.
 struct LossNumbers {
   float inverse_t = 1;
-  float weight = 0;      ///< of the divergence: alpha T scale
-  float weight_one = 0;  ///< of cross-entropy: (1 - alpha) scale
+  float weight = 0;      ///< weight of the divergence: alpha T scale
+  float weight_one = 0;  ///< weight of the cross-entropy: (1 - alpha) scale
   float beta = 0.5F;
   bool unit = true;       ///< T is 1, and both softmaxes of the student are the same
   bool mixing = false;    ///< js with 0 < beta < 1; at the ends js is zero
   bool gradient = false;  ///< z is overwritten
-  float softcap = 0;      ///< of z; 0: none
+  float softcap = 0;      ///< soft cap of z; 0: none
 
-  /// The gradient of a logit before its soft cap, from that of the capped logit z.
+  /// Returns the gradient before the soft cap, from the gradient of the capped logit z.
   __device__ float uncapped(float dz, float z) const {
     return softcap == 0 ? dz : dz * element::Softcap::slope_of(z, softcap);
   }
@@ -54,11 +54,11 @@ struct LossCall {
   std::int64_t z_stride;
   std::int64_t u_stride;
   int k;
-  int vocabulary;         // columns of the divergence and of the cross-entropy
-  int rest;               // columns behind those, of the cross-entropy alone; those of z above get gradient 0
+  int vocabulary;         // columns that both the divergence and the cross-entropy use
+  int rest;               // columns after `vocabulary`, only for the cross-entropy; later columns of z get gradient 0
   int copy_columns;       // loss_copy_columns(vocabulary)
   int first;              // token of column 0; 0 unless the vocabulary is cut
-  int whole;              // tokens of the softmax in all parts of the vocabulary
+  int whole;              // tokens of the softmax in all vocabulary parts
   Divergence divergence;  // of a top-k teacher
   LossNumbers numbers;
 };
@@ -67,10 +67,10 @@ struct LossCall {
 struct RunningSums {
   float max = -FLT_MAX;
   float at_t = 0;
-  float at_one = 0;  ///< at temperature 1; with Unit it is at_t, once joined
+  float at_one = 0;  ///< sum at temperature 1; with Unit it is at_t, once joined
 
-  /// The factor by which at_t was scaled. `Unit`: LossNumbers::unit, at compile time, since loops over a row are bound
-  /// by their instructions.
+  /// Raises the maximum to `to`, if larger. Returns the factor applied to at_t. `Unit`: LossNumbers::unit, at compile
+  /// time, since loops over a row are bound by their instructions.
   template <bool Unit>
   __device__ float raise(float to, const LossNumbers& numbers) {
     if (to <= max) return 1.0F;
@@ -80,7 +80,7 @@ struct RunningSums {
     max = to;
     return factor;
   }
-  /// The exponential of x at T, which was added.
+  /// Adds x without a new maximum. Returns its exponential at T.
   template <bool Unit>
   __device__ float add(float x, const LossNumbers& numbers) {
     const float e = exponential<Unit>(x - max, numbers);
@@ -88,7 +88,7 @@ struct RunningSums {
     if constexpr (!Unit) at_one += element::exponential(x - max);
     return e;
   }
-  /// Of all threads of the block; the factor by which this thread's at_t was scaled.
+  /// Combines the sums of all threads in the block. Returns the factor applied to this thread's at_t.
   template <bool Unit>
   __device__ float join(const LossNumbers& numbers) {
     const float factor = raise<Unit>(block_max(max), numbers);
@@ -107,16 +107,16 @@ struct RunningSums {
   }
 };
 
-/// The results of a row's scan.
+/// Results of a row's scan.
 struct RowScan {
   RunningSums z;
   RunningSums u;
   float cross = 0;
-  float z0 = 0;  ///< cross subtracts it from logits
+  float z0 = 0;  ///< reference that cross subtracts from logits
   float u0 = 0;
-  RunningSums rest;  ///< at temperature 1, of the columns of the cross-entropy alone; nothing without any
+  RunningSums rest;  ///< sums at temperature 1 over the columns that only the cross-entropy uses; empty without any
 
-  /// Of z: log_sum over the vocabulary, log_sum_one over the rest as well.
+  /// Returns the normaliser of z: log_sum is over the vocabulary, log_sum_one includes the rest.
   __device__ element::Normaliser student() const {
     element::Normaliser of_z = z.normaliser();
     if (rest.at_one == 0) return of_z;
@@ -158,14 +158,14 @@ __device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[
     if constexpr (has_dense_teacher(Form)) {
       const float of_u = scan.u.add<Unit>(u[i], numbers);
       const float gap = (u[i] - scan.u0) - (z[i] - scan.z0);
-      // A column that is out of the softmax has exponentials 0, and a gap that may be no number.
+      // A column outside the softmax has exponentials 0, and its gap may be NaN.
       if constexpr (Form == LossForm::forward_kl) scan.cross += of_u > 0 ? of_u * gap : 0.0F;
       if constexpr (Form == LossForm::reverse_kl) scan.cross -= of_z > 0 ? of_z * gap : 0.0F;
     }
   }
 }
 
-/// The row's elements V at a time: from memory at first, with a copy in shared memory (`copy`, or null), then from
+/// A row's elements, V at a time: read from memory first, with a copy into shared memory (`copy`, or null), then from
 /// there.
 template <int V, class T>
 struct RowSource {
@@ -185,7 +185,7 @@ struct RowSource {
     }
     return loaded;
   }
-  /// Copies what was loaded, where there is a copy, and converts it.
+  /// Copies the loaded elements, if there is a copy, and converts them.
   __device__ void keep(int column, const Loaded& loaded, float (&to)[V]) const {
     MAESTRO_UNROLL
     for (int part = 0; part < V / width; ++part) {
@@ -206,7 +206,7 @@ struct RowSource {
   }
 };
 
-/// The derivative with respect to a student's logit, but for the target's share. `Unit`: numbers.unit.
+/// Returns the derivative with respect to a student's logit, without the target's share. `Unit`: numbers.unit.
 template <LossForm Form, bool Unit>
 __device__ __forceinline__ float logit_gradient(float z, float u, const element::Normaliser& of_z,
                                                 const element::Normaliser& of_u, const LossNumbers& numbers,
@@ -229,7 +229,7 @@ __device__ __forceinline__ float logit_gradient(float z, float u, const element:
   return numbers.weight_one == 0 ? dz : dz + numbers.weight_one * of_z.probability_at_one(z);
 }
 
-/// A divergence is never negative, its rounding may be; keeps NaN.
+/// Returns a divergence that rounding has not made negative; keeps NaN.
 __device__ __forceinline__ float not_negative(float divergence) {
   return divergence < 0 ? 0.0F : divergence;
 }

@@ -2,7 +2,7 @@
 // The k tokens that a top-k teacher names, each held by a thread of the row's block. For kernel sources.
 //
 // p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary. Tokens outside contribute
-// q log(1 / (1 - beta)) to KL(q || m) of js; reverse_kl is infinite, since p is zero outside.
+// q log(1 / (1 - beta)) to KL(q || m) in js; reverse_kl is infinite, since p is zero outside.
 #pragma once
 
 #include "runtime/ops/cuda/losses/loss_rows.cuh"
@@ -11,13 +11,13 @@ namespace maestro::cuda {
 
 struct SupportToken {
   bool valid = false;
-  std::int32_t column = 0;  // may be of another part of the vocabulary
+  std::int32_t column = 0;  // may be in another part of the vocabulary
   float p = 0;
   float log_p = 0;
   float z = 0;  // the student's logit
 
-  /// Thread i has the i-th token; those outside of the vocabulary are left out of the softmax. Called by all threads of
-  /// the block, which has at least k.
+  /// Loads the i-th token into thread i; tokens outside the vocabulary are left out of the softmax. Called by all
+  /// threads of the block, which has at least k.
   template <class Z, class U>
   __device__ static SupportToken of(const LossCall<Z, U>& call, std::int64_t row, const Z* z_row) {
     SupportToken token;
@@ -41,7 +41,7 @@ struct SupportToken {
 
 struct SupportLoss {
   float divergence = 0;
-  float weight = 0;      // of q in the gradient of all columns
+  float weight = 0;      // weight of q in every column's gradient
   float correction = 0;  // the additional term of the gradient of this thread's token
 };
 

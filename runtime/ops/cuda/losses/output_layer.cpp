@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output layer with its losses, in blocks of rows: no more logits than Options::logits_bytes at once.
+// The output layer with its losses, in blocks of rows: never more logits than Options::logits_bytes at once.
 #include <algorithm>
 #include <cassert>
 
@@ -19,7 +19,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Rows of logits, longer than the vocabulary so that each begins aligned. Of no tokens: without columns, yet defined.
+/// Rows of logits, longer than the vocabulary so that each begins aligned. Without tokens it has zero columns, but is
+/// defined.
 class Logits {
  public:
   Logits(Workspace& workspace, std::int64_t rows, std::int64_t vocabulary, DType dtype) {
@@ -38,7 +39,7 @@ std::int64_t row_bytes(std::int64_t vocabulary, DType dtype) {
   return rounded_up(vocabulary, column_multiple) * static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// Of logits of `bytes_of_row` bytes a row, for `rows` in all.
+/// Returns a block's rows, with `bytes_of_row` bytes of logits per row and `rows` rows in all.
 std::int64_t block_rows(std::size_t logits_bytes, std::int64_t bytes_of_row, std::int64_t rows) {
   const std::int64_t fitting = static_cast<std::int64_t>(logits_bytes) / bytes_of_row / row_multiple * row_multiple;
   return std::min(rows, std::max(row_multiple, fitting));
@@ -57,12 +58,12 @@ RowLosses part_of(const RowLosses& losses, std::int64_t first, std::int64_t coun
   return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count)};
 }
 
-/// Caps logits and their padding where there is a cap.
+/// Caps logits and their padding if there is a cap.
 void cap_logits(const Launch& at, const Tensor& logits, double cap) {
   if (cap > 0) softcap(at, {logits, cap});
 }
 
-/// The columns of the output layer that are this rank's work. A whole vocabulary is a group of one rank.
+/// This rank's columns of the output layer. An uncut vocabulary is a group of one rank.
 class Columns {
  public:
   Columns(const DistillationHead& head, const VocabularyPart& part, bool computed_teacher)
@@ -78,15 +79,15 @@ class Columns {
     if (shared_ > 0) teacher_ = whole ? head.teacher_vocabulary : rank_part(head.teacher_vocabulary, *part.group).count;
   }
   [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Of the student's logits in memory, and among them from the left those of the shared vocabulary; the rest is in the
-  /// cross-entropy alone.
+  /// Returns the columns of the student's logits in memory. The shared vocabulary's come first; the rest is only in the
+  /// cross-entropy.
   [[nodiscard]] std::int64_t student() const { return student_; }
   [[nodiscard]] std::int64_t shared() const { return shared_; }
-  /// Some rank has columns of the rest.
+  /// Returns whether some rank has columns of the rest.
   [[nodiscard]] bool any_rest() const { return any_rest_; }
-  /// Of teacher logits that are computed here; at least shared() or none.
+  /// Returns the columns of teacher logits that are computed here; at least shared() or none.
   [[nodiscard]] std::int64_t teacher() const { return teacher_; }
-  /// The most of any rank, the same on all ranks.
+  /// Returns the most columns of any rank, the same on all ranks.
   [[nodiscard]] std::int64_t widest_student() const { return widest_student_; }
   [[nodiscard]] std::int64_t widest_teacher() const { return widest_teacher_; }
 
@@ -110,7 +111,7 @@ class TeacherBlocks {
     if (head.boundary == TeacherOutput::hidden) {
       logits_.emplace(workspace, rows, columns.teacher(), head.teacher_hidden.dtype());
     } else if (head.boundary == TeacherOutput::logits && columns.shared() == 0) {
-      logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // the teacher's own logits may be undefined
+      logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // teacher_logits may be undefined
     }
     computed_ = head.boundary == TeacherOutput::hidden && columns.shared() > 0;
   }
@@ -145,7 +146,7 @@ class StudentBlocks {
     cap_logits(at, logits, head_.softcap);
     return logits;
   }
-  /// With the gradient of the logits in their place.
+  /// Runs the backward pass; the gradient of the logits is in their place.
   void backward(LtProducts& products, const Tensor& dlogits, std::int64_t first, std::int64_t count) const {
     if (!some_) return;
     if (head_.dhidden.defined()) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The k largest of each row, by radix selection (Alabi et al. 2012). For kernel sources.
 //
-// Each element has a key of 64 bits, no two of a row alike: its value's order above its index's, lower indices higher.
-// Digit by digit from the top a histogram shows in which digit the k-th largest key lies, until as many keys are left
-// as are wanted; those at or above it are sorted. The order in which threads count and collect makes no difference.
+// Each element has a key of 64 bits, unique in its row: the order of its value above the order of its index, lower
+// indices higher. Digit by digit from the top, a histogram shows which digit the k-th largest key has, until exactly
+// the wanted number of keys is left; the keys at or above it are sorted. The order of threads does not affect the
+// result.
 #pragma once
 
 #include "runtime/ops/cuda/element_access.cuh"
@@ -18,7 +19,7 @@ inline constexpr int select_threads = select_warps * warp_size;
 using RankKey = unsigned long long;
 inline constexpr int rank_bits = 64;
 
-/// NaN above all numbers; -0 and +0 alike.
+/// Returns the key of a value: NaN above all numbers, -0 equal to +0.
 __device__ __forceinline__ RankKey rank_key(float value, int index) {
   const unsigned bits = __float_as_uint(value == 0 ? 0.0F : value);
   unsigned order = (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
@@ -35,7 +36,7 @@ struct TopKCall {
   float* values;          // (M, k)
   std::int32_t* indices;  // (M, k)
   std::int64_t stride;
-  int columns;  // of a row, from its first, that are looked at
+  int columns;  // columns of a row that are examined, from its first
   int k;
 };
 
@@ -46,7 +47,7 @@ struct DigitChoice {
   int count;  // keys with this digit
 };
 
-/// The smallest key of the k largest. Called by all threads of the block.
+/// Returns the smallest of the k largest keys. Called by all threads of the block.
 template <class T>
 __device__ RankKey kth_key(const T* row, const TopKCall<T>& call, int* of_warps) {
   MAESTRO_SHARED(int, totals, select_digits);
@@ -80,7 +81,7 @@ __device__ RankKey kth_key(const T* row, const TopKCall<T>& call, int* of_warps)
     const DigitChoice chosen = *choice;
     prefix |= static_cast<RankKey>(chosen.digit) << shift;
     wanted -= chosen.above;
-    if (chosen.count == wanted) break;  // all that are left
+    if (chosen.count == wanted) break;  // exactly the keys that are left
   }
   return prefix;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second pass of sums over rows: partial sums of blocks, added up in a fixed order.
+// The second pass of sums over rows: adds the blocks' partial sums in a fixed order.
 #pragma once
 
 #include "runtime/ops/cuda/kernels.hpp"
@@ -12,7 +12,7 @@ struct PartialRows {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
-/// into (columns) f32 += the sums of the columns.
+/// Computes into (columns) f32 += the column sums.
 void add_partial_rows(const Launch& at, const PartialRows& partial, float* into);
 
 }  // namespace maestro::cuda

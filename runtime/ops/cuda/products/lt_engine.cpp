@@ -12,8 +12,8 @@ namespace {
 constexpr int most_candidates = 8;  // the heuristic's order is good: later candidates are seldom the fastest
 constexpr int timed_runs = 5;
 
-/// Whether a status means that the library does not have this product, rather than a fault. An epilogue
-/// that a combination of dtypes does not have is called an invalid value.
+/// Returns whether a status means that the library lacks this product, as opposed to a fault. The library reports an
+/// epilogue that a combination of dtypes lacks as an invalid value.
 bool is_refusal(cublasStatus_t status, const ProductRequest& request) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
          (status == CUBLAS_STATUS_INVALID_VALUE && request.epilogue != ProductEpilogue::none);
@@ -105,7 +105,7 @@ std::vector<cublasLtMatmulAlgo_t> LtEngine::candidates(const Ready& ready, const
 
 cublasLtMatmulAlgo_t LtEngine::fastest(Ready& ready, const ProductPointers& pointers,
                                        const std::vector<cublasLtMatmulAlgo_t>& candidates) {
-  // A product that adds to its result would add once per run: it is timed on memory of its own.
+  // A product that adds to its result would add once per run, so it is timed on separate memory.
   TimingMemory own;
   ProductPointers timed = pointers;
   if (ready.plan.beta != 0) {

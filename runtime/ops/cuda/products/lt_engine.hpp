@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by cuBLASLt: the description of a product, its algorithm found once and kept.
+// Products by cuBLASLt: describes a product, finds its algorithm once and keeps it.
 //
 // LE-1 (kept algorithms): equal requests on equally aligned memory run the same algorithm from the first time on, so
 //       that results are the same bit for bit within a process; without tuning also from run to run on the same device
 //       and library.
-// LE-2 (reduction order): no algorithm reduces parts of a sum in the output's own memory, and none uses atomic
+// LE-2 (reduction order): no algorithm reduces parts of a sum in the output's memory, and none uses atomic
 //       additions.
 #pragma once
 
@@ -20,33 +20,33 @@
 
 namespace maestro::cuda {
 
-/// Serves a single stream; not thread-safe. The device must be current wherever a member is called.
+/// Serves a single stream; not thread-safe. The device must be current when a member is called.
 class LtEngine {
  public:
   /// `workspace`: device memory (32 MiB or more for the best algorithms), 256-byte aligned; outlives the engine.
   LtEngine(cudaStream_t stream, std::span<std::byte> workspace, const LtArithmetic& arithmetic);
 
-  /// While on, a product that is new is timed with each of the best candidates, which waits for the stream; no more
-  /// than the first `most_tuned` products are, so that lengths that change with every micro-batch end in the
-  /// heuristic's choice.
+  /// Sets whether new products are timed with each of the best candidates, which waits for the stream. At most the
+  /// first `most_tuned` products are timed, so that lengths that change with every micro-batch end in the heuristic's
+  /// choice.
   void tune(bool on) { tune_ = on; }
 
-  /// Enqueues the product; false when the library has no algorithm for it, and then nothing was enqueued. Any other
-  /// failure throws DeviceError naming the product.
+  /// Enqueues the product. Returns false, without enqueueing anything, if the library lacks an algorithm for it. Any
+  /// other failure throws DeviceError naming the product.
   [[nodiscard]] bool run(const ProductRequest& request, const ProductPointers& pointers);
 
   [[nodiscard]] std::size_t plans() const { return plans_.size(); }
   [[nodiscard]] std::size_t tuned() const { return tuned_; }
-  /// Returns the requested products that have no algorithm, in words.
+  /// Returns descriptions of the requested products that lack an algorithm.
   [[nodiscard]] std::vector<std::string> refused() const;
 
   static constexpr std::size_t most_tuned = 256;
-  static constexpr std::size_t most_plans = 4096;  ///< then all are forgotten and made again as needed
+  static constexpr std::size_t most_plans = 4096;  ///< limit; then all plans are dropped and made again as needed
 
  private:
   struct Key {
     ProductRequest request;
-    std::array<std::uint32_t, 5> alignments{};  ///< of a, b, d, vector, auxiliary: kernels rely on them
+    std::array<std::uint32_t, 5> alignments{};  ///< alignments of a, b, d, vector, auxiliary: kernels rely on them
     auto operator<=>(const Key&) const = default;
   };
   struct Ready {

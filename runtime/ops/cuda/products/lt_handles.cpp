@@ -64,7 +64,7 @@ LtMatmul make_lt_matmul(const ProductPlan& plan, const LtArithmetic& arithmetic)
   set_lt(matmul, CUBLASLT_MATMUL_DESC_TRANSA, plan.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_lt(matmul, CUBLASLT_MATMUL_DESC_TRANSB, plan.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_lt(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(plan.epilogue));
-  // Types of the vector and of the input of gelu are left unset: they are the dtype of D then, the only dtype there is.
+  // The types of the vector and of gelu's input are left unset: they default to D's dtype, the only valid dtype.
   if (plan.auxiliary_leading > 0) set_lt(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, plan.auxiliary_leading);
   if (arithmetic.multiprocessors > 0) {
     set_lt(matmul, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{arithmetic.multiprocessors});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt's objects with owners. An object that exists is valid; a refusal of the library throws DeviceError.
+// Owners of cuBLASLt's objects. An object that exists is valid; a refusal by the library throws DeviceError.
 #pragma once
 
 #include <cublasLt.h>
@@ -38,9 +38,9 @@ using LtPreference = LtOwner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenc
 
 struct LtArithmetic {
   bool tf32 = false;        ///< f32 operands may be rounded to TF32
-  int multiprocessors = 0;  ///< that kernels are planned for; 0: all of the device
+  int multiprocessors = 0;  ///< multiprocessors that kernels are planned for; 0: the device's
 };
-/// Transposes, epilogue and arithmetic of a plan; pointers of the epilogue are set for each call.
+/// Returns a plan's transposes, epilogue and arithmetic; pointers for the epilogue are set for each call.
 [[nodiscard]] LtMatmul make_lt_matmul(const ProductPlan& plan, const LtArithmetic& arithmetic);
 
 template <class Value>

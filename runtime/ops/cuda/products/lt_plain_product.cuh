@@ -20,12 +20,12 @@ struct PlainFactor {
 
 template <class Operand, class Result>
 struct PlainProduct {
-  PlainFactor<Operand> a;  ///< outer: rows of D
-  PlainFactor<Operand> b;  ///< outer: columns of D
+  PlainFactor<Operand> a;  ///< outer: D's rows
+  PlainFactor<Operand> b;  ///< outer: D's columns
   std::int64_t inner;
   Result* d;
   std::int64_t leading;
-  const Result* bias;  ///< along rows of D; null: none
+  const Result* bias;  ///< bias along D's rows; null: none
   float beta;
 };
 

@@ -8,14 +8,14 @@ namespace maestro::cuda {
 namespace {
 
 constexpr std::int64_t access_bytes = 16;
-constexpr std::int64_t auxiliary_multiple = 8;  // demanded of the leading dimension of the input of gelu
+constexpr std::int64_t auxiliary_multiple = 8;  // required divisor of the leading dimension of gelu's input
 
-/// A row-major (rows, columns) tensor as the library sees it.
+/// Returns a row-major (rows, columns) tensor as the library sees it.
 ColumnMajor transposed_view(DType dtype, std::int64_t rows, std::int64_t columns) {
   return {dtype, columns, rows, columns};
 }
 
-/// y or dy.
+/// Returns the view of y or dy.
 ColumnMajor view_of_output(DType dtype, const ProductRequest& request) {
   ColumnMajor view = transposed_view(dtype, request.m, request.n);
   if (request.pitch > 0) view.leading = request.pitch;

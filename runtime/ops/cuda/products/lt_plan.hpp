@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of the three products of a linear layer for cuBLASLt, which has column-major matrices only. Pure: no
-// call of the library is made here.
+// Descriptions of a linear layer's three products for cuBLASLt, which has column-major matrices only. Pure: makes no
+// call of the library.
 //
 // Row-major (R, C) memory is a column-major (C, R) matrix with leading dimension C, so a row-major result is requested
 // as its transpose, D = op(A) op(B):
@@ -28,7 +28,7 @@ enum class ProductEpilogue : std::uint8_t {
   gelu,           ///< aux = D, then D = gelu_tanh(D); forward
   gelu_bias,      ///< aux = D + bias, then D = gelu_tanh(aux); forward
   gelu_gradient,  ///< D = D * gelu_tanh'(aux); backward_input
-  column_sums     ///< vector = sums of B over the inner side, beside the product; backward_weight
+  column_sums     ///< vector = sums of B over the inner side, in addition to the product; backward_weight
 };
 
 /// A product of x (M, K), w (N, K) and y (M, N). Every member is part of a plan's identity.
@@ -37,11 +37,11 @@ struct ProductRequest {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType operands = DType::f32;  ///< of both factors
+  DType operands = DType::f32;  ///< dtype of both factors
   DType result = DType::f32;
   ProductEpilogue epilogue = ProductEpilogue::none;
   bool accumulate = false;  ///< adds to the result's old values
-  std::int64_t pitch = 0;   ///< elements from a row of y or dy to the next; 0: n. Without gelu
+  std::int64_t pitch = 0;   ///< elements from one row of y or dy to the next; 0: n. Not with gelu
   auto operator<=>(const ProductRequest&) const = default;
 };
 
@@ -63,12 +63,12 @@ struct ProductPlan {
   bool transpose_b = false;
   float beta = 0;
   ProductEpilogue epilogue = ProductEpilogue::none;
-  std::int64_t vector_length = 0;      ///< of bias or column sums; 0: the epilogue has none
-  DType vector_dtype = DType::f32;     ///< the library wants the dtype of D
-  std::int64_t auxiliary_leading = 0;  ///< of the input of gelu, laid out and typed as D; 0: the epilogue has none
+  std::int64_t vector_length = 0;      ///< length of the bias or column sums; 0: the epilogue has none
+  DType vector_dtype = DType::f32;     ///< dtype of the vector; the library requires D's dtype
+  std::int64_t auxiliary_leading = 0;  ///< leading dimension of gelu's input, otherwise like D; 0: there is none
 };
 
-/// Device memory of a plan's operands; `vector` and `auxiliary` where the epilogue has them.
+/// Device memory of a plan's operands, with `vector` and `auxiliary` if the epilogue has them.
 struct ProductPointers {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -79,31 +79,32 @@ struct ProductPointers {
 
 [[nodiscard]] ProductPlan product_plan(const ProductRequest& request);
 
-/// A product over some of the N columns of y or dy; the offsets are those of its operands, in elements.
+/// A product over some of y's or dy's N columns; its operands' offsets are in elements.
 struct ProductPart {
   ProductRequest request;
   std::int64_t a = 0;
   std::int64_t b = 0;
   std::int64_t d = 0;
 };
-/// Returns the calls that make up a request, in their order. The library's fast kernels access 16 bytes at a time:
-/// where rows of y or dy begin aligned and N is no multiple of that, as with 50,257 tokens, the columns left over are a
-/// small product of their own. In backward_input that one comes first, and the large one adds to it, so that its share
-/// of a bf16 result is rounded twice.
+/// Returns the calls that make up a request, in their order. The library's fast kernels access 16 bytes at a time. If
+/// rows of y or dy begin aligned and N is not a multiple of 16 bytes, as with 50,257 tokens, the remaining columns are
+/// a separate small product. In backward_input the small product comes first and the large product adds to it, so that
+/// the small product's share of a bf16 result is rounded twice.
 [[nodiscard]] std::vector<ProductPart> product_parts(const ProductRequest& request);
 
-/// Returns why the library's documented demands forbid this request, before any call of it; empty: they do not.
+/// Returns the reason why the library's documented requirements forbid this request, before any call of it; empty: they
+/// do not.
 [[nodiscard]] std::string product_refusal(const ProductRequest& request);
 
-/// Whether the epilogue reads or writes a bias, or column sums.
+/// Returns whether the epilogue reads or writes a bias, or column sums.
 [[nodiscard]] bool has_vector(ProductEpilogue epilogue);
-/// Whether the epilogue reads or writes the input of gelu.
+/// Returns whether the epilogue reads or writes the input of gelu.
 [[nodiscard]] bool has_auxiliary(ProductEpilogue epilogue);
 
-/// "y (33, 65) bf16 = x (33, 48) bf16 w^T + bias": for messages.
+/// Returns "y (33, 65) bf16 = x (33, 48) bf16 w^T + bias", for messages.
 [[nodiscard]] std::string describe(const ProductRequest& request);
 
-/// The largest power of two, at most 256, that divides an address; the library's kernels may rely on it.
+/// Returns the largest power of two, at most 256, that divides an address; the library's kernels may rely on it.
 [[nodiscard]] std::uint32_t alignment_of(const void* memory);
 
 }  // namespace maestro::cuda

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int timed_runs = 5;
 
-/// Of a tensor whose rows may be longer than the `n` columns in use.
+/// Returns the pitch of a tensor whose rows may be longer than the `n` columns in use.
 std::int64_t pitch_of(const Tensor& rows, std::int64_t n) {
   assert(rows.columns() >= n);
   return rows.columns() == n ? 0 : rows.columns();
@@ -204,7 +204,7 @@ template <class Fused, class Apart>
 bool LtProducts::fused_pays(const ProductRequest& request, Fused fused, Apart apart) {
   if (const auto known = known_choice(request)) return *known;
   if (!fused()) return fused_pays_[request] = false;
-  apart();  // both choose their algorithms and warm up before they are timed
+  apart();  // both choose their algorithms and warm up before timing
   EventTimer of_fused(at_.stream);
   for (int i = 0; i < timed_runs; ++i) static_cast<void>(fused());
   const float fused_ms = of_fused.milliseconds();

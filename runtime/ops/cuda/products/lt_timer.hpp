@@ -10,7 +10,7 @@
 
 namespace maestro::cuda {
 
-/// Starts when made; each makes a single measurement.
+/// Starts at construction; each makes a single measurement.
 class EventTimer {
  public:
   explicit EventTimer(cudaStream_t stream) : stream_(stream) {
@@ -28,7 +28,7 @@ class EventTimer {
   EventTimer(const EventTimer&) = delete;
   EventTimer& operator=(const EventTimer&) = delete;
 
-  /// Of the work given to the stream since; waits for it.
+  /// Returns the device time of the work given to the stream since; waits for it.
   [[nodiscard]] float milliseconds() {
     check(cudaEventRecord(end_, stream_), "cudaEventRecord");
     check(cudaEventSynchronize(end_), "cudaEventSynchronize");
@@ -43,25 +43,25 @@ class EventTimer {
   cudaEvent_t end_ = nullptr;
 };
 
-/// Whether the stream's work goes into a graph, where nothing can be timed.
+/// Returns whether the stream's work is captured into a graph, which prevents timing.
 [[nodiscard]] inline bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// Device memory for the time of a measurement; freeing it waits for the device.
+/// Device memory for the duration of a measurement; freeing it waits for the device.
 class TimingMemory {
  public:
   TimingMemory() = default;
   ~TimingMemory() { static_cast<void>(cudaFree(memory_)); }
   TimingMemory(const TimingMemory&) = delete;
   TimingMemory& operator=(const TimingMemory&) = delete;
-  /// Null where the device has no room for it: nothing is measured then.
+  /// Returns null if the device lacks memory for it: then nothing is measured.
   [[nodiscard]] void* take(std::size_t bytes) {
     const cudaError_t result = cudaMalloc(&memory_, bytes);
     if (result == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());  // else the next launch would find it
+      static_cast<void>(cudaGetLastError());  // clears the error, so that the next launch does not report it
       return memory_ = nullptr;
     }
     check(result, "cudaMalloc");

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weight as products on a device take it.
+// A weight in the form that products on a device take.
 #pragma once
 
 #include "runtime/ops/operator_table.hpp"
 
 namespace maestro::cuda {
 
-/// A view: (N, K) in the dtype of the products, in memory of its parameters.
+/// A view: (N, K) in the dtype of the products, in its parameters' memory.
 class PlainWeight final : public PackedWeight {
  public:
   explicit PlainWeight(const Tensor& weight) : weight_(weight) {}
-  [[nodiscard]] std::size_t bytes() const override { return 0; }  // beyond the parameters' own
+  [[nodiscard]] std::size_t bytes() const override { return 0; }  // in addition to the parameters' memory
   [[nodiscard]] bool rows_readable() const override { return true; }
   [[nodiscard]] const Tensor& tensor() const { return weight_; }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int adamw_width = 4;
 
-/// Moments of type Moment; the rest as in AdamWVectors.
+/// AdamWVectors with moments of type Moment.
 template <class Moment>
 struct Operands {
   float* value;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void update(const element::AdamW& step, float& value,
   gradient = 0;
 }
 
-/// Four vectors in, five out: 28 bytes of each element at the least, 20 with moments in bf16; 2 more with the copy.
+/// Reads four vectors and writes five: at least 28 bytes per element, 20 with moments in bf16; 2 more with the copy.
 template <bool Packed, class Moment>
 __global__ void __launch_bounds__(flat_threads) adamw_kernel(Operands<Moment> vectors, element::AdamW step) {
   constexpr int width = Packed ? adamw_width : 1;

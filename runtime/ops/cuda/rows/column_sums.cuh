@@ -6,7 +6,7 @@
 
 namespace maestro::cuda {
 
-/// Adjacent rows of a matrix; a source of columns that are added up.
+/// Adjacent rows of a matrix; a source of columns to sum.
 template <class T>
 struct MatrixRows {
   const T* values;  // (rows, columns)
@@ -21,14 +21,14 @@ struct MatrixRows {
 template <class Source>
 struct ColumnSumCall {
   Source source;
-  float* to;  // (gridDim.y, columns); or (columns), added to, where `add`
+  float* to;  // (gridDim.y, columns); or (columns), added to, if `add`
   std::int64_t rows;
   std::int64_t rows_per_block;
   int columns;
   bool add;
 };
 
-/// A lane has V columns, a warp every column_warps-th row of the block's; warps are added up in order.
+/// Sums columns. A lane has V columns, a warp every column_warps-th row of the block's rows; warps are added in order.
 template <int V, class Source>
 __global__ void __launch_bounds__(column_lanes* column_warps) column_sum_kernel(ColumnSumCall<Source> call) {
   MAESTRO_SHARED(float, of_warps, column_warps* column_lanes* V);

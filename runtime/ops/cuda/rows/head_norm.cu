@@ -8,7 +8,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// Of a call or its gradient, whose arguments have the same names.
+/// Makes the arguments of a call or its gradient, whose arguments have the same names.
 template <class Op>
 HeadGroups groups_of(const Op& op) {
   const AttentionShape& shape = op.shape;
@@ -59,7 +59,7 @@ void launch_head_norm(const Launch& at, const Op& op, const Tensor& dy, const Te
   });
 }
 
-/// dweight += dy x r over the rows and the groups that share the weight.
+/// Computes dweight += dy x r over the rows and the groups that share the weight.
 template <class T>
 void add_weight_gradient(const Launch& at, const HeadNormBackward& op, bool query, const Tensor& dweight) {
   if (!dweight.defined()) return;

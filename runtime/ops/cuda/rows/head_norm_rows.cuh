@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS norms of query and key columns; formulas: HeadNorm, HeadNormBackward (operators.hpp). A warp has a group of
-// columns of a row, and another warp the row's values. For kernel sources.
+// RMS norms of query and key columns; formulas: HeadNorm, HeadNormBackward (operators.hpp). A warp has a row's column
+// group, and another warp the row's values. For kernel sources.
 #pragma once
 
 #include "runtime/ops/cuda/element_access.cuh"
@@ -15,10 +15,10 @@ struct HeadGroup {
   float scale;          ///< 1 / n
   const float* weight;  ///< (columns); null: the values
 };
-/// The groups of a row: those of q, those of k, then the values.
+/// The groups of a row: q's groups, k's groups, then the values.
 struct HeadGroups {
   int of_query;
-  int count;  ///< S, of q and k
+  int count;  ///< S, groups in q and k
   HeadGroup query;
   HeadGroup key;
   HeadGroup values;
@@ -43,13 +43,13 @@ struct HeadNormCall {
   HeadGroups groups;
   HeadNormPhase phase;
   std::int64_t rows;
-  const T* dy;  // of the backward pass
+  const T* dy;  // backward pass only
   const T* x;
   T* to;               // y or dx
   float* sums;         // (rows, S)
-  float* dots;         // (rows, S), of the backward pass
-  bool writes;         // to
-  int groups_at_once;  // S, and the values where `writes`
+  float* dots;         // (rows, S), backward pass only
+  bool writes;         // whether `to` is written
+  int groups_at_once;  // S, and the values if `writes`
 };
 
 inline constexpr int head_norm_threads = 256;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void for_lane_columns(const HeadGroup& group, Body bo
   for (int column = lane_index() * V; column < group.columns; column += warp_size * V) body(column);
 }
 
-/// The group's number of *kept, summed up by `sum` of each pack of columns unless the phase takes it as it is.
+/// Returns the group's number *kept; computes it with `sum` over each pack of columns unless the phase takes it as is.
 template <int V, class Sum>
 __device__ __forceinline__ float group_sum(const HeadGroup& group, HeadNormPhase phase, float* kept, Sum sum) {
   if (phase == HeadNormPhase::values) return *kept;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(head_norm_threads) head_norm_kernel(HeadNormCa
   });
 }
 
-/// dy x r of a column of the groups of q or k: a source of columns (ColumnSumCall); row i is group i % groups of row
+/// dy x r for a column of q's or k's groups: a source of columns (ColumnSumCall); row i is group i % groups in row
 /// i / groups of qkv.
 template <class T>
 struct HeadNormProducts {
@@ -127,9 +127,9 @@ struct HeadNormProducts {
   const T* x;
   const float* sums;  // (rows, S)
   HeadGroups all;
-  HeadGroup first;   // of them
-  int groups;        // of a row
-  int first_number;  // among the S
+  HeadGroup first;   // first of the groups
+  int groups;        // groups per row
+  int first_number;  // number of the first group among the S
 
   template <int V>
   __device__ __forceinline__ void load(std::int64_t index, int column, float (&to)[V]) const {

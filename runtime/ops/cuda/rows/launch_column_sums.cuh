@@ -12,7 +12,7 @@ void launch_columns(const Launch& at, const dim3& grid, const ColumnSumCall<Sour
   launch({"column_sums", grid, column_lanes * column_warps, 0, at.stream}, column_sum_kernel<V, Source>, call);
 }
 
-/// into (columns) += the sums of the columns of `rows` rows of the source, in a fixed order. `packed`: the source loads
+/// Computes into (columns) += the source's column sums over `rows` rows, in a fixed order. `packed`: the source loads
 /// column_width columns at a time.
 inline constexpr int column_width = 4;
 template <class Source>

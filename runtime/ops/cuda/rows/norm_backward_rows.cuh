@@ -21,18 +21,18 @@ struct NormBackwardCall {
   const float* mean;    // (M), null for RMS norm
   const float* rstd;    // (M)
   float* dweight;       // (blocks, C) sums of each block, or null
-  float* dbias;         // likewise
+  float* dbias;         // (blocks, C) sums of each block, or null
   std::int64_t rows;
   int columns;
   bool accumulate;
-  float offset;  // of the weights
+  float offset;  // added to the weights
 };
 
-/// A thread's values of all its columns.
+/// A thread's values in all its columns.
 using NormRegisters = float[norm_packs][norm_width];
 
-/// Loads accesses First to First + Count of a thread's part of a row, 0 behind its end. Nothing is computed between the
-/// loads, so that all are in flight at once.
+/// Loads accesses First to First + Count of a thread's part of a row, with 0 past its end. No computation is between
+/// the loads, so that all are in flight at once.
 template <NormKind Kind, int First, int Count, class T>
 __device__ __forceinline__ void load_part(const T* row, int columns, float (&to)[Count][norm_width]) {
   using Team = RowTeam<Kind>;
@@ -45,7 +45,7 @@ __device__ __forceinline__ void load_part(const T* row, int columns, float (&to)
   }
 }
 
-/// Writes the block's sums (row blockIdx.x of `to`) from those of its threads.
+/// Writes the block's sums (row blockIdx.x of `to`) from its threads' sums.
 template <NormKind Kind>
 __device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int columns, float* to) {
   using Team = RowTeam<Kind>;
@@ -57,7 +57,7 @@ __device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int 
       if (column < columns) store_floats(to + column, sums[p]);
     }
   } else {
-    // Warp after warp, so that the order of the sum is fixed.
+    // Warp after warp, so that the order is fixed.
     MAESTRO_SHARED(float, of_warps, warp_size* norm_packs* norm_width);
     for (int warp = 0; warp < warp_count(); ++warp) {
       __syncthreads();
@@ -78,7 +78,7 @@ __device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int 
   }
 }
 
-/// Writes dx of half of a thread's accesses, those from First on: registers for what dx held before are few.
+/// Writes dx for half of a thread's accesses, from First on: few registers are left for the previous values of dx.
 template <NormKind Kind, int First, class D, class X, class G>
 __device__ __forceinline__ void write_input_gradient(const NormBackwardCall<D, X, G>& call, std::int64_t start,
                                                      const NormRegisters& g, const NormRegisters& xhat, float shift,
@@ -97,7 +97,7 @@ __device__ __forceinline__ void write_input_gradient(const NormBackwardCall<D, X
   }
 }
 
-/// As many threads of a block, and blocks of a multiprocessor, as norm_backward_blocks() counts on.
+/// Uses the threads per block and blocks per multiprocessor that norm_backward_blocks() assumes.
 template <NormKind Kind>
 inline constexpr int norm_backward_block_threads = warp_size*(Kind == NormKind::warp ? norm_rows_block
                                                                                      : norm_most_warps);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(norm_backward_block_threads<Kind>, norm_backwa
       const int column = (Team::member() + p * Team::members()) * norm_width;
       float weight[norm_width] = {};
       if (column < call.columns)
-        load_floats(call.weight + column, weight);  // behind the end g is 0, and all that it adds
+        load_floats(call.weight + column, weight);  // past the end g is 0, and so is all that it adds
       MAESTRO_UNROLL
       for (int i = 0; i < norm_width; ++i) {
         xhat[p][i] = (xhat[p][i] - mean) * rstd;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(norm_backward_block_threads<Kind>, norm_backwa
   if constexpr (Parameters && Centred) write_block_sums<Kind>(dbias, call.columns, call.dbias);
 }
 
-/// The same of rows that do not fit. The block's sums lie in memory; each thread adds to its own columns.
+/// Computes the same for rows that do not fit. The block's sums are in memory; each thread adds only to its columns.
 template <bool Centred, bool Parameters, class D, class X, class G>
 __global__ void __launch_bounds__(warp_size* norm_most_warps)
     norm_backward_wide_kernel(NormBackwardCall<D, X, G> call) {

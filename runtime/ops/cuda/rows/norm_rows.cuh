@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm and RMS norm of rows. For kernel sources; geometry: norm_tiles().
+// Layer norm and RMS norm over rows. For kernel sources; geometry: norm_tiles().
 #pragma once
 
 #include "runtime/ops/cuda/element_access.cuh"
@@ -8,7 +8,7 @@ namespace maestro::cuda {
 
 using NormKind = NormTiles::Kind;
 
-/// The threads that share a row, and this thread's place among them.
+/// Threads that share a row, and this thread's index among them.
 template <NormKind Kind>
 struct RowTeam {
   static constexpr bool warp = Kind == NormKind::warp;
@@ -43,15 +43,15 @@ struct NormCall {
   std::int64_t rows;
   int columns;
   float epsilon;
-  float offset;  // of the weights
+  float offset;  // added to the weights
 };
 
-/// A row in registers: norm_width columns at a time, those of number member + i * members for access i.
+/// A row in registers: norm_width columns at a time; access i has column group member + i * members.
 template <bool Centred, bool Add, NormKind Kind, class X, class B, class Y>
 __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_kernel(NormCall<X, B, Y> call) {
   using Team = RowTeam<Kind>;
   const std::int64_t row = Team::first_row();
-  if (row >= call.rows) return;  // a whole warp, or none
+  if (row >= call.rows) return;  // all of a warp, or none
   const std::int64_t start = row * call.columns;
   const float scale = 1.0F / static_cast<float>(call.columns);
   float v[norm_packs][norm_width];
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_kernel(NormCa
   }
 }
 
-/// The same of rows that do not fit: each pass reads the row again.
+/// Normalises rows that do not fit: each pass reads the row again.
 template <bool Centred, bool Add, class X, class B, class Y>
 __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_wide_kernel(NormCall<X, B, Y> call) {
   const std::int64_t row = blockIdx.x;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_wide_kernel(N
   const auto first = static_cast<int>(threadIdx.x);
   const auto step = static_cast<int>(blockDim.x);
   const float scale = 1.0F / static_cast<float>(call.columns);
-  const auto value = [&](int column) {  // a thread reads only its own writes
+  const auto value = [&](int column) {  // a thread reads only values that it wrote
     if constexpr (Add) return call.sum[start + column];
     return to_float(call.x[start + column]);
   };

@@ -32,7 +32,7 @@ void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& 
   });
 }
 
-/// Calls body(Type<element::...>()) with the unit of a gate.
+/// Calls body(Type<element::...>()) with the unit for a gate.
 template <class Body>
 void with_unit(GluGate gate, Body body) {
   gate == GluGate::silu ? body(Type<element::Swiglu>()) : body(Type<element::Geglu>());

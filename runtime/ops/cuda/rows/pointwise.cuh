@@ -7,7 +7,7 @@
 
 namespace maestro::cuda {
 
-/// out[i] = op(a[i], b[i]) for i < count; out may be a or b. `b` is not read unless Op::takes_two.
+/// Sets out[i] = op(a[i], b[i]) for i < count; out may be a or b. `b` is not read unless Op::takes_two.
 template <class A, class B, class Out>
 struct MapCall {
   std::int64_t count;
@@ -73,7 +73,7 @@ struct SoftcapOp {
   __device__ float operator()(float x, float) const { return element::Softcap::value(x, cap); }
 };
 
-/// body(row, item) for all row < rows and item < items, each once.
+/// Calls body(row, item) for all row < rows and item < items, each once.
 template <class Body>
 __global__ void __launch_bounds__(flat_threads)
     for_rows_kernel(Body body, std::int64_t rows, int items, int lanes_log2) {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(flat_threads)
   }
 }
 
-/// y (M, F) = Unit of gate and up, x (M, 2F) = [gate | up]; an item is V columns of y.
+/// Computes y (M, F) = Unit(gate, up) from x (M, 2F) = [gate | up]; an item is V columns of y.
 template <class Unit, int V, class T>
 struct GluRows {
   const T* x;
@@ -105,7 +105,7 @@ struct GluRows {
   }
 };
 
-/// dx (M, 2F) of dy (M, F) and x (M, 2F).
+/// Computes dx (M, 2F) from dy (M, F) and x (M, 2F).
 template <class Unit, int V, class T>
 struct GluBackwardRows {
   static constexpr int width = V;

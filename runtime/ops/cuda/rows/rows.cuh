@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row by row: embedding, gathering, rotation. Bodies for for_rows_kernel; an item is V columns. For kernel sources.
+// Embedding, gathering and rotation, row by row. Bodies for for_rows_kernel; an item is V columns. For kernel sources.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct EmbeddingRows {
   const std::int32_t* positions;
   float* y;  // (M, C)
   int columns;
-  float scale;  // of the table
+  float scale;  // factor of the table
 
   __device__ void operator()(std::int64_t row, int item) const {
     const std::int32_t id = ids[row];
@@ -71,14 +71,14 @@ struct GatheredRows {
   }
 };
 
-inline constexpr int most_rotary_pairs = 128;  ///< of a head
+inline constexpr int most_rotary_pairs = 128;  ///< rotated pairs per head
 
-/// Frequencies as an argument of a kernel, so that a recorded launch has its own.
+/// Frequencies as a kernel argument, so that a recorded launch keeps a copy.
 struct RotaryAngles {
   double inverse[most_rotary_pairs];
 };
 
-/// Cosines and sines of p inverse[i] in f64, rounded once; an item is a value of i.
+/// Computes cosines and sines of p inverse[i] in f64, rounded once; an item is a value of i.
 struct RotaryAngleRows {
   const std::int32_t* positions;
   float* cosines;  // (M, pairs), times the magnitude

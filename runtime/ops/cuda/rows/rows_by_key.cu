@@ -11,7 +11,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// Returns the rows in the order of their keys, rows of equal key in their own order; in the workspace.
+/// Returns the rows in key order, rows with equal keys in their original order; in the workspace.
 const KeyedRow* sorted_rows(const Launch& at, const std::int32_t* keys, int count, std::uint32_t without) {
   const auto tiles = static_cast<unsigned>(ceil_divide(count, sort_tile));
   const auto entries = static_cast<std::size_t>(tiles) * digits;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stable sort of rows by key, and sums of rows of equal keys. For kernel sources.
+// A stable sort of rows by key, and sums of rows with equal keys. For kernel sources.
 //
-// Least significant digit first: in each pass a tile counts its keys by digit, a scan over (digit, tile) gives where
-// each tile's keys of a digit go, and each key's rank among the equal digits before it in its tile gives its place. No
-// atomics: the order is that of the rows.
+// Least significant digit first: in each pass a tile counts its keys by digit, a scan over (digit, tile) yields the
+// start of each tile's keys per digit, and each key's rank among equal digits before it in its tile yields its place.
+// No atomics: rows keep their order.
 #pragma once
 
 #include "runtime/ops/cuda/element_access.cuh"
@@ -12,11 +12,11 @@ namespace maestro::cuda {
 
 inline constexpr int digit_bits = 8;
 inline constexpr int digits = 1 << digit_bits;
-inline constexpr int sort_tile = 256;  ///< keys of a block; as many as digits: a thread serves a key and a digit
+inline constexpr int sort_tile = 256;  ///< keys per block, and digits: a thread serves one of each
 inline constexpr int scan_threads = 1024;
 static_assert(sort_tile == digits);
 
-/// A row and its key; rows without a key have a key above all others.
+/// A row and its key; rows without a key have the largest key.
 struct KeyedRow {
   std::uint32_t key;
   std::int32_t row;
@@ -26,7 +26,7 @@ struct KeyedRow {
 struct KeyedRowsMade {
   const std::int32_t* keys;
   KeyedRow* rows;
-  std::uint32_t without;  // key of rows that have none
+  std::uint32_t without;  // key of rows without a key
 
   __device__ void operator()(std::int64_t row, int) const {
     rows[row] = {keys[row] < 0 ? without : static_cast<std::uint32_t>(keys[row]), static_cast<std::int32_t>(row)};
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(sort_tile)
   counts[thread * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] = equal;
 }
 
-/// Runs in a single block: each value becomes the sum of those before it.
+/// Runs in a single block: replaces each value with the sum of the values before it.
 __global__ void __launch_bounds__(scan_threads) scan_kernel(int* values, int count) {
   MAESTRO_SHARED(int, of_warps, most_warps);
   const auto thread = static_cast<int>(threadIdx.x);
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(sort_tile)
   to[offsets[digit * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] + rank] = own;
 }
 
-// ---- sums of runs: sorted rows of equal key. A block adds up the rows of a chunk; a run that crosses a chunk's edge
-// leaves a partial sum of each chunk, which the block of the chunk that it begins in adds up afterwards ----
+// ---- sums of runs: sorted rows with equal keys. A block adds up a chunk of rows; a run that crosses a chunk's edge
+// leaves a partial sum in each chunk, and the block of its first chunk adds these up afterwards ----
 
 inline constexpr int run_chunk = 32;
 inline constexpr int run_threads = 128;
@@ -103,11 +103,11 @@ struct RunCall {
   const From* values;    // (M, C)
   To* to;                // (keys, C)
   float* heads;          // (chunks, C): sums of a run that began in an earlier chunk
-  float* tails;          // (chunks, C): sums of a run that begins here and goes on
+  float* tails;          // (chunks, C): sums of a run that begins here and continues
   int count;
   int columns;
   std::uint32_t without;
-  float scale;  // of the sums
+  float scale;  // factor of the sums
 
   __device__ bool continues(int at) const { return at > 0 && at < count && rows[at].key == rows[at - 1].key; }
 };

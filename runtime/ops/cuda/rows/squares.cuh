@@ -6,10 +6,10 @@
 
 namespace maestro::cuda {
 
-inline constexpr int square_blocks = 1024;  ///< at most; the order of the sum depends on no device
+inline constexpr int square_blocks = 1024;  ///< blocks, at most; the order of the sum does not depend on the device
 inline constexpr int square_width = 4;
 
-/// of_blocks[blockIdx.x] = the block's part of the sum of squares, in f64.
+/// Writes the block's partial sum of squares, in f64, at its index.
 __global__ void __launch_bounds__(flat_threads)
     square_kernel(const float* values, std::int64_t count, double* of_blocks) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x * square_width;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(flat_threads)
   if (threadIdx.x == 0) of_blocks[blockIdx.x] = sum;
 }
 
-/// Runs in a single block: *to = (add ? *to : 0) + the sum of `of_blocks`.
+/// Sets *to = (add ? *to : 0) + the sum of `of_blocks`, in a single block.
 __global__ void __launch_bounds__(flat_threads)
     square_total_kernel(const double* of_blocks, int count, double* to, bool add) {
   double sum = 0;
