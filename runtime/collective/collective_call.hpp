@@ -21,22 +21,22 @@ enum class CollectiveKind : std::uint8_t {
   exchange
 };
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
-/// Returns whether the operation works on CollectiveCall::values instead of tensors.
+/// Returns whether the operation uses CollectiveCall::values instead of tensors.
 [[nodiscard]] bool is_of_values(CollectiveKind kind);
 
-/// The arguments of a call of Communicator, as views of the caller's memory. Alone on its cache lines: its rank writes
-/// it while other ranks write theirs.
+/// Arguments of a Communicator call, as views into the caller's memory. Has separate cache lines: its rank writes it
+/// while other ranks write theirs.
 struct alignas(64) CollectiveCall {
   CollectiveKind kind = CollectiveKind::all_reduce_sum;
   std::span<float> values{};                  ///< all_reduce_sum, all_reduce_max, reduce_to_shards, gather_shards
-  Tensor from{};                              ///< all_gather_rows: part; reduce_scatter_rows: whole; exchange
-  Tensor to{};                                ///< all_gather_rows: whole; reduce_scatter_rows: part; exchange
+  Tensor from{};                              ///< all_gather_rows: part; reduce_scatter_rows: all rows; exchange
+  Tensor to{};                                ///< all_gather_rows: all rows; reduce_scatter_rows: part; exchange
   std::span<const BlockTransfer> sends{};     ///< exchange
   std::span<const BlockTransfer> receives{};  ///< exchange
 };
 
-/// Returns the error in the side of `rank` in a group of `size`, seen alone; empty if it is valid. Offsets and sizes
-/// that only the other sides hold are not checked.
+/// Returns the error in the side of `rank` in a group of `size`, without the other sides; empty if it is valid. Offsets
+/// and sizes that only the other sides hold are not checked.
 [[nodiscard]] std::string side_violation(const CollectiveCall& call, std::int64_t rank, std::int64_t size);
 
 /// Returns the error in `calls`, one per rank, as far as it concerns the memory that `rank` reads and writes; empty if
@@ -44,7 +44,7 @@ struct alignas(64) CollectiveCall {
 /// blocks of an exchange: the rank that receives a block checks it.
 [[nodiscard]] std::string call_violation(std::span<const CollectiveCall> calls, std::int64_t rank);
 
-/// Returns the first row of `rank` in the whole of all_gather_rows or reduce_scatter_rows.
+/// Returns the first row of `rank` in the full tensor of all_gather_rows or reduce_scatter_rows.
 [[nodiscard]] std::int64_t first_row(std::span<const CollectiveCall> calls, std::int64_t rank);
 
 /// Visits the k-th block that `peer` sends to `rank` with the k-th that `rank` receives from it: visit(const

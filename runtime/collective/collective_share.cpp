@@ -11,14 +11,14 @@
 namespace maestro {
 namespace {
 
-/// Values combined at a time: the running result stays in the first-level cache.
+/// Values combined at a time: the running result stays in the L1 cache.
 constexpr std::size_t chunk = 1024;
 using Chunk = std::array<float, chunk>;
 
 struct Add {
   static float combine(float total, float value) { return total + value; }
 };
-/// A NaN of any rank stays.
+/// Maximum that keeps a NaN of any rank.
 struct Max {
   static float combine(float total, float value) { return value > total || value != value ? value : total; }
 };
@@ -38,7 +38,7 @@ void store(const Chunk& total, T* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(total[i]);
 }
 
-/// Combines the shard of `rank` in the values of all; the result goes to those of `to`.
+/// Combines the shard of `rank` over all ranks' values; writes the result to the shards in `to`.
 template <class Operation>
 void combine_shard(std::span<const CollectiveCall> calls, std::size_t rank, std::span<const CollectiveCall> to) {
   const ShardRange shard = shard_range(calls[0].values.size(), calls.size(), rank);
@@ -59,7 +59,7 @@ void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
   if (calls.size() > 1) combine_shard<Operation>(calls, rank, calls);
 }
 
-/// No rank reads memory that another writes: each reads and writes its own shard.
+/// Reduces to shards. No rank reads memory that another writes: each reads and writes only its shard.
 void reduce_to_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
   combine_shard<Add>(calls, rank, calls.subspan(rank, 1));
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives among the ranks of a group. Every rank calls the same operations in the same order, each from its own
-// device thread. In a group of CPUs a call returns when this rank's result is complete and its arguments may be written
-// again. In a group of devices with memory of their own, where tensors and values lie, a call only queues: it runs in
-// the order of the device's work, as an operator does, and Device::finish() reports its completion.
+// Collectives among the ranks of a group. Every rank calls the same operations in the same order, each on its device's
+// thread. In a group of CPUs a call returns when this rank's result is complete and its arguments may be written again.
+// In a group of devices with separate memory, which holds the tensors and values, a call only queues: it runs in the
+// order of the device's work, like an operator, and Device::finish() reports its completion.
 //
 // CM-1 (rank order): sums are formed in rank order, 0 + 1 + 2 + ..., in f32: results repeat bitwise, and every rank
 //       gets the same bits.
 // CM-2 (abort): after abort() every current and later call on any rank of the group throws CommunicatorAborted; no call
 //       hangs on a rank that has failed. Work that a device has queued ends too, with invalid results: a thread that
 //       sees queued work complete queries failure() before it uses them.
-// CM-3 (single rank): in a group of one rank a call copies its own data and never waits.
+// CM-3 (single rank): in a group of one rank a call copies its data and never waits.
 #pragma once
 
 #include <cstdint>
@@ -53,11 +53,11 @@ class Communicator {
   virtual void all_reduce_sum(std::span<float> values) = 0;
   /// Replaces `values` by the elementwise maximum over ranks.
   virtual void all_reduce_max(std::span<float> values) = 0;
-  /// Copies rank r's `part` (rows_r, C), rows_r as rank_part() divides whole's rows, to its rows of `whole` (M, C) on
-  /// every rank. Any dtype, the same on all ranks. `part` may lie inside `whole` at its own place.
+  /// Copies rank r's `part` (rows_r, C) to its rows of the full tensor (M, C) on every rank; rank_part() divides the
+  /// rows. Any dtype, the same on all ranks. `part` may be the rank's rows inside the full tensor.
   virtual void all_gather_rows(const Tensor& part, const Tensor& whole) = 0;
-  /// Replaces `part` (rows_r, C) of rank r by the sum over ranks of their `whole` (M, C) at the same rows as in
-  /// all_gather_rows. f32 or bf16 (added in f32, rounded once). `part` lies outside `whole`.
+  /// Replaces `part` (rows_r, C) of rank r by the sum over the ranks' full tensors (M, C), at the same rows as in
+  /// all_gather_rows. f32 or bf16 (added in f32, rounded once). The tensors do not overlap.
   virtual void reduce_scatter_rows(const Tensor& whole, const Tensor& part) = 0;
   /// Replaces the shard_range() of this rank in `values` by the sum over ranks; the other values are unspecified
   /// afterwards.

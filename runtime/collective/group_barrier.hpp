@@ -6,7 +6,7 @@
 // GB-2 (same answer): open() returns the same to all ranks: true if all had entered before abort(), false otherwise.
 //       Once false it is false for ever.
 // GB-3 (abort waits): after open() was true, meet() waits for all ranks whatever abort() does: between the two a rank
-//       may read memory that its peers own, since none of them leaves.
+//       may read its peers' memory, since none of them leaves.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace maestro {
 /// Every rank calls the same sequence of open() and meet(). Thread-safe.
 class GroupBarrier {
  public:
-  /// `spins`: how often a waiting rank polls before it sleeps; 0 if ranks share cores.
+  /// `spins`: number of polls of a waiting rank before it sleeps; 0 if ranks share cores.
   GroupBarrier(std::int64_t ranks, int spins) : ranks_(static_cast<std::uint32_t>(ranks)), spins_(spins) {}
   /// GB-2.
   [[nodiscard]] bool open();

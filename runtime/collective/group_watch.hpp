@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups whose collectives are queued on a device, for the thread that waits for the device's work: a network may
-// fail without any error on the stream, whose work then never ends.
+// Groups whose collectives are queued on a device, for the thread that waits for the device's work: a network may fail
+// without an error on the stream, whose work then never ends.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace maestro {
 class WatchedGroup {
  public:
   virtual ~WatchedGroup() = default;
-  /// Returns a failure that was not reported yet, as a text for a person, after it has aborted the group; empty if
-  /// there is none. Any thread.
+  /// Returns a failure that was not reported yet, as a text for people, after it has aborted the group; empty if there
+  /// is none. Any thread.
   [[nodiscard]] virtual std::string network_failure() const = 0;
 };
 

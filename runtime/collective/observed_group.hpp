@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator that reports its calls: those of another communicator, with their times, or calls in which nothing
-// moves (a dry pass, of one rank without its peers).
+// A communicator that reports its calls: either the calls of another communicator, with their times, or calls that move
+// nothing (a dry pass, with one rank and without its peers).
 #pragma once
 
 #include <functional>
@@ -15,18 +15,18 @@ namespace maestro {
 struct GroupCall {
   std::string_view name;  ///< "all_reduce", "all_gather", "reduce_scatter", "exchange"
   DType dtype = DType::f32;
-  std::int64_t bytes = 0;  ///< of the whole tensor; of an exchange, of the blocks that the rank sends
+  std::int64_t bytes = 0;  ///< size of the full tensor; for an exchange, the size of the blocks that the rank sends
   std::int64_t ranks = 1;
 };
 
 class ObservedGroup final : public Communicator {
  public:
-  /// Milliseconds of the call, the wait for other ranks included; 0 where nothing moves.
+  /// Receives each call and its duration in milliseconds, including the wait for other ranks; 0 in a dry pass.
   using Observer = std::function<void(const GroupCall& call, double ms)>;
-  /// Calls `group`, which outlives it; `now`: of the times.
+  /// Calls `group`, which outlives it. `now`: clock of the times.
   ObservedGroup(Communicator& group, Observer observer, MsClock now = steady_ms)
       : group_(&group), size_(group.size()), rank_(group.rank()), observer_(std::move(observer)), now_(now) {}
-  /// Rank `rank` of `size`, without the others.
+  /// Represents rank `rank` of `size`, without the others.
   ObservedGroup(std::int64_t size, std::int64_t rank, Observer observer)
       : size_(size), rank_(rank), observer_(std::move(observer)) {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of rows, or of the tokens of a vocabulary, over the ranks of a group.
+// Division of rows, or of a vocabulary's tokens, over a group's ranks.
 #pragma once
 
 #include <cstdint>

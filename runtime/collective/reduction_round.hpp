@@ -23,17 +23,17 @@ struct ShardRange {
   std::size_t first = 0;  ///< elements
   std::size_t count = 0;
 };
-/// Shard `index` of `replicas` over `elements`; multiples of 16 elements but for the last (RD-1).
+/// Returns shard `index` of `replicas` over `elements`, in multiples of 16 elements except for the last (RD-1).
 [[nodiscard]] ShardRange shard_range(std::size_t elements, std::size_t replicas, std::size_t index);
 
 /// Not thread-safe; belongs to the replica's actor.
 class ReductionRound {
  public:
-  /// Waits for so many parts of the own shard, and sums of the shards of other members (RD-4).
+  /// Starts a round that waits for so many parts of this replica's shard, and sums of the other shards (RD-4).
   ReductionRound(std::size_t expected_parts, std::size_t expected_sums)
       : expected_parts_(expected_parts), expected_sums_(expected_sums) {}
 
-  /// The local gradient of this round is final.
+  /// Records that the local gradient of this round is final.
   void local_ready() { local_ready_ = true; }
   void part_arrived() { ++parts_; }
   void shard_summed() { summed_ = true; }
@@ -43,7 +43,7 @@ class ReductionRound {
   void send_started() { ++sends_pending_; }
   void send_done() { --sends_pending_; }
 
-  /// Returns whether all parts of the own shard have arrived and are not added yet.
+  /// Returns whether all parts of this replica's shard have arrived and are not added yet.
   [[nodiscard]] bool may_sum() const { return local_ready_ && !summed_ && parts_ == expected_parts_; }
   /// Returns whether the sum is formed and not yet released (RD-5).
   [[nodiscard]] bool holds_sum() const { return summed_ && !released_; }

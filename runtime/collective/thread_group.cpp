@@ -13,7 +13,7 @@
 namespace maestro {
 namespace {
 
-/// 4 to 20 microseconds, depending on the CPU: less than the cost of a sleep and a wake-up.
+/// Polls before a sleep: 4 to 20 microseconds, depending on the CPU, less than the cost of a sleep and a wake-up.
 constexpr int spins_on_own_cores = 300;
 
 /// State that the ranks share.
@@ -40,7 +40,7 @@ class ThreadGroup {
   [[nodiscard]] std::string failure() const { return reason_.is_set() ? reason_.why() : std::string(); }
 
  private:
-  /// noexcept: a rank that left here would let its peers wait for ever (GB-3).
+  /// Performs the rank's share. noexcept: a rank that left here would let its peers wait for ever (GB-3).
   void do_share(std::int64_t rank) noexcept {
     std::string wrong = call_violation(calls_, rank);
     if (wrong.empty()) return perform_share(calls_, rank);
@@ -60,7 +60,7 @@ class ThreadGroup {
   }
 
   GroupBarrier barrier_;
-  std::vector<CollectiveCall> calls_;    // by rank; a rank writes its own before open(), all read until meet()
+  std::vector<CollectiveCall> calls_;    // by rank; a rank writes its call before open(), all read until meet()
   std::vector<std::string> violations_;  // by rank; written once, between open() and the last meet()
   std::atomic<bool> violated_ = false;
   AbortReason reason_;

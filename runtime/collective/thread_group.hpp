@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks that are threads of one process, over host memory: ranks read their peers' arguments in place.
-// A waiting rank sleeps; if every device thread can have a core of its own, it polls a few hundred times first.
+// A group of ranks that are threads of one process, over host memory: ranks read their peers' arguments in place. A
+// waiting rank sleeps; if every device thread can have a separate core, it polls a few hundred times first.
 //
 // TG-1 (all or none): a collective is performed by all ranks or by none; ranks meet twice, before the first read and
 //       after the last, and copy nothing but results.
@@ -20,7 +20,7 @@
 namespace maestro {
 
 /// Returns the communicators of a new group, by rank. Each may be moved to its rank's thread and destroyed in any
-/// order; together they own their shared state. `device_threads`: all computing threads of the process, of every group,
+/// order; together they hold the shared state. `device_threads`: all computing threads of the process, over all groups,
 /// to decide whether waiting ranks poll; 0: only the ranks of this group. all_reduce_max keeps a NaN of any rank.
 /// Throws std::invalid_argument if `ranks` < 1.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_group(std::int64_t ranks,

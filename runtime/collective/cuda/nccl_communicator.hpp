@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of ranks over device memory, by NCCL. One rank per device; ranks may be threads of one process or of several.
 //
-// NC-1 (asynchronous): a call queues its work on the rank's stream, behind the earlier work there, and never waits for
+// NC-1 (asynchronous): a call queues its work on the rank's stream, after the earlier work there, and never waits for
 //       the device (NQ-1). The first call of a kind may take long: NCCL then connects the ranks.
-// NC-2 (end together): ranks that share an AbortReason, those of the same process, end together (CM-2, NQ-2). Ranks of
-//       other processes end by their own abort(), or by an error of a peer that NCCL reports: failure() queries it.
-// NC-3 (NCCL's order): CM-1 is weaker here: NCCL adds in an order of its own, which its algorithm and the topology
+// NC-2 (end together): ranks of the same process share an AbortReason and end together (CM-2, NQ-2). Ranks of
+//       other processes end by calling abort(), or by an error of a peer that NCCL reports: failure() queries it.
+// NC-3 (NCCL's order): CM-1 is weaker here: NCCL adds in another order, which its algorithm and the topology
 //       decide. Every value is added once and copied, so that all ranks hold the same bits; runs of the same version,
 //       devices and sizes repeat in practice, but NCCL does not guarantee it. bf16 is rounded at every hop, up to ranks
 //       - 1 times. Two ranks in f32 produce the bits of rank order, because addition commutes.
-// NC-4 (own side checked): a call checks its rank's own side (side_violation()), and that rows are divided by
+// NC-4 (own side checked): a call checks its rank's side (side_violation()), and that rows are divided by
 //       rank_part(). Other calls that do not fit together hang or mix data, as with NCCL itself, until abort().
 #pragma once
 
@@ -31,8 +31,8 @@ namespace maestro {
 /// Throws std::runtime_error.
 [[nodiscard]] ncclUniqueId make_nccl_id();
 
-/// Tensors and values lie in device memory that the rank's device can address, and stay until the work is done. Built,
-/// used and ended on the rank's own thread, whose current device is set to the rank's by every call. Errors of CUDA and
+/// Tensors and values are in device memory that the rank's device can address, and stay until the work is complete.
+/// Constructed, used and destroyed on the rank's thread; every call makes the rank's device current. Errors of CUDA and
 /// NCCL throw std::runtime_error that names the call and the rank, invalid calls std::logic_error; both abort the
 /// group.
 class NcclCommunicator final : public Communicator {
@@ -43,7 +43,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::int64_t size() const override { return queue_.rank().size; }
   [[nodiscard]] std::int64_t rank() const override { return queue_.rank().rank; }
   void all_reduce_sum(std::span<float> values) override;
-  /// NaN: as NCCL's maximum treats it.
+  /// Treats NaN as NCCL's maximum does.
   void all_reduce_max(std::span<float> values) override;
   void all_gather_rows(const Tensor& part, const Tensor& whole) override;
   void reduce_scatter_rows(const Tensor& whole, const Tensor& part) override;
@@ -68,7 +68,7 @@ class NcclCommunicator final : public Communicator {
   /// Checks and prepares a call; every call begins with it.
   void begin(const CollectiveCall& call);
   void all_reduce(std::span<float> values, CollectiveKind kind, ncclRedOp_t operation);
-  /// Returns the rows of every rank's part in `whole`, checked for this rank's `part`.
+  /// Returns each rank's rows in the full tensor, checked for this rank's `part`.
   [[nodiscard]] std::vector<Tensor> places_of(const Tensor& part, const Tensor& whole, CollectiveKind kind);
   void gather_uneven(const Tensor& part, std::span<const Tensor> places);
   void reduce_uneven(const Tensor& part, std::span<const Tensor> places);

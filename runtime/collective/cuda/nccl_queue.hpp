@@ -25,10 +25,10 @@ struct NcclRank {
   ncclUniqueId id;
   std::int64_t size = 1;
   std::int64_t rank = 0;
-  cudaStream_t stream = nullptr;  ///< of the current device; outlives the communicator
-  /// Shared by the ranks of the group in this process: any of them may fail first, or end last.
+  cudaStream_t stream = nullptr;  ///< stream of the current device; outlives the communicator
+  /// Reason shared by the group's ranks in this process: any of them may fail first, or end last.
   std::shared_ptr<AbortReason> abort = std::make_shared<AbortReason>();
-  std::shared_ptr<GroupWatch> watch = {};  ///< of the device, for the thread that waits for its work; may be absent
+  std::shared_ptr<GroupWatch> watch = {};  ///< device's watch, for the thread that waits for its work; may be null
 };
 
 /// Belongs to the rank's thread, except for the queries of failures. Errors of CUDA and NCCL throw std::runtime_error
@@ -44,8 +44,8 @@ class NcclQueue final : public WatchedGroup {
 
   /// Waits for all ranks of the group.
   explicit NcclQueue(const NcclRank& rank);
-  /// Waits until all ranks of the group are ended, unless it is aborted: ranks of the same process end on threads of
-  /// their own.
+  /// Waits until all ranks of the group have ended, unless it is aborted: ranks of the same process end on separate
+  /// threads.
   ~NcclQueue() override;
   NcclQueue(const NcclQueue&) = delete;
   NcclQueue& operator=(const NcclQueue&) = delete;
