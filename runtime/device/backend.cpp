@@ -37,7 +37,7 @@ CudaStatus find_backend() {
 }  // namespace
 
 CudaStatus load_cuda_library(const fs::path& library) {
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may hold code of it
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may still run its code
   if (handle == nullptr) return missing(std::string("the CUDA backend cannot be loaded: ") + dlerror());
   const auto entry = reinterpret_cast<CudaEntry>(dlsym(handle, cuda_entry_name));
   if (entry == nullptr) return missing(library.string() + " is no CUDA backend of this program");

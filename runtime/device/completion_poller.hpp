@@ -26,7 +26,7 @@ class PollPace {
   using Microseconds = std::chrono::microseconds;
   static constexpr int eager_rounds = 200;
   static constexpr Microseconds longest_pause{50};
-  /// After a round that `found` something, or nothing.
+  /// Returns the pause after a round that `found` something, or nothing.
   [[nodiscard]] Microseconds next(bool found) {
     if (found) rounds_ = 0;
     if (rounds_ < eager_rounds) return ++rounds_, pause_ = Microseconds(0);
@@ -47,7 +47,7 @@ class CompletionPoller {
   CompletionPoller(const CompletionPoller&) = delete;
   CompletionPoller& operator=(const CompletionPoller&) = delete;
 
-  /// A stream of its own in the order of CQ-1.
+  /// Returns the number of a new stream, for the order of CQ-1 (stream order).
   [[nodiscard]] StreamNumber new_stream() {
     const std::lock_guard lock(mutex_);
     return ++streams_;
@@ -59,7 +59,7 @@ class CompletionPoller {
     }
     wake_.notify_one();
   }
-  /// Idempotent; not from within a completion.
+  /// Stops the thread. Idempotent; not called from within a completion.
   void stop() {
     {
       const std::lock_guard lock(mutex_);
@@ -88,7 +88,7 @@ class CompletionPoller {
     }
   }
 
-  /// Moves the added completions into `queue`, after `pause` or sooner. False at the end.
+  /// Moves the added completions into `queue`, after `pause` or sooner. Returns false at the end.
   bool take(CompletionQueue<Event>& queue, PollPace::Microseconds pause) {
     std::vector<Added> added;
     {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions to call when work on streams of a device is complete, found out by polling. Pure: the caller defines
+// Functions to call when work on a device's streams is complete, which is detected by polling. Pure: the caller defines
 // `Event` and its state.
 //
 // CQ-1 (stream order): completions of a stream are delivered in the order of add(), none before those added earlier.
 // CQ-2 (exactly once): every completion is delivered exactly once: without text, or with the text of the failure.
-// CQ-3 (failure of a stream): a failure on a stream fails everything that is queued behind it there, with the same
+// CQ-3 (failure of a stream): a failure on a stream fails everything that is queued after it there, with the same
 //       text; other streams go on.
 // CQ-4 (fairness): a round polls each stream for its oldest completions only, and begins with another stream than the
 //       round before.
@@ -40,8 +40,7 @@ class CompletionQueue {
     ++size_;
   }
 
-  /// Delivers completions that `state_of`(const Event&) -> EventState reports complete. Returns how many were
-  /// delivered.
+  /// Delivers completions that `state_of`(const Event&) -> EventState reports complete. Returns the number delivered.
   template <class StateOf>
   std::size_t poll(const StateOf& state_of) {
     if (size_ == 0) return 0;

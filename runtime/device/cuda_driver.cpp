@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-// Of the driver interface, which never changes its numbers (cuda.h).
+// Constants of the driver interface, which never change (cuda.h).
 constexpr int success = 0;
 constexpr int error_no_device = 100;
 constexpr int attribute_capability_major = 75;
@@ -53,11 +53,11 @@ std::string cuda_driver_release() {
 
 CudaDriver find_cuda_driver() {
   CudaDriver driver;
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays: the backend uses it until the end
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open: the backend uses it until the end
   if (library == nullptr) return driver;
   driver.found = true;
   driver.release = cuda_driver_release();
-  static_cast<void>(call(library, "cuDriverGetVersion", &driver.version));  // 0 where it has no such function
+  static_cast<void>(call(library, "cuDriverGetVersion", &driver.version));  // 0 without that function
   driver.start = call(library, "cuInit", 0U);
   if (driver.start != success) {
     const char* text = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this machine has an NVIDIA driver that a build can use, found out without any of CUDA's headers or libraries.
+// Detection of an NVIDIA driver that a build can use, without CUDA's headers or libraries.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct CudaDriver {
   std::string start_text;         ///< the driver's words for it
   int version = 0;                ///< the newest supported CUDA: 1000 * major + 10 * minor
   std::string release;            ///< cuda_driver_release()
-  std::vector<int> capabilities;  ///< by device: 10 * major + minor of its compute capability
+  std::vector<int> capabilities;  ///< compute capability by device: 10 * major + minor
 };
 
-/// Release of the kernel module, "580.95.05"; empty where unknown.
+/// Returns the release of the kernel module, "580.95.05"; empty if unknown.
 [[nodiscard]] std::string cuda_driver_release();
 
 /// Queries the driver, which starts it.

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// For devices whose work is done when a call returns.
+/// Timer for devices whose work is complete when a call returns.
 class HostTimer final : public WorkTimer {
  public:
   void mark() override { marks_.push_back(std::chrono::steady_clock::now()); }

@@ -11,7 +11,7 @@ EmulatedClock::EmulatedClock() : thread_([schedule = schedule_] { run(*schedule)
 
 EmulatedClock::~EmulatedClock() {
   stop();
-  if (thread_.joinable()) thread_.detach();  // this is its thread, which ends when the call returns
+  if (thread_.joinable()) thread_.detach();  // the clock ends on its thread, which ends when the call returns
 }
 
 void EmulatedClock::call_at(Time time, std::function<void()> call) {

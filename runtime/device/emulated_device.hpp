@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices whose arithmetic is a timed wait: actors, work items, credits and transfers are real, so that the runtime
-// itself can be watched and measured with hundreds of devices on a single machine.
+// Devices whose arithmetic is a timed wait. Actors, work items, credits and transfers are real, so that the runtime
+// itself can be observed and measured with hundreds of devices on a single machine.
 //
 // ED-1 (one at a time): a device never runs two pieces of work at once, and runs them in the order of submission within
 // a priority,
@@ -9,7 +9,7 @@
 //       of this machine do not add up.
 // ED-3 (stop): after stop() of a device none of its work runs.
 // ED-4 (short work): work that is due sooner than the resolution of a timer (`timer_resolution`) ends at once, in the
-//       thread that finds that; the device owes the time to the work behind it: short work costs no thread switch, and
+//       thread that finds that; the device owes the time to the work after it: short work costs no thread switch, and
 //       sums of times hold.
 // ED-5 (joint work): work of several devices begins when the last of them is free, and occupies each of them until it
 //       ends. Every device has the joint work in the same order and ahead of background work, so that devices never
@@ -37,11 +37,11 @@ class EmulatedClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
   EmulatedClock();
-  /// Any thread, its own included: a call may hold the last reference to the clock.
+  /// Called on any thread, even the clock's: a call may hold the last reference to the clock.
   ~EmulatedClock();
   EmulatedClock(const EmulatedClock&) = delete;
   EmulatedClock& operator=(const EmulatedClock&) = delete;
-  /// Calls of equal times run in the order of their requests. Dropped after stop().
+  /// Calls with equal times run in the order of their requests. Dropped after stop().
   void call_at(Time time, std::function<void()> call);
   void stop();
 
@@ -52,7 +52,7 @@ class EmulatedClock {
     std::function<void()> run;
     bool operator>(const Call& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
-  struct Schedule {  // outlives a clock that one of its own calls releases
+  struct Schedule {  // outlives a clock that one of its calls releases
     std::mutex mutex;
     std::condition_variable wake;
     std::vector<Call> calls;  // a heap: the earliest in front
@@ -69,23 +69,23 @@ class EmulatedDevice final : public Device {
   struct State;
 
  public:
-  /// A thread that sleeps is woken so much late, on Linux (timerslack_ns of prctl(2)).
+  /// Lateness of a sleeping thread's wake-up on Linux (timerslack_ns of prctl(2)).
   static constexpr std::chrono::microseconds timer_resolution{50};
 
   EmulatedDevice(std::string name, const OperatorTable& ops, std::shared_ptr<EmulatedClock> clock);
   ~EmulatedDevice() override { stop(); }
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }
-  /// Work that takes no time.
+  /// Queues work that takes no time.
   void submit(Priority priority, std::function<void()> work) override {
     submit_lasting(std::chrono::nanoseconds(0), priority, std::move(work));
   }
-  /// `work` runs on the clock's thread when the device has been busy with it for `lasts`, or in the calling thread when
-  /// that is as good as now (ED-4); it has to be short.
+  /// Runs `work` on the clock's thread when the device has been busy with it for `lasts`, or in the calling thread if
+  /// that is due now (ED-4); it must be short.
   void submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) override {
     enqueue(priority, {lasts, std::move(work), nullptr});
   }
-  /// Joint work ends on all devices at once (ED-5); each runs its own `work` then.
+  /// Queues joint work, which ends on all devices at once (ED-5); each then runs its `work`.
   void submit_joint(const std::shared_ptr<JointWork>& joint, std::chrono::nanoseconds lasts,
                     std::function<void()> work) override {
     enqueue(Priority::critical, {lasts, std::move(work), joint});
@@ -97,7 +97,7 @@ class EmulatedDevice final : public Device {
   struct Work {
     std::chrono::nanoseconds lasts;
     std::function<void()> run;
-    std::shared_ptr<JointWork> joint;  // held by the work of each of its devices
+    std::shared_ptr<JointWork> joint;  // held by the work on each device
   };
   /// A device's call at the end of its work.
   struct Part {
@@ -114,14 +114,14 @@ class EmulatedDevice final : public Device {
     std::deque<Work> background;
     bool busy = false;
     bool stopped = false;
-    EmulatedClock::Time free_from;  // when it is not busy
+    EmulatedClock::Time free_from;  // end of its work
   };
   void enqueue(Priority priority, Work work);
-  /// The next work, if any; else the device is free from then on.
+  /// Takes the next work, if any; else the device is free from then on.
   static std::optional<Work> take(State& state, EmulatedClock::Time from);
-  /// Begins the next work of devices that are free, until they wait for the clock or for other devices.
+  /// Begins the next work on devices that are free, until they wait for the clock or for other devices.
   static void begin(std::vector<Free> free, const std::shared_ptr<EmulatedClock>& clock);
-  /// Runs the parts of devices that have not stopped, which are free from `end` on.
+  /// Runs the parts of devices that have not stopped; these are free from `end` on.
   static void run(const std::vector<Part>& parts, EmulatedClock::Time end, std::vector<Free>& free);
   static void end_at(EmulatedClock::Time end, std::vector<Part> parts, const std::shared_ptr<EmulatedClock>& clock);
 
@@ -142,11 +142,11 @@ class JointWork {
     std::vector<EmulatedDevice::Part> parts;
     EmulatedClock::Time from;
   };
-  /// A device is free for its part from `from` on. Returns the work when this is the last of the devices.
+  /// Records that a device is free for its part from `from` on. Returns the work if this is the last device.
   std::optional<Begun> arrived(EmulatedDevice::Part part, EmulatedClock::Time from);
 
   std::mutex mutex_;
-  std::size_t missing_;  // devices that are at other work
+  std::size_t missing_;  // devices that are busy with other work
   Begun begun_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides whether a device's work is worth a recorded graph. A graph saves the time in which the host issues calls
-// individually; it costs a recording, and memory. Pure.
+// Decides whether a device's work is worth a recorded graph. A graph saves the host's time for individual calls; it
+// costs a recording, and memory. Pure.
 //
 // GP-1 (measured choice): work is issued plainly the first time, when libraries choose algorithms and allocate, and
 //       once more to be timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that
@@ -23,17 +23,17 @@ namespace maestro {
 
 using GraphKey = std::uint64_t;
 
-/// Where graphs are used: nowhere, where GP-1 finds that they pay, for whatever repeats.
+/// Use of graphs: never, if they pay by GP-1 (measured choice), or for everything that repeats.
 enum class GraphUse : std::uint8_t { never, where_they_pay, always };
-/// By its name in jobs: "never", "auto", "always"; nothing for others.
+/// Returns the use with a name in jobs: "never", "auto", "always"; nothing for other names.
 [[nodiscard]] std::optional<GraphUse> graph_use(std::string_view name);
 
 struct GraphPolicyOptions {
   std::size_t most_graphs = 64;
   std::size_t most_keys = 4096;
-  /// Work that the host issues faster is not recorded: a launch of a graph itself takes some microseconds.
+  /// Shortest host time for which work is recorded: launching a graph itself takes some microseconds.
   std::chrono::microseconds least_issue_time{40};
-  /// Micro-batches in flight and addresses of inputs make several keys of a place, each of which needs three runs.
+  /// Limit of GP-4: micro-batches in flight and input addresses make several keys per place, each needing three runs.
   std::size_t most_plain = 96;
 };
 [[nodiscard]] GraphPolicyOptions graph_options(GraphUse use);
@@ -46,13 +46,13 @@ class GraphPolicy {
   explicit GraphPolicy(const GraphPolicyOptions& options = {}) : options_(options) {}
   /// Decides how the work `key`, which is about to run, is issued.
   [[nodiscard]] GraphAction next(GraphKey key);
-  /// Whether timed() would decide about it.
+  /// Returns whether timed() would decide about the work.
   [[nodiscard]] bool wants_times(GraphKey key) const;
-  /// It was issued plainly.
+  /// Records that the work was issued plainly.
   void issued(GraphKey key);
-  /// Takes the host's time for it, and the device's from the first call's work to the end of the last.
+  /// Takes the host's time for the work, and the device's time from the first call's work to the end of the last.
   void timed(GraphKey key, std::chrono::nanoseconds host, std::chrono::nanoseconds device);
-  /// It was recorded and is kept. Returns the key whose graph has to go for it, if any.
+  /// Records that the work was recorded and is kept. Returns the key whose graph must be dropped for it, if any.
   [[nodiscard]] std::optional<GraphKey> recorded(GraphKey key);
   void failed(GraphKey key);
   [[nodiscard]] std::size_t graphs() const { return graphs_; }
@@ -71,12 +71,12 @@ class GraphPolicy {
   std::uint64_t clock_ = 0;
 };
 
-/// Where it is worth to look for work that repeats (GP-4). Not thread-safe.
+/// Places that are worth searching for work that repeats (GP-4). Not thread-safe.
 class RepeatingPlaces {
  public:
   explicit RepeatingPlaces(std::size_t most_plain) : most_plain_(most_plain) {}
   [[nodiscard]] bool worth_a_look(std::uint64_t place) const;
-  /// The last decision for its work.
+  /// Takes the last decision for the place's work.
   void ran(std::uint64_t place, GraphAction action);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a released block of device memory may be used again: work that was queued before the release may still touch it.
+// Reuse of released blocks in device memory: work queued before the release may still touch a block.
 //
 // SO-1 (same stream): a block that goes back to the stream that released it waits for nothing: a stream works in order.
 // SO-2 (other stream): on any other stream its first use waits for the event that was recorded at the release.
@@ -19,11 +19,11 @@ namespace maestro {
 template <class Event>
 class StreamOrder {
  public:
-  /// `event` lies behind all work on `stream` that may touch the block.
+  /// Records a release; `event` follows all work on `stream` that may touch the block.
   void released(const std::byte* block, StreamNumber stream, Event event) {
     marks_.insert_or_assign(block, Mark{stream, std::move(event)});
   }
-  /// The event that `stream` has to wait for before it uses the block.
+  /// Returns the event that `stream` must wait for before it uses the block.
   [[nodiscard]] std::optional<Event> reuse(const std::byte* block, StreamNumber stream) {
     const auto found = marks_.find(block);
     if (found == marks_.end()) return std::nullopt;

@@ -38,7 +38,7 @@ void WorkThread::run(const std::function<void()>& prepare) {
     }
     work();
   }
-  // Dropped work may own buffers and actors: let it go here, without the lock.
+  // Dropped work may hold buffers and actors: destroyed here, without the lock.
   std::deque<std::function<void()>> critical;
   std::deque<std::function<void()>> background;
   const std::lock_guard lock(mutex_);

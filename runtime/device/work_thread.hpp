@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread behind a device: two queues, a worker.
+// A device's thread: two queues, a worker.
 //
 // WT-1 (order): work of equal priority runs in order of submission.
 // WT-2 (priority): background work starts only when no critical work waits.

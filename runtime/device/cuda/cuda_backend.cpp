@@ -13,7 +13,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// For callers outside of the library, which catch JobError and no CUDA type.
+/// Throws JobError, for callers outside the library, which do not catch CUDA types.
 void must(cudaError_t result, const std::string& what) {
   if (result == cudaSuccess) return;
   throw JobError(what + ": " + cudaGetErrorString(result), ErrorCode::unavailable);
@@ -29,7 +29,7 @@ std::string text_of(int device) {
          (release.empty() ? "" : ", driver " + release);
 }
 
-/// A machine may have devices of several generations.
+/// Checks each device: a machine may have devices of several generations.
 void check_capability(int device) {
   constexpr int least_major = 8;
   int major = 0;
@@ -65,7 +65,7 @@ CudaBackend::CudaBackend(TableMaker make_table) : make_table_(std::move(make_tab
 
 std::string CudaBackend::describe(std::size_t index) const {
   if (index < texts_.size()) return texts_[index];
-  throw JobError("there is no cuda:" + std::to_string(index), ErrorCode::unavailable);
+  throw JobError("cuda:" + std::to_string(index) + " does not exist", ErrorCode::unavailable);
 }
 
 std::size_t CudaBackend::used_bytes(std::size_t index) const {
@@ -79,9 +79,10 @@ std::size_t CudaBackend::memory_bytes(std::size_t index) const {
 
 std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {
   if (options.index >= texts_.size()) {
-    throw JobError(options.name + ": there is no cuda:" + std::to_string(options.index), ErrorCode::unavailable);
+    throw JobError(options.name + ": cuda:" + std::to_string(options.index) + " does not exist",
+                   ErrorCode::unavailable);
   }
-  if (!make_table_) throw JobError(options.name + ": this CUDA backend has no operators", ErrorCode::unavailable);
+  if (!make_table_) throw JobError(options.name + ": this CUDA backend lacks operators", ErrorCode::unavailable);
   check_capability(static_cast<int>(options.index));
   try {
     auto device = std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
@@ -123,7 +124,7 @@ std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& device, std::
                                                            std::string& why_not) const {
   const auto* own = dynamic_cast<CudaDevice*>(&device);
   if (own != nullptr) return sharing_.import_block(*own, exported, why_not);
-  why_not = device.name() + " is no CUDA device";
+  why_not = device.name() + " is not a CUDA device";
   return nullptr;
 }
 

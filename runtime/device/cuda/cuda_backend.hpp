@@ -14,7 +14,7 @@ namespace maestro::cuda {
 
 class CudaBackend final : public DeviceBackend {
  public:
-  /// Throws JobError(unavailable), "no device: ..." with the runtime's words, where there is none.
+  /// Throws JobError(unavailable), "no device: ..." with the runtime's words, if there is none.
   explicit CudaBackend(TableMaker make_table);
   [[nodiscard]] std::size_t devices() const override { return texts_.size(); }
   [[nodiscard]] std::string describe(std::size_t index) const override;

@@ -10,7 +10,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// Marks are events of the device's stream.
+/// Timer whose marks are events on the device's stream.
 class StreamTimer final : public WorkTimer {
  public:
   StreamTimer(std::shared_ptr<EventPool> events, cudaStream_t stream) : events_(std::move(events)), stream_(stream) {}
@@ -37,8 +37,8 @@ int multiprocessors_of(int device) {
   return count;
 }
 
-/// The visible traits of a partitioned device: whether work of the runtime runs on a part's stream, and whether events
-/// of the device mark it there. The driver documents the latter for events of the stream's own context alone.
+/// Tries whether runtime work runs on a part's stream, and whether the device's events mark it there: the visible
+/// traits of a partitioned device. The driver documents events only for streams of their context.
 cudaError_t try_work(cudaStream_t stream) {
   const Event mark;
   void* word = nullptr;
@@ -56,7 +56,7 @@ cudaError_t try_work(cudaStream_t stream) {
 
 EventState QueryEvent::operator()(const PolledEvent& polled) const {
   if (!polled.failure.empty()) return {false, polled.device + ": " + polled.failure};
-  CurrentDevice::keep(polled.event->device());  // the thread is the poller's own
+  CurrentDevice::keep(polled.event->device());  // the thread belongs to the poller
   const cudaError_t result = cudaEventQuery(polled.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
@@ -65,10 +65,10 @@ EventState QueryEvent::operator()(const PolledEvent& polled) const {
     return failed.empty() ? EventState{} : EventState{false, polled.device + ": " + failed};
   }
   return {false, polled.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
-                     ", found behind the work that failed)"};
+                     ", found after the work that failed)"};
 }
 
-/// Counts completions on their way, for CD-3.
+/// Counter of pending completions, for CD-3 (drained stop).
 class CudaDevice::Outstanding {
  public:
   void begin() {
@@ -182,7 +182,8 @@ void CudaDevice::move(const std::byte* from, std::byte* to, std::size_t bytes,
                       std::function<void(const std::string& failure)> done) {
   const CurrentDevice current(index_);
   const auto queue = [&] {
-    if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copy_stream()), "a copy beside the work");
+    if (bytes > 0)
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copy_stream()), "a copy outside the stream");
   };
   const std::lock_guard lock(copy_order_);  // CD-4
   deliver(copy_number_, mark_behind(copy_stream(), queue), std::move(done));
@@ -195,7 +196,7 @@ std::unique_ptr<WorkTimer> CudaDevice::timer() {
 void CudaDevice::stop() {
   thread_->stop();
   const CurrentDevice current(index_);
-  static_cast<void>(cudaStreamSynchronize(stream()));  // its failure is that of the completions
+  static_cast<void>(cudaStreamSynchronize(stream()));  // the completions report its failure
   static_cast<void>(cudaStreamSynchronize(copy_stream()));
   outstanding_->wait();
 }

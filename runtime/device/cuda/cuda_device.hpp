@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device, or a part of it, as a section sees it: a thread that queues work, a stream that runs it in order, a
-// second stream for copies, memory, and completions from the process' poller.
+// A CUDA device, or a part of it, for a section: a thread that queues work, a stream that runs it in order, a second
+// stream for copies, memory, and completions from the process' poller.
 //
 // CD-1 (one stream): operators of the table queue on the device's main stream only; nothing waits for it in the steady
 //       state.
-// CD-2 (ordered completions): an event on that stream completes finish(): completions come in the order of its calls, a
-//       failure of the device as the failure of every completion that is outstanding or comes later.
+// CD-2 (ordered completions): an event on that stream completes finish(): completions come in call order, and a
+//       device failure fails every completion that is outstanding or comes later.
 // CD-3 (drained stop): stop() returns when both streams are idle and every completion, of work and of copies, is
 //       delivered and destroyed, with everything that it held.
-// CD-4 (copies beside work): move() copies on a stream of its own, in the order of the calls; neither stream waits for
+// CD-4 (copies beside work): move() copies on a separate stream, in the order of the calls; neither stream waits for
 //       the other. Memory that a copy uses stays its caller's until `done`: if it were released before, it could be
 //       given out again.
 #pragma once
@@ -29,24 +29,24 @@
 
 namespace maestro::cuda {
 
-/// A mark in a stream, or why there is none.
+/// A mark in a stream, or the reason why it is missing.
 struct PolledEvent {
   std::optional<PooledEvent> event;
-  std::string device;  ///< its name, for error messages
+  std::string device;  ///< device name, for error messages
   std::string failure;
-  std::shared_ptr<GroupWatch> groups = {};  ///< that the work before the mark may wait in
+  std::shared_ptr<GroupWatch> groups = {};  ///< groups that the work before the mark may wait in
 };
 struct QueryEvent {
   EventState operator()(const PolledEvent& polled) const;
 };
-/// Shared by all devices of the process.
+/// Poller that all devices of the process share.
 using Poller = CompletionPoller<PolledEvent, QueryEvent>;
 
-/// Where a table of operators works. All of it outlives the table.
+/// Environment of an operator table. All of it outlives the table.
 struct TableSite {
   int device = 0;
   cudaStream_t stream = nullptr;
-  int multiprocessors = 0;  ///< of the device's share: the basis for sizing launches
+  int multiprocessors = 0;  ///< multiprocessors of the device's share: the basis for sizing launches
   DeviceSpace& memory;
   PinnedSpace& pinned;
   GraphCache& graphs;
@@ -71,8 +71,8 @@ class CudaDevice final : public Device {
   void finish(std::function<void(const std::string& failure)> done) override;
   [[nodiscard]] std::unique_ptr<WorkTimer> timer() override;
   [[nodiscard]] std::size_t peak_bytes() const override { return memory_->figures().peak_bytes; }
-  /// Also memory of other devices of this process: directly where PeerAccess has them, else the driver's way. Memory of
-  /// the host that is not pinned makes the call wait.
+  /// Copies, also from and to other devices' memory in this process: directly if PeerAccess has them, else by the
+  /// driver. With host memory that is not pinned the call waits.
   void move(const std::byte* from, std::byte* to, std::size_t bytes,
             std::function<void(const std::string& failure)> done) override;
   void stop() override;
@@ -84,12 +84,12 @@ class CudaDevice final : public Device {
   [[nodiscard]] DeviceSpace& memory() const { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
-  /// Completions that never arrive read the failure here.
+  /// Returns the groups; completions that never arrive read the failure here.
   [[nodiscard]] const std::shared_ptr<GroupWatch>& groups() const { return groups_; }
 
  private:
   class Outstanding;
-  /// The device's part and stream; without green contexts an ordinary stream.
+  /// Opens the device's part and stream; without green contexts an ordinary stream.
   [[nodiscard]] Stream open_stream(const DeviceOptions& options, DeviceParts& parts);
   /// Calls `queue`, then marks the end of the work on `stream`, or reports the failure.
   [[nodiscard]] PolledEvent mark_behind(cudaStream_t stream, const std::function<void()>& queue);
@@ -105,9 +105,9 @@ class CudaDevice final : public Device {
   std::shared_ptr<GroupWatch> groups_ = std::make_shared<GroupWatch>();
   std::shared_ptr<EventPool> events_;  // with the events that the poller still holds
   std::shared_ptr<EventPool> timed_events_;
-  std::unique_ptr<DevicePart> part_;  // before the stream that is made of it
+  std::unique_ptr<DevicePart> part_;  // before the stream made from it
   std::unique_ptr<WorkStream> work_;
-  std::mutex copy_order_;  // of copies, their events and their completions alike
+  std::mutex copy_order_;  // order of copies, of their events and of their completions
   Stream copies_{nullptr};
   std::unique_ptr<DeviceSpace> memory_;
   PinnedSpace pinned_;

@@ -73,7 +73,7 @@ std::byte* DeviceSpace::make(std::size_t bytes) {
                  ErrorCode::unavailable);
 }
 
-/// Waits for the device: cudaFree does.
+/// Waits for the device, because cudaFree does.
 void DeviceSpace::give_back_cached() {
   for (std::byte* block : cache_.drain()) {
     order_.forget(block);
@@ -91,7 +91,7 @@ void DeviceSpace::release(std::byte* block, std::size_t bytes) noexcept {
   try {
     order_parked();
   } catch (const DeviceError&) {
-    // The device has failed: the next user of the block gets the error from its own calls.
+    // The device has failed: the block's next user gets the error from its calls.
   }
 }
 

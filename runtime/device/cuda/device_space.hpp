@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device, and pinned memory of the host beside it, as memory spaces.
+// Memory of a device, and the host's pinned memory, as memory spaces.
 //
-// DS-1 (stream-ordered reuse): a block is given out again only behind the work that was queued on the device's stream
+// DS-1 (stream-ordered reuse): a block is given out again only after the work that was queued on the device's stream
 //       before its release.
 // DS-2 (no events in captures): nothing is recorded on the device's stream while it is being captured: blocks that are
 //       released then are ordered at the next call.
-// DS-1 is the only order: memory that copies beside that stream (Device::move) still read or write must not be
+// DS-1 is the only order: memory that copies outside that stream (Device::move) still read or write must not be
 //       released.
 #pragma once
 
@@ -31,8 +31,7 @@ struct SpaceFigures {
   std::size_t reserved_bytes = 0;  ///< taken from the system
 };
 
-/// The stream of a device's operators, and the lock that allows recording on it: a thread that captures it holds the
-/// lock.
+/// A device's operator stream, and the lock for recording on it: a thread that captures it holds the lock.
 struct WorkStream {
   explicit WorkStream(Stream made) : stream(std::move(made)) {}
   Stream stream;
@@ -58,14 +57,14 @@ class DeviceSpace final : public MemorySpace {
   void read(std::byte* host_to, const std::byte* from, std::size_t bytes) override;
   void write(std::byte* to, const std::byte* host_from, std::size_t bytes) override;
   void zero(std::byte* to, std::size_t bytes) override;
-  /// Other spaces of the same device.
+  /// Returns whether `other` is a space on the same device.
   [[nodiscard]] bool reaches(const MemorySpace& other) const override {
     const auto* device = dynamic_cast<const DeviceSpace*>(&other);
     return device != nullptr && device->device_ == device_;
   }
   void pin(std::byte* host_begin, std::size_t bytes) override;
   void unpin(std::byte* host_begin) override;
-  /// Whether allocate() returned `block`, and release() has not received it yet.
+  /// Returns whether allocate() returned `block` and release() has not received it yet.
   [[nodiscard]] bool holds(const std::byte* block) const;
   [[nodiscard]] SpaceFigures figures() const;
 
@@ -91,9 +90,8 @@ class DeviceSpace final : public MemorySpace {
   std::set<std::byte*> pinned_;     // by pin()
 };
 
-/// Pinned memory of the host that devices read and write: host memory as any other, blocks cached by size. A released
-/// block must not be in use by a device any more. The part of the runtime that belongs to `device` allocates it; every
-/// device reaches it.
+/// Pinned host memory that devices read and write: like any host memory, blocks cached by size. A released block must
+/// no longer be in use by a device. The runtime allocates it for `device`; every device reaches it.
 class PinnedSpace final : public MemorySpace {
  public:
   explicit PinnedSpace(int device = 0) : device_(device) {}

@@ -75,7 +75,7 @@ void GraphCache::settle_timing() {
   if (!timing_) return;
   const cudaError_t reached = cudaEventQuery(timing_->end.get());
   if (reached == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // no error of this thread's next call
+    static_cast<void>(cudaGetLastError());  // clears the error for this thread's next call
     return;
   }
   check(reached, "the time of work");
@@ -104,7 +104,7 @@ GraphCache::Graph GraphCache::record(GraphWork& work, std::string& why) {
     if (result == cudaSuccess && why.empty()) result = cudaGraphInstantiate(&executable, captured, 0);
     if (result == cudaSuccess && why.empty()) return {std::move(kept), {executable, Destroy()}};
   }
-  static_cast<void>(cudaGetLastError());  // the work is issued plainly now, and must not be blamed for it
+  static_cast<void>(cudaGetLastError());  // clears the error: the work is issued plainly now
   if (why.empty()) why = cudaGetErrorString(result);
   return {};
 }
@@ -120,7 +120,7 @@ void GraphCache::retire(GraphKey key) {
 void GraphCache::destroy_retired() {
   if (retired_.empty()) return;
   std::erase_if(retired_, [](const Retired& each) { return cudaEventQuery(each.last_use.get()) != cudaErrorNotReady; });
-  static_cast<void>(cudaGetLastError());  // a use that is not ready is no error of this thread's next call
+  static_cast<void>(cudaGetLastError());  // clears "not ready", which this thread's next call would report
 }
 
 }  // namespace maestro::cuda

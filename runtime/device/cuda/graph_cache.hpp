@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded graphs of work that repeats. A replay is a single call of the host.
+// Recorded graphs of repeated work. A replay is a single call on the host.
 //
 // GR-1 (same work): run() queues the same work whether it issues, records or replays it.
 // GR-2 (failed recordings): a recording that fails leaves nothing queued; the work is issued plainly, then and later,
@@ -27,34 +27,34 @@ namespace maestro::cuda {
 class GraphWork {
  public:
   virtual ~GraphWork() = default;
-  /// Queues it.
+  /// Queues the work.
   virtual void issue() = 0;
   /// Does the part that a recording does not allow, such as taking memory from the system.
   virtual void prepare() {}
-  /// Queues the work where it is recorded, on the stream and on no other. The result lives as long as the graph.
+  /// Queues the work while it is recorded, only on the stream. The result lives as long as the graph.
   [[nodiscard]] virtual std::shared_ptr<void> record() {
     issue();
     return {};
   }
   /// Returns whether this work equals the work that was recorded with `kept`; if not, its graph is not replayed.
   [[nodiscard]] virtual bool equals(const void* /*kept*/) const { return true; }
-  /// Called when its graph was queued, for the first time or again; `kept` is the result of record().
+  /// Called after the graph was queued, for the first time or again; `kept` is the result of record().
   virtual void replayed(void* /*kept*/) {}
 };
 
 /// Belongs to the device's thread.
 class GraphCache {
  public:
-  /// `report` receives the line of GR-2 (failed recordings). `work` outlives the cache. Events of `timed` measure
-  /// times.
+  /// `report` receives the line of GR-2 (failed recordings). `work` outlives the cache. `timed` events measure times.
   GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
              std::function<void(const std::string&)> report, const GraphPolicyOptions& options = {});
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /// Equal work has equal keys; GraphWork::equals() separates different work of the same key. The calls use no memory
-  /// spaces. An exception that they throw while they are issued plainly is passed on. Returns the action taken.
+  /// Issues, records or replays work. Equal work has equal keys; GraphWork::equals() separates different work with the
+  /// same key. The calls use no memory spaces. An exception from plainly issued work is passed on. Returns the action
+  /// taken.
   GraphAction run(GraphKey key, GraphWork& work);
   [[nodiscard]] std::size_t graphs() const { return graphs_.size(); }
 
@@ -79,9 +79,9 @@ class GraphCache {
 
   void issue_plainly(GraphKey key, GraphWork& work);
   [[nodiscard]] PooledEvent mark();
-  /// Passes the measured times to the policy, if the device has come so far.
+  /// Passes the measured times to the policy, if the device has reached their end.
   void settle_timing();
-  /// Null and a text in `why` where it failed.
+  /// Returns null, with a text in `why`, if the recording failed.
   [[nodiscard]] Graph record(GraphWork& work, std::string& why);
   void retire(GraphKey key);
   void destroy_retired();

@@ -7,7 +7,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// Least groups that the driver makes: of 8 multiprocessors from compute capability 9 on, of 4 before.
+/// Returns the driver's smallest group: 8 multiprocessors from compute capability 9 on, 4 before.
 unsigned least_group(int device) {
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "compute capability");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partitioning of a device's multiprocessors among the sections that share it: green contexts of the driver (CUDA
-// driver API, "Green Contexts"; from driver 550 on). Their functions are looked up while the program runs, so that an
-// older driver is no obstacle: the caller does without the missing functions.
+// Partitioning of a device's multiprocessors among the sections that share it, by the driver's green contexts (CUDA
+// driver API, "Green Contexts"; from driver 550 on). The functions are looked up at run time, so that older drivers
+// work too: the caller does without the missing functions.
 //
-// GC-1 (whole groups): the device is partitioned once, into its smallest groups; a part holds whole groups
+// GC-1 (whole groups): the device is partitioned once, into its smallest groups; a part holds complete groups
 //       (multiprocessor_split.hpp).
-// A part's stream is of the device's primary context, as every other: memory, events and kernels are shared.
+//
+// A part's stream belongs to the device's primary context, like every other: memory, events and kernels are shared.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +22,7 @@
 
 namespace maestro::cuda {
 
-/// The driver's functions; null where it has none.
+/// The driver's functions; null if it lacks them.
 struct GreenContextCalls {
   decltype(&cuDeviceGetDevResource) resource_of_device = nullptr;
   decltype(&cuDevSmResourceSplitByCount) split = nullptr;
@@ -30,7 +31,7 @@ struct GreenContextCalls {
   decltype(&cuGreenCtxDestroy) destroy = nullptr;
   decltype(&cuGreenCtxStreamCreate) create_stream = nullptr;
   [[nodiscard]] bool complete() const;
-  /// Of the driver that is loaded.
+  /// Returns the functions of the loaded driver.
   [[nodiscard]] static GreenContextCalls of_driver();
 };
 
@@ -52,11 +53,11 @@ class DevicePart {
   std::vector<int> groups_;
 };
 
-/// Thread-safe; outlives its parts. Its device is current when it is called.
+/// Thread-safe; outlives its parts. Its device is current when a member is called.
 class DeviceParts {
  public:
   explicit DeviceParts(int device, const GreenContextCalls& calls = GreenContextCalls::of_driver());
-  /// Returns a part of `share`; null, and the reason in `why_not`, if the driver cannot partition. Throws JobError when
+  /// Returns a part of `share`; null, and the reason in `why_not`, if the driver cannot partition. Throws JobError if
   /// no multiprocessors are left.
   [[nodiscard]] std::unique_ptr<DevicePart> take(double share, std::string& why_not);
 

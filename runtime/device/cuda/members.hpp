@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of an aggregate, without their names.
+// Access to the members of an aggregate without their names.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ std::optional<cudaUUID_t> uuid_of(int device) {
   return std::nullopt;
 }
 
-/// The number of a device in this process; nothing where the process does not see it.
+/// Returns a device's number in this process; nothing if the process does not see it.
 std::optional<int> device_of(const cudaUUID_t& uuid) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) static_cast<void>(cudaGetLastError());
@@ -67,7 +67,7 @@ MemorySharing::MemorySharing() {
 
 std::vector<std::byte> MemorySharing::export_block(const CudaDevice& device, const std::byte* block) const {
   if (!device.memory().holds(block)) {
-    throw JobError(device.name() + ": only a whole block of the device's memory can be exported");
+    throw JobError(device.name() + ": only a complete block of the device's memory can be exported");
   }
   const CurrentDevice current(device.index());
   const std::optional<cudaUUID_t> uuid = uuid_of(device.index());
@@ -94,7 +94,7 @@ std::unique_ptr<ImportedMemory> MemorySharing::import_block(const CudaDevice& de
   const CurrentDevice current(device.index());
   const std::optional<int> owner = device_of(there.device);
   if (owner && without_way(device.index(), *owner)) {
-    why_not = "there is no way from cuda:" + std::to_string(device.index()) + " to cuda:" + std::to_string(*owner);
+    why_not = "cuda:" + std::to_string(device.index()) + " cannot reach cuda:" + std::to_string(*owner);
     return nullptr;
   }
   void* data = nullptr;

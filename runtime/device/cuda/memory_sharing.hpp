@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that processes of the same host share (CUDA IPC).
 //
-// MH-1 (whole blocks): an exported block is a whole block of a DeviceSpace, each an allocation of its own. The block
+// MH-1 (whole blocks): an exported block is a complete, separate allocation of a DeviceSpace. The block
 //       and its process stay until every process that imported it has closed it: CUDA leaves the behaviour undefined
 //       otherwise.
 // MH-2 (repeated imports): a block may be imported several times; the driver counts, and returns the same address for
 //       all imports of a device.
-// MH-3 (failure as text): a failed import is reported in a few words, never by an exception, and leaves no error
-//       behind.
+// MH-3 (failure as text): a failed import is reported in a few words, never by an exception, and clears CUDA's
+//       error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,15 +24,15 @@
 
 namespace maestro::cuda {
 
-/// Each process has its own. Thread-safe.
+/// Memory sharing of a process. Thread-safe.
 class MemorySharing {
  public:
   MemorySharing();
-  /// Returns plain bytes for other processes; empty if the system does not share memory so. Throws JobError if the
-  /// address is no block of the device.
+  /// Returns plain bytes for other processes; empty if the system does not share memory this way. Throws JobError if
+  /// the address is not a block of the device.
   [[nodiscard]] std::vector<std::byte> export_block(const CudaDevice& device, const std::byte* block) const;
-  /// Until the end of the result, which comes after that of all copies to and from it. Null with `why_not` set where
-  /// the device does not reach that memory.
+  /// Imports a block until the result ends, which is after the end of all copies to and from it. Returns null with
+  /// `why_not` set if the device does not reach that memory.
   [[nodiscard]] std::unique_ptr<ImportedMemory> import_block(const CudaDevice& device,
                                                              std::span<const std::byte> exported,
                                                              std::string& why_not) const;

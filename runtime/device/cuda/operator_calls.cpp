@@ -22,7 +22,7 @@ void OperatorPass::hold(T& member) {
     if (offsets_.empty() || !std::ranges::equal(offsets_.back(), member.offsets)) {
       offsets_.emplace_back(member.offsets.begin(), member.offsets.end());
     }
-    member.offsets = offsets_.back();  // shared by the calls in a row that have the same
+    member.offsets = offsets_.back();  // shared by consecutive calls with the same offsets
   } else if constexpr (std::is_same_v<T, const RotaryFrequencies*>) {
     if (frequencies_.empty() || frequencies_.back() != *member) frequencies_.push_back(*member);
     member = &frequencies_.back();
@@ -33,7 +33,7 @@ void OperatorPass::hold(T& member) {
   }
 }
 
-/// Appends words from which the member could be read back.
+/// Appends words that determine the member's value.
 template <class T>
 void OperatorPass::write(const T& member) {
   if constexpr (std::is_same_v<T, double>) {
@@ -62,7 +62,7 @@ void OperatorPass::write(const T& member) {
   } else if constexpr (requires {
                          member.data();
                          member.size();
-                       }) {  // a span of the device's memory
+                       }) {  // a span in device memory
     write(member.data());
     write(member.size());
   } else {
@@ -153,7 +153,7 @@ void OperatorCalls::prepare() {
     recording_->lists.emplace_back(*pinned_, put->values.size());
     std::memcpy(recording_->lists.back().data(), put->values.data(), put->values.size());
   }
-  // The recorded calls take the memory of their figures from pinned memory: it has to be there by then.
+  // The recorded calls take memory for their figures from pinned memory, which must be available before.
   std::vector<SpaceMemory> taken;
   for (std::size_t figure = 0; figure < figures_.size(); ++figure) taken.emplace_back(*pinned_, sizeof(LossSums));
 }

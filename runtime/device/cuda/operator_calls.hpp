@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass' calls of operators as values: collected first, then issued in order, or as a graph that was recorded of an
-// equal pass.
+// A pass' operator calls as values: collected first, then issued in order, or as a graph recorded from an equal pass.
 //
 // OC-1 (equality by value): a pass replays only the graph of an equal pass: the same operators in the same order, with
 //       the same memory, shapes, dtypes and scalars, and the same contents of lists on the host.
 // OC-2 (own copies): the pass holds copies of the host memory that its calls refer to; the caller may change or free
-//       its own when the call has returned.
-// OC-3 (figures of replays): a figure of a replayed pass lies in memory of its own, like that of an issued call.
+//       the originals when the call has returned.
+// OC-3 (figures of replays): a figure of a replayed pass has separate memory, as for an issued call.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ class OperatorPass {
   [[nodiscard]] const std::vector<AnyOperator>& calls() const { return calls_; }
   /// Compares the calls member by member, floats by their bits.
   friend bool operator==(const OperatorPass& a, const OperatorPass& b) { return a.words_ == b.words_; }
-  /// A hash of the values; equal passes have equal keys.
+  /// Returns a hash of the values; equal passes have equal keys.
   [[nodiscard]] GraphKey key() const;
   void clear();
 
@@ -67,7 +66,7 @@ class OperatorCalls final : public GraphWork {
   OperatorCalls(const OperatorTable& table, MemorySpace& pinned, cudaStream_t stream)
       : table_(&table), pinned_(&pinned), stream_(stream) {}
 
-  /// An operator with a result returns a promise of it. Only LossSums are figures of passes.
+  /// Returns a promise of the result for an operator that has one. Only LossSums are figures of passes.
   template <class Op>
   ResultOf<Op> add(const Op& op) {
     if constexpr (std::is_same_v<Op, Put>) {
@@ -88,7 +87,7 @@ class OperatorCalls final : public GraphWork {
   void replayed(void* kept) override;
 
  private:
-  /// The memory that a graph refers to, and the pass that it was recorded of.
+  /// Memory that a graph refers to, and the pass that it was recorded from.
   struct Kept {
     std::shared_ptr<const OperatorPass> pass;
     std::deque<SpaceMemory> lists;
@@ -101,8 +100,8 @@ class OperatorCalls final : public GraphWork {
   MemorySpace* pinned_;
   cudaStream_t stream_;
   std::shared_ptr<OperatorPass> pass_ = std::make_shared<OperatorPass>();
-  std::vector<std::shared_ptr<Pending<LossSums>>> figures_;  // promised
-  std::shared_ptr<Kept> recording_;                          // of the graph that is being made
+  std::vector<std::shared_ptr<Pending<LossSums>>> figures_;  // promised figures
+  std::shared_ptr<Kept> recording_;                          // state of the graph that is being made
 };
 
 }  // namespace maestro::cuda

@@ -2,7 +2,7 @@
 // Direct copies between the devices of a process.
 //
 // PE-1 (mutual access): two devices reach each other's memory once both were opened here, if the system has a path for
-//       it; a device that this process does not use is left alone, since access to it takes memory there.
+//       it; a device that this process does not use is not opened, since access to it takes memory there.
 // Without such a path, the driver copies between them through the host: slower, not wrong.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace maestro::cuda {
 /// Thread-safe.
 class PeerAccess {
  public:
-  /// Device `index` is in use from now on.
+  /// Records that device `index` is in use from now on.
   void opened(int index);
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of operators that replays the passes which repeat.
+// An operator table that replays repeated passes.
 //
 // RT-1 (same work): a pass (OperatorTable::repeat) queues the same work in the same order as its calls would if
 //       they were issued separately.
 // RT-2 (calls that cannot wait): a call that cannot wait until the pass has made all of its calls ends the collecting:
 //       the collected calls are issued, and every later call at once.
-// RT-3 (plain calls): where nothing repeats, or graphs do not pay, calls are issued as they come (GP-1, GP-4).
+// RT-3 (plain calls): if nothing repeats, or graphs do not pay, calls are issued as they come (GP-1, GP-4).
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ struct RepeatingSite {
   std::size_t most_plain = GraphPolicyOptions().most_plain;
 };
 
-/// Wraps a table whose weights are PlainWeights. Threads and errors are that table's.
+/// Wraps a table whose weights are PlainWeights; has its threads and errors.
 class RepeatingTable final : public DispatchingTable<RepeatingTable> {
  public:
   RepeatingTable(std::unique_ptr<const OperatorTable> table, const RepeatingSite& site)
@@ -60,7 +60,7 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable> {
   }
 
  private:
-  /// False for operators that refer to memory of the host without a copy (OC-2), and for those of flat vectors.
+  /// Returns false for operators on flat vectors, and for operators that refer to host memory without a copy (OC-2).
   template <class Op>
   static constexpr bool collectable =
       !(std::is_same_v<Op, Upload> || std::is_same_v<Op, Download> || std::is_same_v<Op, AdamW> ||

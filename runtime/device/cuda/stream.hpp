@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events of CUDA with an owner. Errors are DeviceError.
+// Owners of CUDA's streams and events. Errors are DeviceError.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,9 +14,9 @@
 
 namespace maestro::cuda {
 
-/// Makes a device current for this thread, and at the end restores the earlier device, if this class had made it
-/// current. Else the thread is left as it is: making device 0 current starts it, with all the memory that takes, even
-/// if it is not used. Never throws: the calls in between fail if the device could not be made current.
+/// Makes a device current for this thread. At the end restores the earlier device, if this class had made it current;
+/// otherwise leaves the thread as it is, because making device 0 current starts it, with all the memory that takes,
+/// even if it is not used. Never throws: the calls in between fail if the device could not be made current.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {
@@ -28,7 +28,7 @@ class CurrentDevice {
   }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
-  /// For good.
+  /// Makes the device current permanently.
   static void keep(int device) {
     static_cast<void>(cudaSetDevice(device));
     given() = true;
@@ -36,7 +36,7 @@ class CurrentDevice {
 
  private:
   static constexpr int none = -1;
-  /// Whether this thread has been given a device.
+  /// Returns whether this thread has been given a device.
   static bool& given() {
     thread_local bool given_one = false;
     return given_one;
@@ -44,7 +44,7 @@ class CurrentDevice {
   int before_ = none;
 };
 
-/// CUDA's values of a priority: the device's range for critical and background work.
+/// Returns CUDA's value of a priority: the ends of the device's range for critical and background work.
 [[nodiscard]] inline int stream_priority(Priority priority) {
   int least = 0;
   int greatest = 0;
@@ -52,7 +52,7 @@ class CurrentDevice {
   return priority == Priority::critical ? greatest : least;
 }
 
-/// Of the current device. Neither waits for the legacy default stream nor delays it.
+/// A stream of the current device. Neither waits for the legacy default stream nor delays it.
 class Stream {
  public:
   explicit Stream(Priority priority = Priority::critical) {
@@ -69,17 +69,17 @@ class Stream {
     return *this;
   }
   [[nodiscard]] cudaStream_t get() const { return stream_; }
-  /// Waits for all its work. Not in the steady state.
+  /// Waits for all its work. Not used in the steady state.
   void synchronize() const { check(cudaStreamSynchronize(stream_), "waiting for a stream"); }
 
  private:
   cudaStream_t stream_ = nullptr;
 };
 
-/// Of the device that is current.
+/// An event of the current device.
 class Event {
  public:
-  /// `timed`: cudaEventElapsedTime may be used.
+  /// Creates an event. `timed`: cudaEventElapsedTime may be used.
   explicit Event(bool timed = false) {
     check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming), "an event");
   }
@@ -99,7 +99,7 @@ class Event {
 
 class EventPool;
 
-/// An event on loan; goes back by itself, also after the pool's other owners have gone.
+/// An event on loan; returns to the pool by itself, even after the pool's other owners have ended.
 class PooledEvent {
  public:
   PooledEvent(std::shared_ptr<EventPool> pool, Event event) : pool_(std::move(pool)), event_(std::move(event)) {}
@@ -118,8 +118,8 @@ class PooledEvent {
   Event event_;
 };
 
-/// Events of a device, made when none is free: none in the steady state. Thread-safe; shared with its events, which
-/// may outlive it.
+/// Events of a device, created if none is free, which does not happen in the steady state. Thread-safe; shared with its
+/// events, which may outlive it.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   explicit EventPool(int device, bool timed = false) : device_(device), timed_(timed) {}
