@@ -6,7 +6,7 @@
 //            Jacobs et al. 2023), so its work is even for every mask
 //   tensor   matrices are cut by columns, rows, heads and vocabulary (Megatron, Shoeybi et al. 2019); between them the
 //            rows of a context part are cut once more (sequence parallelism, Korthikanti et al. 2022)
-// Pipeline stages are sections of the graph of their own.
+// Each pipeline stage is a separate section of the graph.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace maestro {
 
-/// The part of a port's (M, columns) tensor that a rank holds.
+/// A rank's part of a port's (M, columns) tensor.
 enum class Sharding : std::uint8_t {
   replicated,    ///< all of it, on every rank
   context_rows,  ///< the rows of its context part, the same on its tensor ranks
-  rank_rows,     ///< of its context part, the rows of its tensor part: every row is on one rank
-  vocabulary     ///< the rows of its context part and the columns of its tensor part
+  rank_rows,     ///< rows of its tensor part in its context part: every row is on one rank
+  vocabulary     ///< rows of its context part, with the columns of its tensor part
 };
 
 struct Layout {

@@ -19,7 +19,7 @@ std::int64_t largest_divisor(std::int64_t degree, std::int64_t most) {
   return divisor;
 }
 
-/// "cpu:0 to cpu:3"
+/// Returns "cpu:0 to cpu:3".
 std::string range_text(DeviceId::Kind kind, std::int64_t count) {
   const std::string first = text_of({kind, 0});
   return count == 1 ? first : first + " to " + text_of({kind, static_cast<int>(count - 1)});
@@ -44,15 +44,15 @@ void check_device(const GraphNode& node, const DeviceId& device, const Placement
                  ErrorCode::unavailable);
 }
 
-/// Whether passes on the devices of a section are timed waits.
+/// Returns whether passes on a section's devices are timed waits.
 bool are_emulated(const std::vector<DeviceId>& wanted) {
   return !wanted.empty() && wanted[0].kind == DeviceId::Kind::emulated && (wanted[0].numbered || wanted.size() == 1);
 }
 
-/// The processes that numbered emulated devices are in (PL-5).
+/// Processes of numbered emulated devices (PL-5).
 class EmulatedOwners {
  public:
-  /// Returns the process of the first of these devices that is in one.
+  /// Returns the process of the first device that has one.
   [[nodiscard]] std::optional<std::int64_t> process_of(std::span<const DeviceId> devices) const {
     for (const DeviceId& device : devices) {
       if (const auto found = owners_.find(device); found != owners_.end()) return found->second.process;
@@ -80,7 +80,7 @@ class EmulatedOwners {
   std::map<DeviceId, Owner> owners_;
 };
 
-/// The machines of a job, while sections are placed on them in order.
+/// Machines of a job, while sections are placed on them in order.
 class Hosts {
  public:
   explicit Hosts(const PlacementRequest& request) : request_(request) {
@@ -195,7 +195,7 @@ class Placer {
                        "; name another process, or oversubscribe the cores with --cpu-devices " + std::to_string(used),
                    ErrorCode::unavailable);
   }
-  /// Returns the next process in turn, skipping processes whose host has no devices left for this section.
+  /// Returns the next process in turn, skipping processes whose host lacks devices for this section.
   std::int64_t next_process(const GraphNode& node, bool emulated, std::map<std::uint32_t, std::int64_t>& taken) {
     const std::int64_t ranks = request_.processes - first_rank_;
     if (ranks <= 0) return 0;
@@ -224,7 +224,7 @@ class Placer {
     const auto ranks = static_cast<std::size_t>(node.layout.ranks());
     return std::span(wanted).subspan(replica * ranks, ranks);
   }
-  /// Returns emulated devices of the ranks' own.
+  /// Returns emulated devices that only these ranks use.
   static std::vector<DeviceId> own_devices(const GraphNode& node, std::uint32_t replica) {
     const auto ranks = static_cast<int>(node.layout.ranks());
     std::vector<DeviceId> devices;
@@ -250,7 +250,7 @@ class Placer {
   EmulatedOwners owners_;
   std::int64_t first_rank_;
   std::int64_t next_rank_ = 0;
-  std::int64_t per_host_ = 1;  // devices of a host that the section at hand may take
+  std::int64_t per_host_ = 1;  // devices per host that the current section may take
 };
 
 }  // namespace

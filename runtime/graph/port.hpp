@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// The unit that the rows of a port count.
+/// Unit that a port's rows count.
 enum class Axis : std::uint8_t {
   tokens,  ///< positions of the decoder's sequence, image positions among them
   patches  ///< pieces of the sample's images, image after image, row by row
@@ -23,13 +23,13 @@ struct Port {
   DType dtype = DType::f32;
   std::int64_t columns = 1;
   bool differentiable = false;  ///< a gradient of the same shape may travel the other way
-  bool optional = false;        ///< an input that may be unconnected, or have no rows for some samples
+  bool optional = false;        ///< an input that may be unconnected, or lack rows for some samples
   Axis axis = Axis::tokens;
-  /// The part that each rank of a replica holds. A gradient is sharded as its value and complete on each rank: ranks
-  /// that hold the same rows hold the same gradient.
+  /// Part that each rank of a replica holds. A gradient is sharded like its value and complete on each rank: ranks that
+  /// hold the same rows hold the same gradient.
   Sharding sharding = Sharding::context_rows;
-  /// An input that samples choose by their source: its producer runs, and it has rows, for the samples of some sources
-  /// only.
+  /// Choice of the input by the samples' source: its producer runs, and it has rows, only for the samples of some
+  /// sources.
   bool chosen = false;
 };
 

@@ -26,7 +26,7 @@ std::string shape_text(const Port& port) {
          (port.columns == 1 ? " column" : " columns") + (port.axis == Axis::tokens ? "" : ", by patches") + ")";
 }
 
-/// Returns the ports that there are, with the nearest to a name.
+/// Returns the names of all ports, with the nearest to a name.
 std::string ports_text(std::string_view wanted, const std::vector<Port>& ports) {
   std::vector<std::string> names;
   std::string list;
@@ -135,7 +135,7 @@ void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
     throw JobError("section '" + to.name + "' runs for the samples of some sources only, so '" + from.name +
                    "' would get no gradient for the others; freeze one of the two");
   }
-  // Samples without patches have tokens all the same, and would wait for rows that no section produces.
+  // Samples without patches still have tokens, and would wait for rows that no section produces.
   const bool needs_patches = std::ranges::any_of(
       from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
   if (edge.axis == Axis::patches || !needs_patches) return;

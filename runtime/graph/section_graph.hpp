@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section graph: nodes with ports, edges between ports. Plain data plus the checks that must pass before anything
+// The section graph: nodes with ports, edges between ports. Plain data, and the checks that must pass before a run
 // starts. Pure; not thread-safe while it is built, freely shared afterwards.
 //
 // SG-1 (valid graph): after validate() every required input is connected once, edges join ports of equal dtype and
-//       width, and the graph has no cycle.
+//       width, and the graph is acyclic.
 // SG-2 (dense ids): ids are dense indices in order of addition, the same in every process of a job.
 // SG-3 (rows for every sample): after validate() an input has rows for every sample that activates its section, unless
 //       it is optional or chosen, and a gradient returns for every sample of the section that receives it.
@@ -22,44 +22,43 @@
 
 namespace maestro {
 
-/// The part that a section has in training.
+/// A section's part in training.
 enum class Role : std::uint8_t {
   source,   ///< reads samples
   frozen,   ///< forward passes only
   passing,  ///< frozen, but gradients pass through it to sections before it
   trained
 };
-/// Returns the passes of the role as reports name them: "source", "forward_only" or "forward_backward".
+/// Returns the name of the role's passes in reports: "source", "forward_only" or "forward_backward".
 [[nodiscard]] std::string_view mode_name(Role role);
 
 struct GraphNode {
   std::string name;
-  std::string section;     ///< the section that this node is a stage of; empty: the node itself is the section
-  std::int64_t stage = 0;  ///< of `stages` pipeline stages
+  std::string section;     ///< section whose stage this node is; empty: the node itself is the section
+  std::int64_t stage = 0;  ///< index among the `stages` pipeline stages
   std::int64_t stages = 1;
   Role role = Role::trained;
   Ports ports;
   std::int64_t replicas = 1;
-  std::int64_t least = 0;             ///< replicas with devices of their own at the start; 0: all
-  Layout layout;                      ///< of each replica
+  std::int64_t least = 0;             ///< replicas with separate devices at the start; 0: all
+  Layout layout;                      ///< layout of each replica
   std::int64_t micro_batch = 1;       ///< samples at most
-  std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: no bound
+  std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: unbounded
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
-  SourceSet sources = {};             ///< whose samples activate the section
+  SourceSet sources = {};             ///< sources whose samples activate the section
 
   /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
-  /// Returns the replicas with devices of their own at the start.
+  /// Returns the replicas with separate devices at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns whether it has an optimizer.
   [[nodiscard]] bool trained() const { return role == Role::trained; }
-  /// Returns whether its parameters stay as they are.
+  /// Returns whether its parameters do not change.
   [[nodiscard]] bool frozen() const { return role == Role::frozen || role == Role::passing; }
   [[nodiscard]] bool runs_backward() const { return role == Role::passing || role == Role::trained; }
   /// Returns the axis of its required inputs; a source and a section without inputs count tokens.
   [[nodiscard]] Axis axis() const;
-  /// Returns whether micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting
-  /// samples.
+  /// Returns whether micro-batches follow the consumer's, filled up to the limits (MC-4), instead of counting samples.
   [[nodiscard]] bool follows_consumer() const {
     return micro_batch_rows > 0 || axis() == Axis::patches || !sources.all();
   }
@@ -73,7 +72,7 @@ struct GraphEdge {
   DType dtype = DType::f32;
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
-  SourceSet sources = {};  ///< whose samples have rows here: those of the producer
+  SourceSet sources = {};  ///< sources whose samples have rows here, as set at the producer
   bool gradient = false;   ///< a gradient travels back
   Sharding from_sharding = Sharding::context_rows;
   Sharding to_sharding = Sharding::context_rows;
@@ -82,10 +81,10 @@ struct GraphEdge {
 
 class SectionGraph {
  public:
-  /// Throws JobError when the name is taken.
+  /// Throws JobError if the name is taken.
   SectionId add(GraphNode node);
-  /// Throws JobError naming both ports when either is unknown (with the nearest name), they do not fit, or the input
-  /// is connected already.
+  /// Throws JobError naming both ports if either is unknown (with the nearest name), they do not fit, or the input is
+  /// already connected.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
   void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }
   void set_batches(SectionId id, std::int64_t micro_batch, std::int64_t replicas) {
@@ -107,8 +106,8 @@ class SectionGraph {
   /// Return the edges into or out of a section, in order of addition.
   [[nodiscard]] std::vector<EdgeId> inputs(SectionId id) const;
   [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;
-  /// Return all channels that carry a tensor, and those that a section receives or sends: values by edge, then
-  /// gradients.
+  /// Return all channels that carry a tensor, or only the channels that a section receives or sends: values by edge,
+  /// then gradients.
   [[nodiscard]] std::vector<Channel> channels() const;
   [[nodiscard]] std::vector<Channel> received(SectionId id) const;
   [[nodiscard]] std::vector<Channel> sent(SectionId id) const;
@@ -121,13 +120,13 @@ class SectionGraph {
   [[nodiscard]] Sharding receiver_sharding(Channel at) const { return sender_sharding(at.reversed()); }
   /// Returns "teacher.hidden -> student.teacher", or "gradient of student.teacher -> teacher.hidden".
   [[nodiscard]] std::string name_of(Channel at) const;
-  /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs apart from the
-  /// forward pass.
+  /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs separately from
+  /// the forward pass.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;
-  /// Returns, by SectionId, the sections that a run never changes and that need nothing from sections it changes:
+  /// Returns, by SectionId, the sections that a run never changes and that need nothing from sections that it changes:
   /// sources, and frozen sections whose inputs all come from such sections. Their passes can be repeated at any time.
   [[nodiscard]] std::vector<bool> repeatable() const;
-  /// Returns sections before their consumers; the graph has no cycle.
+  /// Returns the sections, each before its consumers.
   [[nodiscard]] std::vector<SectionId> topological() const;
 
  private:

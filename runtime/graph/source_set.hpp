@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sources of a mixture whose samples a section runs for.
+// Sources of a mixture whose samples a section runs for.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// A set of sources of the data, by number; those of a corpus that is no mixture count as source 0.
+/// A set of data sources, by number; all samples of a corpus without a mixture are from source 0.
 class SourceSet {
  public:
   /// Holds every source.
