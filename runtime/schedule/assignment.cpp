@@ -27,7 +27,7 @@ void check(const CostMatrix& costs) {
   }
 }
 
-/// The rows that have entered, with the potentials that keep all reduced costs at 0 or above.
+/// Rows that have entered, with potentials that keep all reduced costs at 0 or above.
 class Matching {
  public:
   explicit Matching(const CostMatrix& costs)
@@ -44,7 +44,7 @@ class Matching {
     for (std::size_t column = 0; column < open_.size(); ++column) open_[column] = column;
     std::ranges::fill(distance_, std::numeric_limits<double>::infinity());
     closed_.clear();
-    double least = 0;  // of all ways to the last closed column
+    double least = 0;  // length of the shortest way to the last closed column
     std::size_t column = none;
     for (std::size_t at = row;; at = row_of_[column]) {
       extend(at, column, least);
@@ -73,7 +73,7 @@ class Matching {
   }
 
  private:
-  /// Takes ways over `row`, which has column `over`, into account.
+  /// Updates distances with ways over `row`, which has column `over`.
   void extend(std::size_t row, std::size_t over, double least) {
     const double* costs = costs_.row(row);
     const double base = least - row_potential_[row];
@@ -85,7 +85,7 @@ class Matching {
     }
   }
 
-  /// Removes the nearest open column and returns it; AX-3.
+  /// Removes the nearest open column and returns it (AX-3).
   std::size_t take_nearest(double& least) {
     std::size_t best = 0;
     for (std::size_t at = 1; at < open_.size(); ++at) {
@@ -110,9 +110,9 @@ class Matching {
   std::vector<double> row_potential_;
   std::vector<double> column_potential_;
   std::vector<std::size_t> row_of_;  // by column
-  std::vector<double> distance_;     // by column, of the shortest way from the row that enters
-  std::vector<std::size_t> from_;    // by column: the column before it on that way
-  std::vector<std::size_t> open_;    // columns that no way has ended at
+  std::vector<double> distance_;     // by column: length of the shortest way from the entering row
+  std::vector<std::size_t> from_;    // by column: the previous column on that way
+  std::vector<std::size_t> open_;    // columns without a final way
   std::vector<std::size_t> closed_;
 };
 

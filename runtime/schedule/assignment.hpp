@@ -2,9 +2,9 @@
 // Minimum-cost matching of rows to columns. Pure; thread-safe.
 //
 // Rows enter one after another by shortest augmenting paths over reduced costs (Hungarian algorithm with potentials;
-// Kuhn 1955, Jonker and Volgenant 1987): O(rows^2 columns) time, O(columns) memory beside the costs.
+// Kuhn 1955, Jonker and Volgenant 1987): O(rows^2 columns) time, O(columns) memory in addition to the costs.
 //
-// AX-1 (matching): every row has a column of its own.
+// AX-1 (matching): every row has a separate column.
 // AX-2 (least cost): up to `most_exact_rows` rows no matching costs less, to rounding. With more rows each takes the
 //       cheapest column that is left, in order: O(rows columns).
 // AX-3 (ties): equal costs give equal matchings. Between columns as good as each other, a free column goes before a

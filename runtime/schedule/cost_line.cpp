@@ -8,14 +8,14 @@ namespace maestro {
 namespace {
 
 constexpr double weight_of_new = 1.0 / 8;
-/// A pass that lasts longer than this times what is expected is no data for the fit.
+/// A pass that lasts longer than this times the expectation is left out of the fit.
 constexpr double outlier = 1.5;
 constexpr double rise = 1 + weight_of_new * (outlier - 1);
-/// Standard deviations of the units up to which the line itself is expected.
+/// Distance, in standard deviations of the units, up to which the line itself is the expectation.
 constexpr double reach = 3;
-/// Spread of units that is no more than rounding, as a share of the mean.
+/// Spread of units, as a share of the mean, that counts as rounding.
 constexpr double no_spread = 1e-9;
-/// Of the noise around the line: a constant that explains as much is half believed (two standard deviations of it).
+/// Weight of noise around the line: a constant that explains as much is half believed (two of its standard deviations).
 constexpr double doubt = 0.3;
 
 }  // namespace
@@ -53,7 +53,7 @@ CostLine::Line CostLine::line() const {
   if (variance_units_ <= spread * spread) return {0, mean_ms_ / mean_units_};
   const double slope = covariance_ / variance_units_;
   const double free_constant = mean_ms_ - slope * mean_units_;
-  // Without limits; a slope below 0 is raised to 0, at the price of what it explains.
+  // Unlimited fit; a slope below 0 is raised to 0, at the price of the variance that it explains.
   const double price = slope < 0 ? slope * covariance_ : 0;
   const double gain = free_constant * free_constant * variance_units_ / squares - price;
   const double noise = std::max(variance_ms_ - slope * covariance_, 0.0) + price;

@@ -3,10 +3,10 @@
 //
 // CF-1 (first measurement): after a single measurement, and while all passes have equal units, a is 0 and b the mean
 //       time per unit.
-// CF-2 (own data): a line that was fitted to values a + b units without noise, with different units, has that a and b.
+// CF-2 (own data): a line fitted to values a + b units without noise, with different units, has this a and b.
 // CF-3 (limits): a and b are never negative.
 // CF-4 (single outlier): a pass that lasts longer than 1.5 times the line, or, with units unlike those of the passes
-//       before, than 1.5 times any line through their mean, raises the whole line by a sixteenth and changes nothing
+//       before, than 1.5 times any line through their mean, raises the line by a sixteenth and changes nothing
 //       else.
 #pragma once
 
@@ -25,7 +25,7 @@ class CostLine {
     double ms_per_unit = 0;
     [[nodiscard]] double ms(double units) const { return constant_ms + ms_per_unit * units; }
   };
-  /// Needs known().
+  /// Returns the line; known() must hold.
   [[nodiscard]] Line line() const;
 
  private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by a line that
-// follows measured passes, as every pass takes some time beside that of its FLOPs. Pure; not thread-safe.
+// follows measured passes, since every pass takes time in addition to its FLOPs. Pure; not thread-safe.
 //
-// CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend on
-//       FLOPs alone and repeat; transfers take no time.
+// CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend only
+// on
+//       FLOPs and repeat; transfers take no time.
 // CS-2 (calm transfers): the planned time of an edge changes only when the measured mean has moved by more than a
 //       quarter of it and by more than 0.1 ms, so transfers inside a process keep 0.
 #pragma once
@@ -25,7 +26,7 @@ struct PassCost {
 };
 using SampleCost = std::function<PassCost(SectionId, const SampleRef&)>;
 
-/// Measured duration of a pass, on the fastest lanes of its section: that on its lane times the speed of the lane.
+/// Measured duration of a pass, converted to its section's fastest lanes: the time on its lane times the lane's speed.
 struct MeasuredPass {
   SectionId section;
   bool backward = false;
@@ -33,7 +34,7 @@ struct MeasuredPass {
   double ms = 0;
 };
 
-/// Measured mean time of a channel's pieces, from leaving until they have arrived.
+/// Measured mean time of a channel's pieces from departure to arrival.
 struct MeasuredTransfer {
   Channel channel;
   double ms = 0;
@@ -46,11 +47,11 @@ class CostModel {
 
   /// Returns the milliseconds of a micro-batch's passes.
   [[nodiscard]] PassCost of(SectionId section, std::span<const SampleRef> samples) const;
-  /// Fits the line of the pass's section and direction to it, too.
+  /// Fits the line of the pass's section and direction to the pass.
   void measured(const MeasuredPass& pass);
   /// Follows the channel's transfers (a weight of 1/8 for the new value).
   void transferred(const MeasuredTransfer& transfer);
-  /// Returns the milliseconds that plans assume for the edge, of its two directions the longer.
+  /// Returns the milliseconds that plans assume for the edge: the longer of its two directions.
   [[nodiscard]] double transfer_ms(EdgeId edge) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Credits of a ring of slots: the sequences that a producer may send and those that a consumer has released.
+// Credits of a ring of slots: the sequences that a producer may send, and the released sequences of its consumer.
 //
 // Sequences 0, 1, 2, ... are counted per edge and consumer replica; sequence s lives in slot s % slots. A grant states
-// the number of sequences released so far, so a lost, repeated or late grant is mended by the next grant.
+// the number of sequences released so far, so the next grant corrects a lost, repeated or late one.
 //
 // CL-1 (window): a sequence may be sent iff it is below released + slots; so at most `slots` sequences are in use.
 // CL-2 (no minted credit): `released` never shrinks; a duplicate or older grant mints nothing.
@@ -11,7 +11,7 @@
 // CL-5 (newest grant decides): after the newest grant has arrived the window is the same, whichever grants arrived
 //       before it and in whichever order.
 // CL-6 (released prefix): the consumer's grant is the length of the released prefix: a sequence released early waits
-//       for those before it.
+//       for earlier sequences.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace maestro {
 
 /// The producer's side. Not thread-safe; belongs to the actor that sends. Producers that share a consumer's ring each
-/// keep a ledger and report every sequence of the ring as sent, their own and those that the plan assigns to the
+/// keep a ledger and report every sequence of the ring as sent, including sequences that the plan assigns to the
 /// others, since grants count all of them.
 class CreditLedger {
  public:
@@ -32,18 +32,18 @@ class CreditLedger {
 
   [[nodiscard]] bool may_send(std::uint64_t seq) const { return seq < released_ + slots_; }
   /// Records that all sequences up to and including `seq` are on their way; a repeated or older report changes nothing.
-  /// Returns Error `internal` when the window does not reach `seq` (CL-1); nothing changes then.
+  /// Returns Error `internal` without a change if the window does not reach `seq` (CL-1).
   Status sent(std::uint64_t seq);
-  /// Applies a grant: the consumer has released its first `released` sequences. Returns Error `corrupt` when they were
+  /// Applies a grant: the consumer has released its first `released` sequences. Returns Error `corrupt` if they were
   /// never sent (CL-4).
   Status grant(Epoch epoch, std::uint64_t released);
 
   [[nodiscard]] Epoch epoch() const { return epoch_; }
   [[nodiscard]] std::uint32_t slots() const { return slots_; }
   [[nodiscard]] std::uint64_t released() const { return released_; }
-  /// The highest sequence sent, plus 1.
+  /// Returns the highest sequence sent, plus 1.
   [[nodiscard]] std::uint64_t sent_end() const { return sent_end_; }
-  /// Sequences that may still be sent without another grant.
+  /// Returns the number of sequences that may still be sent without another grant.
   [[nodiscard]] std::uint64_t available() const { return released_ + slots_ - sent_end_; }
 
  private:
@@ -59,10 +59,10 @@ class ReleaseLedger {
   /// `slots` is at least 1; 0 throws JobError.
   explicit ReleaseLedger(std::uint32_t slots);
 
-  /// Releases a sequence. Returns true when `released()` grew, that is when a new grant is worth sending, and Error
-  /// `internal` when `seq` was released before or lies beyond the ring's window; nothing changes then.
+  /// Releases a sequence. Returns true if `released()` grew, so that a new grant is worth sending. Returns Error
+  /// `internal` without a change if `seq` was released before or is beyond the ring's window.
   Result<bool> release(std::uint64_t seq);
-  /// Length of the released prefix (CL-6).
+  /// Returns the length of the released prefix (CL-6).
   [[nodiscard]] std::uint64_t released() const { return released_; }
 
  private:

@@ -12,8 +12,9 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Returns the samples after which the micro-batches of all sections begin together again. The needs of passes repeat
-/// with this period, but for the end of a step, where they are less. Nothing needs the end of a source's micro-batch.
+/// Returns the number of samples after which the micro-batches of all sections begin together again. The needs of
+/// passes repeat with this period, except at the end of a step, where they are smaller. Nothing needs the end of a
+/// source's micro-batch.
 std::int64_t common_period(const SectionGraph& graph, std::int64_t samples) {
   std::int64_t period = 1;
   for (const GraphNode& node : graph.nodes()) {
@@ -23,7 +24,7 @@ std::int64_t common_period(const SectionGraph& graph, std::int64_t samples) {
   return period;
 }
 
-/// The passes that must run so that the micro-batch holding a given sample can retire.
+/// Passes that must run so that the micro-batch with a given sample can retire.
 class Needs {
  public:
   Needs(const SectionGraph& graph, std::int64_t samples)
@@ -72,7 +73,7 @@ std::int64_t most_batches(const GraphNode& node, const FlowLimits& limits) {
   return node.follows_consumer() ? samples : divide_up(samples, node.micro_batch);
 }
 
-/// Returns the most micro-batches of `other` that overlap a micro-batch of `node`, both cutting the same samples in the
+/// Returns the most micro-batches of `other` that overlap a micro-batch of `node`, if both cut the same samples in the
 /// same order.
 std::int64_t overlaps(const GraphNode& node, const GraphNode& other, const FlowLimits& limits) {
   if (node.follows_consumer() || other.follows_consumer()) return most_batches(other, limits);
@@ -111,7 +112,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   const SectionId to = graph.edge(id).to;
   const GraphNode& producer = graph.node(from);
   const GraphNode& consumer = graph.node(to);
-  if (producer.role == Role::source) return limits.slots;  // in no plan
+  if (producer.role == Role::source) return limits.slots;  // a source is in no plan
   if (producer.follows_consumer() || consumer.follows_consumer()) {
     return std::max(limits.slots, most_batches(producer, limits) + most_batches(consumer, limits));
   }
@@ -125,7 +126,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
       return node.role != Role::source && !node.follows_consumer() && start % node.micro_batch == 0;
     });
     if (!boundary) continue;
-    // Before the consumer's micro-batch with this sample can run, the producer may have to run to here.
+    // Sample up to which the producer may have to run before the consumer's micro-batch with this sample can run.
     const std::int64_t end = needs.forward_ends(all, start)[from.value()];
     const std::int64_t begin = start / consumer.micro_batch * consumer.micro_batch;
     std::int64_t links = 1;
@@ -163,7 +164,7 @@ std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const Flo
 std::int64_t gradient_blocks(const SectionGraph& graph, EdgeId edge, const FlowLimits& limits) {
   const GraphNode& producer = graph.node(graph.edge(edge).from);
   const GraphNode& consumer = graph.node(graph.edge(edge).to);
-  // Every micro-batch in flight keeps the gradients of its rows until all of them are there.
+  // Every micro-batch in flight keeps the gradients of its rows until all of them have arrived.
   const std::int64_t kept = producer.replicas * producer.max_in_flight * overlaps(producer, consumer, limits);
   return std::min(kept, most_batches(consumer, limits)) + 1;
 }

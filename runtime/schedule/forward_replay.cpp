@@ -8,13 +8,13 @@
 
 namespace maestro {
 
-/// The rings of other sections.
+/// Rings of other sections.
 class ForwardReplay::Arrived {
  public:
   explicit Arrived(const std::vector<RingArrivals>& arrivals) {
     for (const RingArrivals& ring : arrivals) rings_[{ring.channel, ring.receiver, ring.layout_rank}] = &ring;
   }
-  /// A ring that is not listed has nothing.
+  /// Returns whether a piece has arrived; rings that are not listed are empty.
   [[nodiscard]] bool has(const PieceOut& piece) const {
     const auto found = rings_.find({piece.channel, piece.receiver, piece.target_rank});
     if (found == rings_.end()) return false;

@@ -22,7 +22,7 @@
 
 namespace maestro {
 
-/// The sequences that a ring holds, or has held: those below `released`, and `complete` ones.
+/// The sequences that a ring holds or has held: all below `released`, and `complete` ones.
 struct RingArrivals {
   Channel channel;
   ReplicaIndex receiver;
@@ -40,23 +40,24 @@ class ForwardReplay {
   [[nodiscard]] bool repeatable(SectionId section) const { return repeatable_[section.value()]; }
   /// Records a planned micro-batch of a repeatable section, and returns it as its lane receives it (FR-3).
   MicroBatchPlan announced(const MicroBatchPlan& planned);
-  /// The end of a micro-batch was reported. Returns false if it was before, or if the record of its step is dropped.
+  /// Records the reported end of a micro-batch. Returns false if it was reported before, or if the record of its step
+  /// is dropped.
   bool done(SectionId section, StepId step, Pass pass, std::uint32_t index);
   /// Drops the record of a step whose consumers are all done.
   void closed(StepId step, Pass pass);
-  /// All replicas of repeatable sections begin anew. Returns the micro-batches to announce to them again, in the order
-  /// in which they were announced. `arrivals`: of every ring of another section that a repeatable section sends to.
+  /// Starts all replicas of repeatable sections anew. Returns the micro-batches to announce to them again, in their
+  /// original order. `arrivals`: the arrivals in every other section's ring that a repeatable section sends to.
   std::vector<MicroBatchPlan> again(const std::vector<RingArrivals>& arrivals);
 
  private:
-  using Ring = std::pair<Channel, ReplicaIndex>;                             // of a receiver, all its ranks
+  using Ring = std::pair<Channel, ReplicaIndex>;                             // ring of a receiver, all its ranks
   using Needs = std::set<std::tuple<Channel, ReplicaIndex, std::uint64_t>>;  // sequences of repeatable sections
   class Arrived;
   struct Announced {
     MicroBatchPlan planned;
     bool done = false;
   };
-  /// The micro-batches of a step, as announced.
+  /// Micro-batches of a step, as announced.
   struct Step {
     std::vector<Announced> announced;
     std::map<std::pair<SectionId, std::uint32_t>, std::size_t> places;  // by section and index
@@ -68,9 +69,9 @@ class ForwardReplay {
 
   const SectionGraph* graph_;
   std::vector<bool> repeatable_;
-  std::map<std::pair<StepId, Pass>, Step> steps_;  // that are not closed
+  std::map<std::pair<StepId, Pass>, Step> steps_;  // steps that are not closed
   std::map<Ring, std::uint64_t> next_;             // planned number of the next sequence
-  std::map<Ring, std::uint64_t> shift_;            // planned number minus that of the lane, since the last again()
+  std::map<Ring, std::uint64_t> shift_;            // planned number minus the lane's number, since the last again()
 };
 
 }  // namespace maestro

@@ -26,15 +26,15 @@ std::vector<CutBatch> cut_by_count(const CutBatch& active, std::int64_t limit) {
   return batches;
 }
 
-/// Returns the section that micro-batches follow.
+/// Returns the section whose micro-batches are followed.
 std::optional<SectionId> first_consumer(const SectionGraph& graph, SectionId section) {
   const std::vector<EdgeId> outputs = graph.outputs(section);
   if (outputs.empty()) return std::nullopt;
   return graph.edge(outputs.front()).to;
 }
 
-/// Returns groups of `active`, each within a micro-batch of `other`; a sample that `other` leaves out joins the group
-/// before it.
+/// Returns groups of `active`, each within a micro-batch of `other`; a sample that `other` leaves out joins the
+/// previous group.
 std::vector<CutBatch> group_by(const CutBatch& active, const std::vector<CutBatch>& other, std::size_t samples) {
   std::vector<std::size_t> batch_of(samples, 0);
   for (std::size_t at = 0; at < other.size(); ++at) {
@@ -50,7 +50,7 @@ std::vector<CutBatch> group_by(const CutBatch& active, const std::vector<CutBatc
   return groups;
 }
 
-/// Fills micro-batches with whole groups, and cuts a group that is too large for a micro-batch.
+/// Fills micro-batches with complete groups, and cuts a group that is too large for a micro-batch.
 class RowCut {
  public:
   RowCut(const GraphNode& node, std::span<const SampleRef> samples) : node_(&node), samples_(samples) {}
@@ -107,7 +107,7 @@ bool activates(const GraphNode& node, const SampleRef& sample) {
 
 namespace {
 
-/// Cuts a section and, before it, the consumers that it follows; once each.
+/// Cuts a section and, before it, the consumers that it follows, each once.
 const std::vector<CutBatch>& cut_into(std::vector<std::optional<std::vector<CutBatch>>>& cut, const SectionGraph& graph,
                                       SectionId section, std::span<const SampleRef> samples) {
   std::optional<std::vector<CutBatch>>& batches = cut[section.value()];

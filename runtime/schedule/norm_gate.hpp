@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides by the gradient norms of a step whether any section trains on it (guard.action = "skip"). Pure.
+// Decides by a step's gradient norms whether any section trains on it (guard.action = "skip"). Pure.
 //
-// NG-1 (by earlier norms): the decision depends on the norms of earlier steps and the settings alone: a run that goes
+// NG-1 (by earlier norms): the decision depends only on the norms of earlier steps and the settings: a run that goes
 //       on, or is replayed, with the norms of its record decides the same.
 // NG-2 (usual values): a norm is huge if it exceeds `norm` times the median of the section's last `window` finite
 // norms,
@@ -31,7 +31,7 @@ struct RefusedNorm {
 class NormGate {
  public:
   explicit NormGate(const SpikeRules& rules) : rules_(rules) {}
-  /// Judges the norms of all sections that have gradients in the next step. Returns one that is not finite, else one
+  /// Judges the norms of all sections that have gradients in the next step. Returns a norm that is not finite, else one
   /// that is huge, else nothing.
   [[nodiscard]] std::optional<RefusedNorm> judge(const SectionNorms& norms);
   /// Takes the norms of a step as judged before.

@@ -29,7 +29,7 @@ class PhaseCounts {
   PhaseCounts(const SectionGraph& graph, const StepPlan& plan);
   /// Returns the first phases of groups without a phase 0, which is always open.
   [[nodiscard]] std::vector<Opening> first() const;
-  /// A pass of the phase has ended. Returns the phase that opens with it.
+  /// Records that a pass of the phase has ended. Returns the phase that opens with it.
   [[nodiscard]] std::optional<Opening> done(std::uint32_t group, std::uint32_t phase);
 
  private:

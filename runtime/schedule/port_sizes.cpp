@@ -8,7 +8,7 @@ namespace maestro {
 std::int64_t PortSizes::max_rows(Axis axis) const {
   const std::int64_t by_count = node().micro_batch * largest_.rows(axis);
   if (node().micro_batch_rows == 0) return by_count;
-  // A bound on tokens bounds patches, too: every patch has a position of its own.
+  // A bound on tokens also bounds patches: every patch has a separate position.
   const std::int64_t bound = std::max(node().micro_batch_rows, largest_.rows(node().axis()));
   return axis == node().axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
 }

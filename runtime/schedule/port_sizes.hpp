@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of the memory at the ports of a section: slots and blocks that are enough for every micro-batch. Pure.
+// Memory sizes at a section's ports: slots and blocks that are enough for every micro-batch. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace maestro {
 
-/// Of one section. A value; the graph outlives it.
+/// Port sizes of one section. A value; the graph outlives it.
 class PortSizes {
  public:
-  /// `largest`: the most rows of a sample, by axis.
+  /// `largest`: the most rows per sample, by axis.
   PortSizes(const SectionGraph& graph, SectionId section, const SampleRef& largest, const FlowLimits& limits)
       : graph_(&graph), section_(section), largest_(largest), limits_(limits) {}
 
@@ -22,7 +22,7 @@ class PortSizes {
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
   /// Returns the sharding of this section's end of an edge.
   [[nodiscard]] Sharding sharding(EdgeId edge) const;
-  /// Return what a rank holds there: of a micro-batch of `rows` rows, at most, and of the columns.
+  /// Return a rank's share there: rows, at most, of a micro-batch with `rows` rows, and columns.
   [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows, LayoutRank rank) const;
   [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
   [[nodiscard]] std::int64_t own_columns(EdgeId edge, LayoutRank rank) const;

@@ -14,7 +14,7 @@ namespace maestro {
 
 namespace {
 
-/// The parts of a device: number of the name, bytes; in the order of numbers.
+/// Parts on a device: number of the name, bytes; in number order.
 using DeviceParts = std::vector<std::pair<std::size_t, double>>;
 using HostParts = std::vector<DeviceParts>;  // by device
 
@@ -44,7 +44,7 @@ std::vector<HostParts> by_host(std::span<const PlacedPart> plan, std::int64_t ho
   return found;
 }
 
-/// Returns the bytes of `next` that are there in `old`.
+/// Returns the bytes of `next` that `old` already has.
 double kept_bytes(const DeviceParts& old, const DeviceParts& next) {
   double bytes = 0;
   auto there = old.begin();
@@ -55,7 +55,7 @@ double kept_bytes(const DeviceParts& old, const DeviceParts& next) {
   return bytes;
 }
 
-/// Returns the matching of the devices of `next` with those of `old`, whose cost is minus the bytes that it keeps.
+/// Returns the matching between the devices of `next` and `old`, whose cost is minus the bytes that it keeps.
 Assignment matched(const HostParts& old, const HostParts& next) {
   CostMatrix costs(next.size(), old.size());
   for (std::size_t from = 0; from < next.size(); ++from) {
@@ -81,7 +81,7 @@ RenamedPlaces renamed_places(std::span<const PlacedPart> old, std::span<const Pl
   const std::vector<HostParts> after = by_host(next, hosts, devices_of_host, names);
   const std::vector<std::size_t> kinds_before = numbers_of_kinds(before);
   const std::vector<std::size_t> kinds_after = numbers_of_kinds(after);
-  std::map<std::pair<std::size_t, std::size_t>, double> known;  // of pairs of kinds
+  std::map<std::pair<std::size_t, std::size_t>, double> known;  // cost by pair of kinds
   CostMatrix costs(after.size(), before.size());
   for (std::size_t from = 0; from < after.size(); ++from) {
     for (std::size_t to = 0; to < before.size(); ++to) {

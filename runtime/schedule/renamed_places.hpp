@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other names for the hosts of a plan, and for the devices inside them, so that as much as possible of a job stays
-// where an earlier plan had it. Pure; thread-safe.
+// Other names for a plan's hosts, and for the devices inside them, so that as much of a job as possible keeps its place
+// in an earlier plan. Pure; thread-safe.
 //
 // RZ-1 (same plan): a renaming is a permutation of the hosts and, on each, of its devices: parts that shared a host or
 //       a device still do.
@@ -15,18 +15,18 @@
 
 namespace maestro {
 
-/// A part of a job on a device, such as a stage of a replica. Parts of equal names hold the same: replicas of a section
-/// that stand in for each other have one name.
+/// A part of a job on a device, such as a replica's stage. Parts with equal names hold the same: section replicas that
+/// stand in for each other share a name.
 struct PlacedPart {
   std::string name;  ///< "student.replica3.stage0", or "student.stage0"
   std::int64_t host = 0;
-  std::int64_t device = 0;  ///< of the host
-  double bytes = 0;         ///< that would have to move
+  std::int64_t device = 0;  ///< device of the host
+  double bytes = 0;         ///< bytes that would have to move
 };
 
 struct RenamedPlaces {
-  std::vector<std::int64_t> hosts;                 ///< by host of the plan
-  std::vector<std::vector<std::int64_t>> devices;  ///< by host and device of the plan
+  std::vector<std::int64_t> hosts;                 ///< names by host of the plan
+  std::vector<std::vector<std::int64_t>> devices;  ///< names by host and device of the plan
 };
 
 /// Returns the names for `next`. Hosts are 0 .. hosts - 1, their devices 0 .. devices_of_host - 1; throws

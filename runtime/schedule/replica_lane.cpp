@@ -61,7 +61,7 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
 std::optional<std::size_t> ReplicaLane::backward_turn() const {
   for (std::size_t at = 0; in_flight_ > 0 && at < items_.size(); ++at) {
     const Item& item = items_[at];
-    if (item.mark || item.state == State::waiting) break;  // RL-1: no item behind it has had its forward pass
+    if (item.mark || item.state == State::waiting) break;  // RL-1: no item after it has had its forward pass
     if (item.state == State::forwarded && item.batch->backward_order == backwards_) return at;
   }
   return std::nullopt;

@@ -43,19 +43,18 @@ struct StepBoundary {
   Kind kind = Kind::end_step;
   StepId step;
   Pass pass = Pass::train;
-  std::string staging;  ///< of a snapshot: folder to write into
-  bool active = true;   ///< of an end_step: the section had a micro-batch in the step, on any of its replicas
-  bool shadow = false;  ///< of a snapshot: for a checkpoint in memory
+  std::string staging;  ///< folder to write a snapshot into
+  bool active = true;   ///< end_step: the section had a micro-batch in the step, on any of its replicas
+  bool shadow = false;  ///< snapshot: for a checkpoint in memory
 };
 
-/// Whether every port has a free buffer to write into.
+/// Free buffers: whether every port has one to write into.
 struct BuffersFree {
   bool outputs = true;
   bool gradients = true;  ///< gradients that go upstream
 };
 
-/// A micro-batch of a lane. Shared: its pass runs on a device thread, which may outlive the lane when the run ends
-/// early.
+/// A lane's micro-batch. Shared: its pass runs on a device thread, which may outlive the lane when the run ends early.
 using SharedMicroBatch = std::shared_ptr<const MicroBatchPlan>;
 
 /// Not thread-safe; belongs to the replica's actor. O(max_in_flight) per call, however many work items are queued.
@@ -64,7 +63,7 @@ class ReplicaLane {
   enum class Kind : std::uint8_t { forward, forward_backward, backward, mark };
   struct Work {
     Kind kind = Kind::forward;
-    SharedMicroBatch batch;  ///< of passes
+    SharedMicroBatch batch;  ///< micro-batch of a pass
     StepBoundary mark;
   };
 
@@ -72,13 +71,13 @@ class ReplicaLane {
 
   void enqueue(MicroBatchPlan plan);
   void enqueue(StepBoundary mark);
-  /// Records that all pieces of a sequence are at a rank; may precede the work item that needs them. Due for every
+  /// Records that all pieces of a sequence are at a rank; may precede the work item that needs them. Required for every
   /// arrival of a plan, also for an arrival without pieces.
   void arrived(Channel channel, std::uint64_t sequence, LayoutRank rank = {});
   /// Opens a phase: from now on passes of this phase of the group may run. Phase 0 is always open.
   void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
 
-  /// Returns the work to run now and marks the lane busy; returns nothing when the lane is busy or the next work misses
+  /// Returns the work to run now and marks the lane busy; returns nothing if the lane is busy or the next work lacks
   /// something.
   std::optional<Work> next(BuffersFree free);
   /// Records that the work from next() is done. Returns the micro-batch that retired with it, if any.
@@ -86,7 +85,7 @@ class ReplicaLane {
 
   [[nodiscard]] bool busy() const { return running_.has_value(); }
   [[nodiscard]] bool idle() const { return !busy() && items_.empty(); }
-  /// Return the micro-batch whose turn is next and the first arrival that it misses, for reports of waiting replicas;
+  /// Return the micro-batch whose turn is next and the first arrival that it lacks, for reports of waiting replicas;
   /// null if there is none.
   [[nodiscard]] const MicroBatchPlan* waiting_batch() const;
   [[nodiscard]] const ArrivalPlan* missing_arrival() const;
@@ -96,7 +95,7 @@ class ReplicaLane {
   static ArrivalKey key_of(const ArrivalPlan& arrival) { return {arrival.channel, arrival.sequence, arrival.rank}; }
   enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
-    SharedMicroBatch batch;  // of a mark: none
+    SharedMicroBatch batch;  // empty for a mark
     std::optional<StepBoundary> mark;
     State state = State::waiting;
   };
@@ -118,7 +117,7 @@ class ReplicaLane {
   LaneOptions options_;
   std::deque<Item> items_;  // retired items leave from the front
   std::int64_t in_flight_ = 0;
-  // Of the step whose backward passes run: forward passes started, backward passes done.
+  // Counts in the step whose backward passes run: forward passes started, backward passes done.
   std::uint32_t forwards_ = 0;
   std::uint32_t backwards_ = 0;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> phases_;  // (step, group) -> last phase open

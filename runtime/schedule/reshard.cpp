@@ -43,13 +43,13 @@ Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std
   return {first_rank + tensor, {part.first + own.first, own.count}};
 }
 
-/// Where a sample begins among the rows of the senders.
+/// First row of a sample among the rows of the senders.
 struct SamplePlace {
   std::uint32_t sender = nowhere;
   std::int64_t row = 0;
 };
 
-/// Samples that follow each other both in the receiving micro-batch and in a sending micro-batch.
+/// Samples that are consecutive both in the receiving micro-batch and in a sending micro-batch.
 struct Run {
   std::uint32_t sender = 0;
   std::int64_t source_row = 0;
@@ -112,8 +112,8 @@ class ReshardPlan::Maker {
     return row;
   }
 
-  /// RE-1: both ends hold consecutive rows of their micro-batches, so pieces end where runs end or a sender's part
-  /// does, and no two neighbours could be a single piece.
+  /// Adds the pieces of a rank. RE-1: both ends hold consecutive rows of their micro-batches, so pieces end at the end
+  /// of a run or of a sender's part, and no two neighbours could be a single piece.
   void add_pieces(RowRange held, std::int64_t rank) {
     auto run = std::ranges::partition_point(
         runs_, [&](const Run& before) { return before.target_row + before.rows <= held.first; });
@@ -134,7 +134,7 @@ class ReshardPlan::Maker {
   const ReshardRequest* request_;
   std::vector<SamplePlace> places_;  // by SampleRef::place
   std::vector<std::int64_t> sender_rows_;
-  std::vector<Run> runs_;  // of the receiver at hand, in row order
+  std::vector<Run> runs_;  // runs of the current receiver, in row order
   ReshardPlan plan_;
 };
 

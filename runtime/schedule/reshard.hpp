@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps rows of an edge from ranks of the sending section to ranks of the receiving section, when the two partition the
-// samples of a step into micro-batches of their own and shard each micro-batch over ranks of their own. Pure. For a
-// gradient the consumer is the sender and the producer the receiver.
-// Pieces depend on samples, micro-batches, layouts and shardings alone, not on replicas or processes.
+// Maps an edge's rows from the sending section's ranks to the receiving section's ranks. The two partition the samples
+// of a step into different micro-batches and shard each micro-batch over different ranks. Pure. For a gradient the
+// consumer is the sender and the producer the receiver.
+// Pieces depend on samples, micro-batches, layouts and shardings, not on replicas or processes.
 //
 // RE-1 (each row once, in order): the pieces of a receiving rank are in row order and cover every row that it holds
 //       once. Two neighbours never come from the same rank with rows that follow each other there: such rows form a
@@ -40,14 +40,14 @@ struct ReshardRequest {
   /// least_rows().
   std::vector<std::span<const SampleRef>> senders;
   std::vector<std::span<const SampleRef>> receivers;
-  SourceSet sources = {};  ///< whose samples have rows
+  SourceSet sources = {};  ///< sources whose samples have rows
 };
 
 struct ReshardPiece {
   std::uint32_t sender = 0;  ///< index of the sending micro-batch
   std::uint32_t sender_rank = 0;
-  std::int64_t source_row = 0;  ///< within the rows that the sending rank holds of it
-  std::int64_t target_row = 0;  ///< within the rows that the receiving rank holds
+  std::int64_t source_row = 0;  ///< row within the sending rank's rows of it
+  std::int64_t target_row = 0;  ///< row within the receiving rank's rows
   std::int64_t rows = 0;        ///< at least 1
   friend bool operator==(const ReshardPiece&, const ReshardPiece&) = default;
 };
@@ -56,13 +56,14 @@ struct ReshardPiece {
 struct ReshardTraffic {
   std::int64_t moved = 0;  ///< over all receiving ranks
   std::int64_t same_rank =
-      0;  ///< of these, between ranks of the same number: on the same device if sections share devices
+      0;  ///< moved rows between ranks of the same number: on the same device if sections share devices
 };
 
 /// Immutable.
 class ReshardPlan {
  public:
-  /// O(samples + pieces + receiving micro-batches x receiving ranks x log(samples of a micro-batch)) time.
+  /// Makes the plan. O(samples + pieces + receiving micro-batches x receiving ranks x log(samples of a micro-batch))
+  /// time.
   [[nodiscard]] static ReshardPlan make(const ReshardRequest& request);
 
   /// Returns the pieces by index of the receiving micro-batch and rank in the receiving layout. Empty: the rank holds
@@ -73,7 +74,7 @@ class ReshardPlan {
  private:
   class Maker;
   ReshardPlan() = default;
-  std::size_t ranks_ = 1;             // of the receiving layout
+  std::size_t ranks_ = 1;             // number of ranks in the receiving layout
   std::vector<ReshardPiece> pieces_;  // by receiving micro-batch, then rank
   std::vector<std::size_t> ends_;     // in pieces_, by micro-batch * ranks_ + rank
 };
@@ -81,11 +82,11 @@ class ReshardPlan {
 /// Returns the rows that any plan must move: every receiving rank gets each row that it holds once.
 [[nodiscard]] std::int64_t least_rows(const ReshardRequest& request);
 
-/// Returns the most pieces of a sequence at a receiving rank. `samples`: the most of a receiving micro-batch;
-/// `most_rows`: the most rows of a sample on the edge's axis. At least 1.
+/// Returns the most pieces of a sequence at a receiving rank, at least 1. `samples`: the most samples in a receiving
+/// micro-batch; `most_rows`: the most rows of a sample on the edge's axis.
 [[nodiscard]] std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::int64_t most_rows);
-/// Returns the most pieces that a rank of the sender sends of a micro-batch over an edge. `samples`: the most of a
-/// sending micro-batch. At least 1.
+/// Returns the most pieces of a micro-batch that a sending rank sends over an edge, at least 1. `samples`: the most
+/// samples in a sending micro-batch.
 [[nodiscard]] std::int64_t max_pieces_from(const ReshardEnd& receiver, std::int64_t samples);
 
 }  // namespace maestro

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t most_samples = 1 << 24;  // of a step; a damaged count must not fill the memory
+constexpr std::int64_t most_samples = 1 << 24;  // samples per step; a damaged count must not fill the memory
 
 std::string item_of(const SampleRef& sample) {
   std::string item = std::to_string(sample.tokens);
@@ -40,7 +40,7 @@ class ItemReader {
   std::string_view rest_;
 };
 
-/// Returns whether `item` is that of `count` samples.
+/// Reads `item` as `count` samples; returns whether it is valid.
 bool read_item(std::string_view item, SampleRef& sample, std::int64_t& count) {
   ItemReader reader(item);
   std::int64_t source = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a step as a short text: all that a plan depends on, without their ids. Pure.
+// The samples of a step as a short text: everything that a plan depends on, without their ids. Pure.
 //
 // SL-1 (round trip): parse_sample_list(sample_list(samples)) has the same samples in the same order, but for their ids,
 //       which are their places.
@@ -15,10 +15,10 @@
 
 namespace maestro {
 
-/// Returns "512*3 40/256/1 7@2": tokens, patches and images where there are any, the source but for the first, and how
-/// many samples in a row are alike.
+/// Returns "512*3 40/256/1 7@2": tokens; patches and images, if any; the source, unless it is the first; and the number
+/// of equal samples in a row.
 [[nodiscard]] std::string sample_list(std::span<const SampleRef> samples);
-/// Error `corrupt` that names the item which is wrong.
+/// Parses the text. Error `corrupt` names the invalid item.
 [[nodiscard]] Result<std::vector<SampleRef>> parse_sample_list(std::string_view text);
 
 }  // namespace maestro

@@ -32,15 +32,15 @@ struct SpikeFinding {
     began,
     ended,
     lasts,
-    not_finite,  ///< a loss or norm; the spike, if any, lasts
-    huge_norm    ///< the first of a row of them
+    not_finite,  ///< not finite: a loss or norm; the spike, if any, lasts
+    huge_norm    ///< first of several huge norms in a row
   };
   Kind kind = Kind::began;
-  std::uint64_t began = 0;  ///< the first step of the spike; of a huge norm its step
+  std::uint64_t began = 0;  ///< first step of the spike, or the step of a huge norm
   std::uint64_t step = 0;
   double value = 0;    ///< the loss, or norm
-  double usual = 0;    ///< its median in the window
-  double highest = 0;  ///< loss of the spike so far
+  double usual = 0;    ///< median in the window
+  double highest = 0;  ///< highest loss of the spike so far
 };
 
 /// Not thread-safe.
@@ -68,7 +68,7 @@ class SpikeJudge {
   ValueWindow norms_;
   std::optional<Spike> spike_;
   bool broken_ = false;     // the last step had a value that is not finite
-  bool huge_norm_ = false;  // of the last step
+  bool huge_norm_ = false;  // state after the last step
 };
 
 }  // namespace maestro

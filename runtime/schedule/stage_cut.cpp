@@ -14,7 +14,8 @@ std::vector<std::int64_t> cut_stages(std::span<const double> layers, double befo
     return sum[static_cast<std::size_t>(end)] - sum[static_cast<std::size_t>(first)] + (stage == 0 ? before : 0) +
            (stage + 1 == stages ? after : 0);
   };
-  // best[s][i]: the dearest of stages s, s+1, ... when s begins at layer i; take[s][i]: layers of s in that cut.
+  // best[s][i]: cost of the most expensive among stages s, s+1, ... if s begins at layer i; take[s][i]: layers of s in
+  // that cut.
   const auto width = static_cast<std::size_t>(count) + 1;
   const double impossible = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> best(static_cast<std::size_t>(stages) + 1, std::vector<double>(width, impossible));

@@ -2,7 +2,8 @@
 // Partitions consecutive layers into pipeline stages. Pure.
 //
 // TC-1 (partition): every stage has at least one layer; stages are consecutive and together hold all layers.
-// TC-2 (balance): no other partition has a cheaper dearest stage; among equal partitions earlier stages take fewer
+// TC-2 (balance): no other partition has a cheaper most expensive stage; among equal partitions earlier stages take
+// fewer
 //       layers (they also keep more micro-batches in flight).
 #pragma once
 
@@ -12,8 +13,8 @@
 
 namespace maestro {
 
-/// Returns the number of layers of each of `stages` stages. `before` and `after` are costs that the first and the last
-/// stage have beside their layers. 1 <= stages <= layers. O(stages x layers^2) time.
+/// Returns the layers of each of `stages` stages. `before` and `after` are additional costs in the first and the last
+/// stage. 1 <= stages <= layers. O(stages x layers^2) time.
 [[nodiscard]] std::vector<std::int64_t> cut_stages(std::span<const double> layers, double before, double after,
                                                    std::int64_t stages);
 

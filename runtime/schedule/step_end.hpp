@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actions of a section replica at a StepBoundary, as a list that is computed when the replica reaches the boundary.
-// Pure; the replica's actor runs the actions, and its whole state in between is the index of the current action.
+// Pure; the replica's actor runs the actions, and its only state in between is the index of the current action.
 //
 // SB-1 (single action): an action begins when every rank of the replica has finished the action before it.
 // SB-2 (equal exchanges): replicas of a section, and the two stages that hold a tied parameter, have the same exchanges
@@ -18,34 +18,34 @@
 namespace maestro {
 
 enum class StepAction : std::uint8_t {
-  add_ranks,              ///< completes the gradients of the replica: fetches them, adds them up over its ranks
+  add_ranks,              ///< completes the replica's gradients: fetches them, adds them up over its ranks
   exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
   sum,                    ///< adds gradients up over the replicas
-  sum_to_shards,          ///< likewise; each replica holds the sum of its own shard alone
+  sum_to_shards,          ///< adds gradients up over the replicas; each replica holds only its shard's sum
   timed_sum,              ///< waits as long as that sum takes, on emulated devices
   norm,                   ///< computes the sum of squares of the gradients
   await_total,            ///< reports it to the coordinator and waits for the NormTotal
   step,                   ///< clips the gradients and steps the optimizer
   gather_values,          ///< exchanges the values that each replica has stepped
-  load_values,            ///< copies the values of the other replicas out of the gradients
+  load_values,            ///< copies the other replicas' values out of the gradients
   gather_first_moments,   ///< collects the moments of all shards in the gradients of replica 0
   copy_first_moments,     ///< copies them into the snapshot
-  gather_second_moments,  ///< likewise
+  gather_second_moments,  ///< collects the second moments, like the first
   copy_second_moments,
   write,  ///< copies the remaining state and queues the snapshot for writing
   clear,  ///< zeroes the gradients, which held moments or are not trained on
   report  ///< sends StepDone
 };
 
-/// The part of the plan that the list depends on.
+/// Properties of the plan that the list depends on.
 struct StepEndOptions {
   bool trained = false;
-  std::size_t ranks = 1;           ///< of the replica
+  std::size_t ranks = 1;           ///< ranks of the replica
   bool tied = false;               ///< another stage holds one of the section's parameters
-  bool optimizer_sharded = false;  ///< over the replicas (ZeRO stage 1)
-  bool awaits_total = false;       ///< the coordinator has to answer the norm: it is that of several sections or
-                                   ///< stages, or it decides whether the step is trained on
-  bool writes_snapshot = false;    ///< replica 0
+  bool optimizer_sharded = false;  ///< optimizer state is sharded over the replicas (ZeRO stage 1)
+  bool awaits_total = false;       ///< the coordinator answers the norm: it spans sections or stages, or decides on the
+                                   ///< step
+  bool writes_snapshot = false;    ///< replica 0 writes it
   bool timed_sum = false;          ///< emulated devices take time for the sum over the replicas
   bool fetches = false;            ///< gradients add up elsewhere during the step
 };
@@ -53,12 +53,12 @@ struct StepEndOptions {
 /// Not thread-safe; belongs to the replica's actor.
 class StepEnd {
  public:
-  /// No action: nothing is running.
+  /// Creates an ended list: nothing is running.
   StepEnd() = default;
   StepEnd(const StepEndOptions& options, const StepBoundary& boundary);
 
   [[nodiscard]] const std::vector<StepAction>& actions() const { return actions_; }
-  /// Returns the action that runs, or nothing behind the last one.
+  /// Returns the action that runs, or nothing after the last one.
   [[nodiscard]] std::optional<StepAction> current() const {
     return at_ < actions_.size() ? std::optional(actions_[at_]) : std::nullopt;
   }
@@ -67,7 +67,7 @@ class StepEnd {
   /// Replaces the optimizer's step and what depends on it by `clear`, while `await_total` runs: the gradients are not
   /// trained on.
   void skip_step();
-  /// Goes on to the next action (SB-1).
+  /// Moves to the next action (SB-1).
   void advance() { ++at_; }
 
  private:
@@ -78,7 +78,7 @@ class StepEnd {
   std::size_t at_ = 0;
 };
 
-/// Returns whether the ranks exchange data with those of other replicas in this action.
+/// Returns whether the ranks exchange data with other replicas' ranks in this action.
 [[nodiscard]] bool is_exchange(StepAction action);
 
 }  // namespace maestro

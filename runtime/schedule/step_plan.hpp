@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a step for every section replica: micro-batches, and for each the pieces of tensors that connect it to
-// the micro-batches before and after it. Plain data; made by StepPlanner, sent as work items.
+// A step's work for every section replica: micro-batches, and for each the pieces of tensors that connect it to the
+// micro-batches before and after it. Plain data; made by StepPlanner, sent as work items.
 //
-// Sequences: every consumer replica counts its micro-batches per input edge (0, 1, 2, ... over the whole run); sequence
-// s uses slot s % slots. Gradients travel the same way with the producer as the receiver.
+// Sequences: every consumer replica counts its micro-batches per input edge (0, 1, 2, ... over the run); sequence s
+// uses slot s % slots. Gradients travel the same way with the producer as the receiver.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct SampleRef {
   [[nodiscard]] bool same_size(const SampleRef& other) const {
     return tokens == other.tokens && patches == other.patches && images == other.images && source == other.source;
   }
-  /// Returns its rows where only samples of `sources` have any.
+  /// Returns its rows if only samples of `sources` have any.
   [[nodiscard]] std::int64_t rows(Axis axis, const SourceSet& sources) const {
     return sources.has(source) ? rows(axis) : 0;
   }
@@ -40,7 +40,7 @@ struct PieceOut {
   Channel channel;
   ReplicaIndex receiver;       ///< replica of the channel's receiver
   std::uint64_t sequence = 0;  ///< the receiver's
-  std::uint32_t index = 0;     ///< among the pieces of this sequence at the receiving rank
+  std::uint32_t index = 0;     ///< index among the pieces of this sequence at the receiving rank
   std::int64_t source_row = 0;
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
@@ -54,8 +54,8 @@ struct ArrivalPiece {
   LayoutRank sender_rank = {};
 };
 
-/// The pieces that a rank of a receiver waits for before it may use a sequence of an edge. The ranks of a replica share
-/// the sequences of an edge; a rank that holds no row of a micro-batch has an arrival without pieces.
+/// Pieces that a receiving rank waits for before it may use a sequence of an edge. A replica's ranks share the
+/// sequences of an edge; a rank without rows of a micro-batch has an arrival without pieces.
 struct ArrivalPlan {
   Channel channel;
   std::uint64_t sequence = 0;
@@ -67,14 +67,14 @@ struct MicroBatchPlan {
   SectionId section;
   StepId step;
   Pass pass = Pass::train;
-  std::uint32_t index = 0;  ///< within the section's step, over all replicas
+  std::uint32_t index = 0;  ///< index within the section's step, over all replicas
   ReplicaIndex replica;
   double loss_scale = 0;
   std::vector<SampleRef> samples;
-  /// Order of the backward passes of the step on this lane, and how many forward passes the plan starts before it.
+  /// Order of the step's backward passes on this lane, and the number of forward passes that the plan starts before it.
   std::uint32_t backward_order = 0;
   std::uint32_t backward_after = 0;
-  /// Of a bulk-synchronous plan: the passes wait for these phases of the group to be opened.
+  /// Phases of a bulk-synchronous plan: the passes wait for these phases of the group to be opened.
   bool phased = false;
   std::uint32_t group = 0;
   std::uint32_t forward_phase = 0;

@@ -19,7 +19,7 @@ bool same(const WorkloadTask& a, const WorkloadTask& b) {
          std::ranges::equal(a.inputs, b.inputs, same_input);
 }
 
-/// Sections differ between passes only, edges by their measured times.
+/// Returns whether two workloads are alike. Sections differ only between passes, edges only in their measured times.
 bool same(const Workload& a, const Workload& b) {
   const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) {
     return x.has_backward == y.has_backward;
@@ -55,7 +55,7 @@ Workload StepPlanner::sections_and_edges(Pass pass) const {
     const GraphNode& node = graph.node(section);
     WorkloadSection made;
     made.name = node.name;
-    // A section that awaits no gradient runs both passes back to back: for the policy they are a single forward pass.
+    // A section that awaits no gradient runs both passes back to back: the policy sees a single forward pass.
     made.has_backward = graph.awaits_gradient(section) && pass == Pass::train;
     made.replicas = node.replicas;
     made.max_in_flight = node.max_in_flight;

@@ -5,15 +5,16 @@
 // ST-1 (each sample once): every sample is in exactly one micro-batch of every section it activates (MC-1).
 // ST-2 (each row written once): the pieces of a sequence cover its rows at each rank of the receiver without overlap
 //       (RE-1 to RE-4). A micro-batch without rows on an edge has no sequence there.
-// ST-3 (sequences without gaps): the sequences of a receiver on an edge count up without gaps over the whole run, in
-//       the order in which the receiver's lane takes them: forward order for inputs, backward order for gradients. Each
+// ST-3 (sequences without gaps): the sequences of a receiver on an edge count up without gaps over the run, in
+//       the receiving lane's order: forward order for inputs, backward order for gradients. Each
 //       sequence has an arrival for every rank of the receiver, without pieces if the rank holds no row.
 // ST-4 (independent of placement): micro-batch boundaries depend on the samples, the sections' limits and the policy's
-//       packing order alone, not on processes, so arithmetic is the same under every placement.
+//       packing order, not on processes, so arithmetic is the same under every placement.
 // ST-5 (input window): a forward pass starts fewer than `window` places after the oldest input that its lane still
 //       holds: input rings release in order, so a plan that breaks this would wait for itself. Such a plan is replaced
 //       by a plan of `arrival`.
-// ST-6 (trained already): leaving out a section's micro-batches changes nothing of those of other sections but the
+// ST-6 (trained already): leaving out a section's micro-batches changes nothing in other sections' micro-batches but
+// the
 //       pieces between them.
 #pragma once
 
@@ -37,21 +38,21 @@ struct StepPlannerOptions {
   const SectionGraph* graph = nullptr;  ///< validated; outlives the planner
   std::shared_ptr<const SchedulingPolicy> policy;
   CostModel costs;
-  /// [section]: WorkloadSection::devices; empty: every lane has its own.
+  /// WorkloadSection::devices by section; empty: every lane has a separate device.
   std::vector<std::vector<std::vector<int>>> devices;
-  /// [section]: WorkloadSection::speeds; empty: all lanes are alike. `costs` are those of the fastest.
+  /// WorkloadSection::speeds by section; empty: all lanes are alike. `costs` are on the fastest lanes.
   std::vector<std::vector<double>> speeds = {};
   FlowLimits limits;
-  /// Sections that need no training up to a step; it is planned, and their micro-batches are left out (ST-6).
+  /// Sections that need no training up to a step; the step is planned, and their micro-batches are left out (ST-6).
   std::map<SectionId, StepId> trained_until;
 };
 
-/// A step as the policy planned it, to compare measured passes with.
+/// A step as the policy planned it, for comparison with measured passes.
 struct PlannedStep {
   StepPlan plan;
   Workload workload;
   Schedule schedule;
-  /// By task: section and MicroBatchPlan::index.
+  /// Section and MicroBatchPlan::index, by task.
   std::vector<std::pair<SectionId, std::uint32_t>> tasks;
 };
 
@@ -59,9 +60,10 @@ struct PlannedStep {
 class StepPlanner {
  public:
   explicit StepPlanner(StepPlannerOptions options);
-  /// `loss_scale`: 1 / target tokens of the batch. Error when the limits do not let the step run, from the policy.
+  /// Plans a step. `loss_scale`: 1 / target tokens of the batch. Returns the policy's Error if the limits do not let
+  /// the step run.
   [[nodiscard]] Result<PlannedStep> plan(StepId step, Pass pass, std::span<const SampleRef> samples, double loss_scale);
-  /// For costs that follow measured passes.
+  /// Returns the cost model, to fit it to measured passes.
   [[nodiscard]] CostModel& costs() { return options_.costs; }
 
  private:
@@ -78,8 +80,8 @@ class StepPlanner {
   StepPlannerOptions options_;
   std::shared_ptr<const SchedulingPolicy> fallback_;
   std::vector<SectionId> order_;                                             // topological, without sources
-  std::vector<std::size_t> workload_index_;                                  // by section; of sources: npos
-  std::map<std::pair<Channel, ReplicaIndex>, std::uint64_t> next_sequence_;  // of a receiver
+  std::vector<std::size_t> workload_index_;                                  // index by section; npos for sources
+  std::map<std::pair<Channel, ReplicaIndex>, std::uint64_t> next_sequence_;  // next sequence by receiver
   Workload last_workload_;
   Schedule last_schedule_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last values of a figure, by which the guard judges the next one. Pure.
+// The last values of a figure; the guard judges the next value by them. Pure.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ OPEN = {
     "apps/distill", "apps/emulate", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
     "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/core", "runtime/data", "runtime/device",
     "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/observe",
-    "runtime/page", "runtime/records", "runtime/schedule", "runtime/state", "runtime/tokenizer",
+    "runtime/page", "runtime/records", "runtime/state", "runtime/tokenizer",
     "runtime/wavefront", "sections", "sections/decoder", "sections/distill", "sections/plug_in",
     "sections/vision", "tests", "transport", "transport/fabric", "transport/ring",
 }
