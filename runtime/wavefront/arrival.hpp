@@ -6,9 +6,9 @@
 
 namespace maestro {
 
-/// The n-th task of a section runs on replica n mod replicas; a replica runs its forward passes exactly in this order
-/// and a gradient before them, the oldest first. Where that deadlocks under the limits, sections start their tasks in
-/// a common order, and at worst a single sample runs at a time.
+/// The n-th task of a section runs on replica n mod replicas. A replica runs its forward passes exactly in this order,
+/// and a waiting gradient before them, the oldest first. If that deadlocks under the limits, sections start their tasks
+/// in a common order, and at worst a single sample runs at a time.
 class ArrivalPolicy final : public SchedulingPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "arrival"; }

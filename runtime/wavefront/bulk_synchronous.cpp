@@ -23,7 +23,7 @@ std::int64_t group_of(const WorkloadSection& section, std::int64_t replica, std:
   return replica * groups / section.replicas;
 }
 
-/// Returns the fewest replicas of a section with tasks; 1 where devices are shared across groups, or lanes of different
+/// Returns the fewest replicas of a section with tasks; 1 if devices are shared across groups, or lanes of different
 /// speeds take different shares.
 std::int64_t count_groups(const Workload& workload, const std::vector<std::size_t>& tasks_of_section) {
   std::int64_t groups = std::numeric_limits<std::int64_t>::max();
@@ -44,8 +44,8 @@ std::int64_t count_groups(const Workload& workload, const std::vector<std::size_
   return groups;
 }
 
-/// Returns, by task, its group: components in order, as many to each group. A single group when a component is larger
-/// than the share of a group.
+/// Returns each task's group: components in order, the same number in each group. A single group if a component is
+/// larger than a group's share.
 std::vector<std::int64_t> share_out(const Workload& workload, std::int64_t& groups) {
   const std::vector<std::size_t> component = components_of(workload);
   std::map<std::size_t, std::map<std::size_t, std::size_t>> sizes;  // component -> section -> tasks
@@ -62,7 +62,7 @@ std::vector<std::int64_t> share_out(const Workload& workload, std::int64_t& grou
       if (size > std::max<std::size_t>(share, 1)) groups = 1;
     }
   }
-  // In order of the samples, which micro-batches of the first sections number differently.
+  // Components are in sample order, which micro-batches of the first sections number differently.
   std::vector<std::tuple<std::int64_t, std::size_t>> in_order;
   for (const auto& [root, by_section] : sizes) in_order.emplace_back(workload.tasks[root].sample, root);
   std::sort(in_order.begin(), in_order.end());
@@ -76,12 +76,12 @@ std::vector<std::int64_t> share_out(const Workload& workload, std::int64_t& grou
   return result;
 }
 
-/// The places that a group occupies between rounds. Copied to try whether another task fits.
+/// Places that a group occupies between rounds. Copied to try whether another task fits.
 struct Holdings {
   std::vector<std::int64_t> in_flight;                                 // by lane
   std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> slots;  // by edge and consumer replica
   std::vector<std::int64_t> replica;                                   // by task, -1: none yet
-  std::vector<std::int64_t> assigned;                                  // by lane, tasks of the whole step
+  std::vector<std::int64_t> assigned;                                  // by lane, tasks in the step
   std::vector<char> started;                                           // by task
   std::vector<char> ends_here;                                         // by lane: a task that feeds nobody
 };
@@ -135,7 +135,7 @@ class Group {
     return first_lane_[workload_.tasks[task].section] + static_cast<std::size_t>(replica);
   }
 
-  /// Puts the task and all tasks that it needs into the round; false when a limit forbids it.
+  /// Puts the task and all tasks that it needs into the round; returns false if a limit forbids it.
   bool add(std::size_t task, Holdings& held, Tasks& round) const {
     if (held.started[task]) return true;
     held.started[task] = 1;
@@ -150,8 +150,8 @@ class Group {
     return true;
   }
 
-  /// Chooses a replica of this group with room in flight for a task that starts: the replica with the fewest tasks by
-  /// its speed, this one among them.
+  /// Chooses a replica of this group with room in flight for a task that starts: the replica with the fewest tasks
+  /// relative to its speed, including this one.
   bool place(std::size_t task, Holdings& held) const {
     if (held.replica[task] < 0 && !choose_replica(task, held, std::nullopt)) return false;
     const std::size_t lane = lane_of(task, held.replica[task]);
@@ -303,7 +303,7 @@ std::optional<Schedule> run_groups(const Workload& workload, const std::vector<s
   return schedule;
 }
 
-/// Runs a single pass at a time, each a phase of its own: as if all lanes shared a device.
+/// Runs a single pass at a time, each in a separate phase: as if all lanes shared a device.
 Result<Schedule> strictly_serial(Workload workload) {
   for (WorkloadSection& section : workload.sections)
     section.devices.assign(static_cast<std::size_t>(section.replicas), {0});

@@ -6,17 +6,17 @@
 
 namespace maestro {
 
-/// Plans a step in groups of lanes, each of which runs its share of the samples through all sections and back.
+/// Plans a step in groups of lanes. Each group runs its share of the samples through all sections and back.
 ///
-/// BS-1 (groups): there are as many groups as the section with the fewest replicas has; each has a replica of it and
-/// the lanes of the other sections that it serves, and a contiguous share of the samples.
+/// BS-1 (groups): there are as many groups as the section with the fewest replicas has; each has one of its replicas
+/// and the lanes of the other sections that it serves, and a contiguous share of the samples.
 /// BS-2 (phases): a group works in phases: the forward passes of a section, each followed at once by the backward pass
-/// where its task feeds no section; then the sections' backward passes from the last to the first. No pass starts
-/// before all passes of the phases before have ended, so two sections of a group never work at the same time.
-/// BS-3 (rounds): where slots or in-flight limits do not let the share through at once, it goes in rounds, in order.
+/// if its task feeds no section; then the sections' backward passes from the last to the first. No pass starts before
+/// all passes of earlier phases have ended, so two sections of a group never work at the same time.
+/// BS-3 (rounds): if slots or in-flight limits do not let the share through at once, it goes in rounds, in order.
 ///
-/// Groups meet at the end of the step only. All lanes form a single group where tasks of different groups are linked,
-/// or groups share devices.
+/// Groups meet only at the end of the step. All lanes form a single group if tasks of different groups are linked, or
+/// groups share devices.
 class BulkSynchronousPolicy final : public SchedulingPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "bulk_synchronous"; }

@@ -14,7 +14,7 @@ namespace maestro {
 namespace {
 
 using TasksOfSections = std::vector<std::vector<std::size_t>>;
-using LanesOfParts = std::vector<std::vector<std::int64_t>>;  // of a section
+using LanesOfParts = std::vector<std::vector<std::int64_t>>;  // lanes of a section's parts
 
 /// Returns the tasks of each section in order.
 TasksOfSections by_section(const Workload& workload) {
@@ -25,9 +25,9 @@ TasksOfSections by_section(const Workload& workload) {
   return tasks;
 }
 
-/// Returns whether the tasks of each part take as long as the first part's, and have the like inputs.
+/// Returns whether each part's tasks take as long as the first part's, and have equivalent inputs.
 bool equal_tasks(const Workload& workload, const TasksOfSections& by_section, std::size_t parts) {
-  std::vector<std::size_t> place(workload.tasks.size());  // in the task's section
+  std::vector<std::size_t> place(workload.tasks.size());  // place in the task's section
   for (const std::vector<std::size_t>& tasks : by_section) {
     for (std::size_t at = 0; at < tasks.size(); ++at) place[tasks[at]] = at;
   }
@@ -51,8 +51,8 @@ bool equal_tasks(const Workload& workload, const TasksOfSections& by_section, st
   return true;
 }
 
-/// Returns the lanes of a section by part: those of each speed are divided among the parts in their order. Nothing
-/// where they cannot be, or where the lanes of a part have other speeds than those of the first part.
+/// Returns the lanes of a section by part: the lanes of each speed are divided among the parts in order. Returns
+/// nothing if they cannot be divided, or if a part's lanes have other speeds than the first part's.
 std::optional<LanesOfParts> lanes_of_parts(const WorkloadSection& section, std::int64_t parts) {
   std::map<double, std::vector<std::int64_t>> by_speed;
   for (std::int64_t lane = 0; lane < section.replicas; ++lane) by_speed[section.speed(lane)].push_back(lane);
@@ -72,11 +72,11 @@ std::optional<LanesOfParts> lanes_of_parts(const WorkloadSection& section, std::
   return made;
 }
 
-/// Returns the lanes of every section by part; nothing where the parts are not equal in their speeds, or share devices
-/// in other ways.
+/// Returns the lanes of every section by part; nothing if the parts are not equal in their speeds, or share devices in
+/// other ways.
 std::optional<std::vector<LanesOfParts>> equal_lanes(const Workload& workload, std::int64_t parts) {
   std::vector<LanesOfParts> all;
-  std::vector<std::map<int, int>> numbers(static_cast<std::size_t>(parts));  // of a part's devices, as they come
+  std::vector<std::map<int, int>> numbers(static_cast<std::size_t>(parts));  // device numbers of a part, as they come
   std::set<int> seen;
   for (const WorkloadSection& section : workload.sections) {
     auto lanes = lanes_of_parts(section, parts);
@@ -93,7 +93,7 @@ std::optional<std::vector<LanesOfParts>> equal_lanes(const Workload& workload, s
         if (own.size() != first.size()) return std::nullopt;
         for (std::size_t at = 0; at < own.size(); ++at) {
           const auto [number, fresh] = numbers[part].try_emplace(own[at], static_cast<int>(numbers[part].size()));
-          if (fresh && !seen.insert(own[at]).second) return std::nullopt;  // of another part
+          if (fresh && !seen.insert(own[at]).second) return std::nullopt;  // another part has it
           if (number->second != numbers.front().at(first[at])) return std::nullopt;
         }
       }
@@ -119,8 +119,8 @@ EqualParts::EqualParts(const Workload& workload, const TasksOfSections& by_secti
       if (!whole.speeds.empty()) section.speeds.push_back(whole.speed(lane));
     }
   }
-  std::vector<std::size_t> seen(by_section.size());  // tasks of each section
-  std::map<std::size_t, std::size_t> number;         // of a task in the part
+  std::vector<std::size_t> seen(by_section.size());  // tasks seen in each section
+  std::map<std::size_t, std::size_t> number;         // number of a task in the part
   for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
     const std::vector<std::size_t>& tasks = by_section[workload.tasks[task].section];
     const std::size_t in_part = tasks.size() / static_cast<std::size_t>(count_);

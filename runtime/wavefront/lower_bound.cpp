@@ -19,15 +19,15 @@ namespace maestro {
 
 namespace {
 
-/// The neighbours of a task that a walk follows.
+/// Neighbours of a task that a walk follows.
 enum class Direction {
   inputs,     ///< forward passes that must have ended
   gradients,  ///< backward passes that follow
   outputs,    ///< all passes that follow a forward pass
 };
 
-/// Returns the number of devices of which every lane uses one at least: lanes that use the same never run at once, so
-/// no more lanes than that run at once.
+/// Returns a number of devices such that every lane uses at least one of them: lanes that use the same device never run
+/// at once, so at most that many lanes run at once.
 std::size_t covering_devices(const std::vector<const std::vector<int>*>& lanes) {
   std::map<int, std::vector<std::size_t>> lanes_on;
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -50,8 +50,8 @@ std::size_t covering_devices(const std::vector<const std::vector<int>*>& lanes) 
 struct StageProblem {
   StagedWork staged;
   double free_body = 0;
-  std::vector<double> free_heads;  ///< of tasks without staged work
-  /// Sum of body times (start - start of its task's first pass), and of body times start of free tasks.
+  std::vector<double> free_heads;  ///< heads of tasks without staged work
+  /// Sum of body times (start - start of its task's first pass), and of body times start for free tasks.
   double known_starts = 0;
   double after = 0;  ///< shortest time from the section's last pass to the end
 };
@@ -91,7 +91,7 @@ class BoundSearch {
   const WorkloadSection& section_of(std::size_t task) const {
     return workload_.sections[workload_.tasks[task].section];
   }
-  /// Of both passes: the backward time is 0 where there is none.
+  /// Returns the time of both passes: the backward time is 0 if there is none.
   double body_of(std::size_t task) const { return workload_.tasks[task].forward_ms + backward_body(task); }
   double backward_body(std::size_t task) const {
     return section_of(task).has_backward ? workload_.tasks[task].backward_ms : 0;
@@ -99,7 +99,7 @@ class BoundSearch {
   double last_tail(std::size_t task) const {
     return section_of(task).has_backward ? paths_[task].backward_tail : paths_[task].forward_tail;
   }
-  /// Lanes that can run a pass at the same time, or more.
+  /// Returns an upper bound on the lanes that can run a pass at the same time.
   std::size_t machines_of(std::size_t section) const { return machines_[section]; }
 
   void bound_section(std::size_t section) {
@@ -127,16 +127,16 @@ class BoundSearch {
     }
   }
 
-  /// Returns the most work of its fastest lanes that lanes which can run at the same time do in a time: as many of the
-  /// fastest as there are machines. A machine of that speed, which divides its time, can do the work of any schedule in
-  /// its time.
+  /// Returns the most work, relative to the fastest lane, that concurrent lanes do per unit of time: as many of the
+  /// fastest lanes as there are machines. A machine with that speed, which divides its time, can do the work of any
+  /// schedule in its time.
   double rate_of(std::size_t section) const {
     std::vector<double> speeds = workload_.sections[section].speeds;
     std::ranges::sort(speeds, std::greater<>());
     return std::accumulate(speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(machines_of(section)), 0.0);
   }
 
-  /// Returns the passes on a machine of that speed; all else is as on the fastest lanes.
+  /// Returns the passes on a machine with that speed; everything else is as on the fastest lanes.
   std::vector<BoundedJob> passes_of(std::span<const std::size_t> tasks, double rate = 1) const {
     std::vector<BoundedJob> passes;
     for (const std::size_t task : tasks) {
@@ -149,7 +149,8 @@ class BoundSearch {
     return passes;
   }
 
-  /// With limit K a lane is K machines, each of which holds a task from its first pass to the end of its last.
+  /// Bounds by the in-flight limit: with limit K a lane is K machines, and each holds a task from its first pass to the
+  /// end of its last.
   void bound_in_flight(std::size_t section, const EdgeSums& edges) {
     const WorkloadSection& lanes = workload_.sections[section];
     if (!lanes.has_backward || lanes.max_in_flight == no_limit) return;
@@ -160,7 +161,7 @@ class BoundSearch {
       const double held_ms = turnarounds_[task] + workload_.tasks[task].backward_ms;
       held.push_back({paths_[task].forward_head, held_ms, paths_[task].backward_tail});
     }
-    // The sums are of lanes, so none reaches beyond the number of lanes.
+    // The sums are over lanes, so none reaches beyond the number of lanes.
     raise(parallel_bound(held, static_cast<std::size_t>(lanes.replicas * lanes.max_in_flight),
                          lanes.max_in_flight == 1 && lanes.devices.empty() ? edges : EdgeSums{}));
   }
@@ -197,7 +198,7 @@ class BoundSearch {
     return found;
   }
 
-  /// Returns the time that a task of the neighbour takes of its lanes on that side.
+  /// Returns the time that a task of the neighbour takes on its lanes on that side.
   double other_body(std::size_t task, Direction direction) const {
     if (direction == Direction::outputs) return body_of(task);
     return direction == Direction::gradients ? workload_.tasks[task].backward_ms : workload_.tasks[task].forward_ms;
@@ -275,8 +276,8 @@ class BoundSearch {
     const std::size_t machines = machines_of(section);
     raise(johnson_bound(problem.staged, problem.free_body, machines) + problem.after);
 
-    // Of jobs whose weight is their length, sum of length x time from start to C_max is W^2 / 2m + (sum of squares) / 2
-    // at least, in any order; so W C_max is that and the sum of length x start.
+    // If the jobs' weights are their lengths, the sum of length x time from start to C_max is at least W^2 / 2m + (sum
+    // of squares) / 2 in any order; so W C_max is at least that plus the sum of length x start.
     double work = 0;
     double squares = 0;
     for (const BoundedJob& pass : passes_of(tasks_of_[section])) {
@@ -288,7 +289,8 @@ class BoundSearch {
     raise(problem.after + (starts + squares / 2) / work + work / (2 * static_cast<double>(machines)));
   }
 
-  /// Raises the bound by idle time at both ends: the passes that can run early and those that can run late differ.
+  /// Raises the bound by idle time at both ends: the passes that can run early differ from the passes that can run
+  /// late.
   void bound_both_ends(std::size_t section, const StageProblem& front, const StageProblem& back) {
     const std::size_t machines = machines_of(section);
     std::set<std::size_t> in_front;
@@ -309,7 +311,7 @@ class BoundSearch {
     raise(std::min(early.until_ms + late.until_ms, length));
   }
 
-  /// Sections whose lanes share devices compete for them: all their work against all their devices.
+  /// Bounds sections whose lanes compete for shared devices: all their work against all their devices.
   void bound_shared_devices() {
     std::vector<std::size_t> group(workload_.sections.size());
     std::iota(group.begin(), group.end(), 0);

@@ -9,7 +9,8 @@ namespace maestro {
 /// Returns, in milliseconds, the largest of
 ///  - the longest path of a sample, forward and back;
 ///  - per section, and per group of sections that share devices: the work over the lanes, with the shortest heads
-///    before and tails after it, in the lifted form that also counts whole samples per lane (parallel_bound.hpp); first
+///    before and tails after it, in the lifted form that also counts entire samples per lane (parallel_bound.hpp);
+///    first
 ///    and last passes of the lanes wait in turn for the lanes of a section before them;
 ///  - on a single lane or device, the preemptive Schrage (Jackson) value of heads, bodies and tails (Carlier 1982);
 ///  - on lanes of different speeds, that value on a single lane as fast as all of them together, and all else as if

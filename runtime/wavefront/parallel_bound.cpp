@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// Sums of the smallest of the values put in so far: Fenwick trees over the places that the values have in order.
+/// Sums of the smallest values added so far: Fenwick trees over the values' places in sorted order.
 class SmallestSums {
  public:
   explicit SmallestSums(std::vector<double> values)
@@ -27,7 +27,7 @@ class SmallestSums {
       sums_[node] += values_[at];
     }
   }
-  /// Of the `count` smallest; so many have been put in.
+  /// Returns the sum of the `count` smallest; at least so many were added.
   [[nodiscard]] double of(std::size_t count) const {
     double sum = 0;
     std::size_t node = 0;
@@ -42,7 +42,7 @@ class SmallestSums {
 
  private:
   std::vector<double> values_;
-  std::vector<std::size_t> rank_;  // by place in `values_`
+  std::vector<std::size_t> rank_;  // rank by place in `values_`
   std::vector<std::size_t> counts_;
   std::vector<double> sums_;
 };
@@ -62,7 +62,7 @@ double sum_for(const std::vector<double>& sums, std::size_t machines) {
 double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, const EdgeSums& edges) {
   std::vector<BoundedJob> longest(jobs.begin(), jobs.end());
   std::sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.body > b.body; });
-  std::vector<double> sums(longest.size() + 1, 0.0);  // of the bodies of the first l
+  std::vector<double> sums(longest.size() + 1, 0.0);  // sums of the first l bodies
   SmallestSums heads(values_of(longest, &BoundedJob::head));
   SmallestSums tails(values_of(longest, &BoundedJob::tail));
   double bound = 0;
@@ -72,7 +72,7 @@ double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, co
     tails.put(l - 1);
     if (l < machines) continue;
     // Sums of the k smallest are convex in k, and so is the sum over k machines from 0 to l mod m, and from there to m.
-    // So the mean over k machines has no maximum in between.
+    // So the mean over k machines is largest at one of their ends.
     for (const std::size_t k : {l % machines, machines}) {
       if (k == 0) continue;
       const std::size_t at_least = k * (l / machines) + std::min(k, l % machines);

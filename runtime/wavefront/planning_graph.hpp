@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload laid out flat for the simulator: lanes and device sets numbered through, links of tasks as index ranges,
-// tasks sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
+// A workload laid out flat for the simulator: lanes and device sets numbered consecutively, links of tasks as index
+// ranges, tasks sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace maestro {
 
 inline constexpr int unlimited = std::numeric_limits<int>::max();
 
-/// When a task with limited slots on its inputs gets its lane.
+/// Time at which a task with limited slots on its inputs gets its lane.
 enum class Binding {
   late,   ///< when it starts; with several inputs over an edge still early, as the same lane must hold them
-  mixed,  ///< as late, but early for all tasks with several limited inputs, whose lanes could run out of common slots
+  mixed,  ///< late, but early for all tasks with several limited inputs, whose lanes could run out of common slots
   early,  ///< with the first of its producers
 };
 
@@ -28,13 +28,13 @@ struct PlanningGraph {
   struct Section {
     int first_lane = 0;
     int lanes = 0;
-    int first_task = 0;  ///< its place in orders, which list the tasks of section 0 first, then of section 1, ...
+    int first_task = 0;  ///< first place in orders, which list section 0's tasks first, then section 1's, ...
     int tasks = 0;
     int first_class = 0;
     int classes = 0;
     bool has_backward = true;
     int max_in_flight = unlimited;
-    double work_ms = 0;  ///< on its fastest lanes
+    double work_ms = 0;  ///< work on its fastest lanes
     double mean_forward_ms = 0;
     double rate = 0;         ///< sum of the speeds of its lanes
     int consumer_lanes = 0;  ///< over all edges that leave it
@@ -49,37 +49,37 @@ struct PlanningGraph {
   };
   struct Lane {
     int section = 0;
-    int devices = 0;  ///< its device set
-    int replica = 0;  ///< of its section; the fastest lanes come first
+    int devices = 0;  ///< device set
+    int replica = 0;  ///< replica of its section; the fastest lanes come first
     double speed = 1;
-    double faster = 0;  ///< sum of the speeds of the faster lanes of its section
+    double faster = 0;  ///< sum of the speeds of its section's faster lanes
   };
-  /// The devices that a pass occupies, all at once.
+  /// Devices that a pass occupies, all at once.
   struct DeviceSet {
     std::vector<int> overlapping;  ///< other sets with some device of this set
-    std::vector<int> sections;     ///< of lanes on this set and on those, an entry for each lane
+    std::vector<int> sections;     ///< sections with lanes on this set and on overlapping sets, an entry for each lane
   };
   struct Link {
     int edge = 0;
-    int task = 0;  ///< at the other end
+    int task = 0;  ///< task at the other end
   };
   struct Task {
     int section = 0;
     int task_class = 0;
     double forward_ms = 0;
     double backward_ms = 0;
-    int in_begin = 0, in_end = 0;      ///< of `inputs`; see inputs_of()
-    int out_begin = 0, out_end = 0;    ///< of `outputs`; see outputs_of()
-    int need_begin = 0, need_end = 0;  ///< of `needs`; see needs_of()
+    int in_begin = 0, in_end = 0;      ///< range in `inputs`; see inputs_of()
+    int out_begin = 0, out_end = 0;    ///< range in `outputs`; see outputs_of()
+    int need_begin = 0, need_end = 0;  ///< range in `needs`; see needs_of()
     bool early = false;                ///< slots are reserved for it with its first producer
-    int backward_needs = 0;            ///< its own forward pass, and a pass of each consumer
+    int backward_needs = 0;            ///< passes before the backward pass: its forward pass, and each consumer's
   };
   /// Slots that a task takes, or that its outputs take, on an edge with limited slots.
   struct Need {
     int edge = 0;
     int count = 0;
-    int first_unit = 0;  ///< of the units reserved for it
-    int number = 0;      ///< its place in `needs`; of a promise 0
+    int first_unit = 0;  ///< first of the units reserved for it
+    int number = 0;      ///< place in `needs`; 0 for a promise
     friend auto operator<=>(const Need&, const Need&) = default;
   };
   /// Tasks of a section that wait on the same edges and feed the same edges.
@@ -110,9 +110,9 @@ struct PlanningGraph {
   }
   [[nodiscard]] const Section& section_of(std::integral auto task) const { return sections[tasks[task].section]; }
   [[nodiscard]] const Class& class_of(std::integral auto task) const { return classes[tasks[task].task_class]; }
-  /// Returns the replica of its section that the lane is.
+  /// Returns the lane's replica number in its section.
   [[nodiscard]] int replica_of(int lane) const { return lanes[lane].replica; }
-  /// Returns the lane that is the replica.
+  /// Returns the lane of a replica.
   [[nodiscard]] int lane_of(int section, int replica) const {
     return replica_lanes[sections[section].first_lane + replica];
   }
@@ -132,7 +132,7 @@ struct PlanningGraph {
   std::vector<Section> sections;
   std::vector<Edge> edges;
   std::vector<Lane> lanes;
-  std::vector<int> replica_lanes;  ///< by section, in it by replica
+  std::vector<int> replica_lanes;  ///< lanes by section, in it by replica
   std::vector<DeviceSet> device_sets;
   std::vector<Task> tasks;
   std::vector<Link> inputs;
@@ -141,7 +141,7 @@ struct PlanningGraph {
   std::vector<Class> classes;
   Binding binding;
   int passes = 0;
-  int reserved_units = 0;  ///< of all early tasks
+  int reserved_units = 0;  ///< units reserved for all early tasks
 
  private:
   void lay_out_devices(const Workload& workload);

@@ -16,7 +16,7 @@ namespace {
 using Anchor = Anchors::Anchor;
 using Orders = std::vector<std::vector<int>>;
 
-/// The anchors that wait for other sections or that other sections wait for, and the anchors that have no links.
+/// Anchors linked with other sections, in either direction, and anchors without links.
 struct Split {
   std::vector<int> fed;
   std::vector<int> free;
@@ -40,8 +40,9 @@ std::vector<int> joined(std::vector<int> first, const std::vector<int>& second) 
   return first;
 }
 
-/// Sorted values dealt out so that every stretch of the result holds the same mix: the n-th goes to the fractional part
-/// of n times the golden ratio, which leaves no two neighbours in value close in place (Weyl 1916; three-gap theorem).
+/// Returns sorted values dealt out so that every stretch of the result holds the same mix: the n-th goes to the
+/// fractional part of n times the golden ratio, which leaves no two neighbours in value close in place (Weyl 1916;
+/// three-gap theorem).
 std::vector<int> dealt_out(const std::vector<int>& sorted) {
   constexpr double golden = 0.6180339887498949;
   std::vector<std::pair<double, int>> places;
@@ -60,8 +61,8 @@ std::vector<int> longest_first(std::vector<int> sorted) {
   return sorted;
 }
 
-/// The longest early, but each between others, so that lanes need not wait until several long inputs are made; then
-/// falling.
+/// Returns the longest early, but each between others, so that lanes need not wait until several long inputs are made;
+/// then falling.
 std::vector<int> long_ones_early(const std::vector<int>& sorted) {
   const std::size_t longest = sorted.size() / 8;
   std::vector<int> result;
@@ -74,8 +75,8 @@ std::vector<int> long_ones_early(const std::vector<int>& sorted) {
   return result;
 }
 
-/// Rising to the longest, with every `stride`-th anchor, then falling with the others: while inputs are few, long
-/// anchors would let lanes starve; the longer the line, the longer a task may take to make.
+/// Returns an order that rises to the longest, with every `stride`-th anchor, then falls with the others. While inputs
+/// are few, long anchors would let lanes starve; the longer the queue, the longer a task may take to make.
 std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
   std::vector<int> result;
   std::vector<int> falling;
@@ -97,7 +98,7 @@ std::vector<int> halfway(const std::vector<int>& one, const std::vector<int>& ot
   return result;
 }
 
-/// The `edge` shortest first and as many last, the others between them as `middle` has it.
+/// Returns the `edge` shortest first and as many last, with the others between them in the order of `middle`.
 template <class Middle>
 std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge, Middle middle) {
   sort_by(order, [&](int n) { return anchors.list[n].upstream_ms + anchors.list[n].body_ms; });
@@ -110,7 +111,7 @@ std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& ancho
   return joined(joined(std::move(head), middle(rest)), tail);
 }
 
-/// Johnson 1954 for two stages of given lengths: first the anchors whose first stage is shorter, by it; then
+/// Sorts by Johnson 1954 for two stages of given lengths: first the anchors whose first stage is shorter, by it; then
 /// the others by their second stage, falling.
 template <class First, class Second>
 std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
@@ -124,7 +125,7 @@ std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
   return order;
 }
 
-/// Returns Johnson's order of the critical section and the stage before it, or, where there is none, behind it.
+/// Returns Johnson's order of the critical section and the stage before it or, if there is none, the stage after it.
 std::vector<int> johnson(const Anchors& anchors) {
   const bool starts = std::none_of(anchors.list.begin(), anchors.list.end(),
                                    [](const Anchor& anchor) { return anchor.upstream_ms > 0; });
@@ -152,7 +153,7 @@ Orders orders_by_tail(std::vector<int> fed, const Anchors& anchors) {
   return orders;
 }
 
-/// Returns, by task, whether a task of `section` is among those that it needs or that need it.
+/// Returns, by task, whether it needs, or is needed by, a task of `section`.
 std::vector<char> linked_with(const PlanningGraph& graph, int section) {
   std::vector<char> before(graph.tasks.size());
   std::vector<char> behind(graph.tasks.size());
@@ -175,8 +176,8 @@ double load_of(const PlanningGraph::Section& section) {
   return section.work_ms / section.rate;
 }
 
-/// Returns the section with the most work per lane. Of equals the section behind: the orders of the sections before it
-/// follow from its own.
+/// Returns the section with the most work per lane, the last among equals: it determines the orders of earlier
+/// sections.
 int critical_section(const PlanningGraph& graph) {
   int critical = 0;
   double most = -1;
@@ -188,7 +189,7 @@ int critical_section(const PlanningGraph& graph) {
   return critical;
 }
 
-/// Returns the section with the most work per lane beside the critical section; -1 when there is none.
+/// Returns the section with the second most work per lane; -1 if there is none.
 int second_section(const PlanningGraph& graph, int critical) {
   int second = -1;
   double most = -1;
@@ -211,7 +212,7 @@ std::vector<double> upstream_work(const PlanningGraph& graph) {
   return upstream;
 }
 
-/// Returns, by task, the work of the tasks behind it, along every path.
+/// Returns, by task, the work of the tasks after it, along every path.
 std::vector<double> downstream_work(const PlanningGraph& graph) {
   std::vector<double> downstream(graph.tasks.size());
   for (std::size_t task = graph.tasks.size(); task-- > 0;) {
@@ -222,8 +223,8 @@ std::vector<double> downstream_work(const PlanningGraph& graph) {
   return downstream;
 }
 
-/// Returns the free anchors by length, the longest first, but for short anchors at the start: while the first inputs
-/// are made, the lanes take short tasks, so as to be free for the inputs.
+/// Returns the free anchors by length, the longest first, except for short anchors at the start: while the first inputs
+/// are made, the lanes take short tasks, to be free for the inputs.
 std::vector<int> order_of_free(std::vector<int> free, const Anchors& anchors) {
   sort_by(free, [&](int n) { return anchors.list[n].body_ms; });
   const auto shortest = std::min(static_cast<std::size_t>(anchors.lanes), free.size() / 4);
@@ -251,7 +252,7 @@ Orders orders_by_length(const std::vector<int>& fed, const Anchors& anchors) {
   return orders;
 }
 
-/// Returns orders of the fed anchors by a single time; of equals, by the time before it in this function.
+/// Returns orders of the fed anchors by a single time; ties use the previous time in this function.
 Orders orders_by_time(const std::vector<int>& given, const Anchors& anchors) {
   const auto& list = anchors.list;
   Orders orders;
@@ -272,7 +273,7 @@ Orders orders_by_time(const std::vector<int>& given, const Anchors& anchors) {
   return orders;
 }
 
-/// Returns orders of the fed anchors that put pressing anchors first; none when all or no anchors are pressing.
+/// Returns orders of the fed anchors that put pressing anchors first; none if all or no anchors are pressing.
 Orders orders_by_pressure(const std::vector<int>& fed, const Anchors& anchors) {
   std::vector<int> pressing;
   std::vector<int> other;

@@ -9,17 +9,17 @@
 
 namespace maestro {
 
-/// The critical section, which has the most work per replica, and the times of its tasks (the anchors) by which they
-/// are ordered. Every other task takes the place of the first anchor that it is linked with.
+/// The critical section, which has the most work per replica, and its tasks (the anchors) with the times that order
+/// them. Every other task takes the place of the first anchor that it is linked with.
 struct Anchors {
   struct Anchor {
     int task = 0;
     double head_ms = 0;        ///< shortest time until it can start
     double body_ms = 0;        ///< forward and backward
     double tail_ms = 0;        ///< shortest time from the end of its forward pass to the end of all passes that need it
-    double upstream_ms = 0;    ///< all work in the sections before
-    double downstream_ms = 0;  ///< all work in the sections behind
-    bool pressing = false;     ///< linked with the section that has the most work per lane beside the critical section
+    double upstream_ms = 0;    ///< all work in earlier sections
+    double downstream_ms = 0;  ///< all work in later sections
+    bool pressing = false;     ///< linked with the section that has the second most work per lane
   };
   int section = 0;
   int lanes = 0;

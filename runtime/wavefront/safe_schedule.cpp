@@ -17,7 +17,7 @@ namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-/// The tasks of a component as a workload of their own; `tasks` are their indices in the whole workload.
+/// A component's tasks as a separate workload; `tasks` are their indices in the original workload.
 struct Part {
   Workload workload;
   std::vector<std::size_t> tasks;
@@ -56,7 +56,7 @@ std::optional<Schedule> schedule_part(const Workload& part) {
   return one_at_a_time(part);
 }
 
-/// Returns an error with the first limit without which there would be a schedule.
+/// Returns an error with the first limit whose removal would allow a schedule.
 Error why_not(const Workload& part) {
   const std::string sample = ", sample " + std::to_string(part.tasks.front().sample);
   for (const WorkloadSection& section : part.sections) {

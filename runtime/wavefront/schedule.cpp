@@ -22,20 +22,20 @@ std::string milliseconds(double value) {
   return text;
 }
 
-/// Where each task's passes stand in the schedule.
+/// Places of a task's passes in the schedule.
 struct TaskPasses {
   const PlannedPass* forward = nullptr;
   const PlannedPass* backward = nullptr;
 };
 
-/// From `begin` until just before `end` a place is held; an error names `task` when too many are held.
+/// A place held from `begin` until just before `end`; an error names `task` if too many are held.
 struct Holding {
   double begin = 0;
   double end = 0;
   std::size_t task = 0;
 };
 
-/// Returns the holding that begins when `limit` places are held already. A place whose holding ends at that moment, or
+/// Returns the holding that begins when `limit` places are already held. A place whose holding ends at that moment, or
 /// within `tolerance` of it, is free.
 std::optional<Holding> first_beyond(std::vector<Holding> holdings, std::int64_t limit, double tolerance) {
   std::erase_if(holdings, [&](const Holding& held) { return held.end - tolerance <= held.begin; });
@@ -94,7 +94,7 @@ class ScheduleCheck {
                       std::to_string(section.replicas));
       }
       if (pass.backward && !section.has_backward)
-        return broken(place(pass) + " has no place: the section is not trained");
+        return broken(place(pass) + " is not allowed: the section is not trained");
       if (!std::isfinite(pass.start_ms) || !std::isfinite(pass.end_ms) || pass.start_ms < -tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms));
       }
@@ -113,7 +113,7 @@ class ScheduleCheck {
     return {};
   }
 
-  /// Checks that each pass is there once, backward where forward was.
+  /// Checks that each task has exactly one forward pass and, if trained, one backward pass on its lane.
   Status check_tasks() {
     for (const PlannedPass& pass : schedule_.passes) {
       const PlannedPass*& known = pass.backward ? placed_[pass.task].backward : placed_[pass.task].forward;
@@ -190,7 +190,7 @@ class ScheduleCheck {
     return {};
   }
 
-  /// Checks that backward passes wait for the sections behind: for their gradients, or, where they are not trained, for
+  /// Checks that backward passes wait for downstream sections: for their gradients or, if they are not trained, for
   /// their forward passes.
   Status check_gradients() {
     for (std::size_t task = 0; task < placed_.size(); ++task) {
@@ -251,7 +251,7 @@ class ScheduleCheck {
   const Workload& workload_;
   const Schedule& schedule_;
   const double tolerance_;
-  std::vector<TaskPasses> placed_;  // whole once check_tasks has passed
+  std::vector<TaskPasses> placed_;  // complete once check_tasks has passed
 };
 
 }  // namespace

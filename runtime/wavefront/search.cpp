@@ -13,11 +13,11 @@ namespace maestro {
 
 namespace {
 
-constexpr double switch_share = 0.06;  // of all moves; more where orders are short
-constexpr double last_share = 0.1;     // that advance the sample that ends last
-constexpr double sample_share = 0.5;   // of moves in a section, those that take the sample along in the others
+constexpr double switch_share = 0.06;  // share of all moves; more if orders are short
+constexpr double last_share = 0.1;     // share of moves that advance the sample that ends last
+constexpr double sample_share = 0.5;   // share of moves in a section that also move the sample in the others
 
-/// The tasks of each sample: linked tasks of which no section has two.
+/// Linked tasks of each sample, at most one per section.
 class Samples {
  public:
   explicit Samples(const PlanningGraph& graph) : leader_(graph.tasks.size()), members_(graph.tasks.size()) {
@@ -37,7 +37,7 @@ class Samples {
     }
   }
 
-  /// Returns the tasks of its sample, itself among them; empty where some section has two of the linked tasks.
+  /// Returns the tasks of its sample, including itself; empty if some section has two of the linked tasks.
   [[nodiscard]] const std::vector<int>& with(int task) const { return members_[leader_[task]]; }
 
  private:
@@ -69,7 +69,7 @@ class Move {
     const auto count = static_cast<std::uint64_t>(section.tasks);
     if (count < 2) return;
     const std::size_t from = section.first_task + random.below(count);
-    // Near and far moves alike: distances are uniform in their logarithm.
+    // Near and far moves are equally likely: distances are uniform in their logarithm.
     const double reach = std::exp(random.uniform() * std::log(static_cast<double>(count)));
     const std::size_t distance = std::min<std::size_t>(static_cast<std::size_t>(reach), count - 1);
     const std::size_t begin = section.first_task;
@@ -145,8 +145,7 @@ class Move {
     }
   }
 
-  /// Moves a task of the sample that ended last, or, where there is no sample, the last task itself, ahead in its
-  /// section.
+  /// Moves ahead, in its section, a task of the sample that ended last or, without samples, the last task itself.
   void advance(const PlanningGraph& graph, const Samples& samples, int last_task, Random& random) {
     const std::vector<int>& sample = samples.with(last_task);
     const int task = sample.empty() ? last_task : sample[random.below(sample.size())];
@@ -206,8 +205,8 @@ class Move {
   bool relocated_ = false;
 };
 
-/// Compares schedules of equal makespan: by how long the critical lanes wait, and how much work is late. The makespan
-/// alone does not show that fewer lanes are late than before.
+/// Compares schedules of equal makespan by how long the critical lanes wait, and how much work is late. The makespan
+/// does not show that fewer lanes are late than before.
 class Slack {
  public:
   Slack(const PlanningGraph& graph, double due_ms) : due_ms_(due_ms) {
@@ -218,7 +217,7 @@ class Slack {
     lanes_ = most->lanes;
   }
 
-  /// Of the latest run, per critical lane.
+  /// Returns the slack of the latest run, per critical lane.
   [[nodiscard]] double of(const Simulator& simulator) const {
     constexpr double of_idle = 0.3;
     constexpr double of_late = 4.0;
@@ -237,18 +236,18 @@ double mean_task_ms(const PlanningGraph& graph) {
   return work_ms / static_cast<double>(std::max<std::size_t>(graph.tasks.size(), 1));
 }
 
-/// The temperature and the weight of Slack. Both fall with the evaluations since the start or the latest reheating, at
-/// once fast and then ever slower, so that they suit any budget without knowing it.
+/// Temperature and weight of Slack. Both fall with the evaluations since the start or the latest reheating, first fast
+/// and then ever slower, so that they suit any budget without knowing it.
 class Cooling {
  public:
-  /// Of the mean time of a task, forward and backward.
+  /// Returns the temperature, as a share of a task's mean time, forward and backward.
   [[nodiscard]] double temperature() const { return std::max(1e-4, 0.07 * std::pow(1 + age_ / 20, -0.6)); }
   [[nodiscard]] double slack_weight() const { return 1 / (1 + age_ / 200); }
   void count(bool improved) {
     ++age_;
     unimproved_ = improved ? 0 : unimproved_ + 1;
   }
-  /// Reheats, and returns true, where nothing better was found for long.
+  /// Reheats, and returns true, if nothing better was found for long.
   bool reheat() {
     if (unimproved_ < std::max(300.0, age_ / 2)) return false;
     unimproved_ = 0;

@@ -14,8 +14,8 @@
 
 namespace maestro {
 
-/// How long to search: a number of evaluations, of simulator steps, or until a moment, whichever is given; in all cases
-/// no longer than until a schedule of `good_enough_ms` is found.
+/// Limit of a search: evaluations, simulator steps, or a time, whichever is given; a search always ends when a schedule
+/// of `good_enough_ms` is found.
 struct SearchBudget {
   std::int64_t evaluations = 0;
   std::int64_t steps = 0;
@@ -31,7 +31,7 @@ class Spending {
   /// Runs the simulator and counts the evaluation and its steps.
   double run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms);
   [[nodiscard]] std::int64_t steps() const { return steps_; }
-  /// 0 at the start, 1 when all is spent.
+  /// Returns 0 at the start, 1 when the budget is spent.
   [[nodiscard]] double share() const;
   [[nodiscard]] double good_enough_ms() const { return budget_.good_enough_ms; }
 
@@ -46,8 +46,8 @@ struct Candidate {
   double makespan_ms = 0;
 };
 
-/// Anneals from `start` until the budget is spent; returns the best candidate seen, which is `start` when none is
-/// shorter. Calls `improved` with each that is shorter than all before; it must not use the simulator.
+/// Anneals from `start` until the budget is spent; returns the best candidate seen, which is `start` if none is
+/// shorter. Calls `improved` with each candidate that is shorter than all before; it must not use the simulator.
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
                  Random& random, const std::function<void(const Candidate&)>& improved = {});
 

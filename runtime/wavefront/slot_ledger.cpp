@@ -81,7 +81,7 @@ bool SlotLedger::can_reserve(int lane, int count) const {
 }
 
 void SlotLedger::reserve(int lane, int count, double* units) {
-  // The units that are free for the shortest time are of least use to the inputs that wait.
+  // The units that have been free for the shortest time are of least use to waiting inputs.
   for (int n = 0; n < count; ++n) {
     const int last = lane_free_[static_cast<std::size_t>(lane)] - 1;
     units[n] = units_[first_of(lane) + static_cast<std::size_t>(last)];

@@ -9,7 +9,8 @@ namespace maestro {
 
 namespace {
 
-/// Smith's ratio: most body for the least neighbour work first. It is also the order of the fractional knapsack.
+/// Sorts by Smith's ratio: most body for the least neighbour work first. It is also the order of the fractional
+/// knapsack.
 std::vector<StagedJob> by_ratio(std::vector<StagedJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.other * b.body < b.other * a.body; });
   return jobs;
@@ -33,7 +34,7 @@ std::vector<double> earliest_start_sums(const StagedWork& work, std::vector<doub
       starts.push_back(end + work.lag);
     }
   } else {
-    double total = 0;  // of shared work only the capacity limits
+    double total = 0;  // shared work is limited only by the capacity
     for (const double other : others) {
       total += other;
       starts.push_back(work.other_head + total / static_cast<double>(work.other_machines) + work.lag);

@@ -83,7 +83,7 @@ class PathWalk {
       tail = std::max(tail, workload_.edges[consumer.edge].transfer_ms + rest);
     }
     if (trained(task)) return tail;
-    // Nothing is sent back by a section that is not trained: its producers go on as soon as it has run.
+    // A section that is not trained sends nothing back: its producers continue as soon as it has run.
     for (const TaskInput& input : workload_.tasks[task].inputs) {
       if (!trained(input.task)) continue;
       tail = std::max(tail, workload_.tasks[input.task].backward_ms + paths_[input.task].backward_tail);
@@ -96,7 +96,7 @@ class PathWalk {
   std::vector<PassPaths> paths_;
 };
 
-/// Start of the passes of a task and of those behind it, after the start of its forward pass.
+/// Starts of a task's passes and of downstream passes, relative to its forward pass.
 class Turnaround {
  public:
   Turnaround(const Workload& workload, const std::vector<std::vector<TaskConsumer>>& consumers)
@@ -105,7 +105,7 @@ class Turnaround {
   double of(std::size_t root) {
     starts_.clear();
     starts_[root].forward = 0;
-    for (auto at = starts_.begin(); at != starts_.end(); ++at) {  // consumers are behind, so the walk meets them all
+    for (auto at = starts_.begin(); at != starts_.end(); ++at) {  // consumers are later, so the walk meets them all
       const double end = at->second.forward + workload_.tasks[at->first].forward_ms;
       for (const TaskConsumer& consumer : consumers_[at->first]) {
         double& start = starts_[consumer.task].forward;

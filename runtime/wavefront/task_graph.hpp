@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The surroundings of a task: the devices that its passes occupy, the tasks that read its output, and the times that
-// must pass before and after its passes however many lanes there are.
+// Surroundings of a task: the devices that its passes occupy, the tasks that read its output, and the minimum times
+// before and after its passes on any number of lanes.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// A device: (0, number in the workload), or (section + 1, replica) of a lane with a device of its own.
+/// A device: (0, number in the workload), or (section + 1, replica) for a lane with an unshared device.
 using DeviceKey = std::pair<std::size_t, std::int64_t>;
 
 /// Returns the devices of a lane.
@@ -27,9 +27,9 @@ struct TaskConsumer {
 /// Returns, by task, its consumers, an entry for each TaskInput.
 [[nodiscard]] std::vector<std::vector<TaskConsumer>> consumers_of(const Workload& workload);
 
-/// Heads and tails of a task's passes, milliseconds, on unlimited lanes. A head is the earliest start; a tail is the
+/// Heads and tails of a task's passes, in milliseconds, on unlimited lanes. A head is the earliest start; a tail is the
 /// shortest time from the end of the pass to the end of everything that needs it. The two of a backward pass are
-/// without meaning where the section is not trained.
+/// meaningless if the section is not trained.
 struct PassPaths {
   double forward_head = 0;
   double forward_tail = 0;
@@ -37,13 +37,13 @@ struct PassPaths {
   double backward_tail = 0;
 };
 
-/// By task. Linear in tasks and inputs.
+/// Returns the paths by task. Linear in tasks and inputs.
 [[nodiscard]] std::vector<PassPaths> pass_paths(const Workload& workload,
                                                 const std::vector<std::vector<TaskConsumer>>& consumers);
 
-/// By task: shortest time from the start of its forward to the start of its backward pass; the forward time where there
-/// is no backward pass. (Not the difference of the heads: those may come from tasks beside it.) Linear in tasks
-/// and those behind each.
+/// Returns, by task, the shortest time from the start of its forward to the start of its backward pass; without a
+/// backward pass the forward time. (Not the difference of the heads, which may come from parallel tasks.) Linear in
+/// tasks and each task's downstream tasks.
 [[nodiscard]] std::vector<double> turnarounds(const Workload& workload,
                                               const std::vector<std::vector<TaskConsumer>>& consumers);
 

@@ -24,7 +24,7 @@ std::string timeline_trace_json(const Workload& workload, const Schedule& schedu
   ordered_json events = ordered_json::array();
   for (std::size_t section = 0; section < workload.sections.size(); ++section) {
     const WorkloadSection& lanes = workload.sections[section];
-    const std::size_t process = section + 1;  // viewers take process 0 for their own
+    const std::size_t process = section + 1;  // viewers use process 0 themselves
     events.push_back(label("process_name", process, 0, "name", lanes.name));
     events.push_back(label("process_sort_index", process, 0, "sort_index", section));
     for (std::int64_t replica = 0; replica < lanes.replicas; ++replica) {

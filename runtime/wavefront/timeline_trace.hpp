@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule as a picture: Chrome trace JSON, which https://ui.perfetto.dev opens.
+// A schedule as an image: Chrome trace JSON, which https://ui.perfetto.dev opens.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace maestro {
 
-/// Sections are processes and replicas are threads, in the order of the workload; a slice per pass, named by pass and
-/// sample; times in the trace are microseconds.
+/// Returns the trace. Sections are processes and replicas are threads, in workload order; a slice per pass, named by
+/// pass and sample; times in the trace are microseconds.
 [[nodiscard]] std::string timeline_trace_json(const Workload& workload, const Schedule& schedule);
 
 }  // namespace maestro

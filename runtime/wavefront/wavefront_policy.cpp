@@ -22,19 +22,19 @@ namespace maestro {
 namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr double close_enough = 1.001;  // times the lower bound
+constexpr double close_enough = 1.001;  // factor of the lower bound
 
-/// Steps of the simulator in about 0.3 s on a core of 2 GHz.
+/// Simulator steps in about 0.3 s on a 2 GHz core.
 constexpr std::int64_t automatic_steps = 10'000'000;
 
-/// Of these at most for the portfolio.
+/// Simulator steps for the portfolio, at most.
 constexpr std::int64_t portfolio_steps = automatic_steps / 5;
 
-/// Steps of small workloads are shorter, as all of their state stays in the nearest cache.
+/// Number of tasks below which steps are shorter, because all state stays in the L1 cache.
 constexpr std::size_t small_tasks = 256;
 constexpr std::int64_t small_steps = automatic_steps * 6 / 5;
 
-/// The smallest are searched through long before that.
+/// Limit of evaluations; searches of the smallest workloads are exhausted long before.
 constexpr std::int64_t most_evaluations = 20'000;
 
 SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph, const Workload& workload) {
@@ -50,7 +50,7 @@ SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph,
   return budget;
 }
 
-/// A way to bind tasks, and the best rules found for it.
+/// A binding of tasks, and the best rules found for it.
 class Trial {
  public:
   Trial(const Workload& workload, Binding binding)
@@ -58,8 +58,8 @@ class Trial {
 
   [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
 
-  /// Tries all orders of the portfolio, then other switches for the best of them, until `steps` are spent in all, or
-  /// the budget, but the first order in any case.
+  /// Tries all orders of the portfolio, then other switches for the best of them, until `steps` in all, or the budget,
+  /// are spent; tries the first order in any case.
   void try_portfolio(Spending& spending, std::int64_t steps) {
     steps_ = steps;
     DispatchRules rules;
@@ -84,15 +84,15 @@ class Trial {
   [[nodiscard]] Candidate search(const Candidate& start, Spending& spending, Random& random) {
     return anneal(simulator_, graph_, start, spending, random, [this](const Candidate& best) { even_out(best); });
   }
-  /// Of the candidates that were the best so far, each with its tasks spread evenly over equally fast lanes, the best;
-  /// nothing where all of them took longer by that.
+  /// Returns the best candidate after spreading the tasks evenly over equally fast lanes, among the candidates that
+  /// were the best at their time; nothing if this made all of them longer.
   [[nodiscard]] const std::optional<Candidate>& evened() const { return evened_; }
   [[nodiscard]] Schedule schedule(const Candidate& candidate) { return simulator_.schedule(candidate.rules); }
 
  private:
   [[nodiscard]] std::ptrdiff_t count() const { return static_cast<std::ptrdiff_t>(tried_.size()); }
 
-  /// Turns the switches in turn; each stays where it is best.
+  /// Tries each switch in turn; keeps each at its best value.
   void turn_switches(Candidate best, Spending& spending) {
     const auto keep_if_better = [&](const DispatchRules& rules) {
       const double makespan_ms = attempt(rules, spending);
@@ -141,9 +141,9 @@ class Trial {
                        [](const PlanningGraph::Section& section) { return section.shared; });
   }
 
-  /// Returns infinity when the budget is spent, or a schedule of this trial is good enough already.
+  /// Returns infinity if the budget is spent, or a schedule of this trial is already good enough.
   double attempt(const DispatchRules& rules, Spending& spending) {
-    constexpr double worth_knowing = 1.1;  // times the best so far
+    constexpr double worth_knowing = 1.1;  // factor of the best so far
     if (best_ms_ <= spending.good_enough_ms()) return endless;
     if (!tried_.empty() && (spending.steps() >= steps_ || spending.share() >= 1)) return endless;
     const double makespan_ms = spending.run(simulator_, rules, best_ms_ * worth_knowing);
@@ -170,17 +170,17 @@ class Trial {
 
   const PlanningGraph graph_;  // before the simulator, which refers to it
   Simulator simulator_;
-  Simulator even_simulator_;  // outside of the budget, which decides how many candidates there are (AN-1)
+  Simulator even_simulator_;  // not in the budget, which decides how many candidates there are (AN-1)
   const Anchors anchors_;
-  std::vector<Candidate> tried_;  // that did not deadlock
+  std::vector<Candidate> tried_;  // candidates that did not deadlock
   std::optional<Candidate> evened_;
   double best_ms_ = endless;
   std::int64_t steps_ = 0;
 };
 
-/// Returns the best schedule found; nothing when every candidate deadlocks. The budget decides only where it ends. Of
-/// two that are equally long it takes that with evenly spread tasks: the end of the step, which is no part of a
-/// schedule, waits for the lane with most work.
+/// Returns the best schedule found; nothing if every candidate deadlocks. The budget decides only when the search ends.
+/// Between equally long schedules it takes the one with evenly spread tasks: the end of the step, which is not a part
+/// of a schedule, waits for the lane with most work.
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
   Trial late(workload, Binding::late);
   Spending spending(budget_of(options, late.graph(), workload));

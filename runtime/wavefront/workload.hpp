@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input of a scheduling policy: sections with lanes, edges between them, and tasks with times. Plain data. It comes
-// from a workload file, where every sample is its own task in each section it activates, or from a step of a run, where
-// a task is a micro-batch.
+// from a workload file, with every sample as a separate task in each section it activates, or from a step of a run,
+// with a task per micro-batch.
 //
-// A lane is a replica of a section. A task's forward pass runs on any lane of its section; its backward pass, where
-// the section is trained, on the same lane.
+// A lane is a replica of a section. A task's forward pass runs on any lane of its section; its backward pass, if the
+// section is trained, on the same lane.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ struct WorkloadSection {
   std::string name;
   bool has_backward = true;  ///< runs backward passes (mode forward_backward)
   std::int64_t replicas = 1;
-  /// Per lane, tasks between the start of their forward and the end of their backward pass. Without meaning for a
+  /// Limit per lane: tasks from the start of their forward pass to the end of their backward pass. Ignored for a
   /// section that is not trained.
   std::int64_t max_in_flight = no_limit;
   /// By replica, the different devices of the lane, one or more: a pass occupies them all, and a device runs a single
-  /// pass at a time. Lanes with equal numbers share a device. Empty: each lane has a device of its own.
+  /// pass at a time. Lanes with equal numbers share a device. Empty: each lane has a separate device.
   std::vector<std::vector<int>> devices;
-  /// By replica, over 0: a pass takes the time of its task divided by the speed of its lane. The fastest has 1. Empty:
-  /// all have 1.
+  /// Speed of each replica, above 0: a pass takes the time of its task divided by the speed of its lane. The fastest
+  /// has 1. Empty: all have 1.
   std::vector<double> speeds = {};
 
   /// Returns the speed of a lane.
@@ -39,7 +39,7 @@ struct WorkloadSection {
 struct WorkloadEdge {
   std::size_t from = 0;
   std::size_t to = 0;
-  /// Per consumer lane, inputs whose producer pass has ended and whose consumer pass has not started.
+  /// Limit per consumer lane of inputs whose producer pass has ended and whose consumer pass has not started.
   std::int64_t slots = no_limit;
   double transfer_ms = 0;  ///< forward tensors and gradients
 };
@@ -51,17 +51,17 @@ struct TaskInput {
 };
 
 /// A forward pass starts transfer_ms or more after the forward passes of all its inputs have ended. A backward pass
-/// starts after its own forward pass, and transfer_ms or more after the backward passes of all tasks that it is an
-/// input of and whose sections are trained; after the forward passes of those that are not.
+/// starts after the task's forward pass, and transfer_ms or more after each consumer's backward pass, or forward pass
+/// if the consumer's section is not trained.
 struct WorkloadTask {
   std::size_t section = 0;
-  std::int64_t sample = 0;        ///< id in the file; of a micro-batch, its index in the section's step
-  double forward_ms = 0;          ///< on the fastest lanes of its section, as is the next
-  double backward_ms = 0;         ///< 0 where the section is not trained
+  std::int64_t sample = 0;        ///< id in the file; for a micro-batch, its index in the section's step
+  double forward_ms = 0;          ///< time on the fastest lanes of its section, as is the next
+  double backward_ms = 0;         ///< 0 if the section is not trained
   std::vector<TaskInput> inputs;  ///< tasks of lower index
 };
 
-/// Sections are in topological order: every edge goes from a lower index to a higher index. Tasks likewise.
+/// A workload. Sections are in topological order: every edge goes from a lower index to a higher index. So are tasks.
 struct Workload {
   std::vector<WorkloadSection> sections;
   std::vector<WorkloadEdge> edges;

@@ -25,7 +25,7 @@ constexpr std::size_t longest_cycle = 480;                      // bytes, in a m
 constexpr std::int64_t most_lanes = 65'536;
 constexpr double least_speed = 1e-3;
 constexpr double longest_ms = 1e9;                   // 11 days; sums of more would lose the microseconds
-constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
+constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is unlimited
 
 /// Sections and edges in the order of the file, then sorted.
 struct DraftGraph {
@@ -70,7 +70,7 @@ std::vector<int> read_lane_devices(const JsonValue& place) {
   return devices;
 }
 
-/// Reads the speeds of a section's replicas, of which the fastest has to be 1: times are those on the fastest.
+/// Reads the speeds of a section's replicas. The fastest must be 1: times are for the fastest lanes.
 void read_speeds(const JsonValue& place, WorkloadSection& section) {
   std::vector<double> speeds;
   for (const JsonValue& speed : place.items()) speeds.push_back(speed.number(least_speed, 1));
@@ -142,12 +142,12 @@ std::vector<WorkloadEdge> read_edges(const JsonValue& place, const std::vector<W
   return edges;
 }
 
-/// "llm -> vision -> llm", along sections that no order can be given to.
+/// Returns "llm -> vision -> llm", along sections that cannot be ordered.
 std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordered) {
   const auto before = [&](std::size_t section) {
     const auto edge = std::find_if(graph.edges.begin(), graph.edges.end(),
                                    [&](const auto& e) { return e.to == section && !ordered[e.from]; });
-    return edge->from;  // there is such an edge, else the section had been ordered
+    return edge->from;  // the edge exists, otherwise the section would be ordered
   };
   std::size_t at = static_cast<std::size_t>(std::find(ordered.begin(), ordered.end(), false) - ordered.begin());
   for (std::size_t step = 0; step < graph.sections.size(); ++step) at = before(at);  // now on the cycle
@@ -236,7 +236,7 @@ class SampleReader {
     }
   }
 
-  /// Sections that can be reached from `from` over sections that the sample activates (or does not).
+  /// Returns the sections that can be reached from `from` over sections that the sample activates (or does not).
   std::vector<bool> reached(std::size_t from, const Times& forward_ms, bool activated) const {
     std::vector<bool> open(workload_.sections.size(), false);
     std::vector<bool> found(workload_.sections.size(), false);
@@ -252,7 +252,7 @@ class SampleReader {
     return found;
   }
 
-  /// Throws when a sample skips a section: an output reaches sections behind only through sections in between that run.
+  /// Throws if a sample skips a section: an output reaches later sections only through sections in between that run.
   void check_paths(const JsonValue& forward, const Times& forward_ms) const {
     for (std::size_t from = 0; from < forward_ms.size(); ++from) {
       if (!forward_ms[from]) continue;

@@ -12,10 +12,10 @@
 
 namespace maestro {
 
-/// Throws JobError, a line with the file and the place in it ("samples[3].forward_ms.vison"), for values that are
-/// malformed, unknown (with the nearest name), negative, missing, doubled or impossible: a cycle, zero slots, no
-/// replicas, a sample without sections, a sample that activates two sections of a path but has no time for a section
-/// between them.
+/// Parses a workload. Throws JobError, a line with the file and the place in it ("samples[3].forward_ms.vison"), for
+/// values that are malformed, unknown (with the nearest name), negative, missing, doubled or impossible: a cycle, zero
+/// slots, zero replicas, a sample without sections, a sample that activates two sections of a path but lacks a time for
+/// a section between them.
 Workload parse_workload(std::string_view json, const std::string& file_name);
 Workload load_workload(const std::filesystem::path& path);
 

@@ -51,7 +51,7 @@ void Admission::find_classes_at_end() {
   for (std::size_t index = 0; index < at_end_.size(); ++index) {
     const PlanningGraph::Class& kind = graph_.classes[index];
     const bool at_start = !rules_->slots_at_start.empty() && rules_->slots_at_start[kind.section] != 0;
-    // Inputs in limited slots stay there until it is known when the pass has started.
+    // Inputs in limited slots stay there until the start of the pass is known.
     const bool holds_inputs = kind.limited && (kind.early || kind.promises.empty());
     at_end_[index] =
         foreseeing_ && whole_tasks() && !at_start && !holds_inputs && !((kind.binds || kind.joins) && joint_at_start);
@@ -114,8 +114,9 @@ bool Admission::admit(int task) {
   return true;
 }
 
-/// In a list, takes all slots of a consumer at once, as other tasks could take the slots that it needs later on; where
-/// orders are kept, those on this edge, as no task overtakes another.
+/// Reserves slots for a task's consumers. In a list it takes all slots of a consumer at once, because other tasks could
+/// take the slots that it needs later; if orders are kept, it takes only slots on this edge, because no task overtakes
+/// another.
 bool Admission::reserve_for_consumers(int task) {
   for (const PlanningGraph::Link& link : graph_.outputs_of(task)) {
     if (graph_.edges[link.edge].slots == unlimited) continue;
@@ -146,12 +147,12 @@ bool Admission::reserve(int task, int edge) {
   return true;
 }
 
-/// Promises, to a late task with inputs over several limited edges, a slot of this edge, or of all of them.
+/// Promises a slot on this edge, or on all edges, to a late task with inputs over several limited edges.
 bool Admission::promise_together(int task, int edge) {
   if (!may_promise_together(task, edge)) return false;
   const bool all = rules_->joint_slots != DispatchRules::JointSlots::each_at_end;
   const auto needs = graph_.needs_of(task);
-  if (needs.size() < 2) return true;  // its class promises for it
+  if (needs.size() < 2) return true;  // its class makes the promises
   for (const PlanningGraph::Need& need : needs) {
     if (reserved_[need.number] > 0 || !(all || need.edge == edge)) continue;
     reserved_[need.number] = 1;
@@ -170,7 +171,7 @@ bool Admission::may_promise_together(int task, int edge) const {
   });
 }
 
-/// Returns what a task that was not admitted has reserved so far.
+/// Releases the reservations of a task that was not admitted.
 void Admission::cancel_fresh() {
   while (!fresh_.empty()) {
     cancel(fresh_.back());
@@ -205,8 +206,7 @@ bool Admission::can_reserve(int task, int edge, int lane) const {
   return true;
 }
 
-/// Returns, of the lanes with the slots, the lane that will be done with its work and the task first; -1 when there is
-/// none.
+/// Returns, among the lanes with the slots, the lane that completes its work and the task first; -1 if there is none.
 int Admission::lane_for(int task, int edge) {
   const int known = lane_of_[task];
   if (known >= 0) return can_reserve(task, edge, known) ? known : -1;
@@ -215,7 +215,7 @@ int Admission::lane_for(int task, int edge) {
   double least = EventQueue::never;
   for (int lane = section.first_lane; lane < section.first_lane + section.lanes; ++lane) {
     ++steps_;
-    // Of the task itself only the time beyond that of the fastest lanes, which all lanes have.
+    // Counts only the task's extra time on slower lanes; the fastest lanes' time is common to all lanes.
     const double slower = work_ms(lane, task) * (1 - graph_.lanes[lane].speed);
     const double load = lanes_.backlog_ms(lane) + bound_work_ms_[lane] + slower;
     if (load >= least || !can_reserve(task, edge, lane)) continue;

@@ -4,8 +4,8 @@
 //
 // AD-1 (all or none): admit() takes the slots of all outputs that the task must have together, or leaves slots,
 // promises and lanes as they were. AD-2 (least backlog): of the lanes with enough slots, a task is bound to the lane
-// that ends it first behind the work ahead of it, bound work included; of equals, the first. AD-3 (early binding): the
-// slots of an early task are reserved on its lane before its inputs are made, and stay its own until it starts.
+// that ends it first, after its earlier work and bound work; of equals, the first. AD-3 (early binding): the slots of
+// an early task are reserved on its lane before its inputs are made, and stay reserved until it starts.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,23 @@ class Admission {
   /// Takes all slots at the start of passes from now on.
   void stop_foreseeing();
 
-  /// Returns the lane where the task runs, ran, or has slots reserved; -1 when there is none yet.
+  /// Returns the lane that the task runs on, ran on, or has slots reserved on; -1 if there is none yet.
   [[nodiscard]] int lane_of(int task) const { return lane_of_[task]; }
   /// Returns whether the slots of the task's outputs are taken.
   [[nodiscard]] bool admitted(int task) const { return admitted_[task] != 0; }
   /// Returns whether the slots of the task's outputs are taken when its pass ends.
   [[nodiscard]] bool admits_at_end(int task) const { return at_end_[graph_.tasks[task].task_class] != 0; }
-  /// Returns whether the task may start as far as its outputs are concerned. True also where admit() finds too little
-  /// for several consumers at once.
+  /// Returns whether the task's outputs let it start. True even if admit() finds too few slots for several consumers at
+  /// once.
   [[nodiscard]] bool may_start(int task) { return admits_at_end(task) || may_admit(task); }
-  /// Returns whether the task may start on the lane as far as its inputs are concerned: whether they can have lain in
-  /// slots of this lane since they were made.
+  /// Returns whether the task's inputs let it start on the lane: whether they can have been in slots of this lane since
+  /// they were made.
   [[nodiscard]] bool may_take(int lane, int task) { return !graph_.class_of(task).limited || inputs_fit(lane, task); }
 
-  /// Takes the slots that the outputs of the task will need; false, without effect, when there are too few.
+  /// Takes the slots that the outputs of the task will need; returns false, without effect, if there are too few.
   [[nodiscard]] bool admit(int task);
-  /// Starts the task on the lane: takes its inputs out of their slots, or, when it is not admitted yet, sets those
-  /// slots aside. Needs may_take().
+  /// Starts the task on the lane: takes its inputs out of their slots or, if it is not admitted yet, sets those slots
+  /// aside. Needs may_take().
   void take_inputs(int lane, int task, double now_ms);
   /// Returns the slots of the inputs of a task that was admitted after its start, as of `start_ms`.
   void free_inputs(int lane, int task, double start_ms);
@@ -97,16 +97,16 @@ class Admission {
   const PlanningGraph& graph_;
   const Lanes& lanes_;
   const DispatchRules* rules_ = nullptr;
-  std::vector<SlotLedger> ledgers_;     // by edge
+  std::vector<SlotLedger> ledgers_;     // ledgers by edge
   std::vector<int> most_waiting_;       // by edge, from DispatchRules::depth
   std::vector<int> lane_of_;            // by task
   std::vector<char> admitted_;          // by task
   std::vector<char> at_end_;            // by class
   std::vector<double> bound_work_ms_;   // by lane
-  std::vector<double> reserved_units_;  // by need of an early task, when they became free
-  std::vector<int> reserved_;           // by need, units reserved or promised
-  std::vector<double> produced_ms_;     // by need, when its first input was made
-  std::vector<Reservation> fresh_;      // of the task that is being admitted
+  std::vector<double> reserved_units_;  // by need of an early task: the time since when each is free
+  std::vector<int> reserved_;           // by need: units reserved or promised
+  std::vector<double> produced_ms_;     // by need: time at which its first input was made
+  std::vector<Reservation> fresh_;      // reservations of the task that is being admitted
   bool foreseeing_ = true;
   bool slots_freed_ = false;
   std::int64_t steps_ = 0;

@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-constexpr int admission_tries = 4;  // tasks that find no lane for their consumers before a lane stops looking
+constexpr int admission_tries = 4;  // tasks tried without finding a lane for their consumers
 constexpr int looked_at = 24;       // tasks of a class that a lane considers
 
 }  // namespace
@@ -118,7 +118,7 @@ Dispatch::Pick Dispatch::pick_listed(int lane) {
     ++steps_;
     int rank = set.next(0);
     for (int tries = 1; !admission_.may_start(order[rank]); ++tries) {
-      // Tasks of one class promise alike; only the slots that early consumers need differ.
+      // Tasks of one class make the same promises; only the slots that early consumers need differ.
       rank = (kind.binds || kind.joins) && tries < admission_tries ? set.next(rank + 1) : -1;
       if (rank < 0) break;
     }
@@ -129,7 +129,7 @@ Dispatch::Pick Dispatch::pick_listed(int lane) {
     if (kind.limited || (kind.fed && rules_->hungry_producers_first)) {
       task = pick_from_class(lane, index, rank);
       if (task < 0) continue;
-      // A class stands at the place of its most urgent task, whichever of its tasks is taken.
+      // A class has the place of its most urgent task, whichever of its tasks is taken.
       if (!rules_->hungry_producers_first) rank = rank_[task];
       if (rank >= best_rank) continue;
     }
@@ -164,7 +164,7 @@ int Dispatch::pick_from_class(int lane, int class_index, int first_rank) {
   return best;
 }
 
-/// Returns the milliseconds until the lane that made the task's input has nothing left to run, as far as can be seen.
+/// Returns the milliseconds until the lane that made the task's input has nothing left to run, as far as is known.
 double Dispatch::hunger(int task) const {
   double least = EventQueue::never;
   for (const PlanningGraph::Link& link : graph_.inputs_of(task)) {
@@ -177,8 +177,8 @@ double Dispatch::hunger(int task) const {
   return least;
 }
 
-/// Returns whether the faster lanes of the section, of which some run passes, can do all tasks that have not started
-/// before the lane would end this one.
+/// Returns whether some of the section's faster lanes run passes and these lanes can do all tasks that have not started
+/// before this lane would end the task.
 bool Dispatch::leave_to_faster(int lane, int task) {
   const PlanningGraph::Section& section = graph_.section_of(task);
   const int not_started = section.tasks - next_of_section_[graph_.tasks[task].section];

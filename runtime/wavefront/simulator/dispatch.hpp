@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the tasks that are ready during a simulation, and picks the task that a lane starts next, by the orders and
-// switches of DispatchRules and within the limits that Admission holds.
+// Holds the tasks that are ready during a simulation, and picks the next task for a lane, by the orders and switches of
+// DispatchRules and within the limits that Admission holds.
 //
 // DI-1 (most urgent first): of the ready tasks that a lane may start, a list picks the most urgent; with
 // hungry_producers_first, of the class with the most urgent task, the task whose producer's lane runs out first.
-// DI-2 (in order): where orders are kept, a task that may not start yet is waited for, never overtaken.
+// DI-2 (in order): if orders are kept, a task that may not start yet is waited for, never overtaken.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Dispatch {
  public:
   struct Pick {
     int task = -1;               ///< -1: none
-    bool section_waits = false;  ///< no lane of the section could start a task either
+    bool section_waits = false;  ///< true if no lane of the section could start a task either
   };
 
   /// All three must outlive it.
@@ -32,7 +32,7 @@ class Dispatch {
 
   /// Makes tasks without inputs ready; all others wait for all of their inputs. `rules` must outlive the simulation.
   void reset(const DispatchRules& rules);
-  /// Returns the sections in the order in which they start passes at one moment.
+  /// Returns the sections in the order of their starts at one moment.
   [[nodiscard]] std::span<const int> section_order() const { return section_order_; }
   /// Returns the task's place in the order of its section.
   [[nodiscard]] int rank(int task) const { return rank_[task]; }
@@ -54,14 +54,14 @@ class Dispatch {
   /// Picks the task that an idle lane starts next.
   [[nodiscard]] Pick pick(int lane) {
     const Pick picked = listed() ? pick_listed(lane) : Pick{pick_in_order(lane)};
-    // Slower lanes, which come later in their usual order, would leave it, too.
+    // Slower lanes, which come later in the usual order, would leave it, too.
     const bool left = picked.task >= 0 && rules_->await_faster && leave_to_faster(lane, picked.task);
     return left ? Pick{-1, !rules_->last_lane_first} : picked;
   }
 
   /// Starts the picked task on the lane.
   void start(int lane, int task);
-  /// Makes a task of a list that does not start after all ready again.
+  /// Makes a task of a list ready again that does not start after all.
   void withdraw(int task);
   /// Returns the steps of all simulations so far (Simulator::steps()).
   [[nodiscard]] std::int64_t steps() const { return steps_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock of a simulation and the events ahead of it: ends of passes, and arrivals of transfers.
+// A simulation's clock and future events: pass ends and transfer arrivals.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,11 @@
 
 namespace maestro {
 
-/// Ends of passes are a heap. Transfers are a queue for each channel, because the transfers of a channel take equally
-/// long and so arrive in the order in which they were sent. Not thread-safe; no allocation once it has held as many
-/// events.
+/// Ends of passes are in a heap. Transfers are in a queue for each channel: a channel's transfers take equally long,
+/// and so arrive in sending order. Not thread-safe; no allocation once it has held as many events.
 ///
 /// EV-1 (time order): no event is taken before its time; ends of passes are taken by time, and arrivals of a channel in
-/// the order in which they were sent.
+/// sending order.
 class EventQueue {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
@@ -67,7 +66,7 @@ class EventQueue {
     return lane;
   }
 
-  /// Adds a transfer; `at_ms` is not before that of the channel's transfer before it.
+  /// Adds a transfer; `at_ms` is not before the time of the channel's previous transfer.
   void send(std::size_t channel, double at_ms, int task) {
     transfers_[channel].queue.push_back({at_ms, task});
     next_arrival_[channel] = std::min(next_arrival_[channel], at_ms);
@@ -84,7 +83,7 @@ class EventQueue {
  private:
   struct Event {
     double at_ms = 0;
-    int number = 0;  // of the lane or the task
+    int number = 0;  // number of the lane or the task
   };
   struct Channel {
     std::vector<Event> queue;

@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// Not thread-safe. The bits of a word that have no lane stay 0.
+/// Not thread-safe. Bits without a lane stay 0.
 class LaneMasks {
  public:
   explicit LaneMasks(std::span<const PlanningGraph::Section> sections) {
@@ -41,8 +41,8 @@ class LaneMasks {
   /// Marks whether a gradient waits on the lane.
   void set_gradient(int lane, bool value) { set(lane, &Word::gradient, value); }
 
-  /// Returns, of the lanes 64 word .. 64 word + 63 of a section, those that are idle and have a gradient, or, where
-  /// `forward` is true, room.
+  /// Returns the lanes 64 word .. 64 word + 63 of a section that are idle and have a gradient or, if `forward` is true,
+  /// room.
   [[nodiscard]] std::uint64_t candidates(int section, int word, bool forward) const {
     const Word& lanes = words_[first_word_[section] + static_cast<std::size_t>(word)];
     return lanes.idle & (lanes.gradient | (forward ? lanes.room : 0));

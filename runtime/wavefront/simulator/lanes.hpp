@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of all lanes during a simulation: the pass that each of them runs, its tasks in flight, and the gradients
-// that wait for it.
+// The state of all lanes during a simulation: each lane's pass, its tasks in flight, and the gradients that wait for
+// it.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class Lanes {
     state.gradient_work_ms += graph_.backward_ms(lane, task);
     masks_.set_gradient(lane, true);
   }
-  /// Takes the waiting gradient of the least `rank(task)`, of equals the oldest, and returns its task. Needs
+  /// Takes the waiting gradient with the least `rank(task)`, of equals the oldest, and returns its task. Needs
   /// has_gradient().
   template <class Rank>
   int take_gradient(int lane, Rank rank) {
@@ -106,7 +106,7 @@ class Lanes {
     const State& state = states_[lane];
     return std::max(state.pass.end_ms - events_.now_ms(), 0.0) + state.gradient_work_ms;
   }
-  /// Returns the sum over all lanes of the time from `due_ms` to the end of their latest passes, where these end later.
+  /// Returns the sum over all lanes of the time from `due_ms` to the end of their latest passes, if they end later.
   [[nodiscard]] double late_ms(double due_ms) const {
     double sum_ms = 0;
     for (const State& state : states_) sum_ms += std::max(state.pass.end_ms - due_ms, 0.0);
@@ -119,7 +119,7 @@ class Lanes {
     Pass pass;
     int in_flight = 0;
     int first_gradient = -1, last_gradient = -1;  // list through next_gradient_
-    double gradient_work_ms = 0;                  // of the gradients in the list
+    double gradient_work_ms = 0;                  // work of the gradients in the list
   };
 
   [[nodiscard]] const PlanningGraph::Section& section_of(int lane) const {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of small whole numbers that finds the next member in a few instructions: ready tasks, by their place in an
-// order.
+// A set of small numbers that finds the next member in a few instructions: ready tasks, by their place in an order.
 #pragma once
 
 #include <bit>
@@ -10,7 +9,7 @@
 
 namespace maestro {
 
-/// Numbers 0 .. universe - 1. A bit each, and for every 64 words a summary of which are not empty. Not thread-safe.
+/// Numbers 0 .. universe - 1. Has a bit for each, and a summary bit for each word that is not empty. Not thread-safe.
 class PrioritySet {
  public:
   explicit PrioritySet(std::size_t universe) : words_((universe + 63) / 64 + 1), summary_(words_.size() / 64 + 1) {}

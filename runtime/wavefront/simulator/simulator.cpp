@@ -130,7 +130,7 @@ void Simulator::dispatch(int section) {
   }
 }
 
-/// Starts a pass on an idle lane, if the lane has any; otherwise sets `section_waits` where no other lane has any.
+/// Starts a pass on an idle lane, if the lane has any; otherwise sets `section_waits` if no other lane has any.
 void Simulator::start_next(int lane, bool& section_waits) {
   ++steps_;
   const bool has_gradient = lanes_.has_gradient(lane);
@@ -165,8 +165,8 @@ void Simulator::start_forward(int lane, int task) {
   begin_pass(lane, {task, whole, whole, start_ms, std::max(start_ms + length_ms, now_ms)});
 }
 
-/// Returns whether both passes run without a gap: a task that feeds no section has its gradient at once, and other
-/// sections wait for its own: both passes are a single event.
+/// Returns whether both passes run without a gap. A task that feeds no section has its gradient at once, and other
+/// sections wait for the task's gradient: both passes are a single event.
 bool Simulator::runs_whole(int task) const {
   return rules_->whole_tasks && rules_->discipline == DispatchRules::Discipline::list &&
          graph_.tasks[task].backward_needs == 1;
@@ -279,7 +279,7 @@ void Simulator::finish_backward(int task) {
   }
 }
 
-/// Ends the passes whose slots are free by now, and takes back those whose lanes have a gradient to work on instead.
+/// Ends the passes whose slots are free by now, and takes back passes whose lanes have a gradient to work on instead.
 void Simulator::settle_blocked() {
   admission_.take_slots_freed();
   std::size_t kept = 0;
@@ -297,7 +297,7 @@ void Simulator::settle_blocked() {
   blocked_.resize(kept);
 }
 
-/// Takes a blocked pass back as if it had not been started: so far it has changed nothing but its lane.
+/// Takes a blocked pass back as if it had not started: so far it has changed nothing but its lane.
 void Simulator::withdraw(int lane) {
   const Lanes::Pass& pass = lanes_.pass(lane);
   const PlanningGraph::Lane& given = graph_.lanes[lane];
@@ -311,8 +311,8 @@ void Simulator::withdraw(int lane) {
   mark_devices(lane);
 }
 
-/// Resolves a deadlock of passes that wait at their ends for slots of each other; from now on slots are taken at the
-/// start.
+/// Resolves a deadlock between passes that wait at their ends for each other's slots; from now on slots are taken at
+/// the start.
 bool Simulator::withdraw_all() {
   if (blocked_.empty()) return false;
   admission_.stop_foreseeing();

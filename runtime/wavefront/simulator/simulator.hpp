@@ -3,7 +3,7 @@
 // transfers, re-entrant backward passes and shared devices. Every policy evaluates its candidates with it.
 //
 // VT-1 (legal): a schedule that ends obeys workload.hpp; rules that deadlock cost infinity instead.
-// VT-2 (repeatable): the schedule depends on the graph and the rules alone.
+// VT-2 (repeatable): the schedule depends only on the graph and the rules.
 // VT-3 (work conserving): no lane idles while it has a pass that the rules and the limits allow.
 #pragma once
 
@@ -31,28 +31,27 @@ class Simulator {
   /// Returns the milliseconds to the end of the last pass. Infinity: the rules deadlock, or every such schedule is
   /// longer than `cutoff_ms`.
   double run(const DispatchRules& rules, double cutoff_ms);
-  /// Returns, of the latest run, the task whose pass ended last.
+  /// Returns the task whose pass ended last in the latest run.
   [[nodiscard]] int last_task() const { return last_task_; }
-  /// Returns, of the latest run, how long the lanes of a section waited before their latest passes, in all, each by its
-  /// speed. Only of sections that share no devices.
+  /// Returns the total time that a section's lanes waited before their latest passes in the latest run, weighted by
+  /// their speeds. Only for sections that share no devices.
   [[nodiscard]] double idle_ms(int section) const { return idle_ms_[section]; }
-  /// Returns, of the latest run, the sum over all lanes of the time from `due_ms` to their last ends, where these are
-  /// later.
+  /// Returns the sum over all lanes of the time from `due_ms` to their last ends in the latest run, if these are later.
   [[nodiscard]] double late_ms(double due_ms) const { return lanes_.late_ms(due_ms); }
-  /// Returns the steps of all runs so far, each of about the same time: the measure of a budget where clocks must not
-  /// matter.
+  /// Returns the steps of all runs so far, each of about the same time: the measure of a budget that must not depend on
+  /// clocks.
   [[nodiscard]] std::int64_t steps() const { return steps_ + admission_.steps() + dispatch_.steps(); }
-  /// Returns the schedule of `rules`, which run() has found to end. Passes by start, then end.
+  /// Returns the schedule of `rules`, which run() has found to end. Passes are sorted by start, then end.
   Schedule schedule(const DispatchRules& rules);
 
  private:
   struct DevicesState {
     int busy = 0;              // passes on the set, or on sets that overlap with it
-    double idle_since_ms = 0;  // all of them
+    double idle_since_ms = 0;  // time since all of them are idle
   };
   struct TaskState {
     int backward_needs = 0;
-    double ready_ms = 0;  // when the last input arrived
+    double ready_ms = 0;  // time at which the last input arrived
   };
 
   void reset(const DispatchRules& rules);
@@ -100,7 +99,7 @@ class Simulator {
   std::vector<DevicesState> devices_;  // by set
   std::vector<TaskState> tasks_;
   std::vector<TaskState> fresh_tasks_;  // before the first pass
-  std::vector<int> blocked_;            // lanes whose pass has ended but for a slot, the longest first
+  std::vector<int> blocked_;            // lanes whose pass has ended except for a slot, the longest wait first
   std::vector<double> idle_ms_;         // by section: over its lanes, before their latest passes
   std::vector<int> turns_;              // by section: the lane that is looked at first
   std::vector<char> marked_;            // by section: may have a pass to start
