@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of a rank's ports, and the functions by which the ports reach the rank's actor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/plan/transfer_paths.hpp"
+#include "actors/replica/piece_writer.hpp"
+#include "runtime/core/memory_space.hpp"
+#include "runtime/device/backend.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/port_sizes.hpp"
+#include "transport/region.hpp"
+
+namespace maestro {
+
+/// The device of a rank, as its ports use it.
+struct PortDevice {
+  Device* device = nullptr;              ///< of copies; where `memory` is its own
+  MemorySpace* memory = &host_memory();  ///< of the section's tensors
+  MemorySpace* pins = nullptr;           ///< pins host memory; null: there is no gain
+  TransferPaths paths;
+  /// As in DeviceBackend. May be empty: nothing is shared.
+  std::function<std::string(const std::byte* block)> export_memory;
+  std::function<std::weak_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
+  /// For writes by the network; an error has the reason in a few words. May be empty: no memory is registered.
+  std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
+  std::function<void(const std::string& line)> log;  ///< may be empty
+  [[nodiscard]] bool apart() const { return !memory->host(); }
+};
+
+/// Events outside of calls of ReplicaPorts: called from any thread, and must only enqueue.
+struct PortEvents {
+  std::function<void()> buffer_free;                                             ///< a send buffer has come back
+  std::function<void(std::uint64_t cookie, const std::string& failure)> copied;  ///< for ReplicaPorts::copied()
+};
+
+struct ReplicaPortsOptions {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  LayoutRank layout_rank;
+  ProcessId process;
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
+  Epoch epoch;
+  bool again = false;   ///< the replica began anew: its receivers may hold sequences of its predecessor
+  bool remote = false;  ///< some peer is in another process, or RMA is forced
+  PortDevice device;
+  [[nodiscard]] EdgeEnd self() const { return {section, replica, layout_rank}; }
+};
+
+/// Sends a replica's messages; set by the actor.
+struct Outbox {
+  std::function<void(const caf::actor&, PieceHandOver)> hand_over;
+  std::function<void(const caf::actor&, Credit)> credit;
+  std::function<void(const Transfer&)> transferred;  ///< may be empty
+};
+
+}  // namespace maestro
