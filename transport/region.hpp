@@ -18,18 +18,18 @@ struct RemoteRegion {
   friend bool operator==(const RemoteRegion&, const RemoteRegion&) = default;
 };
 
-/// Where memory that is registered lies.
+/// Place of registered memory.
 struct MemoryLocation {
-  std::optional<int> cuda;  ///< K of "cuda:K", as this process counts its devices; nothing: the host
-  /// "cuda:K" or "the host"
+  std::optional<int> cuda;  ///< K of "cuda:K" in this process's numbering; nothing: the host
+  /// Returns "cuda:K" or "the host".
   [[nodiscard]] std::string text() const { return cuda ? "cuda:" + std::to_string(*cuda) : "the host"; }
 };
 
-/// A registration, move-only. It does not own the memory, which must outlive it. It may outlive its endpoint.
-/// Destroy it only when no peer writes into it any more, and no own write from it is under way.
+/// A registration, move-only. It does not own the memory, which must outlive it. It may outlive its endpoint. Destroy
+/// it only after all writes into it and from it have ended.
 class Region {
  public:
-  struct Registration;  ///< libfabric's side of it
+  struct Registration;  ///< libfabric's part
   explicit Region(std::unique_ptr<Registration> registration);
   Region(Region&&) noexcept;
   Region& operator=(Region&&) noexcept;

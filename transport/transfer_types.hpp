@@ -27,10 +27,10 @@ struct WriteRequest {
   RemoteRegion remote;
   std::size_t remote_offset = 0;
   std::optional<std::uint32_t> immediate;  ///< delivered to the peer when the bytes are in its memory
-  std::uint64_t cookie = 0;                ///< the caller's; comes back in WriteDone or WriteFailed
+  std::uint64_t cookie = 0;                ///< caller's value, returned in WriteDone or WriteFailed
 };
 
-/// A peer's write is in this process's memory, all of it.
+/// All bytes of a peer's write are in this process's memory.
 struct RemoteWrite {
   std::uint32_t immediate = 0;
 };
@@ -42,14 +42,14 @@ struct WriteFailed {
   std::uint64_t cookie = 0;
   Error error;
 };
-/// The endpoint can do nothing more; every write that was not reported yet has failed. No event follows. May come from
-/// a thread other than the progress thread, which is then stuck inside the library and calls the handler no more.
+/// The endpoint has failed; every write that was not reported yet has failed with it. No event follows. May come from
+/// another thread than the progress thread, which is then stuck in the library and calls the handler no more.
 struct EndpointFailed {
   Error error;
 };
 using EndpointEvent = std::variant<RemoteWrite, WriteDone, WriteFailed, EndpointFailed>;
 
-/// Called on the progress thread, one event at a time; only enqueues, never blocks, never throws.
+/// Called on the progress thread, one event at a time. Only enqueues, never blocks, never throws.
 using EndpointHandler = std::function<void(const EndpointEvent&)>;
 
 /// Totals since the endpoint was opened.
@@ -58,7 +58,7 @@ struct TransferStats {
   std::uint64_t bytes_done = 0;
   std::uint64_t writes_failed = 0;
   std::uint64_t remote_writes = 0;   ///< completions of peers' writes that carried an immediate
-  std::uint64_t receive_errors = 0;  ///< errors not tied to an own write, such as a sender killed half-way: not fatal
+  std::uint64_t receive_errors = 0;  ///< errors of no write of this endpoint, such as a killed sender: not fatal
 };
 
 }  // namespace maestro

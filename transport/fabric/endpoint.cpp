@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-// Stands between the provider's name and the raw bytes in an address.
+// Separates the provider's name from the raw bytes in an address.
 constexpr char address_separator = '\n';
 
 Error stopped() {
@@ -31,7 +31,7 @@ struct Endpoint::State {
   std::string provider;
   std::string address;
   std::shared_ptr<FabricDomain> domain;      // shared with regions, which may outlive the endpoint
-  std::shared_ptr<ProgressThread> progress;  // shared with its thread, which may have to be left behind
+  std::shared_ptr<ProgressThread> progress;  // shared with its thread, which may have to be abandoned
   std::mutex mutex;                          // connect, register and stop exclude each other
   bool is_stopped = false;
 };

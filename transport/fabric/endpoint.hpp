@@ -4,7 +4,7 @@
 // EP-1 (one event per write): every write() leads to exactly one WriteDone or WriteFailed with its cookie, unless
 //       EndpointFailed comes first: that event stands for all writes not reported yet.
 // EP-2 (one event thread): events come from the progress thread, one at a time; only a write() refused because the
-//       endpoint is already stopped or broken is reported on the caller's own thread.
+//       endpoint is already stopped or broken is reported on the caller's thread.
 // EP-3 (deadline): a write fails at the latest `timeout_ms` after its peer last finished one of this endpoint's writes
 //       (give or take 5%, at most 100 ms); the error names the peer.
 // EP-4 (isolation): a peer's death never fails another peer's writes; on tcp it never fails the endpoint either.
@@ -12,10 +12,10 @@
 //       process killed inside a critical section never releases its lock. Its peers' endpoints then report
 //       EndpointFailed after `timeout_ms` (at least 1 s; 1 s once a peer was abandoned), stop() still returns, and
 //       those processes must be restarted. Use tcp if processes must outlive the death of others.
-// For memory of devices RemoteWrite means the same: work that is submitted to the device after it sees the bytes of
-// this write. This rests on two rules: a completion at the target has delivery semantics also with FI_HMEM (fi_cq(3)),
-// and CUDA orders RDMA that is complete before work that is submitted later (GPUDirect RDMA, "Synchronization and
-// Memory Ordering"). A write without an immediate promises nothing at the target.
+// RemoteWrite means the same for device memory: work that is submitted to the device afterwards sees the bytes of this
+// write. This rests on two rules: a completion at the target has delivery semantics also with FI_HMEM (fi_cq(3)), and
+// CUDA orders completed RDMA before work that is submitted later (GPUDirect RDMA, "Synchronization and Memory
+// Ordering"). A write without an immediate promises nothing at the target.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct EndpointOptions {
   std::int64_t timeout_ms = 5000;            ///< at least 1
   EndpointHandler handler;                   ///< must be set
   SharedMemoryUse shared_memory = SharedMemoryUse::where_offered;  ///< for "auto"
-  bool device_memory = false;  ///< register_memory() is to take memory of devices, where the provider can
+  bool device_memory = false;  ///< device memory can be registered, if the provider supports it
 };
 
 /// Thread-safe, except that the destructor must be the last call. Not to be stopped or destroyed from the handler.
@@ -45,31 +45,31 @@ struct EndpointOptions {
 class Endpoint {
  public:
   static Result<std::unique_ptr<Endpoint>> open(EndpointOptions options);
-  /// Stops.
+  /// Stops the endpoint.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  /// A peer's argument for connect(): opaque bytes, any value, about 30 of them.
+  /// Returns a peer's argument for connect(): opaque bytes, any value, about 30 of them.
   [[nodiscard]] std::string address() const;
-  /// libfabric's name of the provider in use.
+  /// Returns libfabric's name of the provider in use.
   [[nodiscard]] std::string provider() const;
 
   /// Adds a peer, this endpoint itself included; the first write makes the connection. `name` is the peer's name in
   /// errors ("student replica 1"). Errors: the peer uses another provider; the address is malformed.
   Result<PeerHandle> connect(std::string_view address, std::string_view name = {});
-  /// Gives up a dead peer: its writes fail now and for ever. A peer that comes back connects anew.
+  /// Gives up a dead peer: its writes fail from now on. A peer that comes back connects anew.
   void abandon(PeerHandle peer);
 
-  /// Registers memory for reading by own writes and for writing by peers. `bytes` is at least 1. Memory of a device is
-  /// registered by a thread that has the device current; if registration fails, the error states the reason in a few
-  /// words ("provider tcp has no FI_HMEM"), and its tensors have to take another path.
+  /// Registers memory for this endpoint's reads and for peers' writes. `bytes` is at least 1. Device memory is
+  /// registered by a thread that has the device current; if that fails, the error states the reason in a few words, and
+  /// the device's tensors have to take another path.
   Result<Region> register_memory(std::byte* data, std::size_t bytes, const MemoryLocation& place = {});
 
   /// Queues a write; never blocks. All outcomes, invalid requests included, come as events (EP-1).
   void write(const WriteRequest& request);
 
-  /// Lets accepted writes finish or run into their deadline, then closes. No event follows, save those of EP-2.
+  /// Lets accepted writes finish or reach their deadline, then closes. Only refused writes cause further events (EP-2).
   /// Idempotent. Regions stay valid objects, but peers can no longer reach them.
   void stop();
 

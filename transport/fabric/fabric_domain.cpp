@@ -25,12 +25,12 @@ bool takes_ip_address(std::string_view provider) {
   return !is_shared_memory(provider) && provider != "efa";
 }
 
-// Gives the endpoint a name of its own and frees the segments of dead processes, 16 MiB each. A segment that cannot be
+// Gives the endpoint a unique name and frees the segments of dead processes, 16 MiB each. A segment that cannot be
 // removed does not prevent opening another.
 void name_segment(fi_info& info) {
   (void)sweep_shared_memory();
   const std::string address = "fi_shm://" + new_shared_memory_name();
-  std::free(info.src_addr);  // both are libfabric's, which frees with free()
+  std::free(info.src_addr);  // libfabric frees both with free()
   info.src_addr = strdup(address.c_str());
   if (info.src_addr == nullptr) throw std::bad_alloc();
   info.src_addrlen = address.size() + 1;
@@ -44,7 +44,7 @@ std::filesystem::path segment_file(const char* raw_address) {
   return "/dev/shm/" + std::string(name);
 }
 
-/// Returns whether this process can map the segment of a peer: libfabric 1.17 maps it without a look at the result.
+/// Returns whether this process can map a peer's segment: libfabric 1.17 does not check the result of its mapping.
 Status check_room_for_segment(const char* raw_address) {
   std::error_code absent;
   const std::uintmax_t bytes = std::filesystem::file_size(segment_file(raw_address), absent);
@@ -58,7 +58,7 @@ Status check_room_for_segment(const char* raw_address) {
   return {};
 }
 
-/// As in job files: "tcp" of "tcp;ofi_rxm".
+/// Returns the name in job files: "tcp" for "tcp;ofi_rxm".
 std::string short_name(const std::string& provider) {
   return provider.substr(0, provider.find(';'));
 }
@@ -97,7 +97,7 @@ InfoPtr make_hints(const std::string& provider, KeyChoice keys, MemoryKinds kind
   if (keys == KeyChoice::provider) hints->domain_attr->mr_mode |= FI_MR_PROV_KEY;
   if (kinds == MemoryKinds::host_and_devices) {
     hints->caps |= FI_HMEM;
-    hints->domain_attr->mr_mode |= FI_MR_HMEM;  // all that is written from is registered, and its descriptor passed
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;  // every source of a write is registered, and its descriptor passed
   }
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
@@ -145,7 +145,7 @@ Result<std::unique_ptr<FabricDomain>> FabricDomain::open_found(InfoPtr info) {
   domain->info_ = std::move(info);
   const bool shared_memory = is_shared_memory(domain->info_->fabric_attr->prov_name);
   if (shared_memory) name_segment(*domain->info_);
-  // shm's fi_cq_sread spins and ignores its timeout; for it the progress thread sleeps by itself.
+  // shm's fi_cq_sread spins and ignores its timeout, so the progress thread sleeps instead.
   domain->can_block_ = !shared_memory;
   const KeptSignalHandlers kept;
   if (auto opened = domain->open_objects(); !opened) return opened.error();

@@ -4,7 +4,7 @@
 // FD-1 (lifetime): the domain lives as long as the last region registered in it; objects close in the order endpoint,
 //       completion queue, address vector, regions, domain, fabric.
 // FD-3 (unguessable keys): keys of regions are random if the provider accepts chosen keys (tcp and shm do), and end
-//       with their region: a key from before, or from another run at the same address, reaches nothing.
+//       with their region: an old key, or a key of another run at the same address, reaches nothing.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -45,40 +45,40 @@ using FabricPtr = std::unique_ptr<Object, FabricCloser<Object>>;
 /// Who chooses the keys of registered memory.
 enum class KeyChoice {
   ours,      ///< random ones
-  provider,  ///< RDMA cards and other providers that insist
+  provider,  ///< the provider's: RDMA cards and others that insist
 };
-/// Which memory a provider is to transfer.
+/// Memory that a provider has to transfer.
 enum class MemoryKinds { host, host_and_devices };
-/// The runtime's requirements of a provider; an empty name stands for all providers. Loads libfabric, and throws
-/// JobError(unavailable) where that fails.
+/// Returns the runtime's requirements of a provider; an empty name stands for all providers. Loads libfabric, and
+/// throws JobError(unavailable) if that fails.
 [[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider,
                                  MemoryKinds kinds = MemoryKinds::host);
-/// The attributes of a registration of `span`: read by own writes, written by peers. Refers to `span`.
+/// Returns the attributes of a registration of `span`: read by own writes, written by peers. Refers to `span`.
 [[nodiscard]] fi_mr_attr make_registration(const iovec& span, const MemoryLocation& place, std::uint64_t key);
 
-/// "operation: libfabric's text", for a negative libfabric return value.
+/// Returns "operation: libfabric's text" for a negative libfabric return value.
 [[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
 
 /// A domain with an endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
 class FabricDomain {
  public:
-  /// With `kinds` of devices where the provider has FI_HMEM, else for memory of the host alone.
+  /// Opens a domain for `kinds`, or only for host memory if the provider lacks FI_HMEM.
   static Result<std::unique_ptr<FabricDomain>> open(const std::string& provider, const std::string& listen_address,
                                                     MemoryKinds kinds);
 
-  /// The endpoint's raw address in the provider's format.
+  /// Returns the endpoint's raw address in the provider's format.
   Result<std::string> raw_address() const;
   Result<fi_addr_t> insert(std::string_view raw_address);
-  /// Readable form of a raw address.
+  /// Returns the readable form of a raw address.
   [[nodiscard]] std::string readable(std::string_view raw_address) const;
   Result<FabricPtr<fid_mr>> register_memory(std::byte* data, std::size_t bytes, const MemoryLocation& place);
 
   [[nodiscard]] fid_ep* endpoint() const { return endpoint_.get(); }
   [[nodiscard]] fid_cq* completions() const { return completions_.get(); }
   [[nodiscard]] std::size_t max_write_bytes() const { return info_->ep_attr->max_msg_size; }
-  /// Remote addresses are virtual addresses, not offsets into a region.
+  /// Returns whether remote addresses are virtual addresses, not offsets into a region.
   [[nodiscard]] bool uses_virtual_addresses() const { return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0; }
-  /// fi_cq_sread sleeps and fi_cq_signal wakes it; otherwise the caller polls.
+  /// Returns whether fi_cq_sread sleeps and fi_cq_signal wakes it; otherwise the caller polls.
   [[nodiscard]] bool can_block() const { return can_block_; }
 
   /// Closes connections and queues; regions and their domain stay. Only after the last use of the endpoint.
@@ -91,7 +91,7 @@ class FabricDomain {
   FabricDomain() = default;
   static Result<std::unique_ptr<FabricDomain>> open_found(InfoPtr info);
   Status open_objects();
-  /// FD-3.
+  /// Returns a random key (FD-3).
   [[nodiscard]] std::uint64_t new_key() const;
 
   // Destroyed from the last to the first (FD-1).
@@ -103,8 +103,8 @@ class FabricDomain {
   FabricPtr<fid_ep> endpoint_;
   bool can_block_ = false;
   std::filesystem::path segment_file_;  // empty: not shm
-  FileDescriptor segment_;              // of shm, held (hold_shared_memory)
-  std::string no_devices_;              // why memory of devices is not registered; empty where it may be
+  FileDescriptor segment_;              // segment of shm, held (hold_shared_memory)
+  std::string no_devices_;              // reason why device memory is not registered; empty: it is
 };
 
 }  // namespace maestro

@@ -16,7 +16,7 @@ constexpr const char* library_name = "libfabric.so.1";
 
 struct Library {
   void* handle = nullptr;
-  std::string reason;  // where there is none
+  std::string reason;  // set if loading failed
 };
 
 const Library& library() {
@@ -29,7 +29,7 @@ const Library& library() {
   return loaded;
 }
 
-/// Returns a function of the library; null where it cannot be loaded.
+/// Returns a function of the library; null if it cannot be loaded.
 template <class Function>
 Function* function_of_library(const char* name) {
   void* const handle = library().handle;
@@ -60,7 +60,7 @@ Status load_libfabric() {
 
 }  // namespace maestro
 
-// Hidden, so that libfabric and programs that link it keep their own.
+// Hidden, so that libfabric and programs that link it keep theirs.
 #define MAESTRO_HIDDEN __attribute__((visibility("hidden")))
 
 extern "C" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric, loaded at its first use: psm2 and infinipath, which Debian's build needs, measure the processor's clock
-// for 200 ms when they are loaded. The functions that the headers of libfabric only declare are defined here.
+// libfabric, loaded at its first use: psm2 and infinipath, dependencies of Debian's build, measure the CPU's clock for
+// 200 ms when they are loaded. The functions that libfabric's headers only declare are defined here.
 #pragma once
 
 #include <signal.h>
@@ -9,16 +9,16 @@
 
 namespace maestro {
 
-/// Sets the variables of the environment by which infinipath and psm2, when they are loaded, leave handlers of signals
-/// as they are. The first load does, too; a program with several threads calls this before they read the environment.
+/// Sets the environment variables that make infinipath and psm2 leave signal handlers as they are. The first load sets
+/// them, too; a program with several threads calls this before they read the environment.
 void keep_signal_handlers();
 
-/// Loads the library, unless that was done. Handlers of signals stay as they are, also at the set-up of its providers
-/// by the first fi_getinfo(). Error `unavailable`, with the loader's reason. Thread-safe.
+/// Loads the library, unless it is loaded. Signal handlers stay as they are, also when the first fi_getinfo() sets up
+/// its providers. Error `unavailable`, with the loader's reason. Thread-safe.
 [[nodiscard]] Status load_libfabric();
 
-/// While it lives, libfabric may set handlers of signals; afterwards they are those of before. shm's handler, which its
-/// first endpoint sets, would remove the segments of this process at SIGINT and SIGTERM, although the process goes on
+/// Restores the former signal handlers when it ends; libfabric may set handlers while it lives. shm's handler, which
+/// its first endpoint sets, would remove this process's segments at SIGINT and SIGTERM, although the process continues
 /// until its next checkpoint: a process that joins meanwhile could not map them.
 class KeptSignalHandlers {
  public:

@@ -3,8 +3,8 @@
 // on a lock in shared memory that a killed process may still hold.
 //
 // LW-1 (one owner): a call is either left by its thread or condemned by the watcher, never both.
-// LW-2 (patience): the watcher condemns only a call that it has seen going on at `looks` looks in a row, so that a
-//       process that was stopped and continued, or starved, is not mistaken for a stuck process.
+// LW-2 (patience): the watcher condemns only a call that it has seen at `looks` looks in a row, so that a process that
+//       was stopped and continued, or starved, is not mistaken for a stuck process.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class LibraryCall {
     auto expected = calls_ << 2 | inside;
     return state_.compare_exchange_strong(expected, calls_ << 2 | outside, std::memory_order_acq_rel);
   }
-  /// To be called at regular intervals. True once, when the present call is condemned.
+  /// Returns true once, when the present call is condemned. Called at regular intervals.
   [[nodiscard]] bool look() {
     auto state = state_.load(std::memory_order_acquire);
     if ((state & 3) != inside || state != seen_state_) {
@@ -42,7 +42,7 @@ class LibraryCall {
   static constexpr std::uint64_t condemned = 2;
 
   std::atomic<std::uint64_t> state_{outside};  // number of the call, then its phase
-  std::uint64_t calls_ = 0;                    // the watched thread's
+  std::uint64_t calls_ = 0;                    // used by the watched thread
   const int looks_;
   std::uint64_t seen_state_ = 0;  // the watcher's
   int seen_ = 0;

@@ -17,13 +17,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A silence after which a provider that can block is left to wake the thread by itself.
+// After this silence a provider that can block is left to wake the thread.
 constexpr auto block_after = 200us;
-// A blocked thread looks around this often all the same, should the provider miss an event.
+// A blocked thread still polls this often, in case the provider misses an event.
 constexpr auto longest_block = 100ms;
 constexpr std::size_t completions_per_read = 64;
-// A call into libfabric is given up after the write timeout, though not below the first, seen in so many looks. Once a
-// peer was abandoned it is given up after the first: the peer may have left a lock taken.
+// A call into libfabric is given up after the write timeout, but not before the first limit, and after so many looks.
+// After a peer was abandoned the first limit applies: the peer may have left a lock taken.
 constexpr auto shortest_stuck_limit = 1000ms;
 constexpr int watchdog_looks = 8;
 
@@ -50,7 +50,7 @@ bool outside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
   return offset > limit || bytes > limit - offset;
 }
 
-// Signals are for the threads of the application; libfabric's own handlers run there as well.
+// Starts a thread with all signals blocked: the application's threads take them, and run libfabric's handlers.
 template <class Body>
 std::thread start_without_signals(Body&& body) {
   sigset_t all;
@@ -134,7 +134,7 @@ bool ProgressThread::stop() {
 void ProgressThread::wake() {
   if (rest_ == Rest::timed) wake_up_.notify_one();
   if (rest_ == Rest::blocked) fi_cq_signal(domain_->completions());
-  rest_ = Rest::none;  // one signal is enough
+  rest_ = Rest::none;  // a single signal is enough
 }
 
 void ProgressThread::run() {
@@ -184,7 +184,7 @@ void ProgressThread::watch() {
   fate_known_.notify_all();
 }
 
-// Every call into libfabric that may take a lock of another process. -FI_EAGAIN once the thread is condemned.
+// Makes a call into libfabric that may take another process's lock. Returns -FI_EAGAIN if the thread is condemned.
 template <class Call>
 std::int64_t ProgressThread::call_library(const Call& call) {
   if (condemned_) return -FI_EAGAIN;
@@ -321,7 +321,7 @@ bool ProgressThread::handle_error_completion() {
   if (fi_cq_readerr(domain_->completions(), &failure, 0) <= 0) return false;
   auto* write = (failure.flags & FI_REMOTE_WRITE) != 0 ? nullptr : queue_.find_posted(failure.op_context);
   if (write == nullptr) {
-    // A sender that died half-way; CAF's down message reports it.
+    // A sender died half-way; CAF's down message reports it.
     TransferCounters::add(counters_.receive_errors);
     return true;
   }
@@ -346,7 +346,7 @@ void ProgressThread::expire(Clock::time_point now) {
 void ProgressThread::rest(Clock::time_point now) {
   const auto pause = backoff_.pause(now);
   if (pause == Clock::duration::zero()) return std::this_thread::yield();
-  // A write that found no room is retried by the clock: nothing would wake a blocked thread for it.
+  // A write without room is retried by the clock: nothing would wake a blocked thread for it.
   const bool block = domain_->can_block() && queue_.waiting() == 0 && backoff_.silence(now) > block_after;
   std::unique_lock lock(mutex_);
   if (!inbox_.empty()) return;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread of an endpoint that calls libfabric: posts writes, reads completions, keeps deadlines. Internal.
 //
-// Only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it. The
-// thread looks at the inbox under its lock before every rest, so that no request is slept over. The thread holds no
-// lock while the handler runs.
+// Only this thread posts writes and reads completions; other threads put requests into the inbox and wake it. The
+// thread checks the inbox under its lock before every rest, so that it misses no request. The thread holds no lock
+// while the handler runs.
 //
-// PT-3 (single end per write): every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also
+// PT-3 (single end per write): every write put into the inbox ends exactly once, as WriteDone or as WriteFailed, also
 //       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
 // PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then
-//       left behind with everything it may touch, and never calls the handler again.
+//       abandoned with everything it may touch, and never calls the handler again.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ namespace maestro {
 
 struct PeerLink {
   fi_addr_t address = FI_ADDR_UNSPEC;
-  std::string name;           ///< for people
+  std::string name;           ///< name in messages
   std::optional<Error> lost;  ///< set: the peer is lost, and no write to it is accepted
 };
 
@@ -48,7 +48,7 @@ struct TransferCounters {
   [[nodiscard]] TransferStats read() const;
 };
 
-/// Shared with its own thread, so that memory that an abandoned thread may touch stays alive (PT-5).
+/// Shared with its thread, so that memory that an abandoned thread may touch stays alive (PT-5).
 class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
  public:
   using Clock = WriteQueue::Clock;
@@ -65,7 +65,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   void write(const WriteRequest& request);
   void abandon(PeerHandle peer);
   /// Finishes the writes accepted so far, or lets their deadlines pass; then ends the thread. May be called again.
-  /// False when the thread was left behind inside libfabric: the domain must not be closed.
+  /// Returns false if the thread was abandoned inside libfabric: the domain must not be closed.
   bool stop();
   [[nodiscard]] TransferStats stats() const { return counters_.read(); }
 
@@ -103,7 +103,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
 
   const std::shared_ptr<FabricDomain> domain_;
   const std::chrono::milliseconds timeout_;
-  std::chrono::milliseconds stuck_limit_;  // of a call into libfabric (PT-5)
+  std::chrono::milliseconds stuck_limit_;  // longest call into libfabric (PT-5)
   const EndpointHandler handler_;
 
   std::mutex mutex_;  // guards the inbox, rest_, peer_count_, closed_, fate_ and stuck_limit_
@@ -112,16 +112,16 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   Inbox inbox_;
   Rest rest_ = Rest::none;
   std::uint32_t peer_count_ = 0;
-  std::optional<Error> closed_;  // why writes are refused
+  std::optional<Error> closed_;  // reason why writes are refused
   Fate fate_ = Fate::running;
 
-  // The thread's own:
+  // Used only by the thread:
   WriteQueue queue_;
   IdleBackoff backoff_;
   std::vector<PeerLink> peers_;
   std::optional<Error> broken_;
   bool stopping_ = false;
-  bool condemned_ = false;  // its last call into libfabric was given up by the watchdog
+  bool condemned_ = false;  // the watchdog has given up the last call into libfabric
   Clock::time_point next_expiry_{};
 
   TransferCounters counters_;

@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;  // in job files, in libfabric
 
-constexpr std::uint64_t segment_bytes = std::uint64_t{16} << 20;  // of libfabric 1.17 with its 1024 entries a queue
+constexpr std::uint64_t segment_bytes = std::uint64_t{16} << 20;  // libfabric 1.17: 1024 entries a queue
 
 // Network providers in order of preference.
 constexpr std::array<Names, 4> known_providers{

@@ -33,7 +33,7 @@ Owner this_process() {
   return {own_identity(), getuid()};
 }
 
-// A number at the front of `text` with `separator` behind it; takes both off.
+// Takes a number and the `separator` that follows it off the front of `text`.
 std::optional<std::uint64_t> take_number(std::string_view& text, char separator) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -44,7 +44,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text, char separator)
   return number;
 }
 
-// The process that made a segment of this name; nothing when it is not a name of ours.
+// Returns the process that made a segment of this name; nothing for a foreign name.
 std::optional<Owner> owner_of(std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -57,7 +57,7 @@ std::optional<Owner> owner_of(std::string_view name) {
   return Owner{{*pid_namespace, static_cast<std::int64_t>(*pid), *started}, *user};
 }
 
-/// Whether a segment is old enough to have its lock, and nobody holds it.
+/// Returns whether a segment is old enough to have its lock, and nobody holds it.
 bool is_abandoned(const std::filesystem::path& segment) {
   constexpr std::chrono::minutes young(1);
   std::error_code gone;

@@ -63,7 +63,7 @@ void WriteQueue::recycle(QueuedWrite& write) {
   free_.push_back(&write);
 }
 
-// The caller has taken a waiting write out of its peer's line.
+// Gives up a write. The caller has taken a waiting write out of its peer's line.
 void WriteQueue::give_up(QueuedWrite& write, const Error& error, std::vector<WriteFailed>& failed) {
   failed.push_back({write.request.cookie, error});
   if (write.state == State::posted) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes on their way out: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
+// Outgoing writes: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
 //
 // WQ-1 (one end): every accepted write ends exactly once, as done or as failed.
-// WQ-2 (order per peer): writes to a peer are posted in the order they were accepted; a peer that takes none delays
-//       no other.
+// WQ-2 (order per peer): writes to a peer are posted in the order they were accepted; a peer that takes none does not
+//       delay others.
 // WQ-3 (timeout): a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as
-//       long: a slow peer that makes progress is not lost. Only time in which this process itself ran counts
-//       (RunClock): when all processes are stopped and continued, no write is lost.
+//       long: a slow peer that makes progress is not lost. Only time while this process ran counts (RunClock): when all
+//       processes are stopped and continued, no write is lost.
 // WQ-4 (stable records): the record of a posted write stays in place until the provider returns it, even after it was
-//       given up; its late completion then counts for nothing.
+//       given up; its late completion is then ignored.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct QueuedWrite {
 enum class PostOutcome {
   posted,  ///< the provider has it
   again,   ///< no room or no connection yet
-  failed,  ///< it never will
+  failed,  ///< permanent failure
 };
 
 /// Not thread-safe; belongs to the progress thread.
@@ -47,7 +47,7 @@ class WriteQueue {
  public:
   using Clock = QueuedWrite::Clock;
   using TimePoint = Clock::time_point;
-  /// Tries to hand a write to the provider. On `failed` it fills in the error.
+  /// Tries to hand a write to the provider. If it returns `failed` it has filled in the error.
   using Post = std::function<PostOutcome(QueuedWrite&, Error&)>;
 
   /// `looks`: the longest time between two calls of expire() while the process runs.
@@ -57,21 +57,21 @@ class WriteQueue {
   void accept(const WriteRequest& request, TimePoint now);
   /// Offers the waiting writes of every peer until it takes no more. Returns the writes that failed at once.
   [[nodiscard]] std::vector<WriteFailed> post_waiting(const Post& post);
-  /// The provider returned `write`. True when the write was still under way; false when it had been given up.
+  /// Ends a write that the provider returned. Returns true if it was still under way, false if it had been given up.
   [[nodiscard]] bool finish(QueuedWrite& write, TimePoint now);
-  /// Gives up the writes whose time has come (WQ-3); `describe` names a peer.
+  /// Gives up the writes whose deadline has passed (WQ-3); `describe` names a peer.
   [[nodiscard]] std::vector<WriteFailed> expire(TimePoint now, const std::function<std::string(PeerHandle)>& describe);
   /// Gives up every write to a peer, or to all.
   [[nodiscard]] std::vector<WriteFailed> give_up(PeerHandle peer, const Error& error);
   [[nodiscard]] std::vector<WriteFailed> give_up_all(const Error& error);
 
-  /// The write behind a provider's context pointer, if it is one of ours that is out; for untrusted pointers.
+  /// Returns the write of a provider's context pointer if it is posted; for untrusted pointers.
   [[nodiscard]] QueuedWrite* find_posted(const void* provider_context);
 
   [[nodiscard]] bool empty() const { return waiting_ + posted_ == 0; }
-  /// Writes the provider has not taken yet.
+  /// Returns the number of writes that the provider has not taken yet.
   [[nodiscard]] std::size_t waiting() const { return waiting_; }
-  /// Writes the provider has and that were not given up.
+  /// Returns the number of writes that the provider has and that were not given up.
   [[nodiscard]] std::size_t posted() const { return posted_; }
 
  private:

@@ -2,8 +2,8 @@
 // The partition of a piece's payload into RMA writes.
 //
 // CP-1 (cover): the chunks cover [0, bytes) exactly, in order, without overlap.
-// CP-2 (no empty chunk): no chunk is empty: a 0-byte write wedges libfabric's shm provider. A piece of 0 bytes is its
-//       header alone.
+// CP-2 (no empty chunk): no chunk is empty: a 0-byte write wedges libfabric's shm provider. A piece of 0 bytes consists
+//       only of its header.
 // CP-3 (full chunks): every chunk but the last has chunk_bytes bytes, and none has more.
 #pragma once
 
@@ -19,19 +19,19 @@ struct Chunk {
   friend constexpr bool operator==(const Chunk&, const Chunk&) = default;
 };
 
-/// Writes that carry `bytes` of payload. `chunk_bytes` is the largest single write; 0 means no limit.
+/// Returns the number of writes for `bytes` of payload. `chunk_bytes` is the largest single write; 0 means no limit.
 [[nodiscard]] constexpr std::size_t chunk_count(std::size_t bytes, std::size_t chunk_bytes) {
   if (bytes == 0) return 0;
   if (chunk_bytes == 0) return 1;
   return bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0);
 }
 
-/// Writes of a whole piece: its header, then its payload; the expected count of a CompletionCounter.
+/// Returns the number of writes of a piece: its header, then its payload. A CompletionCounter expects this count.
 [[nodiscard]] constexpr std::size_t writes_per_piece(std::size_t bytes, std::size_t chunk_bytes) {
   return 1 + chunk_count(bytes, chunk_bytes);
 }
 
-/// A value; chunks are computed, not stored.
+/// Computes chunks on request; stores none.
 class ChunkPlan {
  public:
   constexpr ChunkPlan(std::size_t bytes, std::size_t chunk_bytes)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The 32 bits that travel with every RMA write: ring (10 bits), slot (6 bits), sequence modulo 65536 (16 bits).
 //
-// A ring whose slots also have a payload in a device's memory has a second number. A write that carries the second
-// number is the header of a whole piece there, and carries the piece's index in place of the sequence, which follows
-// from the slot inside the window.
+// A ring whose slots also have a payload in device memory has a second number. A write with the second number is the
+// header of a complete piece in that payload. It carries the piece's index instead of the sequence, which follows from
+// the slot inside the window.
 #pragma once
 
 #include <cassert>
@@ -19,8 +19,8 @@ inline constexpr std::uint32_t max_immediate_edges = 1u << 10;
 inline constexpr std::uint32_t max_immediate_slots = 1u << 6;
 inline constexpr std::uint32_t max_immediate_pieces = 1u << 16;
 
-/// An address inside the receiving process. Where a process hosts several consumer replicas of an edge, the receiver
-/// gives each of their rings an `edge` number of its own, since the replica has no bits here.
+/// An address inside the receiving process. If a process hosts several consumer replicas of an edge, each of their
+/// rings has a distinct `edge` number, since the 32 bits do not hold the replica.
 struct Immediate {
   EdgeId edge;
   std::uint32_t slot = 0;
@@ -28,7 +28,7 @@ struct Immediate {
   friend constexpr bool operator==(const Immediate&, const Immediate&) = default;
 };
 
-/// Checks once at start-up whether the numbers of a job fit the bits.
+/// Checks at start-up whether a job's numbers fit the bits.
 [[nodiscard]] inline Status check_immediate_limits(std::uint64_t edges, std::uint64_t slots) {
   if (edges > max_immediate_edges) {
     return Error{ErrorCode::invalid_argument, std::to_string(edges) + " rings meet in one process; at most " +
@@ -46,7 +46,7 @@ struct Immediate {
   return static_cast<std::uint16_t>(seq);
 }
 
-/// The sequence nearest to `near` that wraps to `wrapped`: exact while the two are less than 32768 apart.
+/// Returns the sequence nearest to `near` that wraps to `wrapped`: exact while the two are less than 32768 apart.
 [[nodiscard]] constexpr std::uint64_t unwrap_sequence(std::uint16_t wrapped, std::uint64_t near) {
   const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(wrapped - wrap_sequence(near)));
   if (ahead < 0 && near < static_cast<std::uint64_t>(-std::int64_t{ahead})) {
@@ -55,7 +55,7 @@ struct Immediate {
   return near + static_cast<std::uint64_t>(std::int64_t{ahead});
 }
 
-/// The edge and the slot must lie below the limits above.
+/// Packs an immediate; edge and slot must be below the limits above.
 [[nodiscard]] constexpr std::uint32_t pack(const Immediate& immediate) {
   assert(immediate.edge.value() < max_immediate_edges && immediate.slot < max_immediate_slots);
   return (immediate.edge.value() & (max_immediate_edges - 1)) << 22 |

@@ -23,8 +23,8 @@ Result<std::optional<OutgoingPiece>> OutputLink::take() {
 
 Status OutputLink::grant(Epoch epoch, std::uint64_t released) {
   if (epoch != ledger_.epoch()) return {};  // CL-3; below, the window would never reach it
-  // Sequences that other replicas filled count as sent too; their grants come here as well. Sequences further ahead
-  // than this window were sent after grants that are still on their way to us.
+  // Sequences that other replicas filled count as sent too; their grants come here as well. Sequences beyond this
+  // window were sent after grants that have not arrived here yet.
   while (senders_ > 1 && ledger_.sent_end() < released) {
     if (Status sent = ledger_.sent(std::min(released - 1, ledger_.released() + ledger_.slots() - 1)); !sent)
       return sent;

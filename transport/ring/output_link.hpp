@@ -2,8 +2,8 @@
 // The sending end of an edge towards a receiver replica: the pieces that wait for a credit.
 //
 // OL-1 (order): pieces leave in the order of their sequences, and pieces of the same sequence in the order they were
-//       queued, each only when its sequence is inside the credit window: a piece that was made early never stands
-//       before a piece that is due.
+//       queued, each only when its sequence is inside the credit window: a piece that was made early never precedes a
+//       piece that is due.
 // OL-2 (held buffers): a queued piece holds its buffer, so nothing is overwritten before it was sent.
 #pragma once
 
@@ -21,20 +21,20 @@ struct OutgoingPiece {
   PieceOut piece;
   StepId step;
   Buffer buffer;
-  std::size_t offset = 0;         ///< of the first row, bytes into the buffer
-  std::size_t header_offset = 0;  ///< room for the 64-byte header, bytes into the buffer
+  std::size_t offset = 0;         ///< position of the first row, bytes into the buffer
+  std::size_t header_offset = 0;  ///< position of the 64-byte header, bytes into the buffer
 };
 
 /// Not thread-safe; belongs to the sending replica's actor.
 class OutputLink {
  public:
-  /// `senders`: above 1 when not every sequence of the ring has a piece of this sender. `released`: sequences that the
-  /// receiver has released before this link was made.
+  /// `senders`: above 1 if some sequences of the ring have no piece from this sender. `released`: number of sequences
+  /// that the receiver released before this link was made.
   OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders, std::uint64_t released = 0)
       : ledger_(epoch, slots, released), senders_(senders) {}
 
   void queue(OutgoingPiece piece);
-  /// The next piece that may leave now, if any.
+  /// Returns the next piece that may leave now, if any.
   [[nodiscard]] Result<std::optional<OutgoingPiece>> take();
   Status grant(Epoch epoch, std::uint64_t released);
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
@@ -43,7 +43,7 @@ class OutputLink {
  private:
   CreditLedger ledger_;
   std::int64_t senders_;
-  std::list<OutgoingPiece> waiting_;  // of most links none: no memory then
+  std::list<OutgoingPiece> waiting_;  // empty on most links: no memory then
 };
 
 }  // namespace maestro

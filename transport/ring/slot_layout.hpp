@@ -5,10 +5,10 @@
 //
 // LY-1 (disjoint): no two headers, payloads or slots overlap, and all lie inside [0, total_bytes).
 // LY-2 (alignment): every header, payload and slot starts at a multiple of 64 bytes.
-// LY-3 (true headers): a header whose checksum holds and that agrees with its expectation in every field describes that
-//       very piece.
-// LY-4 (device payloads): a ring may have a second payload for every slot in memory of a device; these lie one behind
-//       the other, each on a 256-byte border. The header of a piece names the payload that holds it.
+// LY-3 (true headers): a header whose checksum holds and that agrees with its expectation in every field describes
+//       exactly that piece.
+// LY-4 (device payloads): a ring may have a second payload for every slot in device memory; these payloads are
+//       consecutive, each on a 256-byte border. A piece's header names the payload that holds it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace maestro {
 
-/// Which payload of its slot a piece lies in.
+/// The payload of a slot that holds a piece.
 enum class SlotMemory : std::uint8_t { host, device };
 
 /// The identity of a piece: rows [row_offset, row_offset + rows) of a consumer replica's micro-batch.
@@ -31,7 +31,7 @@ struct PieceInfo {
   std::uint64_t seq = 0;
   StepId step;
   ReplicaIndex source_replica;
-  std::uint64_t row_offset = 0;  ///< rows of the consumer's micro-batch before this piece
+  std::uint64_t row_offset = 0;  ///< number of the consumer's rows before this piece
   std::uint64_t rows = 0;
   std::uint32_t row_bytes = 0;
   DType dtype = DType::f32;
@@ -60,8 +60,8 @@ static_assert(sizeof(PieceHeader) == 64 && std::is_trivially_copyable_v<PieceHea
 inline constexpr std::uint32_t piece_magic = 0x4d504331;  // "MPC1"
 
 [[nodiscard]] PieceHeader make_header(const PieceInfo& piece);
-/// OK when `header` is intact and describes `expected`; else `corrupt`, naming the first field that differs with both
-/// values and the piece's place (edge, sequence, step, source replica).
+/// Returns OK if `header` is intact and describes `expected`; otherwise `corrupt`, naming the first field that differs
+/// with both values and the piece's place (edge, sequence, step, source replica).
 Status validate(const PieceHeader& header, const PieceInfo& expected);
 
 /// A value; immutable after make().
@@ -75,16 +75,16 @@ class SlotLayout {
 
   [[nodiscard]] std::uint32_t slots() const { return slots_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
-  /// Payload capacity of a slot, as requested.
+  /// Returns the payload capacity of a slot, as requested.
   [[nodiscard]] std::size_t payload_bytes() const { return payload_bytes_; }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const { return slot_bytes_ * slots_; }
   [[nodiscard]] std::uint32_t slot_of(std::uint64_t seq) const { return static_cast<std::uint32_t>(seq % slots_); }
 
-  /// Offsets in bytes from the start of the ring; arguments inside the layout.
+  /// Returns an offset in bytes from the start of the ring. The arguments must be inside the layout.
   [[nodiscard]] std::size_t header_offset(std::uint32_t slot, std::uint32_t piece) const;
   [[nodiscard]] std::size_t payload_offset(std::uint32_t slot, std::size_t byte = 0) const;
-  /// From the start of the payloads in a device's memory (LY-4).
+  /// Returns the offset from the start of the payloads in device memory (LY-4).
   [[nodiscard]] std::size_t device_offset(std::uint32_t slot, std::size_t byte = 0) const;
   [[nodiscard]] std::size_t device_bytes() const;
 
