@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole language model with its loss: decoder body, output layer (tied or its own) and softmax cross-entropy.
+// A complete language model with its loss: decoder body, output layer (tied or separate) and softmax cross-entropy.
 //
 // Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
-// In pipeline stages tokens go to the first and targets to the last, which reports; see decoder_section.hpp.
+// In pipeline stages the first takes tokens, the last takes targets and reports; see decoder_section.hpp.
 // A tied output layer is the token embedding itself: its gradient is the sum of both uses.
 #pragma once
 
@@ -15,7 +15,7 @@ class DecoderLm final : public DecoderSection {
   struct Options {
     DecoderConfig decoder;
     DataShape data;
-    /// Shape keys; `data` stays empty. Throws JobError.
+    /// Reads the shape keys; `data` stays empty. Throws JobError.
     static Options read(const JobTable& table) { return {read_decoder_shape(table), {}}; }
   };
   /// Throws JobError for a decoder that does not fit the data.

@@ -66,8 +66,8 @@ std::optional<AdapterConfig> DecoderSection::adapters() const {
   for (const StateEntry& entry : stack_.adapter_state()) {
     const std::string_view name = entry.name;
     if (!name.ends_with(adapter_a)) continue;
-    // "...layers.0.self_attn.q_proj" is targeted as q_proj. GPT-2 has two modules c_proj: their targets hold the
-    // branch, too.
+    // "...layers.0.self_attn.q_proj" is targeted as q_proj. GPT-2 has two modules c_proj: their targets include the
+    // branch.
     const std::size_t module = name.rfind('.', name.size() - adapter_a.size() - 1);
     const std::size_t from = decoder().gpt2() ? name.rfind('.', module - 1) : module;
     const std::string target(name.substr(from + 1, name.size() - adapter_a.size() - from - 1));
@@ -88,7 +88,7 @@ std::string DecoderSection::description() const {
 
 bool DecoderSection::ignores(std::string_view stored_name) const {
   if (is_stored_buffer(stored_name)) return true;
-  // Some writers store the output layer of a tied model a second time; a body alone has no use for it at all.
+  // Some writers store the output layer of a tied model a second time; a body without output layer never uses it.
   if (stored_name == head_name) return head_ == nullptr || decoder().tied;
   if (context_.stage.count == 1) return false;
   if (names_of_model_.empty()) names_of_model_ = body_names(decoder(), context_.lora);
@@ -106,7 +106,7 @@ ProductParameters DecoderSection::products() {
 }
 
 void DecoderSection::freeze() {
-  if (context_.lora.given()) return;  // the weights are already, and adapters stay as they are
+  if (context_.lora.given()) return;  // the weights are frozen already, and adapters stay as they are
   freeze_weights(context_.passes_gradient);
   frozen_ = true;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common base of every section around a decoder body: the options, the body's parameters and their stored form, and the
+// Common base of every section with a decoder body: the options, the body's parameters and their stored form, and the
 // partition into pipeline stages.
 //
-// Of several stages the first has the embedding, and so the inputs that embedding takes; the last has final norm,
-// output layer and all that a section adds behind the layers. Between them travels
-//   stream   (M, width) f32, differentiable: the residual stream behind a stage's layers; over ranks, rows of each rank
-// When the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
+// Of several stages the first has the embedding and its inputs; the last has final norm, output layer and everything
+// that a section adds after the layers. Between them travels
+//   stream   (M, width) f32, differentiable: the residual stream after a stage's layers; over ranks, rows of each rank
+// If the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
 //
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
-//       held as a frozen section holds its own, and are in no gradient, reduction, moment or checkpoint.
+//       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.
 #pragma once
 
 #include <span>
@@ -22,45 +22,45 @@
 
 namespace maestro {
 
-/// The output layer of a decoder: tied, its own, or none because another section holds it.
+/// The output layer of a decoder: tied, separate, or none because another section holds it.
 enum class OutputLayer : std::uint8_t { none, own_or_tied };
 
-/// A Section that owns a decoder body and, when wanted, its output layer; or a pipeline stage of it.
+/// A Section that owns a decoder body and, if wanted, its output layer; or a pipeline stage of it.
 class DecoderSection : public Section {
  public:
-  /// The adapters, where the section has some.
+  /// Returns the adapters, if the section has some, otherwise the weights.
   Parameters& parameters() override { return context_.lora.given() ? adapters_ : parameters_; }
   [[nodiscard]] std::vector<StateEntry> state() override;
   [[nodiscard]] NamedParameters weights() override;
   [[nodiscard]] bool takes_adapters() const override { return true; }
   [[nodiscard]] std::optional<AdapterConfig> adapters() const override;
-  /// The body's parts in other stages and buffers; the output layer too where it is not a parameter of its own here.
+  /// Returns true for the body's parts in other stages, buffers, and the output layer if it is not a parameter here.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] ProductParameters products() override;
-  /// Of all layers, whatever the stage; after: the output layer.
+  /// Returns the costs of all layers, regardless of the stage; after: the output layer.
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
   [[nodiscard]] Parameter* tied() override;
-  /// Of the whole model, whatever the stage.
+  /// Returns the configuration of the complete model, regardless of the stage.
   [[nodiscard]] std::string config_json() const override;
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   [[nodiscard]] bool runs_dry() const override { return true; }
-  /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
+  /// Keeps only the packed forms of the matrices, including the backward pass's forms if gradients pass through; the
   /// section can then no longer be stored or loaded.
   void freeze() override;
-  /// Once frozen, a forward pass only reads; but ranks meet in collectives, so their forward passes never overlap.
+  /// Returns true if frozen (a pass then only reads) on one rank: ranks meet in collectives, so passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] bool recomputes() const override { return true; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
-  /// Logits (1, vocabulary) f32 of the token after the rows of `tokens` (N) i32, which continue the sequence in
-  /// `caches`, those of each layer. On a single rank and one stage, with an output layer.
+  /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N) i32, which continue the
+  /// sequence in `caches`, a cache for each layer. On a single rank and one stage, with an output layer.
   [[nodiscard]] Var cached_logits(Tape& tape, const Tensor& tokens, const SequenceLayout& layout,
                                   std::span<const AttentionCache> caches);
 
  protected:
-  /// Throws JobError when decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
+  /// Throws JobError if decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
   /// check_stage.
   DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                  OutputLayer output_layer);
@@ -69,52 +69,52 @@ class DecoderSection : public Section {
   [[nodiscard]] DecoderStack& stack() { return stack_; }
   [[nodiscard]] bool first_stage() const { return context_.stage.first(); }
   [[nodiscard]] bool last_stage() const { return context_.stage.last(); }
-  /// Ports of this stage: `embedding`, the inputs that embedding takes, in the first, `behind` the layers' ones in the
-  /// last, and streams between stages.
+  /// Returns this stage's ports: `embedding`, the embedding's inputs, in the first, `behind`, the ports after the
+  /// layers, in the last, and streams between stages.
   [[nodiscard]] Ports stage_ports(std::vector<Port> embedding, const Ports& behind) const;
 
-  /// The output layer (vocabulary of the rank, width): the token embedding, or a copy of it in another stage, when
-  /// tied. Only with OutputLayer::own_or_tied, in the last stage.
+  /// Returns the output layer (vocabulary of the rank, width): the token embedding if tied, or a copy of it in another
+  /// stage. Only with OutputLayer::own_or_tied, in the last stage.
   [[nodiscard]] Parameter& head() { return *head_; }
-  /// Logits (N, vocabulary of the rank) f32 of hidden (N, width) act.
+  /// Returns the logits (N, vocabulary of the rank) f32 of hidden (N, width) act.
   [[nodiscard]] Var logits(Tape& tape, const Var& hidden);
-  /// Which part of the output layer head() is.
+  /// Returns the part of the output layer that head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
-  /// The embedding of "tokens", first stage only: (M_t, width) f32, Sharding::rank_rows.
+  /// Returns the embedding of "tokens", first stage only: (M_t, width) f32, Sharding::rank_rows.
   [[nodiscard]] virtual Var embedded(Tape& tape, const Inputs& inputs);
-  /// The residual stream before the stage's layers: embedded() or "stream".
+  /// Returns the residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
-  /// The residual stream behind the stage's layers: as incoming().
+  /// Returns the residual stream after the stage's layers, in the same form as incoming().
   Stream stream(Tape& tape, const Inputs& inputs);
-  /// All that a stage other than the last has to give: the stream.
+  /// Sets all outputs of a stage other than the last: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
-  /// The body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next function.
+  /// Returns the body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next function.
   Var hidden(Tape& tape, const Inputs& inputs);
-  /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Sharding::context_rows.
+  /// Returns the same for all rows of the context part, on each tensor rank: (M_c, width), Sharding::context_rows.
   Var gathered_hidden(Tape& tape, const Inputs& inputs);
   /// Applies the model's soft cap, if it has a cap, to logits (M, V) f32 in place.
   void cap_logits(Tape& tape, const Tensor& logits) const;
-  /// FLOPs and kept bytes of the stage's layers and, when it is here, the output layer.
+  /// Returns FLOPs and kept bytes of the stage's layers and, if it is here, the output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
  private:
   [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
   /// Keeps only the packed forms of the weights' matrices.
   void freeze_weights(bool passes_gradient);
-  /// The output layer is a parameter that does not embed too: of an untied model, or a copy.
+  /// Returns whether the output layer is a parameter that does not embed too: of an untied model, or a copy.
   [[nodiscard]] bool separate_head() const { return head_ != nullptr && !(decoder().tied && first_stage()); }
 
   SectionContext context_;
   OutputLayer output_layer_;
-  Parameters parameters_;  // all, or the frozen weights below adapters
+  Parameters parameters_;  // all parameters, or the frozen weights below adapters
   Parameters adapters_;
   DecoderStack stack_;  // after the parameters: refers to them
   bool frozen_ = false;
   Parameter* head_ = nullptr;                        // null without an output layer in this stage
-  mutable std::vector<std::string> names_of_model_;  // of the whole body, sorted; made by ignores() of a stage
+  mutable std::vector<std::string> names_of_model_;  // names in the complete body, sorted; made by ignores() of a stage
 };
 
-/// Targets of a micro-batch as the losses want them, (M_c) i32.
+/// Returns a micro-batch's targets in the form of the losses, (M_c) i32.
 [[nodiscard]] Tensor targets_of(const Inputs& inputs);
 
 inline const Port tokens_port{"tokens", DType::i32, 1, false, false};

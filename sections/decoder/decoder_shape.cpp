@@ -40,7 +40,7 @@ void check_heads(const std::string& section, const DecoderConfig& config) {
     refuse(section, setting("kv_heads", config.kv_heads) + " does not divide " + setting("heads", config.heads));
   }
   if (config.gpt2() && config.kv_heads != config.heads) {
-    refuse(section, "family \"gpt2\" has no grouped-query attention; leave kv_heads out or use family \"llama\"");
+    refuse(section, "family \"gpt2\" lacks grouped-query attention; leave kv_heads out or use family \"llama\"");
   }
   if (config.gpt2() && config.query_columns() != config.width) {
     refuse(section, setting("heads", config.heads) + " of " + setting("head_size", config.head_size) +
@@ -137,7 +137,7 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv = queries + 2.0 * static_cast<double>(config.key_columns());
   // Norms, q, k, v (with norms of q and k a second time), the attention's result, two branches, and the FFN before and
-  // behind its activation.
+  // after its activation.
   const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
   const double heads = config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv;
   const double ffn_values = static_cast<double>(config.ffn_matrices()) * ffn;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a decoder, completed and checked, and the work it means. Pure.
+// The shape of a decoder, completed and checked, and its work. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,49 @@ namespace maestro {
 /// The expected shape of the data, as far as it is known when sections are built. Zero or empty: unknown, not checked.
 struct DataShape {
   std::int64_t sequence = 0;       ///< tokens of the longest sample
-  std::int64_t vocabulary = 0;     ///< token ids are below it
+  std::int64_t vocabulary = 0;     ///< bound of the token ids, which are below it
   std::string tokenizer;           ///< name of the tokenizer that made the ids
-  std::int64_t patch_columns = 0;  ///< elements of a patch of a picture, 3 x patch x patch
-  PictureGrids pictures = {};      ///< grids of the pictures
+  std::int64_t patch_columns = 0;  ///< elements of an image patch, 3 x patch x patch
+  PictureGrids pictures = {};      ///< grids of the images
 };
 
-/// `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
+/// Returns `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
 /// multiple of 64 (others).
 [[nodiscard]] DecoderConfig resolved(DecoderConfig config);
 
-/// The shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the table
-/// leaves out. Throws JobError.
+/// Reads the shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the
+/// table leaves out. Throws JobError.
 [[nodiscard]] DecoderConfig read_decoder_shape(const JobTable& table);
 
-/// Raises the vocabulary of a decoder from random values to the corpus' tokens, where the table does not state it.
+/// Raises the vocabulary of a decoder from random values to the corpus' tokens, if the table does not state it.
 void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const DataShape& data);
 
-/// Throws JobError when `config` is no decoder (a size below 1, heads that do not divide), or
-/// cannot take the samples of the data source: longer than `positions`, or with token ids outside the vocabulary.
+/// Throws JobError if `config` is not a decoder (a size below 1, heads that do not divide), or cannot take the samples
+/// of the data source: longer than `positions`, or with token ids outside the vocabulary.
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);
 
-/// In a few words, for a person: "qwen3, 28 layers x 1024, 16 heads of 128 (8 kv), q/k norms, rope 1e+06, tied,
+/// Returns a few words for a person: "qwen3, 28 layers x 1024, 16 heads of 128 (8 kv), q/k norms, rope 1e+06, tied,
 /// vocabulary 151936". `config` must be resolved.
 [[nodiscard]] std::string described(const DecoderConfig& config);
 
-/// FLOPs of the body in a forward pass over a sample of T tokens; per layer
+/// Returns the FLOPs of the body in a forward pass over a sample with T tokens; per layer
 ///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (others)
 ///   2 * 2 * S * H D                                scores and their product with the values
 /// with S = T^2 / 2, the causal half, or in a layer with windows of W < T keys W T - W^2 / 2,
 /// after Kaplan et al. 2020, table 1, and Chowdhery et al. 2022, appendix B (who do not halve the causal part).
 /// Embedding, norms and pointwise work are left out, as there. `config` must be resolved.
 [[nodiscard]] double body_flops(const DecoderConfig& config, std::int64_t tokens);
-/// FLOPs of an output layer: 2 T C V.
+/// Returns the FLOPs of an output layer: 2 T C V.
 [[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
-/// Bytes of activations that a training pass of the body keeps until its backward pass, the stream before its layers
-/// and the final norm's result included; `config` must be resolved. With `recompute` layers to a group: of one group
-/// and of the stream before each. Of all `tensor` ranks together, each of which keeps the gathered input of either
-/// branch and its part of the sum behind it whole.
+/// Returns the bytes of activations that a training pass of the body keeps until its backward pass, including the
+/// stream before its layers and the final norm's result; `config` must be resolved. With `recompute` layers to a group:
+/// the bytes of one group and the streams before all groups. Counts all `tensor` ranks together; each keeps the
+/// gathered input of either branch and its part of the sum after it, uncut.
 [[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision,
                                 std::int64_t recompute = 0, std::int64_t tensor = 1);
-/// Bytes of a layer's values and gradients that a pass holds for a while.
+/// Returns the bytes of a layer's values and gradients that a pass holds temporarily.
 [[nodiscard]] double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
-/// The final norm's share of body_bytes().
+/// Returns the final norm's share of body_bytes().
 [[nodiscard]] double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 
 }  // namespace maestro

@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// The families' parameters.
+/// Builds the families' parameters.
 class DecoderStack::Builder {
  public:
   Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init, const StackAdapters& adapters)
@@ -28,7 +28,7 @@ class DecoderStack::Builder {
   void build_rotary();
 
  private:
-  /// Those of the stage, each made by `layer` from the prefix of its names.
+  /// Adds the stage's layers, each made by `layer` from the prefix of its names.
   template <class Layer>
   void add_layers(const std::string& prefix, Layer layer) {
     const Stage& stage = stack_.stage_;
@@ -41,7 +41,7 @@ class DecoderStack::Builder {
   void add_attention(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
   void add_norms(BlockWeights& layer, const std::string& prefix);
-  /// A projection onto `sizes` rows, each stored under its name, or all as `fused` where the family does so.
+  /// Adds a projection onto `sizes` rows, each stored under its name, or all as `fused` if the family does so.
   Affine stacked(const std::string& prefix, const std::string& fused, const std::vector<const char*>& names,
                  const std::vector<std::int64_t>& sizes, bool bias);
   Affine conv1d(const std::string& name, Shape shape, double deviation, const ParameterSlice& slice) {
@@ -51,22 +51,22 @@ class DecoderStack::Builder {
     const auto initial = static_cast<float>(1.0 - config_.norm_offset);
     return add_.stored(add_.vector(name + ".weight", size, initial, std::move(slice)));
   }
-  /// A weight with the matrices of modules of Hugging Face: `modules` of so many `rows` each, or one of all.
+  /// A weight with the matrices of Hugging Face modules: `modules` of `rows` each, or a single fused module.
   struct Product {
     std::vector<std::string> modules;
     std::vector<std::int64_t> rows;
     std::int64_t columns = 0;
-    bool columns_cut = false;  ///< over the tensor group; else the rows
+    bool columns_cut = false;  ///< the tensor group cuts columns; else rows
   };
-  /// Adds adapters beside `affine`, if the job names its product.
+  /// Adds adapters to `affine`, if the job names its product.
   void adapt(bool named, Affine& affine, const Product& product);
-  /// The rows of modules that are on this rank.
+  /// Returns the rows of modules that are on this rank.
   [[nodiscard]] std::vector<std::int64_t> held_rows(const Product& product) const;
-  /// The modules of a projection by `stacked`.
+  /// Returns the modules of a projection by `stacked`.
   [[nodiscard]] std::vector<std::string> modules(const std::string& prefix, const std::string& fused,
                                                  const std::vector<const char*>& names) const;
   Affine rms_norm(const std::string& name) { return {&norm_weight(name, config_.width), nullptr}; }
-  /// A projection (rows, columns) that adds to the residual stream; its columns are cut.
+  /// Adds a projection (rows, columns) that adds to the residual stream; its columns are cut.
   Affine added(const std::string& name, Shape shape, bool bias) {
     Affine made;
     made.weight = &add_.stored(add_.matrix(name + ".weight", shape, residual_deviation(), cut_.columns(shape[1])));
@@ -206,7 +206,7 @@ void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::str
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
   const bool before = config_.norms != BlockNorms::behind, behind = config_.norms != BlockNorms::before;
   if (before) layer.attention_norm = rms_norm(prefix + "input_layernorm");
-  // The second norm of a layer has the same name in all families, and not the same place.
+  // A layer's second norm has the same name in all families, but not the same place.
   Affine& second = behind ? layer.behind_attention : layer.ffn_norm;
   second = rms_norm(prefix + "post_attention_layernorm");
   if (before && behind) layer.ffn_norm = rms_norm(prefix + "pre_feedforward_layernorm");
@@ -316,7 +316,7 @@ Var DecoderStack::normed(Tape& tape, Stream x) const {
 
 namespace {
 
-/// A whole body whose parameters are never allocated.
+/// A complete body whose parameters are never allocated.
 struct DescribedBody {
   DescribedBody(const DecoderConfig& config, const LoraConfig& lora)
       : stack(weights, ParameterInit(0, ""), config, {}, {}, {lora.given() ? &adapters : nullptr, lora}) {}

@@ -3,14 +3,13 @@
 //
 // Input   tokens        (M) i32
 // Output  by boundary (over ranks: rows of each rank, and of logits its columns):
-//   hidden   hidden        (M, width) act, differentiable: the state behind the final norm
+//   hidden   hidden        (M, width) act, differentiable: the state after the final norm
 //   logits   logits        (M, vocabulary) f32
 //   top_k    top_values    (M, k) f32, the k largest logits of each row among the corpus' tokens, descending
 //            top_indices   (M, k) i32, their token ids
 //   top_k_rest  the same with log-probabilities over the corpus' tokens as top_values, and
-//            rest          (M, 1) f32, the log-probability of all other tokens; at least least_log_probability, as
-//            every
-//                          value. On processors, with the whole output layer on a single rank.
+//            rest          (M, 1) f32, the log-probability of all other tokens; at least least_log_probability, like
+//                          every value. On CPUs, with the complete output layer on a single rank.
 // In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
 // Only boundary = hidden can be trained: no gradient travels back over the other boundaries.
 #pragma once
@@ -20,9 +19,9 @@
 
 namespace maestro {
 
-/// "hidden", "logits", "top_k", "top_k_rest" at `key` of a job table.
+/// Reads "hidden", "logits", "top_k" or "top_k_rest" at `key` of a job table.
 [[nodiscard]] TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback);
-/// `top_k` of a job table, at least 1.
+/// Reads `top_k` of a job table, at least 1.
 [[nodiscard]] std::int64_t read_top_k(const JobTable& table, std::int64_t fallback);
 
 class DecoderTrunk final : public DecoderSection {
@@ -32,7 +31,7 @@ class DecoderTrunk final : public DecoderSection {
     TeacherOutput boundary = TeacherOutput::hidden;
     std::int64_t top_k = 64;
     DataShape data;
-    /// Shape keys, boundary and top_k; `data` stays empty. Throws JobError.
+    /// Reads shape keys, boundary and top_k; `data` stays empty. Throws JobError.
     static Options read(const JobTable& table);
   };
   /// Throws JobError for a decoder that does not fit the data, a boundary that cannot be trained, a top_k beyond the
@@ -44,14 +43,14 @@ class DecoderTrunk final : public DecoderSection {
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 
  private:
-  /// `hidden` (M_c, width), of Sharding::context_rows.
+  /// Sets the top-k outputs of `hidden` (M_c, width), of Sharding::context_rows.
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
-  /// The rank's rows of x, (M_c, columns): (M_t, columns).
+  /// Returns the rank's rows of x, (M_c, columns): (M_t, columns).
   [[nodiscard]] Var own_rows(Tape& tape, const Var& x) const;
 
   TeacherOutput boundary_;
   std::int64_t top_k_;
-  std::int64_t tokens_;  // the first rows of the output layer, of which top_k_ are sent
+  std::int64_t tokens_;  // first rows of the output layer; top_k_ of them are sent
 };
 
 }  // namespace maestro

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The setting by which the corpus sends its tokens; empty: they mean nothing, or an app's own corpus makes them.
+/// Returns the corpus setting that selects its tokens; empty: the ids mean nothing, or an app's corpus makes them.
 std::string tokens_setting(const DataShape& data) {
   if (data.tokenizer.empty() || data.tokenizer.starts_with("synthetic")) return "";
   return "data.tokenizer = \"" + data.tokenizer + "\"";
 }
 
-/// Returns the reason why the tokenizer beside weights has other tokens than the corpus sends; empty: it has not.
+/// Returns the reason why the weights' tokenizer has other tokens than the corpus sends; empty: it does not.
 std::string difference(const fs::path& own, const DataShape& data) {
   if (data.tokenizer == "bytes")
     return is_byte_tokenizer(own) ? "" : own.string() + " is the tokenizer of these weights";

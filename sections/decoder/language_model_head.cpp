@@ -47,7 +47,7 @@ Cost LanguageModelHead::cost(const SampleShape& sample) const {
   Cost cost{head_flops(sample.tokens, decoder_.width, decoder_.vocabulary), 0};
   cost.working =
       2.0 * static_cast<double>(sample.tokens * decoder_.width) * static_cast<double>(size_of(context_.precision));
-  // The fused loss leaves only the gradient of its input behind.
+  // After the fused loss only its input's gradient is kept.
   if (context_.trained)
     cost.bytes = static_cast<double>(sample.tokens * decoder_.width) * static_cast<double>(size_of(context_.precision));
   return cost;

@@ -13,9 +13,9 @@ namespace maestro {
 class LanguageModelHead final : public Section {
  public:
   struct Options {
-    DecoderConfig decoder;  ///< of the whole model
+    DecoderConfig decoder;  ///< decoder of the complete model
     DataShape data;
-    /// Shape keys; `tied` is false unless given. Throws JobError.
+    /// Reads the shape keys; `tied` is false unless given. Throws JobError.
     static Options read(const JobTable& table);
   };
   /// Throws JobError for a decoder that does not fit the data, or that is tied.

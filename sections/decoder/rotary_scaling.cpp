@@ -11,8 +11,8 @@ namespace {
 
 using Kind = RotaryScaling::Kind;
 
-/// Llama 3.1: wavelengths longer than original / low positions are divided by the factor, those shorter than original /
-/// high are kept, and those between are interpolated.
+/// Scales as Llama 3.1: wavelengths longer than original / low positions are divided by the factor, wavelengths shorter
+/// than original / high are kept, and the others are interpolated.
 double llama3_frequency(double frequency, const RotaryScaling& scaling) {
   const double turns = scaling.original * frequency / (2 * std::numbers::pi);
   if (turns < scaling.low) return frequency / scaling.factor;
@@ -21,7 +21,7 @@ double llama3_frequency(double frequency, const RotaryScaling& scaling) {
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 
-/// The pair of columns that turns `turns` times in the original positions (Peng et al. 2023, section 3.2).
+/// Returns the pair of columns that turns `turns` times in the original positions (Peng et al. 2023, section 3.2).
 double pair_of_turns(double turns, double columns, double theta, const RotaryScaling& scaling) {
   return columns * std::log(scaling.original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
 }

@@ -15,7 +15,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t block_rows = 512;  // of a prompt at once: bounds the memory of activations
+constexpr std::int64_t block_rows = 512;  // prompt rows at once: bounds the memory of activations
 
 SectionContext context_of(const OperatorTable& ops, DType precision, const LoraConfig& lora) {
   SectionContext context;

@@ -2,7 +2,7 @@
 // Continues sequences of tokens with a frozen decoder. Keys and values of all rows are kept, so that each further token
 // costs a pass over a single row. Runs on the caller's thread.
 //
-// GN-1 (cached rows): logits equal those of a forward pass over the whole sequence, up to rounding, however the
+// GN-1 (cached rows): logits equal the logits of a forward pass over the complete sequence, up to rounding, however the
 //       sequence arrived.
 #pragma once
 
@@ -21,18 +21,18 @@
 
 namespace maestro {
 
-/// Why a continuation ended.
+/// Reason for the end of a continuation.
 enum class Finish : std::uint8_t {
-  stop,   ///< a stop token came
-  length  ///< enough tokens, or no position was left
+  stop,   ///< a stop token was chosen
+  length  ///< limit of tokens reached, or no position left
 };
 
 struct ContinuationLimits {
   std::int64_t max_tokens = 256;
-  std::vector<std::int32_t> stop_tokens;  ///< end a continuation and are not part of it
+  std::vector<std::int32_t> stop_tokens;  ///< tokens that end a continuation and are not part of it
 };
 
-/// Returns the limits with these stop tokens, else the end of a text of `tokenizer`.
+/// Returns the limits with these stop tokens, or with the end-of-text token of `tokenizer` if there are none.
 [[nodiscard]] ContinuationLimits continuation_limits(std::vector<std::int32_t> stop_tokens, const Tokenizer& tokenizer,
                                                      std::int64_t max_tokens);
 
@@ -44,17 +44,17 @@ class TextGenerator {
   TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
 
   [[nodiscard]] const DecoderConfig& decoder() const { return model_.decoder(); }
-  /// Returns why a prompt cannot be continued: it is empty, longer than the positions, or has an id outside of the
-  /// vocabulary; empty when it can.
+  /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, or has an id outside
+  /// the vocabulary; empty if it can.
   [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt) const;
-  /// Begins a sequence with `prompt`, which at most `more` tokens are to follow: memory for so many is taken. Throws
-  /// JobError for a prompt that has a refusal().
+  /// Begins a sequence with `prompt` and takes memory for at most `more` further tokens. Throws JobError for a prompt
+  /// that has a refusal().
   void begin(std::span<const std::int32_t> prompt, std::int64_t more);
-  /// Appends a token. The sequence is not full.
+  /// Appends a token. The sequence must not be full.
   void append(std::int32_t token);
-  /// Whether a further token has no position, or no memory (begin()).
+  /// Returns whether position or memory (begin()) for a further token is missing.
   [[nodiscard]] bool full() const { return length_ == capacity_; }
-  /// Logits (vocabulary) of the token after the sequence, valid until the next change.
+  /// Returns the logits (vocabulary) of the token after the sequence, valid until the next change.
   [[nodiscard]] std::span<const float> logits() const { return logits_.value().span<float>(); }
 
   /// Passes the tokens after `prompt`, each as soon as it is chosen, to `sink`. Throws JobError as begin() and
@@ -65,17 +65,17 @@ class TextGenerator {
  private:
   TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision);
   void reserve(std::int64_t rows);
-  /// Takes the next rows of the sequence through the decoder.
+  /// Runs the sequence's next rows through the decoder.
   void run(std::span<const std::int32_t> tokens);
 
   Arena arena_;
   DecoderLm model_;
   AlignedMemory memory_;
-  std::vector<AttentionCache> caches_;  // of each layer, in memory_
+  std::vector<AttentionCache> caches_;  // cache for each layer, in memory_
   std::int64_t capacity_ = 0;           // rows of the caches that this sequence may use
   std::int64_t length_ = 0;
   Tape tape_;   // after the arena it allocates from
-  Var logits_;  // of tape_
+  Var logits_;  // recorded on tape_
 };
 
 }  // namespace maestro

@@ -80,7 +80,7 @@ void TokenSampler::keep_nucleus() {
   double wanted = 0;
   for (const Candidate& each : candidates_) wanted += each.weight;
   wanted *= options_.top_p;
-  // A heap: the nucleus is usually small beside a vocabulary.
+  // A heap: the nucleus is usually small compared with the vocabulary.
   const auto less_likely = [](const Candidate& a, const Candidate& b) {
     return a.weight != b.weight ? a.weight < b.weight : a.token > b.token;
   };

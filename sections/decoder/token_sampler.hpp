@@ -11,13 +11,13 @@
 
 namespace maestro {
 
-/// Applied in this order, as transformers does.
+/// Options in the order of their application, as transformers does.
 struct SamplingOptions {
-  double repetition_penalty = 1;  ///< of logits of tokens in the sequence: positive ones are divided by it, others are
-                                  ///< multiplied (Keskar et al. 2019, section 4.1)
-  double temperature = 0;         ///< 0: the token of the largest logit
+  double repetition_penalty = 1;  ///< factor for logits of tokens in the sequence: positive logits are divided by it,
+                                  ///< others are multiplied (Keskar et al. 2019, section 4.1)
+  double temperature = 0;         ///< 0: the token with the largest logit
   std::int64_t top_k = 0;         ///< only the tokens of the k largest logits; 0: all
-  double top_p = 1;  ///< of those the fewest most likely whose probabilities sum to at least this (nucleus sampling,
+  double top_p = 1;  ///< fewest, likeliest remaining tokens whose probabilities sum to at least this (nucleus sampling,
                      ///< Holtzman et al. 2020)
   std::uint64_t seed = 0;
 };
@@ -25,15 +25,14 @@ struct SamplingOptions {
 /// Equal seeds choose equal tokens from equal logits. Not thread-safe.
 class TokenSampler {
  public:
-  /// Throws JobError for a penalty that is not positive, a negative temperature, top_k below 0 or top_p outside of (0,
-  /// 1].
+  /// Throws JobError for a penalty that is not positive, a negative temperature, top_k below 0 or top_p outside (0, 1].
   explicit TokenSampler(const SamplingOptions& options);
-  /// Returns the token after `sequence`; of equal logits the lower ids are preferred. Throws JobError when a logit is
-  /// not a number.
+  /// Returns the token after `sequence`; of equal logits the lower ids are preferred. Throws JobError if a logit is not
+  /// a number.
   [[nodiscard]] std::int32_t choose(std::span<const float> logits, std::span<const std::int32_t> sequence = {});
 
  private:
-  /// A weight to draw by: exp((logit - the largest) / temperature).
+  /// Drawing weight: exp((logit - the largest) / temperature).
   struct Candidate {
     double weight = 0;
     std::int32_t token = 0;

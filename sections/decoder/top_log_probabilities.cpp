@@ -16,7 +16,7 @@ float bounded(double log_probability) {
   return static_cast<float>(std::clamp(log_probability, double{least_log_probability}, 0.0));
 }
 
-/// `logits` are those of a row's tokens.
+/// Converts the `logits` of a row's tokens.
 void convert(std::span<float> logits, std::span<float> values, std::span<const std::int32_t> indices, float& rest) {
   const float max = values.front();
   double named = 0;
@@ -28,7 +28,7 @@ void convert(std::span<float> logits, std::span<float> values, std::span<const s
   for (const float logit : logits) others += double{std::exp(logit - max)};
   const double log_sum = std::log(named + others);
   for (float& value : values) value = bounded(double{value} - max - log_sum);
-  rest = bounded(std::log(others) - log_sum);  // of no others: -infinity
+  rest = bounded(std::log(others) - log_sum);  // without others: -infinity
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The likeliest tokens of rows of logits with their log-probabilities, and the log-probability of all other tokens.
+// The likeliest tokens of logit rows with their log-probabilities, and the log-probability of all other tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace maestro {
 
 struct RowLogits {
-  Tensor logits;            ///< (N, columns) f32; those of the k tokens are overwritten
-  std::int64_t tokens = 0;  ///< the first columns, over which the softmax is taken
+  Tensor logits;            ///< (N, columns) f32; the logits of the k tokens are overwritten
+  std::int64_t tokens = 0;  ///< number of first columns that the softmax covers
 };
 
 /// Replaces `values` (N, k) f32, the k largest logits of each row in descending order at columns `indices` (N, k) i32,
-/// by their log-probabilities, and fills `rest` (N, 1) f32 with the log-probability of all other tokens: from their own
-/// sum, not from a difference to 1. Every result lies in [least_log_probability, 0]. Host memory.
+/// by their log-probabilities, and fills `rest` (N, 1) f32 with the log-probability of all other tokens: from their
+/// sum, not from a difference to 1. Every result is in [least_log_probability, 0]. Host memory.
 void top_log_probabilities(const RowLogits& rows, const Tensor& values, const Tensor& indices, const Tensor& rest);
 
 }  // namespace maestro
