@@ -24,7 +24,7 @@
 
 namespace maestro {
 
-/// Where plug-ins register what they have.
+/// Registries for the types of plug-ins.
 struct PlugInRegistries {
   SectionRegistry& sections;
   CorpusRegistry& corpora;
@@ -37,8 +37,8 @@ class PlugInHost {
   /// `file` names the plug-in in errors.
   PlugInHost(const PlugInRegistries& registries, std::string file) : registries_(registries), file_(std::move(file)) {}
 
-  /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or of
-  /// its JobTable alone. Throws JobError, with the names of both libraries, where another one has the type.
+  /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or
+  /// only of its JobTable. Throws JobError, with the names of both libraries, if another library has the type.
   template <class T>
   void add_section(std::string type, std::string description) {
     add_section(std::move(type), std::move(description), [](const SectionTable& section) {
@@ -53,8 +53,8 @@ class PlugInHost {
           [options = read()](const SectionContext& context) { return std::make_unique<T>(context, options); });
     });
   }
-  /// The same for a builder. An exception of builder or constructor other than JobError becomes a JobError with file
-  /// and type.
+  /// Adds a section type by its builder. An exception of builder or constructor other than JobError becomes a JobError
+  /// with file and type.
   void add_section(std::string type, std::string description, SectionRegistry::Builder builder);
   /// Adds a corpus, which a job chooses by `data.kind`. Exceptions as above.
   void add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener);
@@ -67,7 +67,7 @@ class PlugInHost {
     });
   }
   void add_observer(std::string name, std::string description, ObserverRegistry::Builder builder);
-  /// Adds a tokenizer, which a job chooses by `data.tokenizer`. It has no files: models are exported without it.
+  /// Adds a tokenizer, which a job chooses by `data.tokenizer`. It is without files: models are exported without it.
   void add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make);
   /// Adds a scheduling policy, which a job chooses by `schedule.policy`.
   void add_policy(std::string name, PolicyFactory make);
@@ -99,7 +99,7 @@ struct PlugIn {
 #else
 #define MAESTRO_STANDARD_LIBRARY "libc++ " MAESTRO_TEXT(_LIBCPP_VERSION)
 #endif
-/// What plug-in and program have to agree on: MAESTRO_PLUG_IN_MARK, then a text for people.
+/// Text that plug-in and program must agree on: MAESTRO_PLUG_IN_MARK, then a text for people.
 #define MAESTRO_PLUG_IN_MARK "maestro plug-in: "
 #define MAESTRO_PLUG_IN_ABI \
   MAESTRO_PLUG_IN_MARK "maestro " MAESTRO_INTERFACE ", " MAESTRO_COMPILER ", " MAESTRO_STANDARD_LIBRARY

@@ -38,7 +38,7 @@ std::string_view stated_abi(std::string_view library) {
   return abi.substr(0, abi.find('\0'));
 }
 
-/// Whether the file ends before the parts that are mapped: to touch their missing pages would end the process.
+/// Returns whether the file ends before the parts that are mapped: touching their missing pages would end the process.
 bool cut_off(std::string_view library) {
   ElfW(Ehdr) header;
   if (library.size() < sizeof(header)) return true;
@@ -67,7 +67,7 @@ void check_abi(const std::string& file, std::string_view library) {
                    std::string(plug_in_abi().substr(mark.size())) + ": build the plug-in again");
 }
 
-/// Whether the code of this file is in libmaestro.so, and not in the program.
+/// Returns whether the code of this file is in libmaestro.so, not in the program.
 bool in_shared_library() {
   Dl_info here;
   link_map* program = nullptr;

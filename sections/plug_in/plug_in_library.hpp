@@ -2,10 +2,10 @@
 // Plug-ins of a job: shared libraries with section types and corpora (plug_in.hpp).
 //
 // PX-1 (checked first): code of a library runs only after its file has stated the ABI of this program.
-// PX-2 (one runtime): plug-ins are refused by a program whose own code of maestro is not that of libmaestro.so.
+// PX-2 (one runtime): a program refuses plug-ins if its maestro code is not in libmaestro.so.
 // PX-3 (a single line): every refusal is a JobError of a single line that names the file.
-// PX-4 (stays): a library stays loaded until the process ends: sections and thread-local objects are code of it.
-// PX-5 (recorded): build_id() names the loaded plug-ins too, so that a replay with another build of one is noticed.
+// PX-4 (stays): a library stays loaded until the process ends: sections and thread-local objects use its code.
+// PX-5 (recorded): build_id() also names the loaded plug-ins, so that a replay notices another build of a plug-in.
 #pragma once
 
 #include <filesystem>
@@ -20,9 +20,9 @@ namespace maestro {
 
 class PlugInLibrary {
  public:
-  /// Loads a library, a path of this folder or an absolute one. Throws JobError.
+  /// Loads a library; `file` is relative to this folder, or absolute. Throws JobError.
   explicit PlugInLibrary(const std::filesystem::path& file);
-  /// Adds the types of the library. Throws JobError, where a type has been registered with both names.
+  /// Adds the types of the library. Throws JobError if a type is already registered, with both names.
   void add_to(const PlugInRegistries& registries) const;
 
  private:
@@ -30,7 +30,7 @@ class PlugInLibrary {
   const PlugIn* entry_ = nullptr;
 };
 
-/// Returns the ABI that a plug-in has to have here.
+/// Returns the ABI that plug-ins of this program must have.
 [[nodiscard]] std::string_view plug_in_abi();
 
 /// Reads `plugins` of a job's top level.

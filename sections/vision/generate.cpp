@@ -12,7 +12,7 @@ namespace {
 
 constexpr SampleId only_sample[] = {SampleId(0)};
 
-/// The layout of a single sample of so many rows.
+/// The layout of a single sample with a given number of rows.
 class Rows {
  public:
   explicit Rows(std::int64_t rows)
@@ -76,7 +76,7 @@ class Answering {
   Arena arena_;
   Tape seeing_, projecting_, decoding_;  // after the arena they allocate from
   Rows patches_;
-  Var visual_;  // of projecting_, so after it
+  Var visual_;  // after projecting_, which holds it
 };
 
 }  // namespace

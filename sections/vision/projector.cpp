@@ -14,7 +14,8 @@ namespace {
 constexpr Range size_range{.min = 1, .max = 1 << 20};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 
-/// Width of the section named by `link`, for a projector that does not state it. Throws JobError when there is none.
+/// Returns the width of the section named by `link`, for a projector that does not state it. Throws JobError without
+/// it.
 std::int64_t width_of(const JobTable& table, const JobTable& root, const char* key, const char* link,
                       std::int64_t (*read)(const JobTable&)) {
   const std::string other = table.text(link, link);
@@ -60,7 +61,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
   check_uncut(context.name, context.stage, "a projector has no layers to cut");
-  // Parts of the middle layer may differ in size, as those of a vocabulary may.
+  // Parts of the middle layer may differ in size, like parts of a vocabulary.
   const CutSizes sizes{.vocabulary = config_.width, .vocabulary_name = "a width"};
   check_parallel_fit(context.name, sizes, context.parallel.layout);
   const ParameterInit init(context.seed, context.name);
@@ -95,7 +96,7 @@ Cost Projector::cost(const SampleShape& sample) const {
   Cost cost{2.0 * patches * width * (static_cast<double>(config_.vision_width) + width), 0};
   cost.working = patches * 2.0 * width * static_cast<double>(size_of(context_.precision));
   if (context_.trained || context_.passes_gradient) {
-    // Before and behind GELU, and the result.
+    // Before and after GELU, and the result.
     cost.bytes = patches * 3.0 * width * static_cast<double>(size_of(context_.precision));
   }
   return cost;
@@ -109,7 +110,7 @@ std::vector<std::string> Projector::notes() const {
   if (!config_.of_llava) return {};
   return {
       "these weights are a LLaVA's, whose projector takes hidden states before the encoder's last norm; here it takes "
-      "them behind that norm"};
+      "them after that norm"};
 }
 
 void Projector::freeze() {

@@ -5,8 +5,8 @@
 // Input   features  (P, vision width) act of the vision section, differentiable
 // Output  visual    (P, width) act, differentiable
 //
-// Over ranks each has its own rows of both ports. The tensor group gathers the features of its context part, the first
-// product is cut by rows of its weight and the second by columns, and their sum goes back in rows.
+// Over ranks each rank has separate rows of both ports. The tensor group gathers the features of its context part, the
+// first product is cut by rows of its weight and the second by columns, and their sum is scattered by rows.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ class Projector final : public Section {
     ProjectorConfig projector;
     std::optional<DType> features;  ///< precision of the vision section; none: this section's
     DataShape data;
-    /// `vision_width`, unless given, is the width of the section that key `vision` names ("vision" unless given), and
-    /// `width` the width of the section that key `decoder` names ("decoder"). With `weights` the folder's config.json
-    /// comes before these. Throws JobError.
+    /// Reads the options. The default of `vision_width` is the width of the section that key `vision` names (default
+    /// "vision"), the default of `width` the width of the section that key `decoder` names (default "decoder"). With
+    /// `weights` the folder's config.json precedes these sections. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
   /// Throws JobError for a width below 1, or below the tensor degree.
@@ -36,10 +36,10 @@ class Projector final : public Section {
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// FLOPs 2 P (Cv C + C C) for P patches, Cv the vision section's width.
+  /// Returns FLOPs 2 P (Cv C + C C) for P patches, Cv the vision section's width.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
-  /// The rest of a whole vision-language model.
+  /// Returns true for the other parts of a vision-language model.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
@@ -47,7 +47,7 @@ class Projector final : public Section {
   [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override { return {{first_.weight, second_.weight}}; }
   void freeze() override;
-  /// Not over ranks: they meet in collectives, so forward passes never overlap.
+  /// Returns whether it is frozen, on a single rank: ranks meet in collectives, so forward passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:

@@ -22,7 +22,7 @@ VisionConfig checked(const SectionContext& context, const VisionEncoder::Options
   return config;
 }
 
-/// A patch's entry of `places`.
+/// A patch's entry in `places`.
 struct Place {
   std::int32_t image, row, column;
 };
@@ -32,7 +32,7 @@ std::span<const Place> places_of(const Tensor& places) {
   return {reinterpret_cast<const Place*>(places.data<std::int32_t>()), static_cast<std::size_t>(places.rows())};
 }
 
-/// Offsets of the images of a micro-batch, ending with the number of patches: VE-1.
+/// Returns the offsets of a micro-batch's images, ending with the number of patches: VE-1.
 std::vector<std::int32_t> image_offsets(std::span<const Place> places, const SequenceLayout& samples) {
   std::vector<std::int32_t> offsets{0};
   for (std::size_t sample = 0; sample + 1 < samples.offsets.size(); ++sample) {
@@ -47,7 +47,7 @@ std::vector<std::int32_t> image_offsets(std::span<const Place> places, const Seq
   return offsets;
 }
 
-/// Throws JobError, which begins with `where`, for a negative place.
+/// Returns an image's grid. Throws JobError, beginning with `where`, for a negative place.
 PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
   PatchGrid grid;
   for (const Place& place : image) {
@@ -63,8 +63,8 @@ PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
 struct VisionEncoder::Images {
   std::shared_ptr<const std::vector<std::int32_t>> offsets;  // images + 1; shared with the recorded backward pass
   Block device_offsets;                                      // the same for the table
-  Block first_index;                                         // (P) i32: into the learned table, or the table of rows
-  Block second_index;                                        // (P) i32: into the table of columns
+  Block first_index;                                         // (P) i32: index in the learned table, or the row table
+  Block second_index;                                        // (P) i32: index in the column table
   [[nodiscard]] SequenceLayout layout() const {
     return {*offsets, second_index.tensor().span<std::int32_t>(), device_offsets.tensor().span<std::int32_t>()};
   }
@@ -72,7 +72,7 @@ struct VisionEncoder::Images {
     keep(tape, offsets);
     for (const Block& memory : {device_offsets, first_index, second_index}) keep(tape, memory);
   }
-  /// Entries of the patches `rows`.
+  /// Returns the entries of the patches `rows`.
   [[nodiscard]] Tensor first_of(const RowRange& rows) const {
     return {first_index.tensor().data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
   }
@@ -101,7 +101,7 @@ void VisionEncoder::build() {
   const auto table = [&](const std::string& name, std::int64_t entries) {
     return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
   };
-  // The kernel of a convolution whose stride is its size.
+  // The kernel of a convolution whose stride equals its size.
   patch_embedding_ = add.linear(embeddings + "patch_embedding", Shape{config_.width, 3, config_.patch, config_.patch},
                                 config_.init_std);
   if (config_.positions == PatchPositions::learned) {
@@ -143,7 +143,7 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
 }
 
 Ports VisionEncoder::ports() const {
-  // Only all of an image's patches show where it begins and how wide it is: 12 bytes each.
+  // An image's begin and width follow only from all of its patches: 12 bytes each.
   return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
            {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
           {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};

@@ -22,7 +22,7 @@ std::span<const std::int32_t> integers(const Tensor& tensor) {
   return tensor.span<std::int32_t>();
 }
 
-/// Row numbers at which `chosen` holds, in order.
+/// Returns the row numbers for which `chosen` holds, in order.
 template <class Chosen>
 std::vector<std::int32_t> rows_where(std::span<const std::int32_t> values, Chosen chosen) {
   std::vector<std::int32_t> rows;
@@ -39,12 +39,12 @@ bool is_asked(std::int32_t target) {
   return target >= 0;
 }
 
-/// Rows of a (M) or (M, 1) i32 tensor: (rows.count).
+/// Returns rows of a (M) or (M, 1) i32 tensor: (rows.count).
 Tensor part_of(const Tensor& values, const RowRange& rows) {
   return {values.data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
 }
 
-/// How many samples have a target.
+/// Returns the number of samples with a target.
 std::int64_t asked_samples(const SequenceLayout& layout, std::span<const std::int32_t> targets) {
   std::int64_t samples = 0;
   for (std::size_t sample = 0; sample + 1 < layout.offsets.size(); ++sample) {
@@ -58,7 +58,7 @@ std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
   return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
 }
 
-/// VD-1 holds only if every sample brings as many rows as it has image tokens.
+/// Checks that every sample brings as many rows as it has image tokens: VD-1 requires it.
 void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
   const SequenceLayout& layout = inputs.layout();
   for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
@@ -144,7 +144,7 @@ Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Input
                          [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
   const Var visual =
       copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
-  // A rank without image positions goes along all the same: its gradient enters the sums as zeros.
+  // A rank without image positions takes part as well: its gradient enters the sums as zeros.
   return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
@@ -189,7 +189,7 @@ void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, co
   const Block best = best_of_parts(tape, inputs, best_of(tape, states));
   if (context().parallel.rank > 0) return;
   const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs.host("targets")));
-  // The layout is gone when a device has computed its answers, so the needed part of it is copied now.
+  // The layout may end before a device has computed its answers, so the needed part of it is copied now.
   const auto answers = std::make_shared<const Answers>(answers_of(tape, inputs, best));
   outputs.metric([answers, asked] {
     return MetricSum{"exact_match", static_cast<double>(asked - answers->missed()), static_cast<double>(asked)};

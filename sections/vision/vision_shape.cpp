@@ -33,7 +33,7 @@ std::int64_t table_rows(const VisionConfig& config) {
   return config.max_patches / config.columns;
 }
 
-/// The longer side of pictures that fit the learned table and fill it as far as they can.
+/// Returns the longer side of images that fit the learned table and fill it as far as they can.
 std::int64_t full_size(const VisionConfig& config) {
   return std::min(table_rows(config), config.columns) * config.patch;
 }
@@ -155,7 +155,7 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
 
 double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
   const auto width = static_cast<double>(config.width);
-  // Two norms, q, k, v, the attention's result, two branches, and the FFN before and behind its activation.
+  // Two norms, q, k, v, the attention's result, two branches, and the FFN before and after its activation.
   const double activations = 2.0 * width + 3.0 * width + width + 2.0 * width + 2.0 * static_cast<double>(config.ffn);
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
