@@ -19,7 +19,7 @@ Value text_value(const std::string& text, const std::string& name) {
   return text;
 }
 
-/// The value of a JSON text of this kind; `kind` names it.
+/// Returns the value of a JSON text of this kind; `kind` names it.
 Value parsed(const std::string& text, const std::string& name, Value::Kind wanted, const char* kind) {
   Value value = parse_template_json(text, name);
   if (!value.is(wanted)) throw JobError(name + " is " + kind_of(value) + "; it must be " + kind);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that a model's chat template makes of a conversation: an interpreter of Jinja, as transformers sets it up.
-// A construct that is not supported is refused by its name, at the latest when it is reached.
+// The text that a model's chat template makes of a conversation: an interpreter of Jinja, set up as in transformers. A
+// construct that is not supported is refused by its name, at the latest when it is reached.
 //
-// CJ-1 (same text): a text that is returned equals that of jinja2 in transformers' apply_chat_template for the same
+// CJ-1 (same text): a returned text equals the text of jinja2 in transformers' apply_chat_template for the same
 //       messages, tools, variables and date.
 // CJ-2 (bounded): nesting, numbers, texts and the work of a rendering are bounded, so that no template exhausts stack,
-//       memory or patience.
+//       memory or time.
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,18 @@ namespace maestro {
 struct ChatMessage {
   std::string role;
   std::string content;
-  /// The other keys, as the text of a JSON object; empty: none. They reach the template as they are, in their order. A
-  /// key "content" takes the place of `content` (null, or a list of parts).
+  /// Other keys, as the text of a JSON object; empty: none. They reach the template unchanged, in their order. A key
+  /// "content" replaces `content` (null, or a list of parts).
   std::string fields = {};
 };
 
-/// Everything that a template sees next to the messages.
+/// Inputs of a template other than the messages.
 struct ChatContext {
   std::string bos_token = {};  ///< empty: undefined
   std::string eos_token = {};
   std::string tools = {};      ///< text of a JSON list; empty: none
   std::string variables = {};  ///< text of a JSON object: further variables (transformers' chat_template_kwargs)
-  /// The time that strftime_now shows; absent: strftime_now is not defined, so that a text does not depend on the day.
+  /// Time for strftime_now; absent: strftime_now is not defined, so that a text does not depend on the day.
   std::optional<std::chrono::sys_seconds> date = {};
 };
 
@@ -47,11 +47,11 @@ struct ByteRange {
 
 struct RenderedChat {
   std::string text;
-  /// The output of {% generation %} blocks (transformers' assistant masks): in order, and neighbours are one range.
+  /// Output of {% generation %} blocks (transformers' assistant masks): in order, with neighbours joined.
   std::vector<ByteRange> generated;
 };
 
-/// What follows the last message: the beginning of the assistant's answer (transformers' add_generation_prompt), or
+/// Text after the last message: the beginning of the assistant's answer (transformers' add_generation_prompt), or
 /// nothing.
 enum class ChatEnd : std::uint8_t { prompt, none };
 
@@ -64,11 +64,11 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  /// Returns the text of the messages. Throws JobError, likewise: for a construct that is not supported, for messages
-  /// that the template refuses, and for fields, tools or variables that are not JSON.
+  /// Returns the text of the messages. Throws JobError, also with file and line: for a construct that is not supported,
+  /// for messages that the template refuses, and for fields, tools or variables that are not JSON.
   [[nodiscard]] RenderedChat render(std::span<const ChatMessage> messages, const ChatContext& context,
                                     ChatEnd end = ChatEnd::prompt) const;
-  /// The same without the ranges.
+  /// Returns the same without the ranges.
   [[nodiscard]] std::string render_text(std::span<const ChatMessage> messages, const ChatContext& context,
                                         ChatEnd end = ChatEnd::prompt) const;
   /// Returns whether the template marks answers by {% generation %}.

@@ -15,7 +15,7 @@
 
 namespace maestro {
 
-/// Arguments of a filter, a test or a function; the operand of the first two, or the object of a method, is the first.
+/// Arguments of a filter, a test, a method or a function. The first is the operand, or the method's object.
 struct TemplateArguments {
   TemplateValues values;
   std::vector<std::pair<std::string, TemplateValue>> named;  ///< in their order
@@ -35,11 +35,11 @@ class TemplateCall {
   [[noreturn]] void refuse() const { refuse_template(place_, "the " + title()); }
 
   [[nodiscard]] const TemplateValue& operand() const;
-  /// The argument at `index`, where the operand is the first, or of a name.
+  /// Returns the argument at `index`, counted from the operand at 0, or by name.
   [[nodiscard]] TemplateValue argument(std::size_t index, const TemplateValue& absent,
                                        std::string_view name = "") const;
   [[nodiscard]] bool has(std::size_t index, std::string_view name = "") const;
-  /// Refuses arguments that nothing reads.
+  /// Refuses unread arguments.
   void takes(std::size_t most, std::initializer_list<std::string_view> names = {}) const;
   void check_length(const std::string& text) const;
   /// Throws JobError for a value that is not a text.
@@ -49,7 +49,7 @@ class TemplateCall {
                                           std::string_view name = "") const;
   [[nodiscard]] std::int64_t whole_argument(std::size_t index, const TemplateValue& absent,
                                             std::string_view name = "") const;
-  /// The operand as Python's str() has it.
+  /// Returns the operand as Python's str().
   [[nodiscard]] std::string printed_operand() const { return printed(operand(), place_); }
 
  private:
@@ -63,33 +63,33 @@ class TemplateCall {
 
 using TemplateTable = std::map<std::string, std::function<TemplateValue(const TemplateCall&)>, std::less<>>;
 
-/// Filters by subject, of which filtered() knows all.
+/// Filters by subject; filtered() knows all.
 [[nodiscard]] const TemplateTable& text_filters();
 [[nodiscard]] const TemplateTable& sequence_filters();
-/// The methods of texts; see methods_of().
+/// Methods of texts; see methods_of().
 [[nodiscard]] const TemplateTable& text_methods();
-/// The filter tojson: transformers', which is json.dumps().
+/// Returns the result of filter tojson: transformers', which is json.dumps().
 [[nodiscard]] TemplateValue json_text(const TemplateCall& call);
-/// The method format, and text % values.
+/// Returns the result of method format, and of text % values.
 [[nodiscard]] TemplateValue formatted(const TemplateCall& call);
 [[nodiscard]] std::string percent_formatted(const std::string& format, const TemplateValue& values,
                                             const TemplatePlace& place);
 
 // ---- operations ----
 
-/// x.key: a method of the value, else its item. Undefined if there is neither. Throws JobError if x is undefined.
+/// Returns x.key: a method of the value, else its item, else undefined. Throws JobError if x is undefined.
 [[nodiscard]] TemplateValue attribute_of(const TemplateValue& container, const std::string& name,
                                          const TemplatePlace& place);
-/// x[key]: its item, else a method of that name.
+/// Returns x[key]: its item, else a method with that name.
 [[nodiscard]] TemplateValue item_of(const TemplateValue& container, const TemplateValue& key,
                                     const TemplatePlace& place);
-/// The value that attribute="a.0.b" of a filter names.
+/// Returns the value that a filter's attribute="a.0.b" names.
 [[nodiscard]] TemplateValue path_of(const TemplateValue& container, const TemplateValue& path,
                                     const TemplatePlace& place);
-/// x[begin:end:step] of a list, a tuple, a range or a text.
+/// Returns x[begin:end:step] of a list, a tuple, a range or a text.
 [[nodiscard]] TemplateValue slice_of(const TemplateValues& parts, const TemplatePlace& place);
-/// a `operation` b, for all binary operators except `and` and `or`. These and the next throw JobError, and refuse by
-/// name all that they do not know.
+/// Returns a `operation` b, for all binary operators except `and` and `or`. This and the next functions throw JobError,
+/// and refuse by name everything that they do not know.
 [[nodiscard]] TemplateValue binary_value(std::string_view operation, const TemplateValue& a, const TemplateValue& b,
                                          const TemplatePlace& place);
 [[nodiscard]] TemplateValue compared(std::string_view operation, const TemplateValue& a, const TemplateValue& b,
@@ -102,11 +102,11 @@ using TemplateTable = std::map<std::string, std::function<TemplateValue(const Te
                                      const TemplatePlace& place);
 [[nodiscard]] TemplateValue method_value(const std::string& method, const TemplateArguments& arguments,
                                          const TemplatePlace& place);
-/// Texts, also in a list, as HTML has them, unless they are safe.
+/// Escapes texts for HTML, also in a list, unless they are safe.
 [[nodiscard]] TemplateValue as_escaped(const TemplateValue& value);
-/// Whether the value has a method of this name that the sandbox allows.
+/// Returns whether the value has a method of this name that the sandbox allows.
 [[nodiscard]] bool has_method(const TemplateValue& value, std::string_view name);
-/// Whether there is a filter, or a test, of this name.
+/// Returns whether a filter, or a test, has this name.
 [[nodiscard]] bool is_filter(std::string_view name);
 [[nodiscard]] bool is_test(std::string_view name);
 

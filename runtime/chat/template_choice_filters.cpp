@@ -92,7 +92,7 @@ Value has_case(const Call& call) {
   return method_value(kind == CaseKind::lower ? "islower" : "isupper", {{call.printed_operand()}, {}}, call.place());
 }
 
-/// A test that is a comparison, under all of its names.
+/// Adds a test that is a comparison, under all its names.
 void add_comparison(TemplateTable& table, const std::string& operation, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     table[name] = [operation](const Call& call) { return compare(call, operation); };
@@ -135,12 +135,12 @@ TemplateTable make_tests() {
 
 // ---- filters ----
 
-/// The elements of the operand; none of an operand that `if` does not take, such as none.
+/// Returns the operand's elements; nothing for an operand that is false, such as none.
 Values elements(const Call& call) {
   return is_true(call.operand()) ? elements_of(call.operand(), call.place()) : Values{};
 }
 
-/// The arguments from `index` on, for a call with another operand.
+/// Returns the arguments from `index` on, for a call with another operand.
 TemplateArguments rest_of(const Call& call, std::size_t index) {
   const TemplateArguments& given = call.arguments();
   TemplateArguments made{{Value()}, given.named};
@@ -148,7 +148,7 @@ TemplateArguments rest_of(const Call& call, std::size_t index) {
   return made;
 }
 
-/// Elements for which a test holds, or with `attribute` one of their attributes; without a test, which `if` takes.
+/// Returns the elements that pass a test, or with `attribute` whose attribute passes it; without a test, true elements.
 template <bool wanted, bool attribute>
 Value selected(const Call& call) {
   const std::size_t at = attribute ? 2 : 1;
@@ -165,7 +165,7 @@ Value selected(const Call& call) {
   return Value::iterator(std::move(kept));
 }
 
-/// An attribute; at each step `absent`, unless it is none, replaces an undefined value.
+/// Returns an attribute; at each step `absent`, unless it is none, replaces an undefined value.
 Value attribute_or(const Call& call, const Value& element, const Value& path, const Value& absent) {
   if (absent.is_none() || !path.is_text()) {
     const Value found = path_of(element, path, call.place());

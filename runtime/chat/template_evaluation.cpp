@@ -19,7 +19,7 @@ bool makes_a_value(TemplateExpression::Kind kind) {
          kind == Kind::tuple || kind == Kind::mapping || kind == Kind::slice;
 }
 
-/// The least work of a call: texts are read, lists are walked through.
+/// Returns the least work of a call: texts are read, lists are traversed.
 std::size_t size_of(const Value& value) {
   if (value.is_text()) return value.text().size();
   if (value.has_elements()) return sizeof(Value) * value.elements().size();
@@ -95,7 +95,7 @@ Value TemplateRenderer::item(const Expression& expression) {
   return item_of(container, evaluate(expression.parts[1]), place(expression.line));
 }
 
-/// a < b < c is a < b and b < c.
+/// Evaluates a < b < c as a < b and b < c.
 Value TemplateRenderer::comparison(const Expression& expression) {
   Value left = evaluate(expression.parts[0]);
   for (std::size_t i = 0; i < expression.names.size(); ++i) {

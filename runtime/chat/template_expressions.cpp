@@ -16,7 +16,7 @@ using Token = TemplateToken;
 
 namespace {
 
-constexpr int most_parts = 2000;  // of a tag: bounds the depth of recursion
+constexpr int most_parts = 2000;  // in a tag: bounds recursion
 
 }  // namespace
 
@@ -83,7 +83,7 @@ Expression Parser::parse_listed() {
   return parse_tuple([this] { return parse_or(); }, Token::Kind::end_of_tag, "");
 }
 
-/// Values of `parse` with commas between them are a tuple, one without a comma is itself.
+/// Parses values of `parse` with commas between them as a tuple, a value without a comma as itself.
 template <class Parse>
 Expression Parser::parse_tuple(Parse parse, Token::Kind end, std::string_view symbol) {
   const auto ends = [&] {
@@ -126,7 +126,7 @@ Expression Parser::parse_condition() {
   return value;
 }
 
-/// Operands of `parse` with the operators of `symbols` between them, from the left.
+/// Parses operands of `parse` with the operators of `symbols` between them, from the left.
 template <class Parse>
 Expression Parser::chain(Expression::Kind kind, std::initializer_list<std::string_view> symbols, Parse parse) {
   Expression left = parse();
@@ -274,7 +274,7 @@ Expression Parser::parse_subscript(Expression value) {
   if (!slice && bounds.size() == 1) {
     return make(Expression::Kind::item, "", list_of(std::move(value), std::move(bounds[0])));
   }
-  if (bounds.empty() || bounds.size() > 3) fail("a subscript has no index, or more than three bounds");
+  if (bounds.empty() || bounds.size() > 3) fail("a subscript without an index, or with more than three bounds");
   Expression made = make(Expression::Kind::slice, "", list_of(std::move(value)));
   for (Expression& bound : bounds) made.parts.push_back(std::move(bound));
   while (made.parts.size() < 4) made.parts.push_back(make(Expression::Kind::literal));

@@ -21,18 +21,18 @@ class TemplateExpressionParser {
   TemplateExpressionParser(std::vector<Token> tokens, std::string_view name)
       : tokens_(std::move(tokens)), name_(name) {}
 
-  /// An expression up to the end of a tag, with all operators; values with commas between them are a tuple.
+  /// Parses an expression up to the end of a tag, with all operators; values with commas between them are a tuple.
   Expression parse_whole();
-  /// The same without `a if b else c`.
+  /// Parses the same without `a if b else c`.
   Expression parse_listed();
-  /// The target of {% set %} and {% for %}: a name, an attribute of a namespace, or a tuple of them.
+  /// Parses the target of {% set %} and {% for %}: a name, a namespace's attribute, or a tuple of targets.
   Expression parse_target();
-  /// Filters of the text of a body; with `first` the first has no | before it.
+  /// Parses the filters of a body's text; with `first` the first filter lacks its |.
   Expression parse_body_filters(bool first);
-  /// Arguments of a call, after its opening parenthesis.
+  /// Parses the arguments of a call, after its opening parenthesis.
   void parse_arguments(Expression& made);
   Expression parse_condition();
-  /// Without `a if b else c`.
+  /// Parses without `a if b else c`.
   Expression parse_or();
 
   [[nodiscard]] const Token& now() const { return tokens_[at_]; }
@@ -42,7 +42,7 @@ class TemplateExpressionParser {
   /// Returns whether a tag among these tokens has this name.
   [[nodiscard]] bool names(std::string_view text, std::size_t begin = 0, std::size_t end = SIZE_MAX) const;
   [[nodiscard]] std::size_t position() const { return at_; }
-  /// The token, for messages.
+  /// Returns the token, for messages.
   [[nodiscard]] std::string found() const;
   [[noreturn]] void fail(const std::string& problem) const { fail_template({name_, now().line}, problem); }
   [[noreturn]] void refuse(const std::string& construct) const { refuse_template({name_, now().line}, construct); }

@@ -14,7 +14,7 @@ using Kind = TemplateValue::Kind;
 
 namespace {
 
-/// format(value, specification).
+/// Returns format(value, specification).
 std::string formatted_value(const Value& value, std::string_view text, const TemplatePlace& place) {
   if (text.empty()) return printed(value, place);
   FormatReader in(text, place);
@@ -36,7 +36,7 @@ std::string formatted_value(const Value& value, std::string_view text, const Tem
   return padded("", text_of(points), how, '<');
 }
 
-/// The fields of one str.format().
+/// Fields of a single str.format().
 class Fields {
  public:
   explicit Fields(const TemplateCall& call) : call_(&call) {}
@@ -106,7 +106,7 @@ class Fields {
       return call_->arguments().values[index + 1];
     }
     const Value* found = call_->arguments().find(name);
-    if (found == nullptr) in.fail("has the field " + printable(name) + ", for which there is no value");
+    if (found == nullptr) in.fail("has the field " + printable(name) + ", which is without a value");
     return *found;
   }
 
@@ -114,7 +114,7 @@ class Fields {
   std::size_t next_ = 0;
 };
 
-/// The values of one text % values.
+/// Values of a single text % values.
 class Percent {
  public:
   Percent(std::string_view format, const Value& values, const TemplatePlace& place)
@@ -136,7 +136,7 @@ class Percent {
 
  private:
   [[nodiscard]] std::size_t count() const { return values_->is(Kind::tuple) ? values_->elements().size() : 1; }
-  /// Python takes a list, too, if no field uses it.
+  /// Returns whether the values are a list, which Python takes even if no field uses it.
   [[nodiscard]] bool is_unused() const { return values_->is(Kind::list) || values_->is(Kind::range); }
   const Value& next() {
     if (used_ >= count()) in_.fail("has more fields than there are values");
@@ -148,7 +148,7 @@ class Percent {
     const std::string key(in_.take_until(")"));
     if (!in_.take(')')) in_.fail("has a ( without its )");
     const Value* found = values_->mapping().find(std::string_view(key));
-    if (found == nullptr) in_.fail("has the field " + printable(key) + ", for which there is no value");
+    if (found == nullptr) in_.fail("has the field " + printable(key) + ", which is without a value");
     keyed_ = true;
     return *found;
   }

@@ -46,7 +46,7 @@ Value range(const Function& function) {
   return Value::sequence(Kind::range, std::move(numbers), text);
 }
 
-/// dict(): of a mapping or of pairs, and of named arguments.
+/// Returns dict() for a mapping or pairs, and for named arguments.
 TemplateMapping mapping_of(const TemplateCall& call) {
   TemplateMapping made;
   if (call.arguments().values.size() > 1) call.fail("has too many arguments");
@@ -93,7 +93,7 @@ Value strftime_now(const Function& function) {
   call.takes(1, {"format"});
   std::string format = call.text_argument(0, Value(), "format");
   for (std::size_t at = 0; (at = format.find('%', at)) != std::string::npos && at + 1 < format.size(); at += 2) {
-    const char name = format[at + 1];  // of a time without a zone, and without a part of a second
+    const char name = format[at + 1];  // strftime field of a time without zone and fraction
     if (name == 'z' || name == 'Z') format.erase(at, 2), at -= 2;
     if (name == 'f') format.replace(at, 2, "000000"), at += 4;
   }

@@ -37,7 +37,7 @@ class Builder final : public nlohmann::json_sax<json> {
     return put(value);
   }
   bool string(string_t& value) override { return put(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // JSON text has none
+  bool binary(binary_t&) override { return false; }  // not in JSON text
   bool start_object(std::size_t) override { return open(true); }
   bool start_array(std::size_t) override { return open(false); }
   bool key(string_t& value) override {
@@ -69,7 +69,7 @@ class Builder final : public nlohmann::json_sax<json> {
     throw JobError(name_ + ": " + problem, ErrorCode::corrupt);
   }
   bool open(bool object) {
-    // A message is two levels inside of the conversation.
+    // A message is two levels inside the conversation.
     if (open_.size() + 3 > most_template_levels) fail("nested deeper than 61 levels");
     open_.push_back({object, {}, {}, {}});
     return true;
@@ -90,7 +90,7 @@ class Builder final : public nlohmann::json_sax<json> {
   std::vector<Open> open_;
 };
 
-/// json.dumps() with the arguments of a call of tojson.
+/// Writes json.dumps() with the arguments of a call of tojson.
 class Writer {
  public:
   explicit Writer(const TemplateCall& call)

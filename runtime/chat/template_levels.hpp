@@ -6,7 +6,7 @@
 
 namespace maestro {
 
-/// Counts a level as long as it lives. Throws JobError beyond 2,500: a level takes up to a kilobyte of the stack.
+/// Counts a level during its lifetime. Throws JobError beyond 2,500: a level takes up to a kilobyte of the stack.
 class TemplateLevel {
  public:
   TemplateLevel(int& levels, const TemplatePlace& place) : levels_(&levels) {

@@ -27,7 +27,7 @@ bool is_digit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
-/// Line breaks as \n; the last is not part of the template.
+/// Returns the source with line breaks as \n, without the last.
 std::string normalized(std::string_view source) {
   std::string text;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -69,7 +69,7 @@ class Lexer {
     return open;
   }
 
-  /// Removes the white space that a tag with this sign takes before it.
+  /// Removes the white space that a tag with this sign strips before it.
   void trim_before(std::string& text, char sign, bool trims_line) const {
     if (sign == '-') {
       text.erase(text.find_last_not_of(spaces) + 1);
@@ -78,7 +78,7 @@ class Lexer {
       if ((line > 0 || line_begins_) && text.find_first_not_of(spaces, line) == std::string::npos) text.erase(line);
     }
   }
-  /// Text up to the next tag, and the tag.
+  /// Reads the text up to the next tag, and the tag.
   void lex_text() {
     const std::size_t open = next_tag();
     std::string text = source_.substr(at_, open - at_);
@@ -100,7 +100,7 @@ class Lexer {
     lex_tag(kind == '{' ? '}' : '%');
   }
 
-  /// Whether a tag, whose inside begins `ahead` bytes from here, has only this name; if so, it is skipped.
+  /// Returns whether a tag, whose inside begins `ahead` bytes from here, has only this name; if so, skips it.
   bool takes_name(std::string_view name, std::size_t ahead) {
     std::size_t at = source_.find_first_not_of(spaces, at_ + ahead);
     if (at == std::string::npos || source_.compare(at, name.size(), name) != 0) return false;
@@ -112,7 +112,7 @@ class Lexer {
     skip(at + 2 - at_);
     return true;
   }
-  /// Text up to {% endraw %}, as it is.
+  /// Reads the text up to {% endraw %} unchanged.
   void lex_raw() {
     const int line = line_;
     after_tag(end_sign_, false);
@@ -149,7 +149,7 @@ class Lexer {
     line_begins_ = source_[at_ - 1] == '\n';
   }
 
-  /// The inside of a tag, and its end: `mark` and a brace.
+  /// Reads the inside of a tag, and its end: `mark` and a brace.
   void lex_tag(char mark) {
     int nested = 0;
     for (skip_spaces(); at_ < source_.size(); skip_spaces()) {
@@ -191,7 +191,7 @@ class Lexer {
     push(kind, source_.substr(at_, length));
     skip(length);
   }
-  /// Takes digits, also with single _ between them.
+  /// Returns the length of digits, also with single _ between them.
   static std::size_t digits_length(std::string_view text, std::string_view digits) {
     std::size_t length = 0;
     while (length < text.size()) {
@@ -202,7 +202,7 @@ class Lexer {
     }
     return length;
   }
-  /// The length of a number, and whether it is one with a point or an exponent.
+  /// Returns the length of a number, and whether it has a point or an exponent.
   [[nodiscard]] std::pair<std::size_t, bool> number_length() const {
     constexpr std::string_view decimal = "0123456789";
     const std::string_view rest = std::string_view(source_).substr(at_);
@@ -247,7 +247,7 @@ class Lexer {
     skip(1);
     tokens_.push_back({Kind::string, std::move(value), line});
   }
-  /// The part of a string after a \, as Python has it.
+  /// Reads the part of a string after a \, as Python does.
   void lex_escape(std::string& value) {
     constexpr std::string_view names = "nrt\\'\"abfv", characters = "\n\r\t\\'\"\a\b\f\v";
     const char name = peek();
@@ -285,7 +285,7 @@ class Lexer {
   std::size_t at_ = 0;
   int line_ = 1;
   char end_sign_ = '\0';     // before the end of the tag that takes_name() skipped
-  bool line_begins_ = true;  // at at_, which is behind a tag or at the start
+  bool line_begins_ = true;  // at at_: after a tag or at the start
   std::vector<TemplateToken> tokens_;
 };
 

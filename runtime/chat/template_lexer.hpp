@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a chat template, with the white space around its tags removed as transformers has it done (Jinja's
-// trim_blocks and lstrip_blocks).
+// The tokens of a chat template, without the white space around tags that transformers removes (Jinja's trim_blocks and
+// lstrip_blocks).
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace maestro {
 
 /// A place in a template, for messages.
 struct TemplatePlace {
-  std::string_view name;  ///< of the template's file
+  std::string_view name;  ///< name of the template's file
   int line = 0;
 };
 /// Throws JobError: "file: line N of the chat template: problem".
 [[noreturn]] void fail_template(const TemplatePlace& place, const std::string& problem);
-/// The same for a construct that Jinja has and this room has not, with the way out.
+/// Throws JobError for a construct that Jinja supports but this room does not, with the remedy.
 [[noreturn]] void refuse_template(const TemplatePlace& place, const std::string& construct);
 
 struct TemplateToken {
   enum class Kind : std::uint8_t { text, output, tag, end_of_tag, name, integer, real, string, symbol, end };
-  Kind kind = Kind::end;  ///< output and tag: where {{ and {% stand; end_of_tag: where }} and %} stand
-  std::string text;       ///< of a string its value
+  Kind kind = Kind::end;  ///< output and tag: {{ and {%; end_of_tag: }} and %}
+  std::string text;       ///< text; for a string its value
   int line = 0;
 };
 
-/// Returns the tokens, of which the last is `end`. Throws JobError.
+/// Returns the tokens, ending with `end`. Throws JobError.
 [[nodiscard]] std::vector<TemplateToken> lex_template(std::string_view source, std::string_view name);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which methods values have, and those of lists, mappings and objects.
+// The table of all values' methods, and the methods of lists, mappings and objects.
 #include <algorithm>
 #include <array>
 
@@ -60,7 +60,7 @@ Value index(const Call& call) {
   return found - elements.begin();
 }
 
-/// The arguments from the second on, as a tuple.
+/// Returns the arguments from the second on, as a tuple.
 Value others(const Call& call) {
   call.takes(std::size_t{1} << 20);
   return Value::tuple({call.arguments().values.begin() + 1, call.arguments().values.end()});
@@ -115,7 +115,7 @@ const TemplateTable* methods_of(const Value& value) {
   return value.is(Kind::object) ? &object_methods() : nullptr;
 }
 
-/// Python has these, too.
+/// Returns whether a name is another method in Python.
 bool is_known(const Value& value, std::string_view name) {
   constexpr std::array<std::string_view, 8> of_texts{"casefold",  "encode",      "format_map", "isidentifier",
                                                      "maketrans", "isprintable", "translate",  "unescape"};
@@ -123,7 +123,7 @@ bool is_known(const Value& value, std::string_view name) {
   return value.is_mapping() && name == "fromkeys";
 }
 
-/// The arguments of a method of a safe text are escaped.
+/// Returns the arguments of a safe text's method, escaped.
 TemplateArguments escaped(const TemplateArguments& arguments) {
   TemplateArguments made = arguments;
   std::ranges::transform(made.values, made.values.begin(), as_escaped);

@@ -15,17 +15,17 @@ struct TemplateScope;
 struct TemplateObject {
   enum class Kind : std::uint8_t { space, macro, loop, cycler, joiner };
   Kind kind = Kind::space;
-  TemplateMapping attributes = {};                  ///< of a namespace
-  const TemplateStatement* statement = nullptr;     ///< macro: its definition; loop: if it is recursive, itself
-  TemplateScope* scope = nullptr;                   ///< where the macro or the loop is written
+  TemplateMapping attributes = {};                  ///< attributes of a namespace
+  const TemplateStatement* statement = nullptr;     ///< macro: its definition; recursive loop: itself
+  TemplateScope* scope = nullptr;                   ///< scope that the macro or the loop is written in
   TemplateValues items = {};                        ///< loop, cycler
-  std::size_t at = 0;                               ///< loop, cycler: index of the current item
-  int depth = 0;                                    ///< of a recursive loop
+  std::size_t at = 0;                               ///< loop, cycler: current item's index
+  int depth = 0;                                    ///< depth of a recursive loop
   TemplateValue last = TemplateValue::undefined();  ///< loop: arguments of changed(); joiner: separator
   bool used = false;                                ///< joiner: it has been called
 };
 
-/// Returns x.name; undefined if there is none.
+/// Returns x.name; undefined if it does not exist.
 [[nodiscard]] TemplateValue object_attribute(TemplateObject& object, const std::string& name);
 
 /// Returns the text that {{ }} prints. Throws JobError for an object without a stable text.

@@ -137,7 +137,7 @@ Value arithmetic(std::string_view operation, const Value& a, const Value& b, con
   refuse_operands(operation, a, b, place);
 }
 
-/// Negative indices count from the end. Out-of-range indices stay out of range.
+/// Returns an index from the start: negative indices count from the end. Out-of-range indices stay out of range.
 std::int64_t from_end(std::int64_t index, std::int64_t size) {
   return index < 0 ? index + size : index;
 }
@@ -164,14 +164,14 @@ Value element_at(const Value& container, const Value& key) {
   return index >= 0 && index < size ? container.elements()[static_cast<std::size_t>(index)] : Value::undefined();
 }
 
-/// The positions of Python's slice.indices().
+/// Returns the positions of Python's slice.indices().
 std::vector<std::size_t> positions_of(const Values& parts, std::int64_t size, const TemplatePlace& place) {
   for (std::size_t i = 1; i < 4; ++i) {
     if (!parts[i].is_none() && !parts[i].is_whole()) fail_template(place, "a bound is " + kind_of(parts[i]));
   }
   const std::int64_t step = parts[3].is_none() ? 1 : parts[3].whole();
   if (step == 0) fail_template(place, "a slice has the step 0");
-  // Before the first element is 0 or, going down, -1.
+  // The position before the first element is 0 or, with a negative step, -1.
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   const auto bound = [&](const Value& given, std::int64_t absent) {
     return given.is_none() ? absent : std::clamp(from_end(given.whole(), size), low, high);

@@ -12,7 +12,7 @@
 #include "runtime/chat/template_values.hpp"
 
 namespace maestro {
-/// The output so far, with the places that {% generation %} blocks have in it.
+/// The output so far, with the ranges of its {% generation %} blocks.
 class TemplateOutput {
  public:
   /// Throws JobError after 64 MiB.
@@ -21,18 +21,18 @@ class TemplateOutput {
   /// Records that a {% generation %} block wrote the output from `begin` on. Blocks inside it are a part of it.
   void note_generated(std::size_t begin);
 
-  /// Returns the text that `write` appends, which the output does not get.
+  /// Returns the text that `write` appends, without adding it to the output.
   template <class Write>
   TemplateValue captured(Write write);
-  /// Whether a {% generation %} block wrote to a text that became a value.
+  /// Returns whether a {% generation %} block wrote to a text that became a value.
   [[nodiscard]] bool has_lost_ranges() const { return lost_; }
 
-  /// Returns all of it, once.
+  /// Returns the complete output, once.
   [[nodiscard]] RenderedChat take() { return {std::move(text_), std::move(generated_)}; }
 
  private:
   std::string text_;
-  std::vector<ByteRange> generated_;  // of text_
+  std::vector<ByteRange> generated_;  // ranges of text_
   bool lost_ = false;
 };
 

@@ -15,7 +15,7 @@ using Statement = TemplateStatement;
 using Body = std::vector<Statement>;
 using Token = TemplateToken;
 
-constexpr int most_levels = 64;  // of statements inside of statements
+constexpr int most_levels = 64;  // nesting of statements
 
 class Parser : private TemplateExpressionParser {
  public:
@@ -36,7 +36,7 @@ class Parser : private TemplateExpressionParser {
     if (!at(Token::Kind::end_of_tag)) fail("a tag goes on with " + found());
     take();
   }
-  /// Statements up to a tag of one of these names, which stays.
+  /// Parses statements up to a tag with one of these names, which it does not consume.
   Body parse_body(std::initializer_list<std::string_view> ends) {
     if (++levels_ > most_levels) fail("statements are nested deeper than 64 levels");
     Body body;
@@ -64,7 +64,7 @@ class Parser : private TemplateExpressionParser {
     --levels_;
     return body;
   }
-  /// Whether a tag ends or parts another, wrongly where parse_body() did not wait for it.
+  /// Returns whether a tag ends or parts another: an error if parse_body() did not wait for it.
   [[nodiscard]] bool is_end() const {
     return now().text.starts_with("end") || now().text == "else" || now().text == "elif";
   }
@@ -110,7 +110,7 @@ class Parser : private TemplateExpressionParser {
     body.push_back(std::move(made));
   }
 
-  /// A body that is not a part of the loop around it.
+  /// Parses a body that is not a part of the loop around it.
   void parse_only_body(Statement& made, const char* end) {
     const int loops = std::exchange(loops_, 0);
     made.bodies.push_back(parse_body({end}));
@@ -122,7 +122,7 @@ class Parser : private TemplateExpressionParser {
     made.kind = Statement::Kind::loop;
     made.expressions.push_back(parse_target());
     if (!take_name("in")) fail("\"in\" is missing before " + found());
-    made.expressions.push_back(parse_listed());  // an "if" after it is the loop's
+    made.expressions.push_back(parse_listed());  // an "if" after it belongs to the loop
     if (take_name("if")) made.expressions.push_back(parse_condition());
     made.recursive = take_name("recursive");
     end_tag();
@@ -166,7 +166,7 @@ class Parser : private TemplateExpressionParser {
     std::ranges::move(defaults_, std::back_inserter(made.expressions));
     defaults_.clear();
   }
-  /// The body of a macro or of a caller.
+  /// Parses a macro's or a caller's body.
   void parse_called(Statement& made, const char* end) {
     const std::size_t begin = position();
     parse_only_body(made, end);
@@ -223,7 +223,7 @@ class Parser : private TemplateExpressionParser {
   std::string_view name_;
   int levels_ = 0;
   int loops_ = 0;
-  std::vector<TemplateExpression> defaults_;  // of the parameters that are being read
+  std::vector<TemplateExpression> defaults_;  // defaults of the parameters being read
   bool uses_generation_ = false;
 };
 

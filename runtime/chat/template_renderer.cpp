@@ -14,8 +14,8 @@ using Values = TemplateValues;
 
 namespace {
 
-// Of all values that a rendering makes. A conversation needs a small part of it; loops inside of loops, or texts that
-// double, reach it within seconds.
+// Limit for all values that a rendering makes. A conversation needs a small part of it; loops inside loops, or texts
+// that double, reach it within seconds.
 constexpr std::size_t most_work = std::size_t{512} << 20;
 
 constexpr int most_calls = 200;
@@ -88,7 +88,7 @@ TemplateRenderer::Flow TemplateRenderer::run(const Statement& statement) {
   return Flow::next;
 }
 
-/// A macro that is all of an output writes to where the output goes.
+/// Writes an expression. A macro that is a complete output writes directly to the output.
 void TemplateRenderer::output(const Expression& expression) {
   if (expression.kind == Expression::Kind::call && expression.parts[0].kind == Expression::Kind::name) {
     const Value callee = evaluate(expression.parts[0]);
@@ -199,7 +199,7 @@ void TemplateRenderer::assign(const Expression& target, const Value& value) {
     if (space == nullptr || !space->is(Value::Kind::object) || space->object()->kind != TemplateObject::Kind::space) {
       fail_template(here, printable(name) + " is not a namespace");
     }
-    if (target.text.starts_with('_')) fail_template(here, "a namespace has no attribute that begins with _");
+    if (target.text.starts_with('_')) fail_template(here, "a namespace takes no attribute that begins with _");
     return space->object()->attributes.set(target.text, value);
   }
   const Values values = elements_of(value, here);
@@ -234,7 +234,7 @@ void TemplateRenderer::call_with_body(const Statement& statement) {
   scopes_.close();
 }
 
-/// A macro sees its parameters and the scope where it is written, not that of its caller.
+/// Calls a macro, which sees its parameters and the scope that it is written in, not its caller's scope.
 void TemplateRenderer::call_macro(const TemplateObject& macro, TemplateArguments arguments, int line) {
   if (++calls_ > most_calls) fail_template(place(line), "macros call each other more than 200 deep");
   TemplateScope* caller = scopes_.enter(macro.scope);
@@ -251,7 +251,7 @@ void TemplateRenderer::bind(const Statement& macro, TemplateArguments arguments,
   const bool block = macro.kind == Statement::Kind::call;
   const std::size_t count = macro.names.size() - 1, shift = block ? 1 : 0;
   const std::size_t required = count - (macro.expressions.size() - shift);
-  // Callers ask for names that are given.
+  // Callers use names that are given.
   const auto take = [&](const std::string& name) {
     const auto found = std::ranges::find_if(arguments.named, [&](const auto& each) { return each.first == name; });
     const Value value = found->second;

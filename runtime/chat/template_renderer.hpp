@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rendering of a parsed chat template. Not a public header.
+// A single rendering of a parsed chat template. Not a public header.
 #pragma once
 
 #include <string_view>
@@ -13,14 +13,15 @@
 
 namespace maestro {
 
-inline constexpr std::size_t work_of_template_step = 2048;  ///< of a loop or a macro
+inline constexpr std::size_t work_of_template_step = 2048;  ///< work of a loop or a macro
 
 /// Runs the statements of a template and evaluates its expressions.
 class TemplateRenderer {
  public:
   TemplateRenderer(std::string_view file, TemplateVariables variables, std::optional<std::chrono::sys_seconds> date);
 
-  /// Once. Throws JobError. If `ranges` holds, also for {% generation %} blocks whose place in the text is not known.
+  /// Renders once. Throws JobError; if `ranges` holds, also for {% generation %} blocks with an unknown place in the
+  /// text.
   RenderedChat render(const TemplateTree& tree, bool ranges);
 
  private:
@@ -44,7 +45,7 @@ class TemplateRenderer {
   Flow with(const Statement& statement);
   Flow generate(const Statement& statement);
   void loop(const Statement& statement);
-  /// Runs the loop over `elements`; `depth` is that of a recursive one.
+  /// Runs the loop over `elements`; `depth` is the depth of a recursive loop.
   void loop_over(const Statement& statement, TemplateValues elements, int depth);
   TemplateValues kept_elements(const Statement& statement, TemplateValues elements);
   void define_macro(const Statement& statement);
@@ -52,11 +53,11 @@ class TemplateRenderer {
   void assign(const Expression& target, const Value& value);
 
   // ---- calls ----
-  /// Runs a macro's body with the output where it is.
+  /// Runs a macro's body with the current output.
   void call_macro(const TemplateObject& macro, TemplateArguments arguments, int line);
   void bind(const Statement& macro, TemplateArguments arguments, int line);
   void loop_again(const TemplateObject& loop, const TemplateArguments& arguments, int line);
-  /// Whether the value is a macro or a recursive loop: it is called, and writes.
+  /// Returns whether the value is a macro or a recursive loop; if so, calls it, and it writes.
   bool writes(const Value& callee, const TemplateArguments& arguments, int line);
   Value call(const Expression& expression);
   Value call_value(const Value& callee, TemplateArguments arguments, const Expression& expression);

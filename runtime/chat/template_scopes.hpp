@@ -14,21 +14,21 @@ namespace maestro {
 
 using TemplateVariables = std::map<std::string, TemplateValue, std::less<>>;
 
-/// Variables of a body, and the scope around it.
+/// Variables of a body, and the enclosing scope.
 struct TemplateScope {
   TemplateVariables variables;
   TemplateScope* outer = nullptr;
   bool kept = false;  ///< a macro refers to it
 };
 
-/// Scopes have stable addresses. A closed scope is used again, unless it is kept.
+/// Scopes have stable addresses. A closed scope is reused, unless it is kept.
 class TemplateScopes {
  public:
   explicit TemplateScopes(TemplateVariables variables);
 
   void open();
   void close();
-  /// Makes another scope the innermost. Returns the one before.
+  /// Makes another scope the innermost. Returns the previous scope.
   TemplateScope* enter(TemplateScope* scope) { return std::exchange(innermost_, scope); }
   /// Keeps the innermost scope and the scopes around it after they are closed.
   void keep();
@@ -37,7 +37,7 @@ class TemplateScopes {
   [[nodiscard]] TemplateVariables& variables() { return innermost_->variables; }
   /// Sets a variable of the innermost scope.
   void set(const std::string& name, TemplateValue value) { variables().insert_or_assign(name, std::move(value)); }
-  /// Returns the variable that is seen from the innermost scope, or null.
+  /// Returns the variable that is visible from the innermost scope, or null.
   [[nodiscard]] const TemplateValue* find(const std::string& name) const;
 
  private:

@@ -75,13 +75,13 @@ Value items(const Call& call) {
   return Value::iterator(std::move(made));
 }
 
-/// The key by which elements are sorted or told apart: themselves or an attribute, texts without case unless it counts.
+/// Returns an element's key for sorting or distinguishing: itself or an attribute, texts without case unless it counts.
 Value key_of(const Call& call, const Value& element, const Value& attribute, bool case_sensitive) {
   const Value key = attribute.is_none() ? element : path_of(element, attribute, call.place());
   return key.is_text() && !case_sensitive ? Value(with_case(key.text(), CaseKind::lower)) : key;
 }
 
-/// The elements in the order of their keys.
+/// Returns the elements in the order of their keys.
 Values sorted(const Call& call, const Values& all, const std::vector<Value>& keys, bool reverse) {
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -52,7 +52,7 @@ std::string whole_digits(std::uint64_t value, const FormatSpecification& how) {
   const int base = x ? 16 : how.type == 'o' ? 8 : how.type == 'b' ? 2 : 10;
   std::array<char, 70> digits{};
   std::string made(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, base).ptr);
-  if (how.precision >= 0 && made.size() < static_cast<std::size_t>(how.precision)) {  // of % alone
+  if (how.precision >= 0 && made.size() < static_cast<std::size_t>(how.precision)) {  // only with %
     made.insert(0, static_cast<std::size_t>(how.precision) - made.size(), '0');
   }
   return how.type == 'X' ? with_case(made, CaseKind::upper) : made;
@@ -81,7 +81,7 @@ FormatSpecification specification_of(std::string_view text, const TemplatePlace&
   made.width = in.take_number();
   if (in.peek() == ',' || in.peek() == '_') made.grouping = in.take_any();
   if (in.take('.')) {
-    if (!is_format_digit(in.peek())) in.fail("has no precision after its point");
+    if (!is_format_digit(in.peek())) in.fail("lacks a precision after its point");
     made.precision = static_cast<int>(in.take_number());
   }
   if (!in.at_end()) made.type = in.take_any();

@@ -29,10 +29,10 @@ class FormatReader;
 
 /// Reads the part of a format after the colon. Throws JobError.
 [[nodiscard]] FormatSpecification specification_of(std::string_view text, const TemplatePlace& place);
-/// Returns the text filled up to its width; `align` is that of its kind.
+/// Returns the text filled up to its width; `align` is the default for its kind.
 [[nodiscard]] std::string padded(const std::string& sign, const std::string& text, const FormatSpecification& how,
                                  char align);
-/// Throws JobError for a type that does not fit the number, with the text of `in`.
+/// Returns a formatted number. Throws JobError for a type that does not fit the number, with the text of `in`.
 [[nodiscard]] std::string formatted_number(const TemplateValue& value, const FormatSpecification& how,
                                            const FormatReader& in);
 

@@ -53,7 +53,7 @@ void append_with_case(std::string& out, char32_t point, CaseKind kind) {
   out += special != std::end(case_texts) ? std::string(special->text) : utf8_of(mapped(point, kind));
 }
 
-/// A sigma at the end of a word has a lower form of its own.
+/// Returns whether a sigma is at the end of a word, with a special lower form.
 bool is_final_sigma(const std::u32string& points, std::size_t at) {
   const auto skipped = [](char32_t point) {
     return point == U'\'' || point == U'.' || point == U':' || point == 0xAD ||

@@ -19,7 +19,7 @@ using Kind = TemplateValue::Kind;
 
 namespace {
 
-/// A text that is made from the operand, safe if the operand is.
+/// Returns a text that is made from the operand, safe if the operand is.
 Value like_operand(const Call& call, std::string text) {
   call.check_length(text);
   return call.operand().is_markup() ? Value::markup(std::move(text)) : Value(std::move(text));
@@ -40,7 +40,7 @@ std::string unchanged(std::string_view text) {
   return std::string(text);
 }
 
-/// Jinja's title: a word begins after a space, a hyphen or an opening bracket.
+/// Returns Jinja's title: a word begins after a space, a hyphen or an opening bracket.
 std::string title(std::string_view text) {
   std::string made;
   std::u32string word;
@@ -103,7 +103,7 @@ Value truncate(const Call& call) {
   const std::int64_t leeway = call.whole_argument(4, 5, "leeway");
   std::u32string points = points_of(call.text());
   const auto size = static_cast<std::int64_t>(points.size());
-  if (length < static_cast<std::int64_t>(end.size()) || leeway < 0) call.fail("has a length below that of its end");
+  if (length < static_cast<std::int64_t>(end.size()) || leeway < 0) call.fail("has a length below its end's");
   if (size <= length + leeway) return call.operand();
   points.resize(static_cast<std::size_t>(length) - end.size());
   const std::size_t word = points.rfind(U' ');
@@ -158,7 +158,7 @@ void check_defined(const Call& call) {
   if (call.operand().is_undefined()) call.fail("takes no undefined value");
 }
 
-/// A whole number in another base, with or without the base's prefix.
+/// Returns an integer in another base, with or without the base's prefix.
 Value based(std::string_view text, std::int64_t base) {
   std::string digits = lower(stripped(text, nullptr, true, true));
   const bool negative = digits.starts_with('-');

@@ -16,7 +16,7 @@ using Kind = TemplateValue::Kind;
 
 namespace {
 
-constexpr std::size_t most_parts = 1'000'000;  // of a text that is split
+constexpr std::size_t most_parts = 1'000'000;  // in a text that is split
 constexpr std::int64_t most_width = longest_template_text / 8;
 
 template <bool left, bool right>
@@ -39,7 +39,7 @@ Value changed(const Call& call) {
   return change(call.text());
 }
 
-/// The byte range of text[begin:end], from the arguments at `index`; none: begin is beyond the end of the text.
+/// Returns the byte range of text[begin:end], from the arguments at `index`; none: begin is beyond the end of the text.
 std::optional<std::pair<std::size_t, std::size_t>> range_of(const Call& call, std::size_t index) {
   const std::string& text = call.text();
   const auto size = static_cast<std::int64_t>(length_of(text));
@@ -60,7 +60,7 @@ std::optional<std::pair<std::size_t, std::size_t>> range_of(const Call& call, st
   return std::pair(byte_of(begin), byte_of(end));
 }
 
-/// The index of a text, or -1.
+/// Returns the index of a text, or -1.
 std::int64_t found_at(const Call& call, bool last) {
   call.takes(4);
   const std::string wanted = call.text_argument(1, Value());
@@ -230,7 +230,7 @@ Value join(const Call& call) {
   return made;
 }
 
-/// ljust, center, rjust: `left` and `right` say on which sides the text is filled up.
+/// Implements ljust, center, rjust: `left` and `right` are the sides that are filled up.
 template <bool left, bool right>
 Value justified(const Call& call) {
   call.takes(3);
@@ -298,7 +298,7 @@ bool is_alphanumeric(char32_t point) {
   return is_letter(point) || class_of(point).is(CharacterClass::number);
 }
 
-/// isdigit, isdecimal and isnumeric, which differ beyond ASCII.
+/// Implements isdigit, isdecimal and isnumeric, which differ beyond ASCII.
 Value is_digits(const Call& call) {
   call.takes(1);
   const std::u32string points = points_of(call.text());

@@ -37,8 +37,7 @@ struct TemplateExpression {
   std::string text = {};
   TemplateValue value = {};
   std::vector<TemplateExpression> parts = {};
-  std::vector<std::string> names =
-      {};  ///< of the last parts: arguments by name; "*" and "**": lists and mappings of them
+  std::vector<std::string> names = {};  ///< arguments by name, the last parts; "*", "**": lists and mappings of them
 };
 
 struct TemplateStatement {
@@ -62,8 +61,8 @@ struct TemplateStatement {
   std::vector<std::string> names = {};
   std::vector<TemplateExpression> expressions = {};
   std::vector<std::vector<TemplateStatement>> bodies = {};
-  bool recursive = false;  ///< of a loop
-  bool varargs = false;    ///< of a macro: its body names varargs, kwargs, caller
+  bool recursive = false;  ///< loop: recursive
+  bool varargs = false;    ///< macro: its body names varargs, kwargs, caller
   bool kwargs = false;
   bool caller = false;
 };
@@ -75,8 +74,8 @@ struct TemplateTree {
   bool uses_date = false;
 };
 
-/// Parses a template; `name` is that of its file. Throws JobError, and refuses by name the constructs of Jinja that
-/// are not supported.
+/// Parses a template; `name` is its file's name. Throws JobError, and refuses by name the constructs of Jinja that are
+/// not supported.
 [[nodiscard]] TemplateTree parse_template(std::string_view source, std::string_view name);
 
 }  // namespace maestro

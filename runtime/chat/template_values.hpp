@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a chat template, as Python has them: immutable and shared, so that a copy costs the same for every size.
-// Not a public header.
+// Values of a chat template, as in Python: immutable and shared, so that a copy costs the same for every size. Not a
+// public header.
 #pragma once
 
 #include <concepts>
@@ -26,7 +26,7 @@ struct TemplateSequence;
 class TemplateMapping;
 /// A method of a value, or a function (its receiver is undefined).
 struct TemplateMethod;
-/// The result of map, selectattr and their like: it is read once.
+/// The result of map, selectattr and similar filters: it is read once.
 struct TemplateIterator;
 
 class TemplateValue {
@@ -40,7 +40,7 @@ class TemplateValue {
     text,
     list,
     tuple,
-    view,  ///< of a mapping: keys, values, items
+    view,  ///< view of a mapping: keys, values, items
     range,
     mapping,
     iterator,
@@ -59,9 +59,9 @@ class TemplateValue {
   TemplateValue(TemplateMapping value);                                        // NOLINT
   TemplateValue(TemplateObject* value) : kind_(Kind::object), data_(value) {}  // NOLINT
   [[nodiscard]] static TemplateValue undefined();
-  /// A text that jinja marks as safe: texts that are added to it are escaped.
+  /// Returns a text that jinja marks as safe: texts that are added to it are escaped.
   [[nodiscard]] static TemplateValue markup(std::string value);
-  /// `kind`: list, tuple, view or range; `name` is that of a view's or range's type.
+  /// Returns a sequence. `kind`: list, tuple, view or range; `name` is the type name of a view or range.
   [[nodiscard]] static TemplateValue sequence(Kind kind, TemplateValues values, std::string name = "");
   [[nodiscard]] static TemplateValue list(TemplateValues values) { return sequence(Kind::list, std::move(values)); }
   [[nodiscard]] static TemplateValue tuple(TemplateValues values) { return sequence(Kind::tuple, std::move(values)); }
@@ -75,26 +75,26 @@ class TemplateValue {
   [[nodiscard]] bool is_text() const { return kind_ == Kind::text; }
   [[nodiscard]] bool is_markup() const { return markup_; }
   [[nodiscard]] bool is_mapping() const { return kind_ == Kind::mapping; }
-  /// Python's int, of which bool is a kind.
+  /// Returns whether the value is Python's int, including bool.
   [[nodiscard]] bool is_whole() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
   [[nodiscard]] bool is_number() const { return is_whole() || kind_ == Kind::real; }
-  /// Has elements by position: list, tuple, view, range.
+  /// Returns whether the value has elements by position: list, tuple, view, range.
   [[nodiscard]] bool has_elements() const { return kind_ >= Kind::list && kind_ <= Kind::range; }
 
   [[nodiscard]] std::int64_t whole() const { return std::get<std::int64_t>(data_); }
   [[nodiscard]] double real() const { return is_whole() ? static_cast<double>(whole()) : std::get<double>(data_); }
   [[nodiscard]] const std::string& text() const { return *std::get<Text>(data_); }
   [[nodiscard]] const TemplateValues& elements() const;
-  /// Of a view or a range.
+  /// Returns the type name of a view or a range.
   [[nodiscard]] const std::string& type_name() const;
   [[nodiscard]] const TemplateMapping& mapping() const { return *std::get<Map>(data_); }
   [[nodiscard]] TemplateIterator& iterator() const { return *std::get<Iterator>(data_); }
   [[nodiscard]] const TemplateMethod& method() const { return *std::get<Method>(data_); }
   [[nodiscard]] TemplateObject* object() const { return std::get<TemplateObject*>(data_); }
-  /// Whether both are the same elements in memory, or the same small value.
+  /// Returns whether both are the same elements in memory, or the same small value.
   [[nodiscard]] bool same_as(const TemplateValue& other) const;
 
-  /// Bytes that a copy of all elements would take.
+  /// Returns the bytes that a copy of all elements would take.
   [[nodiscard]] std::size_t weight() const;
   [[nodiscard]] int depth() const;
 
@@ -132,7 +132,7 @@ class TemplateMapping {
 
  private:
   std::vector<Pair> pairs_;
-  std::map<std::string, std::size_t, std::less<>> places_;  // of text keys, once there are many
+  std::map<std::string, std::size_t, std::less<>> places_;  // by text key, for mappings with many keys
   std::size_t weight_ = 0;
   int depth_ = 0;
 };
@@ -149,11 +149,11 @@ struct TemplateIterator {
 };
 
 inline constexpr std::size_t longest_template_text = std::size_t{16} << 20;  ///< bytes
-inline constexpr int most_template_levels = 64;                              ///< of values inside of values
+inline constexpr int most_template_levels = 64;                              ///< nesting of values
 
 /// Returns the value's type, for messages.
 [[nodiscard]] std::string kind_of(const TemplateValue& value);
-/// Returns whether `if` takes it.
+/// Returns whether `if` accepts the value.
 [[nodiscard]] bool is_true(const TemplateValue& value);
 /// Returns whether Python's == holds. Throws JobError for values that are too large to compare.
 [[nodiscard]] bool equal(const TemplateValue& a, const TemplateValue& b, const TemplatePlace& place);
@@ -163,7 +163,7 @@ inline constexpr int most_template_levels = 64;                              ///
 [[nodiscard]] std::string repr_of(const TemplateValue& value, const TemplatePlace& place, int level = 0);
 /// Returns Python's repr() of a number.
 [[nodiscard]] std::string number_repr(double value);
-/// Returns the elements that a loop goes over: keys of a mapping, characters of a text. An iterator is empty
+/// Returns the elements that a loop iterates over: keys of a mapping, characters of a text. An iterator is empty
 /// afterwards.
 [[nodiscard]] TemplateValues elements_of(const TemplateValue& value, const TemplatePlace& place);
 
