@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens that are found in a text before it is cut into words, such as <|im_start|>.
 //
-// AT-1 (leftmost, longest): tokens are found from left to right, the longest of those that begin at a place.
+// AT-1 (leftmost, longest): tokens are found from left to right; of several that begin at a place the longest.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace maestro {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool single_word = false;  ///< not inside of a word
-  bool left_strip = false;   ///< takes the white space before it
-  bool right_strip = false;  ///< takes the white space behind it
+  bool single_word = false;  ///< not inside a word
+  bool left_strip = false;   ///< includes the white space before it
+  bool right_strip = false;  ///< includes the white space after it
   bool normalized = true;    ///< found in the normalized text
   bool special = false;      ///< left out of decoded text on request
 };
@@ -31,7 +31,7 @@ class AddedTokens {
   using Emit = std::function<void(std::int32_t token, std::size_t begin, std::size_t end)>;
 
   AddedTokens() = default;
-  /// `contents`: of each token, as it is looked for; empty contents are never found.
+  /// `contents`: searched text of each token; empty contents are never found.
   AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::string>& contents);
   [[nodiscard]] bool empty() const { return nodes_.empty(); }
   /// Passes the tokens in `text`, and with `no_token` the text between them, to `emit`, in order.

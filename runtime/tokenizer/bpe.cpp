@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t most_cached_words = std::size_t{1} << 16;
 constexpr std::size_t longest_cached_word = 64;  // bytes
-constexpr std::size_t longest_short_word = 24;   // symbols: a scan for the best pair beats the queue below it
+constexpr std::size_t longest_short_word = 24;   // symbols: below it a scan for the best pair beats the queue
 
 std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) {
   return std::uint64_t{left} << 32U | right;
@@ -118,7 +118,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::make(BpeOptions options) {
     const auto found = options.vocabulary.find(*options.unknown);
     if (found == options.vocabulary.end()) {
       return Error{ErrorCode::invalid_argument,
-                   "model.unk_token = " + shown(*options.unknown) + " is no token of model.vocab"};
+                   "model.unk_token = " + shown(*options.unknown) + " is not in model.vocab"};
     }
     model->unknown_ = found->second;
   }
@@ -131,7 +131,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::make(BpeOptions options) {
   if (options.byte_level) {
     for (const auto& [token, id] : options.vocabulary) {
       const auto bytes = bytes_of_token(token);
-      if (!bytes) continue;  // no word has it
+      if (!bytes) continue;  // in no word
       if (bytes->size() == 1) model->byte_tokens_[static_cast<unsigned char>(bytes->front())] = id;
       model->vocabulary_.emplace(*bytes, id);
     }
@@ -162,7 +162,7 @@ Status BpeModel::add_merges(const BpeOptions& options) {
   return {};
 }
 
-/// A cut keeps the tokens where every character has tokens of its own that no merge joins with others.
+/// Returns whether cuts keep the tokens: every character needs a separate token that no merge joins with others.
 bool BpeModel::may_cut(const BpeOptions& options) const {
   const bool all_bytes =
       byte_fallback_ && std::ranges::all_of(fallback_, [](std::int32_t token) { return token >= 0; });
@@ -294,7 +294,7 @@ void BpeModel::merge_short(std::vector<std::int32_t>& symbols) const {
   }
 }
 
-/// A queue of the pairs that have a merge. A pair whose symbols were merged otherwise since is passed over.
+/// Merges by a queue of the pairs that have a merge; skips a pair whose symbols were meanwhile merged otherwise.
 void BpeModel::merge_long(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     std::uint32_t rank;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pair encoding (Sennrich et al. 2016): a word's symbols, at first its characters or bytes, are merged in pairs,
-// the pair of the lowest rank first and the leftmost of equals, until no pair has a merge.
+// Byte pair encoding (Sennrich et al. 2016): a word's symbols, initially its characters or bytes, are merged in pairs,
+// the lowest rank first and the leftmost of equals, until no pair has a merge.
 //
-// BE-1 (bounded time): the time for a word is O(n log n) in its length, whatever the text: documents may be one word.
-// BE-2 (cut words): a word is cut where no token of the vocabulary spans the border of two characters; no merge could
-//       cross it, so the tokens are those of the uncut word.
+// BE-1 (bounded time): a word of n characters takes O(n log n) time for every text: a document may be a single word.
+// BE-2 (cut words): a word is cut between two characters if no token of the vocabulary spans their border; no merge
+//       could cross it, so the tokens do not change.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace maestro {
 
 struct BpeOptions {
   std::unordered_map<std::string, std::int32_t> vocabulary;
-  std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
-  std::optional<std::string> unknown;                       ///< the token of characters without one
+  std::vector<std::pair<std::string, std::string>> merges;  ///< pairs by rank
+  std::optional<std::string> unknown;                       ///< token for characters without a token
   bool fuse_unknown = false;                                ///< a run of unknown characters is a single token
   bool byte_fallback = false;  ///< unknown characters become the tokens <0x00> to <0xFF> of their bytes
   bool ignore_merges = false;  ///< a word that is a token needs no merges
@@ -36,7 +36,7 @@ struct BpeOptions {
 /// Returns the characters that stand for the 256 bytes in the files of byte-level tokenizers (GPT-2): printable bytes
 /// of Latin-1 for themselves, the others from U+0100 on.
 [[nodiscard]] const std::array<std::string, 256>& byte_alphabet();
-/// Returns the bytes of a token of a byte-level tokenizer; nothing when a character is not of the alphabet.
+/// Returns the bytes of a byte-level tokenizer's token; nothing if a character is not in the alphabet.
 [[nodiscard]] std::optional<std::string> bytes_of_token(std::string_view token);
 
 /// A map from numbers other than ~0, with open addressing: filled once, then only read.
@@ -45,7 +45,7 @@ class NumberMap {
  public:
   explicit NumberMap(std::size_t most = 0)
       : slots_(std::bit_ceil(2 * most + 2), {no_key, {}}), mask_(slots_.size() - 1) {}
-  /// `most` values at most are put.
+  /// Puts a value; at most `most` values.
   void put(std::uint64_t key, const Value& value) { slots_[slot(key)] = {key, value}; }
   [[nodiscard]] const Value* find(std::uint64_t key) const {
     const auto& found = slots_[slot(key)];
@@ -63,12 +63,12 @@ class NumberMap {
   std::size_t mask_;
 };
 
-/// The tokens of words met before. Belongs to a single thread.
+/// The tokens of earlier words. Belongs to a single thread.
 class WordCache {
  public:
   /// Holds up to 2^16 words, fewer for a short text.
   explicit WordCache(std::size_t text_bytes);
-  /// Whether a cache made for a text of this size would hold no more words.
+  /// Returns whether a cache made for a text of this size would hold no more words.
   [[nodiscard]] bool suffices(std::size_t text_bytes) const;
   /// Returns the tokens of a word, or null. Valid until the next put().
   [[nodiscard]] const std::vector<std::int32_t>* find(std::string_view word, std::size_t hash) const;
@@ -79,13 +79,13 @@ class WordCache {
     std::string word;
     std::vector<std::int32_t> tokens;
   };
-  std::vector<Entry> entries_;  // a word has one place; later words replace earlier
+  std::vector<Entry> entries_;  // a word has a single place; later words replace earlier
 };
 
-/// Caches that outlive a text, so that short texts meet words known from earlier texts. Thread-safe.
+/// Caches that outlive a text, so that short texts profit from words of earlier texts. Thread-safe.
 class WordCaches {
  public:
-  /// Returns a cache that suffices for the text, for the caller alone until give_back().
+  /// Returns a cache that suffices for the text; the caller has it exclusively until give_back().
   [[nodiscard]] std::unique_ptr<WordCache> take(std::size_t text_bytes);
   void give_back(std::unique_ptr<WordCache> cache);
 
@@ -97,8 +97,8 @@ class WordCaches {
 /// Immutable after construction: thread-safe, with a cache for each thread.
 class BpeModel {
  public:
-  /// An error (invalid_argument) names the option, as the key of tokenizer.json: a merge whose parts or whole are no
-  /// tokens, an unknown token outside of the vocabulary.
+  /// Makes a model. An error (invalid_argument) names the option by its key in tokenizer.json: a merge whose parts or
+  /// result are not tokens, an unknown token outside the vocabulary.
   [[nodiscard]] static Result<std::unique_ptr<BpeModel>> make(BpeOptions options);
 
   /// Appends the tokens of a word, which is valid UTF-8.
@@ -110,7 +110,7 @@ class BpeModel {
     std::int32_t token;
     std::int32_t next;      // index, -1: last
     std::int32_t previous;  // index, -1: first
-    bool merged = false;    // into the one before
+    bool merged = false;    // into the previous symbol
   };
   struct Merge {
     std::uint32_t rank;
@@ -122,18 +122,18 @@ class BpeModel {
   void note_characters();
   void encode_part(std::string_view part, WordCache& cache, std::vector<std::int32_t>& tokens) const;
   void encode_uncached(std::string_view part, std::vector<std::int32_t>& tokens) const;
-  /// The tokens of a part's characters or bytes.
+  /// Appends the tokens of a part's characters or bytes.
   void first_symbols(std::string_view part, std::vector<std::int32_t>& symbols) const;
   bool fall_back_to_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const;
   void merge_short(std::vector<std::int32_t>& symbols) const;
   void merge_long(std::vector<std::int32_t>& symbols) const;
 
-  std::unordered_map<std::string, std::int32_t> vocabulary_;  // byte_level: by bytes
-  NumberMap<Merge> merges_;                                   // by pair of tokens
+  std::unordered_map<std::string, std::int32_t> vocabulary_;  // keys are bytes if byte_level
+  NumberMap<Merge> merges_;                                   // by token pair
   NumberMap<std::int32_t> characters_;                        // tokens of single characters
-  std::array<std::int32_t, 256> byte_tokens_{};               // byte_level: of single bytes; -1: none
-  std::array<std::int32_t, 256> fallback_{};                  // of <0x00> to <0xFF>; -1: none
-  NumberMap<bool> spanned_;                                   // pairs of characters inside of tokens (BE-2)
+  std::array<std::int32_t, 256> byte_tokens_{};               // byte_level: tokens of single bytes; -1: none
+  std::array<std::int32_t, 256> fallback_{};                  // tokens <0x00> to <0xFF>; -1: none
+  NumberMap<bool> spanned_;                                   // pairs of characters inside tokens (BE-2)
   std::int32_t unknown_ = -1;
   bool fuse_unknown_ = false;
   bool byte_fallback_ = false;

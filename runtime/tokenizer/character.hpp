@@ -23,11 +23,11 @@ struct CharacterClass {
 
   [[nodiscard]] constexpr std::uint8_t subject() const { return bits & 7U; }
   [[nodiscard]] constexpr bool is(Subject wanted) const { return subject() == wanted; }
-  /// \p{L}
+  /// Returns \p{L}.
   [[nodiscard]] constexpr bool letter() const { return subject() >= upper && subject() <= caseless; }
-  /// \p{P}
+  /// Returns \p{P}.
   [[nodiscard]] constexpr bool punctuation() const { return (bits & 16U) != 0; }
-  /// \w: letters, marks, numbers and connecting punctuation.
+  /// Returns \w: letters, marks, numbers and connecting punctuation.
   [[nodiscard]] constexpr bool word() const { return (subject() != other && subject() != space) || (bits & 32U) != 0; }
 };
 
@@ -42,7 +42,7 @@ struct Character {
 [[nodiscard]] CharacterClass class_of(char32_t point);
 /// Returns the character that begins at `at`. `text` is valid UTF-8, `at` begins a character in it.
 [[nodiscard]] Character character_at(std::string_view text, std::size_t at);
-/// Returns where the character before `at` begins; `at` > 0.
+/// Returns the begin of the character before `at`; `at` > 0.
 [[nodiscard]] std::size_t character_before(std::string_view text, std::size_t at);
 /// Returns the UTF-8 bytes of a code point.
 [[nodiscard]] std::string utf8_of(char32_t point);

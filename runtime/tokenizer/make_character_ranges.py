@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes character_ranges.inc: the class of every code point in Unicode 16.
 
-Needs `pip install unicodedata2==16.0.0`. A range is `first << 8 | class`; it ends where the next begins.
+Needs `pip install unicodedata2==16.0.0`. A range is `first << 8 | class`; the next range ends it.
 """
 
 from pathlib import Path

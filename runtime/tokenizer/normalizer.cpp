@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// Below it, every sequence of characters is in form C.
+/// Every sequence of characters below it is in form C.
 constexpr char32_t first_combining = 0x300;
 
 bool ascii(char c) {
@@ -43,8 +43,8 @@ void append_mapped(std::string& out, std::string_view text, UnicodeForm::Form fo
   std::free(made);
 }
 
-/// Cuts before each U+11A7, which composes with nothing: utf8proc takes it for a final consonant of Hangul and loses
-/// it.
+/// Appends a form, cut before each U+11A7, which composes with nothing: utf8proc takes it for a final consonant of
+/// Hangul and loses it.
 void append_form(std::string& out, std::string_view text, UnicodeForm::Form form) {
   constexpr std::string_view no_final = "\xE1\x86\xA7";
   while (!text.empty()) {
@@ -54,7 +54,7 @@ void append_form(std::string& out, std::string_view text, UnicodeForm::Form form
   }
 }
 
-/// Normalizes from one ASCII character to the next: ASCII stays, and composes with nothing before it.
+/// Normalizes between ASCII characters, which stay and compose with nothing before them.
 std::string applied(const UnicodeForm& step, std::string_view text) {
   const bool composed = step.form == UnicodeForm::Form::nfc;
   std::string out;
@@ -66,7 +66,7 @@ std::string applied(const UnicodeForm& step, std::string_view text) {
       ++at;
       continue;
     }
-    // The run of other characters, with the ASCII character that its first may compose with.
+    // A run of other characters, with the ASCII character that the run's first may compose with.
     std::size_t end = at;
     bool changes = !composed;
     while (end < text.size() && !ascii(text[end])) {

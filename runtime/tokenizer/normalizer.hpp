@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that change a text before it is cut into words: those of `normalizer` in a tokenizer.json.
+// The steps that change a text before it is cut into words: `normalizer` in a tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace maestro {
 struct UnicodeForm {
   enum class Form { nfc, nfd, nfkc, nfkd } form = Form::nfc;
 };
-/// Puts the text before any text that is not empty.
+/// Puts its text before any text that is not empty.
 struct Prepend {
   std::string text;
 };
@@ -39,7 +39,7 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
   [[nodiscard]] bool empty() const { return steps_.empty(); }
-  /// `text` is valid UTF-8; so is the result.
+  /// Returns the normalized text. `text` is valid UTF-8; so is the result.
   [[nodiscard]] std::string normalize(std::string_view text) const;
 
  private:

@@ -25,11 +25,11 @@ class LiteralPattern final : public Pattern {
   std::string literal_;
 };
 
-/// Oniguruma's functions, in a library that is opened for this source alone: linked into a program, its regcomp() would
-/// take the place of the C library's for all others. Never closed.
+/// Oniguruma's functions, in a library that is opened only for this source: if the program linked it, its regcomp()
+/// would replace the C library's for all callers. Never closed.
 class Oniguruma {
  public:
-  /// Returns the library; an error (unavailable) when it is not on this machine.
+  /// Returns the library; an error (unavailable) if it is not on this machine.
   static const Result<Oniguruma>& get() {
     static const Result<Oniguruma> opened = open();
     return opened;
@@ -89,8 +89,8 @@ std::string complaint(const Oniguruma& onig, int code, OnigErrorInfo* info) {
   return text;
 }
 
-/// The limit of a search from all of its starts together; Oniguruma's own limit is for each of them, so that a word of
-/// some thousand letters could take minutes.
+/// The limit for all starts of a search together. Oniguruma limits each start, so that a word of some thousand letters
+/// could take minutes.
 class SearchLimit {
  public:
   SearchLimit(const Oniguruma& onig, std::size_t bytes) : onig_(onig), param_(onig.new_param()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions that cut text into words. The expressions of GPT-2, Llama 3, Qwen and tekken have matchers of
-// their own, which know Unicode 16 and run several times as fast; Oniguruma, the engine of Hugging Face's tokenizers,
+// Regular expressions that cut text into words. The expressions of GPT-2, Llama 3, Qwen and tekken have special
+// matchers, which know Unicode 16 and run several times as fast; Oniguruma, the engine of Hugging Face's tokenizers,
 // runs all others.
 #pragma once
 
@@ -22,12 +22,12 @@ class Pattern {
     std::size_t end = 0;
   };
   virtual ~Pattern() = default;
-  /// Returns the leftmost match that begins at `from` or behind it, where `from` begins a character. A match may be
-  /// empty. Throws JobError for an expression that takes more steps than the rest of the text is worth.
+  /// Returns the leftmost match that begins at `from`, the begin of a character, or later. A match may be empty. Throws
+  /// JobError for an expression that takes more steps than the limit for the rest of the text.
   [[nodiscard]] virtual std::optional<Match> next(std::string_view text, std::size_t from) const = 0;
 };
 
-/// The expressions that have matchers.
+/// Expressions that have matchers.
 namespace word_patterns {
 inline constexpr std::string_view gpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -44,11 +44,11 @@ inline constexpr std::string_view tekken =
 /// Returns the matcher of an expression in Oniguruma's Ruby syntax; an error (invalid_argument) holds Oniguruma's
 /// complaint.
 [[nodiscard]] Result<std::shared_ptr<const Pattern>> make_pattern(const std::string& expression);
-/// Returns the matcher of an expression that has one of its own, else null.
+/// Returns the special matcher of an expression, or null.
 [[nodiscard]] std::shared_ptr<const Pattern> make_word_pattern(std::string_view expression);
-/// Returns an expression's matcher by Oniguruma, whether or not it has one of its own.
+/// Returns Oniguruma's matcher of an expression, even if it has a special matcher.
 [[nodiscard]] Result<std::shared_ptr<const Pattern>> make_oniguruma_pattern(const std::string& expression);
-/// Returns a matcher of these very bytes, of which there is at least one.
+/// Returns a matcher of exactly these bytes, at least one.
 [[nodiscard]] std::shared_ptr<const Pattern> make_literal_pattern(std::string literal);
 
 }  // namespace maestro

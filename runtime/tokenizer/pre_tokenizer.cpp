@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-/// Single characters that fulfil a condition.
+/// Matches single characters that fulfil a condition.
 class ClassPattern final : public Pattern {
  public:
   using Holds = bool (*)(const Character&);
@@ -26,7 +26,7 @@ class ClassPattern final : public Pattern {
   Holds holds_;
 };
 
-/// \p{P}, and the symbols of ASCII.
+/// Returns whether a character is \p{P}, or a symbol of ASCII.
 bool punctuates(const Character& c) {
   return c.kind.punctuation() || (c.point > 0x20 && c.point < 0x7F && c.kind.is(CharacterClass::other));
 }
@@ -71,7 +71,7 @@ class Joiner {
   SplitBehavior behavior_;
   std::string_view text_;
   const PreTokenizer::Emit& emit_;
-  std::size_t begin_ = 0;  // of the piece that waits for its neighbours
+  std::size_t begin_ = 0;  // begin of the piece that waits for its neighbours
   std::size_t end_ = 0;
   bool last_match_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that cut a normalized text into words: those of `pre_tokenizer` in a tokenizer.json. Merges never cross the
-// border of a word.
+// The steps that cut a normalized text into words: `pre_tokenizer` in a tokenizer.json. Merges never cross the border
+// of a word.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace maestro {
 
-/// What becomes of the matches of a pattern and of the text between them.
+/// Treatment of a pattern's matches and the text between them.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Cuts at the matches of a pattern, or, inverted, at the text between them.
@@ -33,9 +33,9 @@ struct Punctuation {
 };
 /// Cuts at white space, which it removes.
 struct WhitespaceSplit {};
-/// Puts a space before every word that has none (GPT-2's add_prefix_space).
+/// Puts a space before every word without one (GPT-2's add_prefix_space).
 struct PrefixSpace {};
-/// Replaces spaces by a visible character, puts that before the text, and cuts before each.
+/// Replaces spaces by a visible character, puts it before the text, and cuts before each.
 struct Metaspace {
   enum class Prepend { never, first, always };
   std::string replacement = "\xE2\x96\x81";  // U+2581

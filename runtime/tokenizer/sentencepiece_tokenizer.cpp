@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer.model by SentencePiece's own library. The pieces that begin and end a text are added where the
-// tokenizer_config.json beside it says so, as transformers does (add_bos_token: true unless it is there).
+// A tokenizer.model, run by the SentencePiece library. The pieces that begin and end a text are added if the
+// tokenizer_config.json next to it demands them, as in transformers (add_bos_token: default true).
 #include <sentencepiece_processor.h>
 
 #include "runtime/core/input_file.hpp"
@@ -22,9 +22,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] Status load(std::string_view model) {
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
-      return Error{ErrorCode::invalid_argument, name_ + " is no model of SentencePiece: " + status.ToString()};
+      return Error{ErrorCode::invalid_argument, name_ + " is not a SentencePiece model: " + status.ToString()};
     }
-    // Of all kinds, only Unigram models have several segmentations of a text.
+    // Only Unigram models have several segmentations of a text.
     std::vector<std::vector<int>> best;
     if (!processor_.NBestEncode("a", 1, &best).ok()) return {};
     return Error{ErrorCode::invalid_argument,
@@ -50,7 +50,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override {
     std::string text;
-    std::vector<int> known;  // a run of tokens of the vocabulary
+    std::vector<int> known;  // run of tokens of the vocabulary
     const auto end_run = [&] {
       if (!known.empty()) text += processor_.DecodeIds(known);
       known.clear();

@@ -8,7 +8,7 @@ namespace maestro {
 std::string TextStream::waiting() const {
   const std::string now = tokenizer_->decode(tokens_, true);
   if (now.starts_with(returned_)) return now.substr(returned_.size());
-  // Bytes that are no UTF-8 change the text of those before them.
+  // Bytes that are not UTF-8 change the text of the bytes before them.
   return tokenizer_->decode(std::span(tokens_).subspan(last_), true);
 }
 

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t piece_tokens = 4096;  // passed to the sink at a time, at least
+constexpr std::size_t piece_tokens = 4096;  // least number of tokens passed to the sink at a time
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokenizer that a tokenizer.json describes: added tokens are found, the text between them is normalized, cut into
-// words, and each word is encoded by the model. Token ids equal those of Hugging Face's tokenizers.
+// words, and the model encodes each word. Token ids equal the ids of Hugging Face's tokenizers.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@
 namespace maestro {
 
 struct TextTokenizerParts {
-  std::string name;  ///< for messages: the file
+  std::string name;  ///< file name, for messages
   std::vector<AddedToken> added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<BpeModel> model;
   TokenDecoder decoder;
-  std::vector<std::string> tokens;  ///< by id, as in the file; empty: an id without a token
+  std::vector<std::string> tokens;  ///< tokens of the file by id; empty: an id without a token
   /// Tokens that encode_special() puts around a text.
   std::vector<std::int32_t> before;
   std::vector<std::int32_t> behind;
@@ -49,7 +49,7 @@ class TextTokenizer final : public Tokenizer {
   void encode(std::string_view text, bool begins, const Sink& sink) const;
 
   TextTokenizerParts parts_;
-  AddedTokens raw_;         // found in the text as it is
+  AddedTokens raw_;         // found in the original text
   AddedTokens normalized_;  // found in the normalized text
   std::vector<bool> special_;
   std::unique_ptr<WordCaches> caches_ = std::make_unique<WordCaches>();

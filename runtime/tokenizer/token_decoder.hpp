@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that make text of tokens: those of `decoder` in a tokenizer.json.
+// The steps that make text of tokens: `decoder` in a tokenizer.json.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ struct ReplaceDecoder {
   std::shared_ptr<const Pattern> pattern;
   std::string content;
 };
-/// Tokens <0x00> to <0xFF> become bytes; a run of them that is no UTF-8 becomes a U+FFFD for each.
+/// Tokens <0x00> to <0xFF> become bytes; a run that is not UTF-8 becomes U+FFFD, once per byte.
 struct ByteFallbackDecoder {};
 /// Joins all tokens.
 struct FuseDecoder {};
-/// Removes up to so many `content` at the ends of every token.
+/// Removes up to `start` and `stop` repetitions of `content` at the beginning and end of every token.
 struct StripDecoder {
   std::string content;
   std::size_t start = 0;
   std::size_t stop = 0;
 };
-/// The reverse of Metaspace.
+/// Reverses Metaspace.
 struct MetaspaceDecoder {
   std::string replacement;
   bool prepended = true;

@@ -76,7 +76,7 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens, bool /*s
   std::string bytes;
   bytes.reserve(tokens.size());
   for (const std::int32_t token : tokens) {
-    // 0xff occurs in no UTF-8 text, so the repair below turns it into U+FFFD.
+    // No UTF-8 text contains 0xff, so the repair below turns it into U+FFFD.
     bytes += token >= 0 && token < 256 ? static_cast<char>(token) : '\xff';
   }
   return repaired_utf8(bytes);

@@ -15,23 +15,23 @@ struct TokenizerConfig {
   std::string bos_token;
   std::string eos_token;
   std::string chat_template;
-  std::string template_file;  ///< where chat_template stands, for messages
+  std::string template_file;  ///< file with the chat_template, for messages
 };
 
-/// Reads tokenizer_config.json and chat_template.jinja, which counts first; of a list of templates that of the name
-/// "default". A file that is missing gives nothing. Errors name file and key.
+/// Reads tokenizer_config.json and chat_template.jinja, which precedes it; from a list of templates it takes "default".
+/// A missing file yields nothing. Errors name file and key.
 [[nodiscard]] Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder);
 
-/// The tokens around a text.
+/// Tokens around a text.
 struct TextEnds {
-  bool begin = false;  ///< bos_token stands before a text
-  bool end = false;    ///< eos_token stands after it
+  bool begin = false;  ///< bos_token precedes a text
+  bool end = false;    ///< eos_token follows it
   std::string bos_token = {};
   std::string eos_token = {};
 };
-/// Reads add_bos_token, add_eos_token and these tokens of a folder's tokenizer_config.json. They count where no
-/// tokenizer.json says what stands around a text, as transformers has it. `absent`: without the file or the key. Errors
-/// name file and key.
+/// Reads add_bos_token, add_eos_token and these tokens of a folder's tokenizer_config.json. They count if no
+/// tokenizer.json states the tokens around a text, as in transformers. `absent`: defaults without the file or the key.
+/// Errors name file and key.
 [[nodiscard]] Result<TextEnds> read_text_ends(const std::filesystem::path& folder, TextEnds absent);
 
 }  // namespace maestro

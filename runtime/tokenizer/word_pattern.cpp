@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matchers of the expressions that most models use: every character of a text belongs to a match, so a match begins
-// where the last one ended. Each function is an alternative of the expressions, tried in their order.
+// Matchers of the expressions that most models use: every character of a text belongs to a match, so a match begins at
+// the end of the previous match. Each function is an alternative of the expressions, tried in their order.
 #include "runtime/tokenizer/character.hpp"
 #include "runtime/tokenizer/pattern.hpp"
 
@@ -18,7 +18,7 @@ class Cursor {
   [[nodiscard]] std::size_t at() const { return at_; }
   [[nodiscard]] Character here() const { return character_at(text_, at_); }
   void pass(const Character& character) { at_ += character.bytes; }
-  /// Passes characters while they fulfil the condition, and returns how many.
+  /// Passes characters while they fulfil the condition, and returns their number.
   template <class Condition>
   std::size_t pass_while(Condition holds, std::size_t most = static_cast<std::size_t>(-1)) {
     std::size_t count = 0;
@@ -49,9 +49,9 @@ bool line_end(const Character& c) {
   return c.point == U'\r' || c.point == U'\n';
 }
 
-constexpr std::size_t none = 0;  // no alternative matches nothing
+constexpr std::size_t none = 0;  // every alternative matches something
 
-/// 's|'t|'re|'ve|'m|'ll|'d, of either case where `fold` is set; the long s folds to s.
+/// Matches 's|'t|'re|'ve|'m|'ll|'d, of either case if `fold` is set; the long s folds to s.
 std::size_t contraction(std::string_view text, std::size_t from, bool fold) {
   if (text[from] != '\'') return none;
   const auto folded = [&](std::size_t at) {
@@ -67,7 +67,7 @@ std::size_t contraction(std::string_view text, std::size_t from, bool fold) {
   return fold && text.substr(from + 1).starts_with(long_s) ? from + 1 + long_s.size() : none;
 }
 
-/// \s+(?!\S)|\s+
+/// Matches \s+(?!\S)|\s+
 std::size_t white_space(std::string_view text, std::size_t from) {
   Cursor cursor(text, from);
   const std::size_t count = cursor.pass_while(space);
@@ -75,7 +75,7 @@ std::size_t white_space(std::string_view text, std::size_t from) {
   return cursor.ended() || count == 1 ? cursor.at() : character_before(text, cursor.at());
 }
 
-/// \s*[\r\n]+
+/// Matches \s*[\r\n]+
 std::size_t line_ends(std::string_view text, std::size_t from) {
   Cursor cursor(text, from);
   std::size_t end = none;
@@ -86,7 +86,7 @@ std::size_t line_ends(std::string_view text, std::size_t from) {
   return end;
 }
 
-/// " ?" and characters that fulfil the condition
+/// Matches " ?" and characters that fulfil the condition.
 template <class Condition>
 std::size_t after_space(std::string_view text, std::size_t from, Condition holds) {
   Cursor cursor(text, from + (text[from] == ' ' ? 1 : 0));
@@ -107,7 +107,7 @@ class Gpt2Pattern final : public Pattern {
   }
 };
 
-/// The expressions of Llama 3 and Qwen.
+/// Matches the expressions of Llama 3 and Qwen.
 class LlamaPattern final : public Pattern {
  public:
   LlamaPattern(std::size_t most_digits, bool marks_in_words) : most_digits_(most_digits), marks_(marks_in_words) {}
@@ -124,7 +124,7 @@ class LlamaPattern final : public Pattern {
 
  private:
   [[nodiscard]] bool of_word(const Character& c) const { return letter(c) || (marks_ && c.kind.is(Kind::mark)); }
-  /// [^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+
+  /// Matches [^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+
   [[nodiscard]] std::size_t word(std::string_view text, std::size_t from) const {
     Cursor cursor(text, from);
     const Character first = cursor.here();
@@ -136,7 +136,7 @@ class LlamaPattern final : public Pattern {
     Cursor cursor(text, from);
     return cursor.pass_while(number, most_digits_) > 0 ? cursor.at() : none;
   }
-  /// " ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+  /// Matches " ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
   [[nodiscard]] std::size_t symbols(std::string_view text, std::size_t from) const {
     const std::size_t end =
         after_space(text, from, [this](const Character& c) { return !space(c) && !of_word(c) && !number(c); });
@@ -169,7 +169,7 @@ class TekkenPattern final : public Pattern {
   static bool tail(const Character& c) {
     return c.kind.is(Kind::lower) || c.kind.is(Kind::caseless) || c.kind.is(Kind::mark);
   }
-  /// The two alternatives of words, each with the optional character before the word and then without it.
+  /// Tries the two alternatives of words, each with the optional character before the word and then without it.
   [[nodiscard]] static std::size_t word(std::string_view text, std::size_t from) {
     const Character first = character_at(text, from);
     const bool prefix = !letter(first) && !number(first) && !line_end(first);
@@ -179,8 +179,8 @@ class TekkenPattern final : public Pattern {
     if (end == none) end = head_word(text, from);
     return end;
   }
-  /// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+: without lower-case letters behind the first run, that
-  /// run gives back characters until it has one that both classes hold.
+  /// Matches [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+: without lower-case letters after the first
+  /// run, the run gives back characters until it has one that both classes hold.
   [[nodiscard]] static std::size_t tail_word(std::string_view text, std::size_t from) {
     Cursor cursor(text, from);
     std::size_t last_of_both = none;
@@ -190,7 +190,7 @@ class TekkenPattern final : public Pattern {
     });
     return cursor.pass_while(tail) > 0 ? cursor.at() : last_of_both;
   }
-  /// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*
+  /// Matches [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*
   [[nodiscard]] static std::size_t head_word(std::string_view text, std::size_t from) {
     Cursor cursor(text, from);
     if (cursor.pass_while(head) == 0) return none;
@@ -201,7 +201,7 @@ class TekkenPattern final : public Pattern {
     const Character first = character_at(text, from);
     return number(first) ? from + first.bytes : none;
   }
-  /// " ?[^\s\p{L}\p{N}]+[\r\n/]*"
+  /// Matches " ?[^\s\p{L}\p{N}]+[\r\n/]*"
   [[nodiscard]] static std::size_t symbols(std::string_view text, std::size_t from) {
     const std::size_t end =
         after_space(text, from, [](const Character& c) { return !space(c) && !letter(c) && !number(c); });
