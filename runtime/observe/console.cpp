@@ -15,7 +15,7 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t usual_columns = 80;
-constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error: TE-4
+constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error (TE-4)
 constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
 constexpr std::string_view entry_start = "\n  ";
 // Carriage return, and erase to the end of the line (ECMA-48 EL).
@@ -39,7 +39,7 @@ std::string with_entries(std::string_view text, const std::vector<std::string>& 
   return lines;
 }
 
-/// Writes the text in a single call: a line cut in two by a kill or by another process's output would be read as part
+/// Writes the text in a single call: a line that a kill or another process's output cuts in two would be read as part
 /// of the next line.
 void write(std::ostream& stream, const std::string& text) {
   stream << text << std::flush;

@@ -28,7 +28,7 @@ const char* name_of(LogLevel level) {
   return "?";
 }
 
-/// Returns what stands before the message of a text.
+/// Returns the text before a message.
 std::string prefix_of(const std::string& level) {
   return level == "error" || level == "warning" ? level + ": " : std::string();
 }
@@ -37,12 +37,12 @@ std::string json_line(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// The column of a text's own indent means nothing in JSON.
+/// Returns a text without its indent, which is meaningless in JSON.
 std::string without_indent(const std::string& text) {
   return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
-/// Returns the length of a time and the space after it in front of a line; 0: there is none.
+/// Returns the length of a line's leading time and the space after it; 0: none.
 std::size_t length_of_time(std::string_view line) {
   constexpr std::string_view pattern = "0000-00-00T00:00:00.000Z ";
   if (line.size() < pattern.size()) return 0;
@@ -95,7 +95,7 @@ RelayedLine relayed_line(const std::string& host, std::string_view line, LineFor
   const std::size_t own_time = length_of_time(line);
   const std::string text(line.substr(own_time));
   if (form == LineForm::json) {
-    LogLine relayed{LogLevel::warning, text, {{"host", host}}};  // no line of maestro's: of the remote shell, a library
+    LogLine relayed{LogLevel::warning, text, {{"host", host}}};  // a line of the remote shell or a library
     return {format_line(relayed, form, time), text};
   }
   std::string when(line.substr(0, own_time));

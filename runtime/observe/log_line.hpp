@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line that a run prints: text, text with the time in front, or a JSON object. Pure: console.hpp owns the terminal.
+// A line that a run prints: text, text after the time, or a JSON object. Pure: console.hpp owns the terminal.
 //
 // LJ-1 (one object): a line in JSON is one valid JSON object without a line break, whatever bytes its texts have. Its
 //       first members are "time", "level" and "message".
@@ -18,13 +18,13 @@ namespace maestro {
 
 enum class LogLevel { info, warning, error, progress };
 
-/// Members of a line in JSON beside time, level and message. The name "a.b" is member b of the object a.
+/// Members of a line in JSON in addition to time, level and message. The name "a.b" is member b of the object a.
 using LogFields = std::vector<std::pair<std::string, ReportValue>>;
 
 struct LogLine {
   LogLevel level = LogLevel::info;
   std::string message;  ///< printable
-  LogFields fields;     ///< of JSON only
+  LogFields fields;     ///< members in JSON only
 };
 
 using SystemTime = std::chrono::system_clock::time_point;
@@ -34,10 +34,10 @@ using SystemTime = std::chrono::system_clock::time_point;
 
 /// A line that a process on another host has printed.
 struct RelayedLine {
-  std::string printed;  ///< the line in the form of this process, with the host and a line break
-  std::string text;     ///< as text without a time, for a message
+  std::string printed;  ///< line in the form of this process, with the host and a line break
+  std::string text;     ///< text without a time, for a message
 };
-/// Keeps the time of the line, if it has one.
+/// Returns a line of another host with its time, if it has one.
 [[nodiscard]] RelayedLine relayed_line(const std::string& host, std::string_view line, LineForm form, SystemTime time);
 
 }  // namespace maestro

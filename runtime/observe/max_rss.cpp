@@ -29,7 +29,7 @@ double kib_of(std::string_view field) {
 }  // namespace
 
 double max_rss_mb() {
-  // Preferred over getrusage, whose maximum survives exec: it would count the launcher's memory as this process's.
+  // Preferred to getrusage, whose maximum survives exec and would include the launcher's memory.
   double kib = kib_of("VmHWM:");
   if (kib <= 0) {
     rusage usage{};
@@ -39,7 +39,7 @@ double max_rss_mb() {
 }
 
 void begin_max_rss() {
-  std::ofstream("/proc/self/clear_refs") << "5";  // proc(5): resets VmHWM alone
+  std::ofstream("/proc/self/clear_refs") << "5";  // proc(5): resets only VmHWM
 }
 
 double rss_mb() {

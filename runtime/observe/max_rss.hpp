@@ -6,9 +6,9 @@ namespace maestro {
 
 /// Returns the largest resident set of this process so far, or since begin_max_rss(), in MB (10^6 bytes). Any thread.
 [[nodiscard]] double max_rss_mb();
-/// Begins max_rss_mb() anew at the present memory, for a run that follows another; no effect where the kernel cannot.
+/// Restarts max_rss_mb() at the present memory, for a run that follows another; without effect if the kernel cannot.
 void begin_max_rss();
-/// Present memory of this process; 0 if the kernel does not report it.
+/// Returns the present memory of this process; 0 if the kernel does not report it.
 [[nodiscard]] double rss_mb();
 
 }  // namespace maestro

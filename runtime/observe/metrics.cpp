@@ -42,7 +42,7 @@ std::string label(const std::string& name, std::string_view value) {
   return name + "=\"" + escaped(value, true) + '"';
 }
 
-/// `more`: a further label, or empty.
+/// Returns the text of labels; `more`: a further label, or empty.
 std::string label_text(const MetricLabels& labels, const std::string& more = {}) {
   std::vector<std::string> parts;
   if (!labels.section.empty()) parts.push_back(label("section", labels.section));

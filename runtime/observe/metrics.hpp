@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters, gauges and histograms of a process by their labels, without any network, and their text for Prometheus.
+// Counters, gauges and histograms of a process by their labels, without network, and their text for Prometheus.
 //
 // MR-1 (monotonic): a counter never falls.
 // MR-2 (one kind per name): a name is a counter, a gauge or a histogram, with a single help text.
@@ -23,7 +23,7 @@ using CounterId = Id<struct CounterTag>;
 using GaugeId = Id<struct GaugeTag>;
 using HistogramId = Id<struct HistogramTag>;
 
-/// The owner of a value; an empty section means the whole process.
+/// Owner of a value; an empty section means the complete process.
 struct MetricLabels {
   std::string section;
   std::optional<ReplicaIndex> replica;
@@ -34,7 +34,7 @@ struct MetricLabels {
 /// Numbers of observations up to each bound and beyond the last, and their sum.
 struct Histogram {
   std::vector<double> bounds;          ///< rising
-  std::vector<std::uint64_t> buckets;  ///< one more than bounds; an observation is in one of them
+  std::vector<std::uint64_t> buckets;  ///< one more than bounds; each observation is in a single bucket
   double sum = 0;
 
   Histogram() = default;
@@ -57,7 +57,7 @@ class MetricRegistry {
 
   void add(CounterId counter, const MetricLabels& labels, double amount = 1);
   void set(GaugeId gauge, const MetricLabels& labels, double value);
-  /// Replaces the histogram; its observations were counted elsewhere.
+  /// Replaces a histogram whose observations were counted elsewhere.
   void set(HistogramId histogram, const MetricLabels& labels, Histogram value);
   /// Returns 0 for labels never counted.
   [[nodiscard]] double value(CounterId counter, const MetricLabels& labels) const;

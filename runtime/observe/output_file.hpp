@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text output of a run (report, trace): buffered, its folder made if missing, and published as a whole or not at all.
+// A text output of a run (report, trace): buffered, its folder created if missing, published completely or not at all.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@
 
 namespace maestro {
 
-/// If destroyed before commit(), it leaves no file behind, and an older file stays as it was. One thread at a time.
-/// Errors name the path and the system's reason.
+/// If destroyed before commit(), it leaves no file, and an older file is unchanged. One thread at a time. Errors name
+/// the path and the system's reason.
 class OutputFile {
  public:
-  /// Creates the folder of `path` when missing.
+  /// Creates the folder of `path` if missing.
   static Result<OutputFile> create(const std::filesystem::path& path);
   Status append(std::string_view bytes);
-  /// Flushes to the disk and puts the file in place. Nothing may be appended afterwards.
+  /// Flushes to the disk and moves the file to its path. Nothing may be appended afterwards.
   Status commit();
 
  private:

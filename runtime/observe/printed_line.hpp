@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that a command prints on standard output for people. Lines of a run are Console's.
+// Results that a command prints on standard output for people. Console prints the lines of a run.
 //
-// PZ-1 (printable): a line is one line of printable text, whatever values it has: names of jobs and files come from
-//       others, and an escape in them would reach the terminal, a line break forge a line.
+// PZ-1 (printable): a line is one line of printable text, whatever values it has: names of jobs and files may be
+//       foreign, and an escape in them would reach the terminal, a line break forge a line.
 #pragma once
 
 #include <iostream>
@@ -30,8 +30,8 @@ class PrintedLine {
   std::ostringstream text_;
 };
 
-/// Prints text of a sample or a model: as it is for a file or a program, and on a terminal without control characters
-/// but line breaks and tabs.
+/// Prints text of a sample or a model: unchanged to a file or a program, and on a terminal without control characters
+/// except line breaks and tabs.
 void print_foreign_text(std::string_view text);
 
 }  // namespace maestro

@@ -8,7 +8,7 @@
 namespace maestro {
 namespace {
 
-// Weight that a step keeps after each later step: half of it is gone after 14 steps.
+// Weight that a step keeps after each later step: after 14 steps half is left.
 constexpr double decay_per_step = 0.95;
 
 template <class... Args>

@@ -20,20 +20,20 @@ struct Progress {
   std::optional<double> loss;
   std::optional<double> samples_per_s;
   std::optional<double> seconds_left;
-  std::map<std::string, double> parts = {};  ///< of the loss: ce, kl; and further figures of the step
+  std::map<std::string, double> parts = {};  ///< parts of the loss, ce and kl, and further figures of the step
 };
 
-/// "step  12/100  loss 2.3456  ce 2.1000  kl 0.2000  512 samples/s  3m05s left"; unknown parts are omitted, counters
-/// keep their width.
+/// Returns "step  12/100  loss 2.3456  ce 2.1000  kl 0.2000  512 samples/s  3m05s left"; unknown parts are omitted,
+/// counters keep their width.
 [[nodiscard]] std::string format_progress(const Progress& progress);
-/// "loss 2.3000, ce 2.1000, kl 0.2000": the loss first.
+/// Returns "loss 2.3000, ce 2.1000, kl 0.2000": the loss first.
 [[nodiscard]] std::string format_figures(const std::map<std::string, double>& figures);
-/// "42s", "3m05s", "2h07m", "3d04h"; rounded to the nearest second, negative and not finite as "?".
+/// Returns "42s", "3m05s", "2h07m", "3d04h", rounded to the nearest second; "?" for negative and not finite values.
 [[nodiscard]] std::string format_duration(double seconds);
 /// Returns the first `columns` characters (UTF-8 code points) of `line`.
 [[nodiscard]] std::string truncated(std::string_view line, std::size_t columns);
 
-/// Turns finished steps into speed and time left. Recent steps weigh more, so that the estimate follows a change of
+/// Converts finished steps into speed and time left. Recent steps weigh more, so that the estimate follows a change of
 /// pace within some tens of steps. Single thread.
 class ProgressMeter {
  public:

@@ -6,7 +6,7 @@
 //  "transfers": {"provider", "bytes", "writes"}, "throughput": {"samples_per_s", "tokens_per_s"}, "max_rss_mb",
 //  "memory": {"estimated_mb", "used_mb", "ranks": [...], "processes": [...], "devices": [...]},
 //  "rehearsal": {"steps", "step_ms", "measured_step_ms", ...}}
-// and whatever else is `set`. "plan" and "steps" are always there; the rest if available.
+// and all members that are `set`. "plan" and "steps" are always present; the others if available.
 #pragma once
 
 #include <concepts>
@@ -26,8 +26,8 @@
 
 namespace maestro {
 
-/// A number, flag, string, list, or map of numbers or strings. Doubles are printed so that they read back bitwise the
-/// same, floats as the double of the same value, NaN and infinities as null.
+/// A number, flag, string, list, or map of numbers or strings. Doubles are printed so that they read back bitwise
+/// equal, floats as the double of the same value, NaN and infinities as null.
 class ReportValue {
  public:
   using Held =
@@ -70,18 +70,18 @@ class Report {
   Report& operator=(Report&&) noexcept;
   ~Report();
 
-  /// Sets the member at a dotted path such as "validation.plain_ce", opening objects on the way. A later value of a
-  /// path replaces the earlier.
+  /// Sets the member at a dotted path such as "validation.plain_ce", creating objects on the way. A later value of a
+  /// path replaces an earlier value.
   void set(std::string_view path, const ReportValue& value);
-  /// As `set`, with a value that is JSON already. Fails on text that is not JSON.
+  /// Sets a value that is JSON already. Fails on text that is not JSON.
   Status set_json(std::string_view path, std::string_view json);
   /// Appends an object to the list at a dotted path, e.g. "plan.lanes".
   void add_row(std::string_view path, const std::vector<std::pair<std::string, ReportValue>>& row);
-  /// The rows of a member such as "steps", read when the report is written: they need not fit in memory.
+  /// Sets the rows of a member such as "steps", read when the report is written: they need not fit in memory.
   void set_rows(const std::string& name, RowSource rows);
 
-  /// Publishes the file as a whole; makes its folder if missing. Errors name the path and the reason; those of
-  /// a RowSource are returned.
+  /// Publishes the complete file; creates its folder if missing. Errors name the path and the reason; errors of a
+  /// RowSource are returned.
   Status write(const std::filesystem::path& path) const;
 
  private:

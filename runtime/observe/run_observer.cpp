@@ -28,7 +28,7 @@ std::vector<NamedObserver> ObserverRegistry::read(const JobTable& root) const {
   if (!root.has(key)) return observers;
   for (const std::string& name : tables.keys()) {
     if (!tables.holds_table(name)) {
-      tables.fail(name, "is no table; [observers.NAME] with the settings of an observer is one");
+      tables.fail(name, "is not a table; use [observers.NAME] with the settings of an observer");
     }
     const auto found = entries_.find(name);
     if (found != entries_.end()) {

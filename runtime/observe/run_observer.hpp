@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observers: code beside a run that receives what the run's record receives. Plug-ins add them, jobs choose them by
-// tables [observers.NAME].
+// Observers: code that receives a copy of the run's record. Plug-ins add them, jobs choose them by tables
+// [observers.NAME].
 //
-// OV-1 (no figure changes): a run does not depend on its observers. After an exception an observer receives no more,
-//       and a warning names it.
+// OV-1 (no figure changes): a run does not depend on its observers. After an exception an observer receives nothing
+//       more, and a warning names it.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@
 
 namespace maestro {
 
-/// On rank 0, made anew for every start of a run: a recovery ends one and begins another. Called by a single thread,
-/// which also writes checkpoints: a slow observer delays those.
+/// An observer on rank 0, created anew for every start of a run: a recovery ends one start and begins another. Called
+/// by a single thread, which also writes checkpoints: a slow observer delays them.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// A finished training step: its line in steps.jsonl, JSON.
+  /// Receives a finished training step: its line in steps.jsonl, JSON.
   virtual void step(std::string_view /*line*/) {}
-  /// An event: its line in events.jsonl, JSON. "event" is "began", "validation", "checkpoint", "spike" and others.
+  /// Receives an event: its line in events.jsonl, JSON. "event" is "began", "validation", "checkpoint", "spike", ...
   virtual void event(std::string_view /*line*/) {}
 };
 
@@ -42,7 +42,7 @@ class ObserverRegistry {
   /// Reads the table [observers.NAME]. Throws JobError for wrong settings.
   using Builder = std::function<ObserverFactory(const JobTable& table)>;
 
-  /// Throws JobError when `name` is already there. `description` is a line for a person, `origin` the file of a
+  /// Throws JobError if `name` is already registered. `description` is a line for a person, `origin` the file of a
   /// plug-in.
   void add(std::string name, std::string description, Builder builder, std::string origin);
   /// Reads `observers` of a job's top level. Throws JobError at the place of an unknown name.
@@ -53,7 +53,7 @@ class ObserverRegistry {
     std::string description;
     std::string origin;
   };
-  /// Sorted by name.
+  /// Returns all observers, sorted by name.
   [[nodiscard]] std::vector<Listing> list() const;
 
  private:

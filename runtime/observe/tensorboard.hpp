@@ -13,11 +13,11 @@
 
 namespace maestro {
 
-/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78), as in RFC 3720 appendix B.4.
+/// Returns the CRC-32C (Castagnoli, reflected polynomial 0x82f63b78), as in RFC 3720 appendix B.4.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 /// Returns the rotated and offset CRC of a TFRecord.
 [[nodiscard]] std::uint32_t masked_crc32c(std::string_view bytes);
-/// u64 length, masked CRC of the length, payload, masked CRC of the payload; little endian.
+/// Returns u64 length, masked CRC of the length, payload, masked CRC of the payload; little endian.
 [[nodiscard]] std::string tf_record(std::string_view payload);
 
 struct ScalarEvent {
@@ -31,20 +31,20 @@ struct ScalarEvent {
 /// Returns the tf.Event that opens every file: file_version = "brain.Event:2".
 [[nodiscard]] std::string encode_version_event(double wall_time_s);
 
-/// Returns a tf.Event after which TensorBoard leaves out what earlier files of the folder have from `step` on: a
-/// session log with the status START.
+/// Returns a tf.Event that makes TensorBoard omit the values from `step` on in earlier files of the folder: a session
+/// log with the status START.
 [[nodiscard]] std::string encode_start_event(std::int64_t step, double wall_time_s);
 
 /// Appends to an event file. One thread at a time; errors name the file and the reason.
 class TensorBoardWriter {
  public:
-  /// Opens folder/events.out.tfevents.SECONDS.HOST.PID, making the folder if missing.
+  /// Opens folder/events.out.tfevents.SECONDS.HOST.PID; creates the folder if missing.
   static Result<TensorBoardWriter> create(const std::filesystem::path& folder, double wall_time_s);
 
   Status add(const ScalarEvent& event);
-  /// Adds encode_start_event(), for a run that goes on and does steps again.
+  /// Adds encode_start_event(), for a resumed run that repeats steps.
   Status add_start(std::int64_t step, double wall_time_s);
-  /// Writes added events to the system, so that TensorBoard sees them. Destruction does so too.
+  /// Writes added events to the system, so that TensorBoard sees them. The destructor does so too.
   Status flush();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

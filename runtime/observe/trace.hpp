@@ -3,9 +3,9 @@
 // counters. Each process writes a part; `merge_traces` merges all parts into a single Perfetto/Chrome file.
 //
 // TR-1 (each event counted): events recorded + events dropped == events reported while recording is on.
-// TR-2 (bounded): no more than `max_events` are held; later ones are dropped and counted, so a long run keeps its
+// TR-2 (bounded): at most `max_events` are held; later events are dropped and counted, so a long run keeps its
 //       beginning.
-// TR-3 (one track per name): a name has a single track; tracks keep the order in which they were first named.
+// TR-3 (one track per name): a name has a single track; tracks keep the order of their first use.
 #pragma once
 
 #include <chrono>
@@ -50,13 +50,13 @@ struct TraceSlice {
   std::string_view name;
   TraceCategory category = TraceCategory::step;
   TraceTime start;
-  TraceTime end;  ///< before `start` counts as `start`
+  TraceTime end;  ///< at least `start`; an earlier end counts as `start`
 };
 
 /// Offset of a process's steady clock: parts of the same host share the clock, parts of other hosts are aligned by wall
 /// time.
 struct TraceClock {
-  std::string host;  ///< the same for all processes of a boot of a machine
+  std::string host;  ///< equal for all processes of a machine's boot
   std::chrono::nanoseconds system_minus_steady{0};
 };
 [[nodiscard]] TraceClock this_trace_clock();
@@ -64,7 +64,7 @@ struct TraceClock {
 struct TraceOptions {
   bool on = true;                     ///< off: recording returns at once
   std::size_t max_events = 250'000;   ///< about 150 bytes each
-  std::optional<TraceClock> clock{};  ///< of this process if absent
+  std::optional<TraceClock> clock{};  ///< this process's clock if absent
 };
 
 /// Thread-safe: any thread may record on any track. Recording takes a short lock; if off, it costs a branch.
@@ -79,8 +79,8 @@ class TraceRecorder {
   [[nodiscard]] TrackId track(std::string_view name);
 
   void slice(const TraceSlice& slice, TraceArgs args = {});
-  /// Both ends of an arrow carry the same `flow` and `name`, `flow` unique over all processes of the run; each binds to
-  /// the slice of its track that encloses `time` (start <= time < end).
+  /// Records an end of an arrow. Both ends have the same `flow` and `name`, with `flow` unique over all processes of
+  /// the run; each binds to the slice of its track that encloses `time` (start <= time < end).
   void flow_start(TrackId track, std::uint64_t flow, TraceTime time, std::string_view name);
   void flow_end(TrackId track, std::uint64_t flow, TraceTime time, std::string_view name);
   /// Records a value of the process over time. NaN and infinities leave a gap.
@@ -103,7 +103,7 @@ class TraceRecorder {
     Kind kind = Kind::slice;
     TraceCategory category = TraceCategory::step;
     TrackId track;
-    std::int64_t start_ns = 0;  // of the steady clock
+    std::int64_t start_ns = 0;  // on the steady clock
     std::int64_t duration_ns = 0;
     std::uint64_t flow = 0;
     double value = 0;
@@ -140,9 +140,9 @@ class TraceSpan {
   TraceRecorder::Event event_;  // untouched while recording is off
 };
 
-/// Writes `out` as Chrome trace JSON, sorted by time, starting at 0: process ids are ranks, track order is kept, drops
-/// are counted under "otherData", beside what the first part with a fact states. Fails, naming the file, on a part that
-/// is missing, damaged or of a rank given twice.
+/// Writes `out` as Chrome trace JSON, sorted by time, starting at 0: process ids are ranks, track order is kept.
+/// "otherData" has the counts of dropped events and the facts, each from the first part that states it. Fails, naming
+/// the file, on a part that is missing, damaged or of a rank given twice.
 [[nodiscard]] Status merge_traces(std::span<const std::filesystem::path> parts, const std::filesystem::path& out);
 
 }  // namespace maestro

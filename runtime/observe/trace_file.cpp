@@ -98,7 +98,7 @@ Result<TraceAbout> for_trace_slices(const std::filesystem::path& trace,
     return Error{ErrorCode::corrupt, problem.what()};
   } catch (const Json::exception&) {
     return Error{ErrorCode::corrupt,
-                 name + " is not a trace of maestro, or not whole; `maestro train JOB.toml --trace FILE` writes one"};
+                 name + " is not a trace of maestro, or incomplete; `maestro train JOB.toml --trace FILE` writes one"};
   }
 }
 

@@ -42,7 +42,7 @@ Error damaged(const std::filesystem::path& path, std::size_t line) {
                                   "with tracing on, or leave this part out"};
 }
 
-/// Reads the header line. Throws nlohmann's exception where a member is missing or of another type.
+/// Reads the header line. Throws nlohmann's exception if a member is missing or of another type.
 Part part_of(const Json& header, const std::filesystem::path& path) {
   Part part;
   part.path = path;
@@ -121,7 +121,7 @@ Status TraceMerge::add_part(Part part) {
   return {};
 }
 
-// On a host all parts share the steady clock exactly; wall time is only as good as the machines' synchronisation.
+// On a host all parts share the steady clock exactly; wall time is only as exact as the machines' synchronisation.
 std::int64_t TraceMerge::shift_of(const Part& part) const {
   return clock_of_host_.at(part.host) - clock_of_host_.at(parts_.front().host);
 }
