@@ -36,10 +36,9 @@ OPEN = {
     "actors/process", "actors/replica", "actors/rpc", "actors/run", "actors/served", "actors/services",
     "apps/distill", "apps/emulate", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
     "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/core", "runtime/data", "runtime/device",
-    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/observe",
-    "runtime/page", "runtime/records", "runtime/state", "runtime/tokenizer",
-    "runtime/wavefront", "sections", "sections/decoder", "sections/distill", "sections/plug_in",
-    "sections/vision", "tests", "transport", "transport/fabric", "transport/ring",
+    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/page", "runtime/records", "runtime/state",
+    "runtime/wavefront", "sections", "sections/distill", "sections/plug_in", "sections/vision", "tests",
+    "transport/fabric",
 }
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}
