@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for SectionRunner on an emulated device: nothing is computed. Outputs and gradients carry whatever the
-// buffers hold, the optimizer steps nothing, and the device's wait is the time it takes.
+// Replaces SectionRunner on an emulated device: nothing is computed. Outputs and gradients carry the buffers' present
+// contents, the optimizer steps nothing, and a pass takes the time that the device waits.
 #pragma once
 
 #include "sections/section_runner.hpp"
@@ -9,8 +9,8 @@ namespace maestro {
 
 class EmulatedRunner final : public SectionRunner {
  public:
-  /// `section` may be a meta section: only its ports are used. `gradients`: how many stand for the section's where its
-  /// replicas meet at the end of a step; 0: they do not.
+  /// `section` may be a meta section: only its ports are used. `gradients`: number of elements that stand for the
+  /// section's gradients if its replicas add them up at the end of a step; 0: they do not.
   EmulatedRunner(std::shared_ptr<Section> section, const SectionContext& context, std::size_t gradients = 0)
       : SectionRunner(std::move(section), context, OptimizerConfig(), 1), gradients_(gradients) {}
   PassMetrics forward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {

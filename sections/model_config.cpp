@@ -14,7 +14,7 @@ namespace maestro {
 
 namespace {
 
-/// A setting under its name in the stored file, with both of its values.
+/// A setting under its name in the stored file, with both values.
 struct Setting {
   const char* key;
   std::string ours;
@@ -59,7 +59,7 @@ std::string text(const std::vector<LayerAttention>& layers) {
   return out.empty() ? "all the same" : out;
 }
 
-/// The settings that decide shapes and results, of decoders of the same family.
+/// Returns the settings that decide shapes and results, for decoders of the same family.
 std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& stored) {
   const bool gpt2 = ours.gpt2();
   const auto setting = [&](const char* gpt2_key, const char* key, auto member) {
@@ -112,7 +112,7 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
   return all;
 }
 
-/// A width that the file does not state is left to the tensors' shapes.
+/// Returns the settings; a width that the file does not state is left to the tensors' shapes.
 std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig& stored) {
   std::vector<Setting> all;
   if (stored.vision_width != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a Hugging Face folder holds the model that a section is.
+// Checks whether a Hugging Face folder holds the model of a section.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 namespace maestro {
 
 /// Compares a section's config_json() with `folder`/config.json by the settings that decide shapes and results: family,
-/// sizes, tying, rope_theta and the norms' epsilon; of a whole model's file, the section's part. The error names the
-/// file, the first key that differs and both values.
+/// sizes, tying, rope_theta and the norms' epsilon. If the file describes a complete model, compares the section's
+/// part. The error names the file, the first key that differs and both values.
 [[nodiscard]] Status check_same_model(const std::string& config_json, const std::filesystem::path& folder);
 
 }  // namespace maestro

@@ -40,7 +40,7 @@ void copy_values(const Tensor& from, std::span<float> to) {
   std::ranges::transform(from.span<Stored>(), to.begin(), [](Stored value) { return static_cast<float>(value); });
 }
 
-/// A matrix (rows, columns), or its transpose, row by row.
+/// Returns a matrix (rows, columns), or its transpose, row by row.
 std::vector<float> laid_out(const Tensor& matrix, bool transposed) {
   const std::span<const float> values = matrix.span<float>();
   if (!transposed) return {values.begin(), values.end()};
@@ -54,7 +54,7 @@ std::vector<float> laid_out(const Tensor& matrix, bool transposed) {
   return turned;
 }
 
-/// The weights of a folder with the adapters beside them.
+/// The weights of a folder together with their adapters.
 class AdaptedWeights {
  public:
   static Result<AdaptedWeights> open(const StoredSection& adapters, const AdapterConfig& config);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of models as this program leaves them: weights, or low-rank adapters that name the folder of the weights
-// below them.
+// Model folders as this program writes them: weights, or low-rank adapters that name the folder of their base weights.
 #pragma once
 
 #include <filesystem>
@@ -13,20 +12,20 @@
 namespace maestro {
 
 struct ModelFolder {
-  std::filesystem::path weights;   ///< empty: a section's initial values; never from open()
-  std::filesystem::path adapters;  ///< empty: none
-  LoraConfig lora;                 ///< of the adapters
+  std::filesystem::path weights;   ///< folder of weights; empty: a section's initial values; never from open()
+  std::filesystem::path adapters;  ///< folder of adapters; empty: none
+  LoraConfig lora;                 ///< settings of the adapters
 
   /// Looks for adapter_config.json in `folder`; without it `folder` has the weights. Errors name the file.
   [[nodiscard]] static Result<ModelFolder> open(const std::filesystem::path& folder);
 };
 
-/// Loads the weights of a section that was built with `folder.lora` (load_weights), and its adapters, also those of a
+/// Loads the weights of a section that was built with `folder.lora` (load_weights), and its adapters, also from a
 /// checkpoint in parts.
 [[nodiscard]] Status load_model(Section& section, const ModelFolder& folder);
 
-/// Adds scale B A to the weights that adapters stand beside, in f32: those of the folder `config.base`, under full
-/// names. The arguments outlive the model. Errors name the file and the first tensor at fault.
+/// Adds scale B A to the weights of the folder `config.base`, in f32 and under full names. The arguments outlive the
+/// model. Errors name the file and the first tensor at fault.
 [[nodiscard]] Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterConfig& config);
 
 }  // namespace maestro

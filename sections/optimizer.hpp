@@ -14,38 +14,38 @@ namespace maestro {
 /// Figures of an optimizer step, as reported.
 struct OptimizerStep {
   double lr = 0;
-  double norm = 0;  ///< of the gradient, before clipping
+  double norm = 0;  ///< norm of the gradient, before clipping
 };
 
-/// Holds settings only: Parameters holds the moments, the caller the step count. Thread-safe.
+/// Holds only settings: Parameters holds the moments, the caller the step count. Thread-safe.
 class AdamWOptimizer {
  public:
-  /// `total_steps` is the length of the schedule. Throws JobError when it is unknown. A warm-up longer than the
-  /// schedule is cut off with it, so that a short trial of a long job keeps its settings.
+  /// `total_steps` is the schedule's length. Throws JobError if it is unknown. A warm-up longer than the schedule is
+  /// cut off with it, so that a short trial of a long job keeps its settings.
   AdamWOptimizer(const OptimizerConfig& config, std::int64_t total_steps);
 
-  /// Learning rate of `step`, counted from 1, of N steps with W of warm-up:
+  /// Returns the learning rate of `step`, counted from 1, if W of N steps are the warm-up:
   ///   step <= W          lr * step / W
   ///   else, with p = (step - 1 - W) / (N - W), at most 1
   ///     cosine           min_lr + (lr - min_lr) (1 + cos(pi p)) / 2      (Loshchilov & Hutter 2017, one period)
   ///     linear           lr + (min_lr - lr) p
   ///     constant         lr
-  /// The first step behind the warm-up has the full lr; min_lr is reached when the schedule is over, so that no step is
-  /// spent at min_lr = 0.
+  /// The first step after the warm-up has the full lr; min_lr is reached after the last step, so that no step is spent
+  /// at min_lr = 0.
   [[nodiscard]] double learning_rate(std::int64_t step) const;
 
-  /// Euclidean norm of all gradients of the section, in a fixed order. Of a table whose work is done when a call
-  /// returns.
+  /// Returns the Euclidean norm of all gradients of the section, in a fixed order. The calls of `ops` must be complete
+  /// when they return.
   [[nodiscard]] static double gradient_norm(const OperatorTable& ops, const Parameters& parameters);
-  /// Factor that brings a gradient of `norm` down to clip_norm: min(1, clip_norm / norm); 1 when clipping is off. A
-  /// norm that is not finite is an error (invalid_argument): stepping would destroy the parameters.
+  /// Returns the factor that brings a gradient of `norm` down to clip_norm: min(1, clip_norm / norm); 1 if clipping is
+  /// off. A norm that is not finite is an error (invalid_argument): stepping would destroy the parameters.
   [[nodiscard]] Result<double> clip_factor(double norm) const;
 
-  /// AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay on the decayed
-  /// range alone (PA-1); `number` is the step's, from 1, for the learning rate, while bias corrections count the
-  /// updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient. Gradients are
-  /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
-  /// (Parameters::kept_moments), and their new values are the same as in an update of all.
+  /// Steps by AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay
+  /// applies only to the decayed range (PA-1). `number` is the step's, from 1, for the learning rate; bias corrections
+  /// count the updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient.
+  /// Gradients are zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
+  /// (Parameters::kept_moments), to the same values as in an update of all.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
 
  private:

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// The obstacle to a layout: the degree at fault and the reason; no key when there is none.
+/// The obstacle to a layout: the degree at fault and the reason; without a key if the layout fits.
 struct Misfit {
   const char* key = nullptr;
   std::string why;
@@ -36,7 +36,7 @@ Misfit misfit(const CutSizes& sizes, const Layout& layout) {
   return {};
 }
 
-/// By distance, then by ranks.
+/// Returns the nearest fitting layout by distance, then by ranks.
 Layout nearest(const CutSizes& sizes, const Layout& wanted) {
   Layout best;
   const auto rank = [&](const Layout& layout) {

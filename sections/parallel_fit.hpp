@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layouts and pipeline stages a model can be cut into. Pure.
+// Checks the layouts and pipeline stages that a model can be cut into. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// The dimensions of a model that a layout shards. 0: the section has none.
+/// Dimensions of a model that a layout shards. 0: not in the section.
 struct CutSizes {
   std::int64_t heads = 0;       ///< divisible by tensor * context
   std::int64_t kv_heads = 0;    ///< divisible by tensor * context
@@ -22,17 +22,17 @@ struct CutSizes {
 
 [[nodiscard]] bool fits(const CutSizes& sizes, const Layout& layout);
 
-/// Throws JobError when `layout` does not fit, with a line that names the degree at fault, what cannot be cut, and the
-/// nearest layout that fits, of several the one with fewest ranks: "student.tensor = 3: 4 heads cannot be cut in 3;
+/// Throws JobError if `layout` does not fit. The line names the degree at fault, the dimension that cannot be cut, and
+/// the nearest layout that fits, with the fewest ranks if several do: "student.tensor = 3: 4 heads cannot be cut in 3;
 /// nearest that fits: tensor = 2".
 void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout);
 
-/// Throws JobError when a section of so many layers cannot be cut into stage.count stages: "student.pipeline = 5: 4
-/// layers cannot be cut in 5; nearest that fits: pipeline = 4". A stage that has none of them, or some that there are
-/// not, is a programming error: throws std::invalid_argument.
+/// Throws JobError if `layers` layers cannot be cut into stage.count stages: "student.pipeline = 5: 4 layers cannot be
+/// cut in 5; nearest that fits: pipeline = 4". A stage without layers, or with layers beyond the last, is a programming
+/// error: throws std::invalid_argument.
 void check_stage(const std::string& section, const Stage& stage, std::int64_t layers);
-/// Throws JobError unless the stage is the only stage of a section that cannot be partitioned; `why` as in "a projector
-/// has no layers to cut".
+/// Throws JobError unless the stage is the only stage of a section that cannot be cut; `why` is the reason in the
+/// message.
 void check_uncut(const std::string& section, const Stage& stage, std::string_view why);
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers a section's parameters and, beside each, the Hugging Face names it is stored under. Shapes are those of
-// whole parameters; a slice gives the part of this rank (TensorCut makes slices).
+// Registers a section's parameters together with the Hugging Face names that they are stored under. Shapes are the full
+// parameters'; a slice selects this rank's part (TensorCut makes slices).
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,36 @@ class ParameterBuilder {
   ParameterBuilder(Parameters& parameters, const ParameterInit& init, std::vector<StateEntry>& state)
       : parameters_(parameters), init_(init), state_(state) {}
 
-  /// Normal initial values; weight decay applies.
+  /// Adds a matrix with normal initial values and weight decay.
   Parameter& matrix(const std::string& name, Shape shape, double deviation, ParameterSlice slice = {}) {
     return parameters_.add({name, shape, true, init_.normal(name, deviation), std::move(slice)});
   }
-  /// Uniform initial values in [-bound, bound), or 0; weight decay applies.
+  /// Adds a matrix with uniform initial values in [-bound, bound), or 0, and weight decay.
   Parameter& uniform_matrix(const std::string& name, Shape shape, double bound, ParameterSlice slice = {}) {
     auto initial = bound == 0 ? ParameterInit::constant(0) : init_.uniform(name, bound);
     return parameters_.add({name, shape, true, std::move(initial), std::move(slice)});
   }
-  /// No weight decay.
+  /// Adds a vector without weight decay.
   Parameter& vector(const std::string& name, std::int64_t size, float value, ParameterSlice slice = {}) {
     return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value), std::move(slice)});
   }
 
-  /// Stored whole, under the parameter's own name.
+  /// Stores a complete parameter under its name.
   Parameter& stored(Parameter& parameter, bool transposed = false) {
     state_.push_back({parameter.name(), &parameter, 0, 0, transposed});
     return parameter;
   }
-  /// `first` and `rows` count in the whole parameter.
+  /// Stores some rows under `name`; `first` and `rows` count in the full parameter.
   void stored_rows(const std::string& name, Parameter& parameter, std::int64_t first, std::int64_t rows) {
     state_.push_back({name, &parameter, first, rows, false});
   }
 
-  /// name.weight = 1 and name.bias = 0, stored.
+  /// Adds name.weight = 1 and name.bias = 0, stored.
   Affine layer_norm(const std::string& name, std::int64_t size) {
     return {&stored(vector(name + ".weight", size, 1.0f)), &stored(vector(name + ".bias", size, 0.0f))};
   }
-  /// name.weight (N, K) and name.bias (N) = 0, stored; `transposed`: as a GPT-2 "Conv1D", (K, N) in the file. Rows of
-  /// `slice` cut both, columns the weight alone.
+  /// Adds name.weight (N, K) and name.bias (N) = 0, stored; `transposed`: as a GPT-2 "Conv1D", (K, N) in the file. Rows
+  /// of `slice` cut both, columns only the weight.
   Affine linear(const std::string& name, Shape shape, double deviation, bool transposed = false,
                 const ParameterSlice& slice = {}) {
     return {&stored(matrix(name + ".weight", shape, deviation, slice), transposed),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial values of parameters. Each parameter draws from a stream of its own, so that its values depend on the job's
-// seed, the section's name and the parameter's name alone: neither on the other parameters nor on who builds it.
+// Initial values of parameters. Each parameter draws from a separate stream, so that its values depend only on the
+// job's seed, the section's name and the parameter's name, not on other parameters or the rank that builds it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// FNV-1a (Fowler, Noll, Vo; 64 bits) over the section's name, a zero byte and the parameter's name.
+/// Returns FNV-1a (Fowler, Noll, Vo; 64 bits) over the section's name, a zero byte and the parameter's name.
 [[nodiscard]] std::uint64_t parameter_stream(std::string_view section, std::string_view parameter);
 
 /// Makes the `initialise` functions of ParameterSpec for a section.
@@ -20,9 +20,9 @@ class ParameterInit {
   using Fill = std::function<void(std::span<float>)>;
   ParameterInit(std::uint64_t seed, std::string section) : seed_(seed), section_(std::move(section)) {}
 
-  /// Normal values of mean 0.
+  /// Draws normal values of mean 0.
   [[nodiscard]] Fill normal(std::string_view parameter, double deviation) const;
-  /// Uniform values in [-bound, bound).
+  /// Draws uniform values in [-bound, bound).
   [[nodiscard]] Fill uniform(std::string_view parameter, double bound) const;
   [[nodiscard]] static Fill constant(float value);
 

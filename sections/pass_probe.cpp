@@ -117,7 +117,7 @@ PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
 
 PassProbe::Fed PassProbe::outputs(const MicroBatchPlan& batch, bool gradients) {
   Fed fed;
-  std::set<std::string> sent;  // a port has one value, by however many edges it goes, and a gradient by each
+  std::set<std::string> sent;  // a port has a single value for all its edges, and a gradient for each
   for (const EdgeId edge : probed_.graph->outputs(probed_.section)) {
     const GraphEdge& joined = probed_.graph->edge(edge);
     if (batch.rows(joined.axis, joined.sources) == 0) continue;
@@ -180,7 +180,7 @@ std::vector<double> PassProbe::whole_passes(const MicroBatchPlan& batch, int cou
 
 ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   ObservedPasses passes = one_pass(batch);
-  // A dry pass stands for all passes of a run, and a device rounds its weights in the first alone.
+  // A dry pass stands for all passes of a run, but a device rounds its weights only in the first.
   if (!dry() || !site_.own_memory || std::exchange(warm_, true)) return passes;
   ObservedPasses next = one_pass(batch);
   next.packs = std::move(passes.packs);
@@ -189,7 +189,7 @@ ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
 
 ObservedPasses PassProbe::one_pass(const MicroBatchPlan& batch) {
   ObservedPasses passes;
-  // Returns the milliseconds without those of packs.
+  // Returns the milliseconds without packs.
   const auto run = [&](std::vector<ObservedCall>& calls, const std::function<void()>& work) {
     double ms = 0;
     std::tie(calls, ms) = observed(work);

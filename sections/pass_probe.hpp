@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs passes of one rank of a section by themselves, without actors, and observes their calls: on a device, to time
-// them, or with nothing computed (a dry pass), which gives the calls and the memory of a section of any size. Works for
-// every section type, as a section computes by its operator table and its groups alone.
+// Runs passes of a single section rank, without actors, and observes their calls: on a device, to time them, or with
+// nothing computed (a dry pass), which yields the calls and the memory of a section of any size. Works for every
+// section type, since a section computes only by its operator table and its groups.
 //
-// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU behind the
-//       first pass, in which it also rounds the weights.
-// DY-2 (same memory): its parameters and arenas have the bytes that they have there.
-// DY-3 (times of the device): calls of a device that returns before work is complete take the time between marks behind
-//       them, in which the device may wait for the next call; their sum is the time of the pass.
+// DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU after the first
+//       pass, which also rounds the weights.
+// DY-2 (same memory): a dry section's parameters and arenas have the same sizes as on the device.
+// DY-3 (times of the device): if calls return before their work is complete, a call's time is the time between the
+//       marks before and after it, including the device's wait for the next call; their sum is the time of the pass.
 #pragma once
 
 #include <functional>
@@ -30,16 +30,16 @@ struct ObservedCall {
   double ms = 0;  ///< 0 in a dry pass
 };
 
-/// A micro-batch forward and, where it runs backward, backward.
+/// A micro-batch's forward pass and, if it has one, its backward pass.
 struct ObservedPasses {
   std::vector<ObservedCall> forward;
   std::vector<ObservedCall> backward;
-  std::vector<ObservedCall> packs;  ///< of weights, by the first pass behind a step
-  double forward_ms = 0;            ///< all of it, but for packs; 0 in a dry pass
+  std::vector<ObservedCall> packs;  ///< packs of weights, by the first pass after a step
+  double forward_ms = 0;            ///< time without packs; 0 in a dry pass
   double backward_ms = 0;
 };
 
-/// The end of a step of a trained section, but for exchanges with other replicas.
+/// The end of a trained section's step, without exchanges with other replicas.
 struct ObservedStepEnd {
   std::vector<ObservedCall> add_ranks;
   std::vector<ObservedCall> norm;
@@ -54,33 +54,33 @@ struct ProbedSection {
   SectionContext context;  ///< without place, table and groups
   OptimizerConfig optimizer;
   bool zero = false;  ///< replica 0 keeps its shard of the optimizer state
-  /// Fills the value (M, columns) of a port of a source for the samples of a micro-batch.
+  /// Fills the value (M, columns) of a source's port for a micro-batch's samples.
   std::function<void(const std::string& port, const MicroBatchPlan& batch, const Tensor& value)> read;
 };
 
-/// Where it runs; with null table, dry.
+/// Place of the passes; with null table, dry.
 struct ProbeSite {
   const OperatorTable* table = nullptr;
-  Communicator* tensor_group = nullptr;   ///< of a table, where the layout has tensor ranks
-  Communicator* context_group = nullptr;  ///< likewise
-  Device* device = nullptr;               ///< of a table whose calls return before their work is complete
-  bool own_memory = false;                ///< dry: calls and memory are those of a device with memory of its own
-  MsClock now = steady_ms;                ///< of the times
+  Communicator* tensor_group = nullptr;   ///< group of a table, if the layout has tensor ranks
+  Communicator* context_group = nullptr;  ///< group of a table, if the layout has context ranks
+  Device* device = nullptr;               ///< device of a table whose calls return before their work is complete
+  bool own_memory = false;                ///< dry: calls and memory are as on a device with separate memory
+  MsClock now = steady_ms;                ///< clock of the times
 };
 
-/// Not thread-safe; the ranks of a replica with groups run each on a thread of its own. The table and groups of
-/// the site outlive it.
+/// Not thread-safe; the ranks of a replica with groups run each on a separate thread. The table and groups of the site
+/// outlive the probe.
 class PassProbe {
  public:
-  /// Builds the section; its parameters hold fresh values, or in a dry pass nothing. Throws JobError.
+  /// Builds the section; its parameters hold fresh values, or nothing in a dry pass. Throws JobError.
   PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& site);
 
-  /// Inputs from other sections than sources are zeros, and so are gradients of outputs.
+  /// Runs a micro-batch. Inputs from other sections than sources are zeros, and so are gradients of outputs.
   ObservedPasses pass(const MicroBatchPlan& batch);
-  /// Behind at least one pass, with norm 1. Throws std::logic_error for a section that is not trained.
+  /// Ends a step after at least one pass, with norm 1. Throws std::logic_error for a section that is not trained.
   ObservedStepEnd step_end();
-  /// Runs passes on the device of its site as a run does: calls are not observed, and may be replayed from a recording.
-  /// Returns the milliseconds of each, forward and backward.
+  /// Runs passes on the site's device as a run does: calls are not observed, and may be replayed from a recording.
+  /// Returns the milliseconds of each pass, forward and backward.
   std::vector<double> whole_passes(const MicroBatchPlan& batch, int count);
 
   /// Returns the bytes of parameters, gradients and optimizer state in a dry pass.
@@ -95,14 +95,14 @@ class PassProbe {
     std::vector<PortTensor> tensors;
   };
   [[nodiscard]] bool dry() const { return site_.table == nullptr; }
-  /// Returns the memory of tensors at ports: the device's own where it has some, but for values of sources.
+  /// Returns the memory of tensors at ports: the device's, if it is separate, except for values of sources.
   [[nodiscard]] MemorySpace& port_memory(bool of_source);
   [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
   [[nodiscard]] ObservedTable make_table();
   void called(OperatorCall call, double ms);
   [[nodiscard]] std::unique_ptr<ObservedGroup> make_group(Communicator* given, std::int64_t size, std::int64_t rank);
   [[nodiscard]] std::shared_ptr<Section> build();
-  /// Adds a rank's tensor at an end of an edge, zero; `of_device`: its memory on a device that has its own.
+  /// Adds a rank's tensor at an end of an edge, zero; `of_device`: its memory on a device with separate memory.
   const Tensor& add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port, const MicroBatchPlan& batch,
                     MemoryKind of_device);
   [[nodiscard]] Fed inputs(const MicroBatchPlan& batch);
@@ -117,7 +117,7 @@ class PassProbe {
   ProbeSite site_;
   DrySpace space_;
   std::vector<ObservedCall> calls_;
-  std::unique_ptr<WorkTimer> timer_;  // of a device, with a mark before the calls and one behind each
+  std::unique_ptr<WorkTimer> timer_;  // timer of a device, with a mark before the calls and after each
   ObservedTable table_;
   std::unique_ptr<ObservedGroup> tensor_group_;
   std::unique_ptr<ObservedGroup> context_group_;
@@ -125,7 +125,7 @@ class PassProbe {
   std::size_t parameter_bytes_ = 0;
   std::unique_ptr<SectionRunner> runner_;
   std::uint64_t steps_ = 0;
-  bool warm_ = false;  // has run a pass
+  bool warm_ = false;  // a pass has run
 };
 
 /// Returns the milliseconds of all calls.

@@ -29,7 +29,7 @@ SectionFactory factory(typename Kind::Options options, const DataShape& data) {
   };
 }
 
-/// The tokens of a language model's table against those of the corpus.
+/// Checks the tokens of a language model's table against the corpus.
 void match_tokens(const JobTable& table, DecoderConfig& decoder, const DataShape& data) {
   default_vocabulary(table, decoder, data);
   check_tokens(table, decoder.vocabulary, data);
@@ -40,13 +40,13 @@ SectionFactory plain(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table), section.data);
 }
 
-/// Of a section that also reads the tables of its neighbours.
+/// Returns the factory of a section that also reads its neighbours' tables.
 template <class Kind>
 SectionFactory linked(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table, section.root), section.data);
 }
 
-/// The same of language models, whose weights must be of the corpus' tokens.
+/// Returns the factory of a language model, whose weights must be of the corpus' tokens.
 template <class Kind>
 SectionFactory decoder(const SectionTable& section) {
   auto options = Kind::Options::read(section.table);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of section that a job file may name. A value: apps start from builtin_sections() and add their own.
+// Section types that a job file may name. A value: apps start from builtin_sections() and add theirs.
 #pragma once
 
 #include <functional>
@@ -17,21 +17,20 @@ namespace maestro {
 
 /// The description of a section in a job file.
 struct SectionTable {
-  std::string name;                                ///< of the section
-  JobTable table;                                  ///< its own settings
-  JobTable root;                                   ///< of the whole job, for settings of a section it works with
-  DataShape data;                                  ///< the expected data, where the data source states it
-  std::shared_ptr<const Corpus> corpus = nullptr;  ///< the data itself, shared with its source; null in tools
+  std::string name;                                ///< name of the section
+  JobTable table;                                  ///< section's settings
+  JobTable root;                                   ///< complete job file, for settings of a neighbouring section
+  DataShape data;                                  ///< expected data, if the data source states it
+  std::shared_ptr<const Corpus> corpus = nullptr;  ///< data, shared with its source; null in tools
 };
 
 /// Thread-safe once filled.
 class SectionRegistry {
  public:
-  /// Reads the settings now and throws JobError for wrong settings; the factory builds any number of replicas from
-  /// them.
+  /// Reads the settings now and throws JobError if they are wrong; the factory builds any number of replicas from them.
   using Builder = std::function<SectionFactory(const SectionTable&)>;
 
-  /// Throws JobError when `type` is already there, with both origins. `description` is a line for a person, `origin`
+  /// Throws JobError if `type` is already registered, with both origins. `description` is a line for a person, `origin`
   /// the file of a plug-in.
   void add(std::string type, std::string description, Builder builder, std::string origin = {});
   /// Throws JobError for an unknown type, with the nearest and all registered types.
@@ -40,9 +39,9 @@ class SectionRegistry {
   struct Listing {
     std::string type;
     std::string description;
-    std::string origin = {};  ///< the file of a plug-in; empty: the type is maestro's or the app's
+    std::string origin = {};  ///< plug-in's file; empty: a type of maestro or the app
   };
-  /// Sorted by type.
+  /// Returns all types, sorted by type.
   [[nodiscard]] std::vector<Listing> list() const;
 
  private:
@@ -54,10 +53,10 @@ class SectionRegistry {
   std::map<std::string, Entry> entries_;
 };
 
-/// decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher, vision_encoder, projector and
-/// vision_language_decoder. Some read tables of their neighbours: distilled_decoder those that key `teacher` names
-/// ("teacher" unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`,
-/// for widths and precisions.
+/// Returns the registry of decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher,
+/// vision_encoder, projector and vision_language_decoder. Some builders read other tables for widths and precisions:
+/// distilled_decoder the tables that its key `teacher` names (default "teacher"), projector the tables `vision` and
+/// `decoder`, vision_language_decoder the table `projector`.
 [[nodiscard]] SectionRegistry builtin_sections();
 
 }  // namespace maestro

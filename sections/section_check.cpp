@@ -16,7 +16,7 @@ namespace maestro {
 
 namespace {
 
-/// The values of a port, and those of its gradient or its factors.
+/// Values of a port and its gradient, or its factors.
 struct PortValues {
   Port port;
   std::vector<float> values;

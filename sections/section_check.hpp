@@ -2,9 +2,9 @@
 // Checks the backward pass of a section against its forward pass, for tests of a section type.
 //
 // SK-1 (along directions): for each parameter and each differentiable input, the derivative along a random direction of
-//       length 1 is that of the backward pass, and that of two forward passes (a central difference).
-// SK-2 (every way out): the function that is derived is the sum of the metric "loss" and of all outputs, multiplied by
-//       random values.
+//       length 1 from the backward pass equals the central difference of two forward passes.
+// SK-2 (every output): the derived function is the sum of the metric "loss" and of all outputs, multiplied by random
+//       values.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace maestro {
 
 struct GradientCheckOptions {
   std::uint64_t seed = 1;
-  std::vector<std::int64_t> rows{5, 3, 7};  ///< of each sample of the micro-batch
-  std::int64_t below = 16;                  ///< i32 inputs are drawn from 0 to this, such as token ids
-  double distance = 1e-2;                   ///< of the two forward passes from the values, along a direction
+  std::vector<std::int64_t> rows{5, 3, 7};  ///< row counts of the micro-batch's samples
+  std::int64_t below = 16;                  ///< upper bound of i32 inputs, such as token ids
+  double distance = 1e-2;                   ///< distance of the two forward passes from the values, along a direction
 };
 
 /// A derivative along a direction.
 struct GradientCheck {
-  std::string name;     ///< of the parameter or input port
-  double backward = 0;  ///< by the backward pass
-  double forward = 0;   ///< by differences of the forward pass
-  /// Whether they differ by at most this part of the larger one; what is smaller than 1e-4 counts as 1e-4.
+  std::string name;     ///< name of the parameter or input port
+  double backward = 0;  ///< derivative from the backward pass
+  double forward = 0;   ///< derivative from differences of the forward pass
+  /// Returns whether they differ by at most this part of the larger one; values below 1e-4 count as 1e-4.
   [[nodiscard]] bool agrees(double tolerance = 0.02) const;
-  /// "embedding.weight: 0.125 by the backward pass, 0.124 by differences of the forward pass"
+  /// Returns "embedding.weight: 0.125 by the backward pass, 0.124 by differences of the forward pass".
   [[nodiscard]] std::string text() const;
 };
 

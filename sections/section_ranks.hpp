@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section's use of its place among the ranks of a replica: its own part of a parameter, and gathering rows if the
-// whole width of a context part is needed. On a single rank all of it is free: parameters are whole and values pass
-// through.
+// A section's use of its place among a replica's ranks: its part of a parameter, and gathered rows if the full width of
+// a context part is needed. On a single rank all of it is free: parameters are complete and values pass through.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +11,16 @@
 
 namespace maestro {
 
-/// Slices of a rank's parameters in its tensor group; whole if the group has a single rank.
+/// Slices of a rank's parameters in its tensor group; complete if the group has a single rank.
 class TensorCut {
  public:
   explicit TensorCut(const ParallelContext& parallel) : parts_(parallel.layout.tensor), own_(parallel.tensor()) {}
 
-  /// The rank's part of `count` rows: of a column-parallel weight, its bias, or a table cut over the vocabulary.
+  /// Returns the rank's part of `count` rows in a column-parallel weight, its bias, or a table cut over the vocabulary.
   [[nodiscard]] ParameterSlice rows(std::int64_t count) const { return stacked({count}); }
-  /// The rank's part of each of several weights that are stacked in a parameter, such as [query | key | value].
+  /// Returns the rank's part of each weight of several that are stacked in a parameter, such as [query | key | value].
   [[nodiscard]] ParameterSlice stacked(const std::vector<std::int64_t>& heights) const;
-  /// The rank's part of `count` columns: of a row-parallel weight, whose bias stays whole.
+  /// Returns the rank's part of `count` columns of a row-parallel weight, whose bias is not cut.
   [[nodiscard]] ParameterSlice columns(std::int64_t count) const;
 
  private:
@@ -29,14 +28,14 @@ class TensorCut {
   std::int64_t own_;
 };
 
-/// The rank's part of a table or an output layer over `vocabulary`; as TensorCut::rows cuts it.
+/// Returns the rank's part of a table or an output layer over `vocabulary`, as TensorCut::rows cuts it.
 [[nodiscard]] VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary);
 
-/// The rows of a micro-batch that the rank's context part has: Sharding::context_rows.
+/// Returns the micro-batch's rows in the rank's context part: Sharding::context_rows.
 [[nodiscard]] RowRange context_rows(const ParallelContext& parallel, const SequenceLayout& layout);
 
-/// From a value of Sharding::rank_rows, (M_t, C), that of Sharding::context_rows, (M_c, C); `layout` of the
-/// micro-batch.
+/// Gathers a value of Sharding::rank_rows, (M_t, C), to Sharding::context_rows, (M_c, C); `layout` is the
+/// micro-batch's.
 [[nodiscard]] Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout);
 
 /// Reports the losses of a context part, which all its tensor ranks hold, from the first of them.

@@ -14,7 +14,7 @@ namespace {
 /// The first row of each sample on an axis, and each row's position in its sample.
 class RowLayout {
  public:
-  /// As tables of the tape's memory want it.
+  /// Fills the tables in the tape's memory.
   SequenceLayout fill(const MicroBatchPlan& plan, Axis axis, Tape& tape) {
     offsets_.assign(1, 0);
     positions_.clear();
@@ -73,7 +73,7 @@ void give(const OperatorTable& ops, const Tensor& value, const PortTensor& to) {
   }
 }
 
-/// Returns `spans` without `hole`, which lies in one of them.
+/// Returns `spans` without `hole`, a part of a single span.
 std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans, std::span<const float> hole) {
   const std::less<const float*> before;
   std::vector<std::span<float>> left;
@@ -110,7 +110,7 @@ struct SectionRunner::MicroBatch {
       : arena(arena_chunk(ops), ops.memory()),
         recording(ops, arena, compute, true),
         passing(ops, arena, compute, false) {}
-  /// Memory of a device is requested in larger pieces, as a request may take a millisecond there.
+  /// Returns larger pieces for device memory, as a request may take a millisecond there.
   static std::size_t arena_chunk(const OperatorTable& ops) {
     return std::size_t{ops.memory().host() ? 32U : 256U} << 20;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots.
-// Independent of actors, so a section can also be trained without any (tests, GPU checks).
+// Independent of actors, so a section can also be trained without actors (tests, GPU checks).
 //
-// All calls come from a single thread, the device's.
+// All calls come from the device's thread.
 //
-// RU-2 (own tapes): every micro-batch in flight has a tape and an arena of its own; both are reused.
+// RU-2 (own tapes): every micro-batch in flight has a separate tape and arena; both are reused.
 // RU-3 (gradient order): gradients accumulate in the order of the backward calls.
 // RU-4 (equal ranks): after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
 // RU-5 (asynchronous): nothing waits for the device: the results of a call are ready when Device::finish() reports it,
@@ -28,8 +28,8 @@
 
 namespace maestro {
 
-/// The memory of a tensor at a port: of the host, of the section's device, or (inputs) of another device that the
-/// section's operator table can upload from.
+/// Memory of a port's tensor: the host's, the section's device's, or (inputs) another device's, if the section's
+/// operator table can upload from it.
 enum class MemoryKind : std::uint8_t { host, device, peer_device };
 
 /// A tensor at a port. For outputs, memory the value is copied to.
@@ -43,7 +43,7 @@ struct PortTensor {
 
 class SectionRunner {
  public:
-  /// The section is shared only between runners of replicas of a frozen, shareable() one.
+  /// Only runners of replicas of a frozen, shareable() section may share it.
   SectionRunner(std::shared_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
                 std::int64_t total_steps);
   virtual ~SectionRunner();
@@ -69,13 +69,13 @@ class SectionRunner {
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
                         std::span<const PortTensor> input_gradients);
 
-  /// Completes the step's gradients within the replica: sums over the tensor group the gradients of which each tensor
-  /// rank has a part, and everything over the context group, after a section has fetched its own
+  /// Completes the step's gradients within the replica: over the tensor group it sums the gradients that each tensor
+  /// rank has a part of, and over the context group all gradients, after a section has fetched them
   /// (Section::fetches_gradients). A collective of all ranks.
   virtual void add_over_ranks();
-  /// Returns this rank's share: over the ranks and pipeline stages of a section's replica the results add up to that of
-  /// the whole section. The first stage counts parameters that the first and the last stage both hold (Section::tied).
-  /// Replicas with sharded optimizer state count the kept range each.
+  /// Returns this rank's share; the shares of all ranks and pipeline stages of a section's replica add up to the
+  /// section's sum. The first stage counts parameters that the first and the last stage both hold (Section::tied). Each
+  /// replica with sharded optimizer state counts the range that it keeps.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas with sharded optimizer
   /// state have then offered the new values of the kept range (Parameters::stage_shard).
@@ -86,11 +86,11 @@ class SectionRunner {
   using Key = std::pair<std::uint64_t, std::uint32_t>;
   enum class PassKind : std::uint8_t { forward_kept, forward_only, backward };
   std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);
-  /// A pass of the section that may come again (OperatorTable::repeat).
+  /// Makes the calls of a section's pass, which may be replayed (OperatorTable::repeat).
   void repeat(PassKind kind, const std::function<void()>& calls) const;
   [[nodiscard]] std::vector<std::span<float>> counted_gradients() const;
 
-  bool outputs_checked_ = false;  // those of the first pass are numbers
+  bool outputs_checked_ = false;  // outputs of the first pass are numbers
   SectionContext context_;
   std::shared_ptr<Section> section_;
   AdamWOptimizer optimizer_;

@@ -23,20 +23,20 @@ struct Source {
   Tensor flat;
 };
 
-/// Rows of the stored tensor that a rank holds, before transposing, and where they lie in its buffer.
+/// Rows of the stored tensor that a rank holds, before transposing, and their place in its buffer.
 struct Piece {
   Tensor held;  // (rows, columns of the rank)
   std::int64_t stored_row = 0;
   std::int64_t stored_column = 0;
 };
 
-/// Rows of the whole parameter that the entry stores: all, or some.
+/// Returns the rows of the full parameter that the entry stores: all, or some.
 ParameterSlice::Range rows_of(const StateEntry& entry) {
   return entry.rows == 0 ? ParameterSlice::Range{0, entry.parameter->whole_shape()[0]}
                          : ParameterSlice::Range{entry.first_row, entry.rows};
 }
 
-/// Shape of the whole tensor in the order of the parameter; a vector stays a vector.
+/// Returns the full tensor's shape in the order of the parameter; a vector stays a vector.
 Shape untransposed_shape(const StateEntry& entry) {
   const Shape& whole = entry.parameter->whole_shape();
   if (entry.rows == 0) return whole;
@@ -48,8 +48,8 @@ Shape stored_shape(const StateEntry& entry) {
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
-/// The parts of the entry's tensor that a rank holds, where its slice and the entry's rows meet; `part` is what the
-/// rank holds of the parameter.
+/// Returns the parts of the entry's tensor that a rank holds: the overlap of its slice and the entry's rows; `part` is
+/// the rank's part of the parameter.
 std::vector<Piece> pieces_of(const Tensor& part, const StateEntry& entry) {
   const Parameter& parameter = *entry.parameter;
   const std::int64_t rows = parameter.shape()[0];
@@ -74,7 +74,7 @@ struct View {
   std::int64_t column_stride = 0;
 };
 
-/// Where `piece` lies in `stored`, the entry's whole tensor.
+/// Returns the place of `piece` in `stored`, the entry's full tensor.
 template <class Value>
 View<Value> place_of(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
   const Shape shape = untransposed_shape(entry);
@@ -123,7 +123,7 @@ void with_value_of(const Tensor& tensor, Body body) {
   }
 }
 
-/// Copies the piece to its place in `stored`, the entry's whole tensor.
+/// Copies the piece to its place in `stored`, the entry's full tensor.
 void copy_out(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
   with_value_of(piece.held, [&]<class Held>(Held) {
     with_value_of(stored, [&]<class Stored>(Stored) {
@@ -142,7 +142,7 @@ void copy_in(const Piece& piece, const StateEntry& entry, const Tensor& stored) 
   });
 }
 
-/// A flat buffer as the CPU sees it: the buffer itself, or a copy of it if it lies in a device's memory.
+/// A flat buffer in CPU memory: the buffer itself, or a copy of it if it is in device memory.
 class HostView {
  public:
   HostView(const Parameters& parameters, ParameterBuffer which)
@@ -154,7 +154,7 @@ class HostView {
   [[nodiscard]] Tensor values() const {
     return copy_.size() == 0 ? flat_ : Tensor(copy_.data(), flat_.dtype(), flat_.shape());
   }
-  /// Takes changed values() back to where they belong.
+  /// Copies changed values() back to the buffer.
   void put_back() const {
     if (copy_.size() > 0) memory_->write(flat_.raw(), copy_.data(), flat_.bytes());
   }
@@ -222,7 +222,7 @@ Status check_unexpected(const Section& section, const std::vector<StateEntry>& e
   return {};
 }
 
-/// IO-2 (all or nothing).
+/// Checks all tensors before any value is read (IO-2).
 Status check_all(const Section& section, const std::vector<StateEntry>& entries, const Names& stored,
                  const std::string& file, std::string_view prefix) {
   for (const StateEntry& entry : entries) {
@@ -231,7 +231,7 @@ Status check_all(const Section& section, const std::vector<StateEntry>& entries,
   return check_unexpected(section, entries, stored, file, prefix);
 }
 
-/// Copies the stored tensor's pieces into `held`, what the rank holds of the entry's parameter.
+/// Copies the stored tensor's pieces into `held`, the rank's part of the entry's parameter.
 void take(const Tensor& from, const StateEntry& entry, const Tensor& held) {
   for (const Piece& piece : pieces_of(held, entry)) copy_in(piece, entry, from);
 }
@@ -243,7 +243,7 @@ Status make_folder(const std::filesystem::path& folder) {
   return Error{ErrorCode::unavailable, folder.string() + ": cannot be created: " + error.message()};
 }
 
-/// Copies of the whole tensors' memory, uninitialised.
+/// Returns uninitialised memory for copies of the full tensors.
 TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix, ExportedAs as) {
   constexpr std::size_t alignment = 64;  // each copy starts on a cache line
   std::vector<std::size_t> offsets;
@@ -262,7 +262,7 @@ TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view
   return snapshot;
 }
 
-/// Copies the rank's pieces into the whole tensor; the number of elements copied.
+/// Copies the rank's pieces into the full tensor; returns the number of elements copied.
 std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
   std::int64_t copied = 0;
   for (const Piece& piece : pieces_of(rank.section->parameters().part(rank.flat, *entry.parameter), entry)) {
@@ -298,7 +298,7 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
   auto snapshot = export_tensors(tensor_ranks, ParameterBuffer::values);
   if (!snapshot) return Error{snapshot.error().code, folder.string() + ": " + snapshot.error().message};
   if (const Status made = make_folder(folder); !made) return made;
-  // The mark that readers of the Hugging Face library look for.
+  // Readers of the Hugging Face library look for this mark.
   const auto weights = write_safetensors(folder / "model.safetensors", snapshot->tensors, {{"format", "pt"}});
   if (!weights) return weights.error();
   const auto config = write_file(folder / "config.json", tensor_ranks.front()->config_json());

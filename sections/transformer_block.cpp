@@ -44,30 +44,30 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
 
 namespace {
 
-/// Rows of the rank's context part.
+/// Returns the rows of the rank's context part.
 std::int64_t context_rows(const BlockOptions& options, const SequenceLayout& layout) {
   return options.context_group == nullptr ? layout.rows() : rank_part(layout.rows(), *options.context_group).count;
 }
 
-/// Of a row-parallel product: the bias must enter the sum over the group once.
+/// Returns the part of a row-parallel product: the bias must enter the sum over the group once.
 Affine part_of(Affine product, const Communicator* group) {
   if (group != nullptr && group->rank() > 0) product.bias = nullptr;
   return product;
 }
 
-/// The input of a branch, (M_t, C) act: the stream, normed where the branch has a norm before it.
+/// Returns the input of a branch, (M_t, C) act: the stream, normed if the branch has a norm before it.
 Var branch_input(Tape& tape, Stream& stream, const Affine& norm, const NormTerms& terms) {
   if (norm.weight != nullptr) return block_norm(tape, stream, norm, terms);
   stream = whole(tape, stream);
   return converted(tape, stream.sum, tape.compute());
 }
 
-/// The result of a branch, (M_t, C) act.
+/// Returns the result of a branch, (M_t, C) act.
 Var branch_result(Tape& tape, const Var& branch, const Affine& norm, const NormTerms& terms) {
   return norm.weight == nullptr ? branch : rms_norm(tape, branch, *norm.weight, terms.epsilon, terms.offset);
 }
 
-/// (M_c, C) -> (M_t, C), of which the tensor group's sum is formed.
+/// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
   const Affine& in = weights.ffn_in;

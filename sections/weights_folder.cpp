@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* adapters_instead =
     " holds adapters; `maestro export --merge` makes a whole model of them and the weights below";
 
-/// As an export of a section that trains adapters.
+/// Returns whether a folder is an export of a section that trains adapters.
 bool holds_adapters_alone(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / adapter_config_file, error) && !fs::exists(folder / "config.json", error);
@@ -33,7 +33,7 @@ bool is_shard(const fs::path& path) {
   return path.extension() == ".safetensors" && path.filename().string().starts_with("model-");
 }
 
-/// The names of a set's files contain their number: model-00001-of-00003.safetensors.
+/// Checks that a set is complete. The names of its files contain their number: model-00001-of-00003.safetensors.
 Status check_complete(const fs::path& folder, const std::vector<fs::path>& shards) {
   const std::string first = shards.front().stem().string();
   const std::size_t of = first.rfind("-of-");
@@ -50,7 +50,7 @@ Status check_complete(const fs::path& folder, const std::vector<fs::path>& shard
   return {};
 }
 
-/// The files that an index names, all of which are there.
+/// Returns the files that an index names, after checking that all exist.
 Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const WeightMap& index) {
   std::vector<fs::path> files;
   for (const std::string& name : files_of(index)) {
@@ -63,8 +63,7 @@ Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const Weight
   return files;
 }
 
-/// Refuses model.safetensors next to another file of weights, which transformers would pass over: it may be stale, or
-/// the others may be.
+/// Refuses model.safetensors next to another file of weights, which transformers would ignore: either may be stale.
 Status check_whole_alone(const fs::path& whole, const WeightMap& index, const std::vector<fs::path>& shards) {
   std::set<std::string> others = files_of(index);
   others.erase(whole.filename().string());
@@ -109,7 +108,7 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder, const WeightM
   return shards;
 }
 
-/// Prefix that a file of the base model leaves out; empty when the name is complete.
+/// Returns the prefix that a file of the base model leaves out; empty if the name is complete.
 std::string_view missing_prefix(std::string_view name) {
   for (const std::string_view gpt2 : {"wte.", "wpe.", "h.", "ln_f."}) {
     if (name.starts_with(gpt2)) return "transformer.";

@@ -15,9 +15,9 @@
 
 namespace maestro {
 
-/// Returns the folder at `weights` of a section's table, for the name of a model on the hub that in the hub's cache;
-/// empty without one, and for weights = "random". Throws JobError, with the accepted values, when there is no such
-/// folder.
+/// Returns the folder that a section's table names as `weights`, or the hub cache's folder if it names a model on the
+/// hub; empty without the key, and for weights = "random". Throws JobError, with the accepted values, if the folder
+/// does not exist.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
 /// Tensors are views into this object's mapped files. Thread-safe.
@@ -25,23 +25,23 @@ class WeightsFolder {
  public:
   /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
   /// model-*.safetensors (shards). A model.safetensors next to files of another set is refused, since one of the two is
-  /// stale. The index decides which file a tensor is of that several hold, and every tensor that it names is there.
+  /// stale. The index selects the file of a tensor that several files hold, and every tensor that it names exists.
   /// Names without the base model's prefix ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. If config.json
-  /// ties the output layer to the token embedding, the table may stand under either name, or under both when the two
-  /// are equal. Errors name the folder, or the file at fault.
+  /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. Errors
+  /// name the folder, or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
 
-  /// Full names, sorted.
+  /// Returns the full names, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
-  /// Errors: not_found, with the nearest name; a dtype this program does not compute with.
+  /// Returns a tensor. Errors: not_found, with the nearest name; a dtype this program does not compute with.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
-  /// The dtype that takes the most bytes; F32 where none of the three does.
+  /// Returns the dtype that takes the most bytes; F32 if the folder has none of the three.
   [[nodiscard]] WeightDtype dtype() const;
-  /// As SafetensorsFile::described() and release(), of a name in names().
+  /// Does the same as SafetensorsFile::described() and release(), by a name in names().
   [[nodiscard]] Result<Tensor> described(std::string_view name) const;
   void release(std::string_view name) const;
-  /// The file, or the folder when there are several; for error messages.
+  /// Returns the file, or the folder if there are several; for error messages.
   [[nodiscard]] std::string label() const;
 
  private:
