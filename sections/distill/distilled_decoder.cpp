@@ -22,8 +22,8 @@ Divergence read_divergence(const JobTable& table, Divergence fallback) {
   return table.choice("divergence", fallback, names, {"the divergence from the teacher; js: Jensen-Shannon with beta"});
 }
 
-/// Checks the settings that readers of job files check, for options written in C++, and those that depend on both
-/// models.
+/// Checks the settings that readers of job files check, for options written in C++, and the settings that depend on
+/// both models.
 void check(const std::string& section, const DistilledDecoder::Options& options, const TeacherModel& teacher,
            std::int64_t shared) {
   DistillationSettings settings;
@@ -84,7 +84,7 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
   for (TeacherModel& teacher : options_.teachers) {
     const SharedVocabulary vocabulary = matched(context, options, teacher);
     check(context.name, options, teacher, vocabulary.columns);
-    shared_vocabulary_ = vocabulary.columns;  // of the corpus, or of equal vocabularies
+    shared_vocabulary_ = vocabulary.columns;  // number of the corpus' tokens, or size of equal vocabularies
     if (!vocabulary.note.empty()) notes_.push_back(vocabulary.note);
     teacher.decoder = resolved(teacher.decoder);
     if (!teacher.recorded) check_decoder(teacher.section, teacher.decoder, options.data);
@@ -113,7 +113,7 @@ void DistilledDecoder::learn(Tape& tape, const Rows& rows, const Lesson& lesson,
   const Var targets = chosen_rows(tape, rows.targets, lesson.rows);
   const Tensor wanted = targets.value().reshaped(Shape{targets.value().elements()});
   sums.begin_lesson();
-  if (lesson.teachers.empty()) {  // of a row without a teacher the cross-entropy alone counts, with its weight
+  if (lesson.teachers.empty()) {  // a row without a teacher counts only with its cross-entropy, in full
     const double share = 1 - options_.alpha;
     const HeadLoss loss{&wanted, rows.loss_scale * share, decoder().logit_softcap};
     return sums.add_untaught(share, cross_entropy_loss(tape, state, head(), loss, head_part()));
@@ -175,7 +175,7 @@ double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
 }
 
 std::vector<std::string> DistilledDecoder::notes() const {
-  return last_stage() ? notes_ : std::vector<std::string>();  // the last stage alone reports them
+  return last_stage() ? notes_ : std::vector<std::string>();  // only the last stage reports them
 }
 
 }  // namespace maestro

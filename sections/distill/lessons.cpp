@@ -16,7 +16,7 @@ void append(std::vector<RowRange>& ranges, RowRange more) {
   }
 }
 
-/// Returns a lesson of no rows for the teachers of a sample (LS-2).
+/// Returns a lesson without rows for the teachers of a sample (LS-2).
 Lesson empty_lesson(std::size_t sample, const std::vector<TaughtSamples>& teachers) {
   Lesson lesson;
   double sum = 0;

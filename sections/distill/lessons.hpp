@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows of a micro-batch learn from which teachers. Pure.
+// Assigns the rows of a micro-batch to teachers. Pure.
 //
 // LS-1 (each row once): every row of the part is in exactly one lesson; lessons and their rows are in row order.
 // LS-2 (shares of one): the shares of a lesson's teachers are their weights over the sum of these weights.
@@ -17,21 +17,21 @@ namespace maestro {
 struct Lesson {
   struct Teacher {
     std::size_t number = 0;
-    double share = 1;            ///< of the divergence
-    std::vector<RowRange> rows;  ///< of the teacher's tensors, for `Lesson::rows`; neighbours are joined
+    double share = 1;            ///< share of the divergence
+    std::vector<RowRange> rows;  ///< rows of the teacher's tensors, for `Lesson::rows`; neighbours are joined
   };
-  std::vector<RowRange> rows;     ///< of the part, counted from its first; neighbours are joined
-  std::vector<Teacher> teachers;  ///< by number
+  std::vector<RowRange> rows;     ///< rows of the part, counted from its first; neighbours are joined
+  std::vector<Teacher> teachers;  ///< teachers by number
 };
 
 /// A teacher, and the samples of the micro-batch that it sends rows for.
 struct TaughtSamples {
   double weight = 1;
-  std::vector<bool> taken;  ///< by sample
+  std::vector<bool> taken;  ///< whether it sends rows, by sample
 };
 
-/// Returns the lessons of the rows `part` of a micro-batch whose sample s has the rows offsets[s] to offsets[s + 1]. A
-/// part without rows has a lesson without teachers.
+/// Returns the lessons of the rows `part` of a micro-batch; sample s has the rows offsets[s] to offsets[s + 1]. A part
+/// without rows has a lesson without teachers.
 [[nodiscard]] std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
                                              const std::vector<TaughtSamples>& teachers);
 

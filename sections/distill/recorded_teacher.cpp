@@ -7,7 +7,7 @@ namespace maestro {
 
 namespace {
 
-/// Refuses records that were made over other data than the corpus.
+/// Refuses records that were made from other data than the corpus.
 void check_data(const JobTable& table, const TeacherRecords& records, const Corpus& corpus) {
   const std::string difference = data_difference(records, corpus.fingerprint());
   if (difference.empty()) return;
@@ -47,7 +47,7 @@ RecordedTeacher::RecordedTeacher(const SectionContext& context, const Options& o
     throw JobError(context.name + ".path is not given; name the folder that `maestro teach` wrote");
   }
   if (context.for_cuda || !context.memory().host()) {
-    throw JobError(context.name + ": a recorded teacher is read by processors; leave devices out");
+    throw JobError(context.name + ": a recorded teacher is read by CPUs; leave devices out");
   }
 }
 
@@ -82,7 +82,7 @@ void RecordedTeacher::forward(Tape& tape, const Inputs& inputs, Outputs& outputs
 }
 
 Cost RecordedTeacher::cost(const SampleShape& sample) const {
-  // Reading is no arithmetic; an operation per entry keeps plans from taking it for nothing.
+  // Reading is not arithmetic; an operation per entry gives plans a nonzero cost.
   return {static_cast<double>(sample.tokens * options_.shards->records().k), 0};
 }
 

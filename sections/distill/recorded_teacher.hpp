@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A teacher on file: sends what `maestro teach` recorded of a model that is not here.
+// A recorded teacher: sends the outputs that `maestro teach` recorded of a model that is not here.
 //
 // Input   tokens        (M) i32, which places the samples; their values are not read
 // Outputs top_values    (M, k) f32, log-probabilities of each row's tokens over the corpus' tokens, descending
 //         top_indices   (M, k) i32, the tokens
 //         rest          (M, 1) f32, the log-probability of all other tokens
-// An entry behind the last that was recorded of a row has index -1, which the losses leave out. No value is below
+// An entry after a row's last recorded entry has index -1, which the losses leave out. No value is below
 // least_log_probability. The shards are mapped, not held in memory.
 #pragma once
 
@@ -18,21 +18,20 @@
 
 namespace maestro {
 
-/// Name of its type in job files.
+/// Name of the section type in job files.
 inline constexpr const char* recorded_teacher_type = "recorded_teacher";
 
 class RecordedTeacher final : public Section {
  public:
   struct Options {
     std::shared_ptr<const TeacherShards> shards;  ///< shared by all replicas of a process
-    std::string path;                             ///< of their folder
+    std::string path;                             ///< path of their folder
     /// Opens the folder at `path` and compares it with `corpus`, which may be null. An empty path leaves `shards` null
-    /// where there is no corpus.
-    /// Throws JobError that names what differs (OF-3, refused by name).
+    /// if `corpus` is null. Throws JobError that names the difference (OF-3, refused by name).
     static Options read(const JobTable& table, const Corpus* corpus);
   };
-  /// Throws JobError without a folder, or for a GPU. A meta section without a folder has its ports, with 0 columns
-  /// where the records set them.
+  /// Throws JobError without a folder, or for a GPU. A meta section without a folder has its ports, with 0 columns in
+  /// ports whose width the records set.
   RecordedTeacher(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;

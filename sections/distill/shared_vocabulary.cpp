@@ -28,7 +28,7 @@ std::string sizes(const VocabularySide& student, const VocabularySide& teacher) 
          " has vocabulary = " + std::to_string(teacher.rows);
 }
 
-/// The rows of a side that no token of the corpus has; empty: none.
+/// Returns the rows of a side that no token of the corpus has; empty: none.
 std::string rows_without_token(const VocabularySide& side, std::int64_t corpus_tokens) {
   if (side.rows == corpus_tokens) return "";
   return "rows " + std::to_string(corpus_tokens) + " to " + std::to_string(side.rows - 1) + " of " + side.section;

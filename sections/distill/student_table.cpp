@@ -31,7 +31,7 @@ JobTable table_of_teacher(const JobTable& student, const JobTable& root, const s
                                        : "; add its table, or set teacher = \"NAME\" to the one that teaches"));
 }
 
-/// Returns a teacher on file: boundary and k are those of its records.
+/// Returns a recorded teacher, with the boundary and k of its records.
 TeacherModel read_recorded(const JobTable& student, const JobTable& table) {
   const JobTable& output = table_of_output(student, table);
   if (output.has("boundary") && read_boundary(output, TeacherOutput::top_k_rest) != TeacherOutput::top_k_rest) {
@@ -75,7 +75,7 @@ std::vector<double> read_weights(const JobTable& student, std::size_t teachers) 
                                       "; give each teacher one, or leave it out");
 }
 
-/// Refuses keys of the student's table that describe an only teacher's output.
+/// Refuses keys of the student's table that describe a single teacher's output.
 void refuse_output_keys(const JobTable& student) {
   for (const char* key : {"boundary", "top_k"}) {
     if (student.has(key)) student.fail(key, "stands in the tables of the teachers if there are several");

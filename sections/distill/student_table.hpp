@@ -11,14 +11,14 @@
 namespace maestro {
 
 /// Returns the names at `teacher` of a student's table, one or several. Throws JobError for an empty list, and for a
-/// name that is there twice.
+/// repeated name.
 [[nodiscard]] std::vector<std::string> read_teacher_names(const JobTable& student);
 
-/// Returns whether the job has this teacher on file.
+/// Returns whether this teacher of the job is recorded.
 [[nodiscard]] bool is_recorded(const JobTable& teacher);
 
-/// Returns the boundary of a teacher's output: of an only teacher that of its student's table, of several that of its
-/// own, and of a teacher on file top_k_rest.
+/// Returns the teacher's boundary: the key in the student's table with one teacher, the key in the teacher's table with
+/// several, and top_k_rest for a recorded teacher.
 [[nodiscard]] TeacherOutput read_teacher_boundary(const JobTable& student, const JobTable& teacher);
 
 /// Reads the student and, in the job's `root`, its teachers. Throws JobError.

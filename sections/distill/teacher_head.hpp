@@ -13,27 +13,26 @@ namespace maestro {
 
 /// The student's description of a teacher.
 struct TeacherModel {
-  std::string section = "teacher";  ///< name in the job; its random values are derived from it
+  std::string section = "teacher";  ///< name in the job; seeds its random values
   DecoderConfig decoder;
-  DType precision = DType::f32;  ///< of the teacher's arithmetic, and so of its hidden states
+  DType precision = DType::f32;  ///< precision of the teacher's arithmetic, and so of its hidden states
   std::string weights;           ///< Hugging Face folder; empty: random
   std::string tokenizer;         ///< empty: unknown
-  bool recorded = false;         ///< on file: no model is there, and of `decoder` only the vocabulary is meant
+  bool recorded = false;         ///< recorded: without a model here, and only `decoder.vocabulary` is set
   TeacherOutput boundary = TeacherOutput::hidden;
-  std::int64_t top_k = 64;  ///< of boundary = top_k and top_k_rest
-  double weight = 1;        ///< its share of the divergence among the teachers of a sample; their ratio counts
+  std::int64_t top_k = 64;  ///< k of boundary = top_k and top_k_rest
+  double weight = 1;        ///< share of the divergence among the teachers of a sample, by ratio
 };
 
-/// TH-1 (same values): the layer's values are bitwise those of the teacher section's own output layer, or of the rank's
-///       part of it.
+/// TH-1 (same values): the layer's values are bitwise the teacher section's output layer, or the rank's part of it.
 class TeacherHead {
  public:
-  /// Builds the layer from the job's seed, or loads it (lm_head.weight, or the token embedding when tied), and packs it
-  /// for the teacher's precision. A rank of several holds its part of the teacher's vocabulary. Throws JobError when
-  /// the folder does not hold this teacher.
+  /// Builds the layer from the job's seed, or loads it (lm_head.weight, or the token embedding if tied), and packs it
+  /// for the teacher's precision. A rank of several holds its part of the teacher's vocabulary. Throws JobError if the
+  /// folder does not hold this teacher.
   TeacherHead(const SectionContext& context, const TeacherModel& teacher);
 
-  /// (Vt of the rank, Ct); packed for the teacher's precision only.
+  /// Returns (Vt of the rank, Ct), packed only for the teacher's precision.
   [[nodiscard]] Parameter& parameter() { return *head_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A teacher as its student sees it: the ports that its outputs arrive at, and its output layer where these are hidden
-// states.
+// A teacher in its student's section: the ports that its outputs arrive at, and its output layer if the outputs are
+// hidden states.
 #pragma once
 
 #include <optional>
@@ -16,30 +16,30 @@ namespace maestro {
 
 /// A teacher's outputs for some rows of a micro-batch.
 struct TeacherRows {
-  Var hidden, logits, values, indices, rest;  ///< by boundary
+  Var hidden, logits, values, indices, rest;  ///< tensors by boundary
 };
 
 class TeacherInput {
  public:
-  /// `prefix` begins the names of its ports. `among_others`: samples may have rows of other teachers alone, so over
-  /// context ranks every rank receives all rows. Throws JobError when teacher and layout do not fit, or its weights
+  /// `prefix` begins the names of its ports. `among_others`: samples may have rows only of other teachers, so over
+  /// context ranks every rank receives all rows. Throws JobError if teacher and layout do not fit, or its weights
   /// cannot be loaded.
   TeacherInput(const SectionContext& context, const TeacherModel& model, std::string prefix, bool among_others);
 
   [[nodiscard]] const TeacherModel& model() const { return model_; }
   [[nodiscard]] std::vector<Port> ports() const;
-  /// The teacher's cross-entropy needs its logit of the target, which may not be among the k.
+  /// Returns whether the teacher's cross-entropy is known: it needs the target's logit, which may not be among the k.
   [[nodiscard]] bool knows_cross_entropy() const { return !names_tokens(model_.boundary); }
-  /// Returns the FLOPs of the teacher's output layer where it is kept here.
+  /// Returns the FLOPs of the teacher's output layer if it is kept here.
   [[nodiscard]] double flops(std::int64_t tokens) const;
-  /// Returns the bytes of this rank's part of it.
+  /// Returns the bytes of that layer on this rank.
   [[nodiscard]] double head_bytes() const;
-  /// Returns the samples of the micro-batch that it sends rows for.
+  /// Returns the samples of the micro-batch that the teacher sends rows for.
   [[nodiscard]] std::vector<bool> taken(const Inputs& inputs) const { return inputs.taken(ports().front().name); }
 
-  /// Returns what arrived for its samples: all rows of the context part, or of the micro-batch if it is among others.
+  /// Returns the rows for its samples: all rows of the context part, or of the micro-batch if it is among others.
   [[nodiscard]] TeacherRows received(Tape& tape, const Inputs& inputs) const;
-  /// The rows as the losses take them; valid while `rows` live.
+  /// Returns the rows in the losses' form; valid while `rows` live.
   [[nodiscard]] TeacherSignal signal(const TeacherRows& rows);
 
  private:
@@ -52,8 +52,8 @@ class TeacherInput {
   std::optional<TeacherHead> head_;  // boundary = hidden, in the last stage
 };
 
-/// Returns the rows of `from` in `ranges`, ascending: `from` itself if these are all, else a copy, with a gradient for
-/// `from` if that needs one.
+/// Returns the rows of `from` in `ranges`, ascending: `from` itself if these are all, otherwise a copy, with a gradient
+/// for `from` if `from` needs a gradient.
 [[nodiscard]] Var chosen_rows(Tape& tape, const Var& from, std::span<const RowRange> ranges);
 [[nodiscard]] TeacherRows chosen_rows(Tape& tape, const TeacherRows& from, std::span<const RowRange> ranges);
 

@@ -14,7 +14,7 @@ namespace maestro {
 
 namespace {
 
-/// A frozen section with its values.
+/// Builds a frozen section with its values.
 std::shared_ptr<Section> build(const TeachingOptions& options) {
   std::shared_ptr<Section> section = options.factory(options.context);
   const bool later = section->parameters().values_later();
@@ -33,7 +33,7 @@ std::shared_ptr<Section> build(const TeachingOptions& options) {
 /// A micro-batch: samples of one split.
 struct Teaching::Part {
   MicroBatchPlan plan;
-  std::optional<ShardRows> rows;  // once it is done
+  std::optional<ShardRows> rows;  // set when it is done
 };
 
 class Teaching::Worker {
@@ -84,7 +84,7 @@ class Teaching::Worker {
   SectionRunner runner_;
   std::vector<std::int32_t> tokens_, targets_, indices_;
   std::vector<float> values_, rest_;
-  CpuDevice device_;  // last: its thread ends before what it uses
+  CpuDevice device_;  // last: its thread ends before the members that it uses
 };
 
 Teaching::Teaching(std::shared_ptr<const Corpus> corpus, TeachingOptions options)

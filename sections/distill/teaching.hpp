@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a frozen teacher alone over samples, without actors, for records of its outputs (teacher_records.hpp).
+// Runs a frozen teacher over samples, without actors and students, for records of its outputs (teacher_records.hpp).
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@
 namespace maestro {
 
 struct TeachingOptions {
-  SectionFactory factory;               ///< of a section with the outputs of decoder_trunk at boundary = top_k_rest
-  SectionContext context;               ///< on host memory
+  SectionFactory factory;               ///< section with decoder_trunk's outputs at boundary = top_k_rest
+  SectionContext context;               ///< context on host memory
   std::string weights;                  ///< folder; empty: random values
-  std::int64_t micro_batch = 1;         ///< samples at most
-  std::int64_t micro_batch_tokens = 0;  ///< tokens at most, unless a sample has more; 0: no bound
-  std::int64_t threads = 1;             ///< pinned to a core each
+  std::int64_t micro_batch = 1;         ///< most samples
+  std::int64_t micro_batch_tokens = 0;  ///< most tokens, unless a single sample has more; 0: no bound
+  std::int64_t threads = 1;             ///< threads, each pinned to a core
 };
 
 /// Not thread-safe.
@@ -32,7 +32,7 @@ class Teaching {
   Teaching(const Teaching&) = delete;
   Teaching& operator=(const Teaching&) = delete;
 
-  /// Returns the rows of samples of the records, the same for any number of threads; nothing once `stop` is set.
+  /// Returns the rows of the records' samples, the same for any number of threads; nothing once `stop` is set.
   [[nodiscard]] std::optional<ShardRows> rows(const TeacherRecords& records, TeacherRecords::Samples samples,
                                               const std::atomic<bool>& stop);
 
