@@ -2,8 +2,8 @@
 // Curves of any length in bounded memory. Pure.
 //
 // CV-1 (bounded): a curve has at most `most` points, however many values are added.
-// CV-2 (extremes): the points of a curve are consecutive values, all of them, each in one point; a point has their
-//       lowest and their highest value.
+// CV-2 (extremes): every value of a curve is in exactly one point, in order; a point has the lowest and the highest of
+//       its values.
 #pragma once
 
 #include <algorithm>

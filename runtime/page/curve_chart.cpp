@@ -15,14 +15,14 @@ namespace maestro {
 
 namespace {
 
-constexpr double far_apart = 8;  // highest over lowest value from which on the scale is logarithmic
+constexpr double far_apart = 8;  // least ratio of highest to lowest value for a logarithmic scale
 
 struct Place {
   double step = 0;
   double value = 0;
 };
 
-/// Means over a window that is a fortieth of the curve, centred, so that they do not lag.
+/// Returns means over a window of a fortieth of the curve, centred, so that they do not lag.
 std::vector<Place> smoothed(const std::vector<CurvePoint>& points) {
   const auto count = static_cast<std::ptrdiff_t>(points.size());
   const std::ptrdiff_t reach = count / 80;
@@ -74,7 +74,7 @@ class CurveDrawing {
     last_step_ = std::max(last_step_, step);
   }
 
-  /// Keeps lines off the edges, and the ticks of values that hardly differ apart.
+  /// Keeps lines off the edges, and ticks apart if values hardly differ.
   void widen() {
     const double span = high_ - low_, least = high_ == 0 ? 1 : std::abs(high_) * 0.01;
     const double margin = span > 0 ? std::max(span * 0.04, (least - span) / 2) : least / 2;
@@ -121,7 +121,7 @@ class CurveDrawing {
     }
     const double distance = std::max(1.0, tick_distance(last_step_, 5));
     for (double step = 0; step <= last_step_; step += distance) {
-      const bool at_edge = x(step) > right_ - 12;  // there its right half would be cut off
+      const bool at_edge = x(step) > right_ - 12;  // there the label's right half would be cut off
       out += svg_text(at_edge ? right_ + 8 : x(step), bottom_ + 18, at_edge ? "end" : "middle", fixed(step, 0));
     }
     return out + svg_line(left, bottom_, right_, bottom_, "axis");
@@ -132,7 +132,7 @@ class CurveDrawing {
            escaped(line.label) + "\"";
   }
 
-  /// All values of the line: as an area where a point stands for several.
+  /// Returns all values of the line: as an area if points stand for several.
   [[nodiscard]] std::string range(const ChartLine& line) const {
     if (line.points.size() < 2) return "";
     const bool several = std::ranges::any_of(line.points, [](const CurvePoint& point) { return point.count > 1; });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Curves over the steps as inline SVG. Pure; any thread.
 //
-// CH-1 (readable by programs): `data-x` and `data-y` of the drawing have the edges of the plot and the values there,
-//       and `data-scale` has linear or log, so that the drawn values can be computed from the coordinates.
+// CH-1 (readable by programs): the drawing's `data-x` and `data-y` have the edges of the plot and their values, and
+//       `data-scale` is linear or log, so that the drawn values follow from the coordinates.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace maestro {
 struct ChartDot {
   double step = 0;
   double value = 0;
-  std::string title;  ///< shown under the pointer
+  std::string title;  ///< tooltip
 };
 
 struct ChartLine {
@@ -27,7 +27,7 @@ struct ChartLine {
 };
 
 struct CurveChart {
-  std::string label;    ///< what is drawn
+  std::string label;    ///< figure that is drawn
   bool shares = false;  ///< values from 0 to 1, shown in percent
   bool linear = false;  ///< never a logarithmic scale
   double width = 480;
@@ -37,8 +37,8 @@ struct CurveChart {
 
 inline constexpr std::size_t chart_colours = 8;  ///< further lines repeat the first colours
 
-/// Returns the lines with the range of the values that a point stands for, and as moving means; empty without a finite
-/// value. The scale is logarithmic where the values are positive and far apart.
+/// Returns the lines with the value range of each point, and as moving means; empty without a finite value. The scale
+/// is logarithmic if the values are positive and far apart.
 [[nodiscard]] std::string curve_chart(const CurveChart& chart);
 
 }  // namespace maestro

@@ -24,7 +24,7 @@ path { fill: none; stroke: var(--faint); stroke-width: 1.5; } .both { stroke: va
 )";
 
 constexpr double margin = 16, gap = 64, between = 20, padding = 10, row = 19, letter = 7.3;
-constexpr double way_height = 10;  // of an arrow that crosses a column
+constexpr double way_height = 10;  // height of an arrow in a column that it crosses
 
 struct Point {
   double x = 0;
@@ -48,11 +48,11 @@ std::string curve_to(Point from, Point to) {
   return " C" + text_of({from.x + half, from.y}) + " " + text_of({to.x - half, to.y}) + " " + text_of(to);
 }
 
-/// What stands in a column: a box, or the way of an arrow that crosses it.
+/// An item in a column: a box, or an arrow that crosses it.
 struct Item {
   bool is_box = true;
-  std::size_t index = 0;  ///< of the box or of the arrow
-  double wanted = 0;      ///< the mean height of what comes to it
+  std::size_t index = 0;  ///< index of the box or the arrow
+  double wanted = 0;      ///< mean height of the incoming arrows
 };
 
 class Columns {
@@ -117,7 +117,7 @@ class Columns {
     }
   }
 
-  /// Returns the height at which an arrow leaves the column before `column`.
+  /// Returns the height of an arrow as it leaves the column before `column`.
   [[nodiscard]] double height_before(std::size_t arrow, std::size_t column) const {
     const GraphArrow& each = drawing_.arrows[arrow];
     const std::size_t crossed = column - column_of_[each.from] - 1;
@@ -143,7 +143,7 @@ class Columns {
     rights_.push_back(lefts_.back() + 2 * padding + letter * static_cast<double>(letters));
   }
 
-  /// Stacks a column, in the order of what comes to it.
+  /// Stacks a column, ordered by the heights of incoming arrows.
   void stack(std::size_t column) {
     for (Item& item : columns_[column]) {
       item.wanted = item.is_box ? wanted_by_box(item.index, column) : height_before(item.index, column);
@@ -209,7 +209,7 @@ class Columns {
   std::vector<std::size_t> column_of_;      // by box
   std::vector<std::vector<Item>> columns_;  // from top to bottom
   std::vector<double> tops_;                // by box
-  std::vector<std::vector<double>> ways_;   // by arrow: its height in each column that it crosses
+  std::vector<std::vector<double>> ways_;   // by arrow: height in each crossed column
   std::vector<double> lefts_, rights_;      // by column
   double bottom_ = margin;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of boxes with ports as a drawing of its own, SVG. Pure; any thread.
+// A graph of boxes with ports as a stand-alone SVG drawing. Pure; any thread.
 //
-// GH-1 (left to right): a box is right of all boxes from which arrows come to it, in the column of its longest path.
-// GH-2 (free ways): an arrow runs between the boxes that it joins and across no other: in each column that it crosses
-//       it has a row of its own.
+// GH-1 (left to right): a box is right of all boxes that have arrows to it, in the column of its longest path.
+// GH-2 (free ways): an arrow runs between the boxes that it joins and crosses no other box: it has a separate row in
+//       each column that it crosses.
 #pragma once
 
 #include <cstddef>
@@ -21,21 +21,21 @@ struct GraphBox {
 
 struct GraphArrow {
   std::size_t from = 0;    ///< a box
-  std::size_t output = 0;  ///< of its outputs
+  std::size_t output = 0;  ///< index of an output of the box
   std::size_t to = 0;
   std::size_t input = 0;
   bool both_ways = false;
-  std::string label = {};  ///< for a pointer that rests on the arrow
+  std::string label = {};  ///< tooltip
 };
 
 struct GraphDrawing {
-  std::string label;  ///< what the drawing is of
+  std::string label;  ///< subject of the drawing
   std::vector<GraphBox> boxes;
   std::vector<GraphArrow> arrows;  ///< without a cycle
-  std::string both_ways;           ///< what an arrow that points both ways means
+  std::string both_ways;           ///< meaning of an arrow that points both ways
 };
 
-/// Returns an SVG document, for light and dark, in the size in which its text is read.
+/// Returns an SVG document, for light and dark, in the size at which its text is read.
 [[nodiscard]] std::string graph_chart(const GraphDrawing& drawing);
 
 }  // namespace maestro

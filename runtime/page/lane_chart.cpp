@@ -36,7 +36,7 @@ std::string lane_chart(const std::vector<RunLane>& lanes,
     last = std::max(last, lane.spans.back().last_step);
   }
   if (last == 0) return "";
-  const auto x = [&](std::uint64_t step) {  // of the step's begin
+  const auto x = [&](std::uint64_t step) {  // position of the step's begin
     return left + (right - left) * static_cast<double>(step - first) / static_cast<double>(last + 1 - first);
   };
   const double bottom = top + row_height * static_cast<double>(lanes.size());

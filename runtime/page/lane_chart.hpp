@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every lane did over the steps of a run: a row for each, busy and waiting stacked. Pure.
+// Every lane's work over the steps of a run: a row for each, busy and waiting times stacked. Pure.
 #pragma once
 
 #include <cstddef>

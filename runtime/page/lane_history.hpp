@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the time of the lanes of a run went into, step by step, in bounded memory. Pure.
+// The use of the lanes' time in a run, step by step, in bounded memory. Pure.
 //
 // LH-1 (bounded): a history has at most `most` spans, however many steps are added.
-// LH-2 (whole): the spans are consecutive steps, and their times add up to those of all steps.
+// LH-2 (whole): the spans are consecutive steps, and their times add up to the times of all steps.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@ namespace maestro {
 struct LaneSpan {
   std::uint64_t first_step = 0;
   std::uint64_t last_step = 0;
-  double busy_ms = 0;                     ///< in passes
-  double step_ms = 0;                     ///< at the end of steps
-  std::map<std::string, double> wait_ms;  ///< by section, or by what is missing
+  double busy_ms = 0;                     ///< time in passes
+  double step_ms = 0;                     ///< time at the end of steps
+  std::map<std::string, double> wait_ms;  ///< waits by section, or by the missing input
   [[nodiscard]] double waited_ms() const;
   [[nodiscard]] double total_ms() const { return busy_ms + step_ms + waited_ms(); }
-  /// Appends the steps of a span that follows.
+  /// Appends the steps of a later span.
   void append(const LaneSpan& later);
 };
 
-/// Returns "teacher 31%, norm 2%": the shares of all the time that were spent waiting, the largest first.
+/// Returns "teacher 31%, norm 2%": waits as shares of the total time, the largest first.
 [[nodiscard]] std::string waits_text(const LaneSpan& span);
 
 class LaneHistory {
  public:
-  /// `most`: even.
+  /// `most` is even.
   explicit LaneHistory(std::size_t most = 120) : most_(std::max<std::size_t>(most, 2)) {}
   /// Adds the times of a step; steps rise.
   void add(const LaneSpan& step);
@@ -40,8 +40,8 @@ class LaneHistory {
 
  private:
   std::size_t most_;
-  std::size_t width_ = 1;   // steps of a span
-  std::size_t filled_ = 0;  // steps of the last span
+  std::size_t width_ = 1;   // steps in a span
+  std::size_t filled_ = 0;  // steps in the last span
   std::vector<LaneSpan> spans_;
 };
 

@@ -7,15 +7,15 @@
 
 namespace maestro {
 
-/// `text` as it stands in HTML or SVG, inside an element or a quoted attribute.
+/// Returns `text` for HTML or SVG, inside an element or a quoted attribute.
 [[nodiscard]] std::string escaped(std::string_view text);
-/// RFC 4648, with padding.
+/// Encodes by RFC 4648, with padding.
 [[nodiscard]] std::string base64(std::string_view bytes);
-/// With `digits` behind the point, in no locale.
+/// Returns `digits` digits after the point, without a locale.
 [[nodiscard]] std::string fixed(double value, int digits);
 /// Returns a share as "12.3%".
 [[nodiscard]] std::string percent(double share, int digits = 1);
-/// Four significant digits at most: 0.001234, 12.5, 2000.
+/// Returns at most four significant digits: 0.001234, 12.5, 2000.
 [[nodiscard]] std::string shortened(double value);
 
 }  // namespace maestro

@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns `text` as a block of code: its fence is longer than any in the text.
+/// Returns `text` as a code block, with a fence longer than any in the text.
 std::string code_block(const std::string& text) {
   std::string fence = "```";
   while (text.find(fence) != std::string::npos) fence += '`';
@@ -35,7 +35,7 @@ std::string card_of(const RunPage& page) {
   if (!page.answers.empty()) out += markdown_of(answers_table(page));
   for (const PageTable& table : tables_of(page)) out += markdown_of(table);
   if (!page.job.empty()) {
-    out += "## Run it again\n\nWith the text below as job.toml, in the folder in which the run was started:\n\n" +
+    out += "## Run it again\n\nWith the text below as job.toml, in the folder that the run was started in:\n\n" +
            code_block(page.command) + code_block(page.job);
   }
   return repaired_utf8(out);

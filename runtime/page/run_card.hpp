@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The card of a run: what its page has, as Markdown, without the drawings. Pure; any thread.
+// The card of a run: its page as Markdown, without the drawings. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -15,12 +15,12 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_points = 600;    // of a curve
-constexpr std::size_t page_points = 18000;  // of all curves, about (PW-1)
+constexpr std::size_t most_points = 600;    // in a curve
+constexpr std::size_t page_points = 18000;  // in all curves, about (PW-1)
 constexpr std::size_t most_lanes = 40;      // in a chart
 constexpr std::size_t most_dots = 60;       // validations in a chart
 
-/// The sections of a page, which have the same colour in all charts.
+/// Returns the sections of a page, which have the same colour in all charts.
 std::vector<std::string> sections_of(const RunPage& page) {
   std::vector<std::string> sections;
   for (const auto* curves : {&page.utilization, &page.curves}) {
@@ -81,7 +81,7 @@ class Charts {
     if (drawn.empty()) return "";
     return part(
         "Busy and waiting",
-        "Share of a step's makespan in which the lanes of a section ran passes of that step. Steps overlap, so for the "
+        "Share of a step's makespan that a section's lanes spent in passes of that step. Steps overlap, so for the "
         "rest they waited or ran passes of other steps: see the lanes.",
         drawn,
         legend(names) + "<li><i class=\"s5 line\"></i>makespan</li><li><i class=\"s3 line\"></i>lower bound</li>");
@@ -151,8 +151,8 @@ class Charts {
   [[nodiscard]] std::string curves_remark() const {
     const bool validated = !page_.validations.empty();
     return std::string(
-               "By step. A line is the moving mean; the fainter one behind it has all values, an area their "
-               "range where there are more than the chart has room for.") +
+               "By step. A line is the moving mean; the fainter line has all values, an area their range if "
+               "there are more than the chart has room for.") +
            (validated ? " A dot is a validation." : "");
   }
 
@@ -183,9 +183,8 @@ class Charts {
 
 std::string repeat_part(const RunPage& page) {
   if (page.job.empty()) return "";
-  return "<h2>Run it again</h2>\n<p class=\"faint\">With the text below as job.toml, in the folder in which the run "
-         "was "
-         "started:</p>\n<pre>" +
+  return "<h2>Run it again</h2>\n<p class=\"faint\">With the text below as job.toml, in the folder that the run "
+         "was started in:</p>\n<pre>" +
          escaped(page.command) + "</pre>\n<pre id=\"job\">" + escaped(page.job) + "</pre>\n";
 }
 

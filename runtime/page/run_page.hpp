@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page about a run, from its record: curves by section, what was busy, spikes, validations, events, data, layout and
+// A page about a run, from its record: curves by section, busy times, spikes, validations, events, data, layout and
 // job. Complete in itself: no script, no link to anything outside. Pure.
 //
-// PW-1 (bounded): a page has at most as many bytes for a long run as for one of some thousand steps: curves are thinned
-//       (CV-1), and of lists the last entries stand, with the number of those left out.
-// PW-2 (as recorded): a figure's element has the figure as recorded in `data-value`, and its text is that, rounded.
-// PW-3 (any text): texts are shown as they are, with any characters; none becomes markup.
+// PW-1 (bounded): the page of a long run is at most as large as the page of a run with some thousand steps: curves are
+//       thinned (CV-1), and lists show their last entries, with the number of omitted entries.
+// PW-2 (as recorded): a figure's element has the recorded figure in `data-value`; its text is the figure, rounded.
+// PW-3 (any text): texts are shown unchanged, with any characters; none becomes markup.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 namespace maestro {
 
 enum class RecordedState : std::uint8_t {
-  under_way,    ///< the record has no end: the run goes on, or was killed
-  cut_off,      ///< no end, and no process holds the run's folder
+  under_way,    ///< without an end in the record: the run continues, or was killed
+  cut_off,      ///< without an end, and no process holds the run's folder
   finished,     ///< all steps
   interrupted,  ///< ended on request before the last step
   failed,
@@ -33,24 +33,24 @@ enum class RecordedState : std::uint8_t {
 
 /// A figure of a section over the steps.
 struct RunCurve {
-  std::string section;  ///< empty: of the run
+  std::string section;  ///< empty: the run
   std::string metric;
   struct Value {
     std::uint64_t step = 0;
     double value = 0;
   };
   Value first, last, lowest, highest;
-  std::uint64_t not_numbers = 0;  ///< steps whose value is no finite number; they are in none of the others
+  std::uint64_t not_numbers = 0;  ///< steps whose value is not finite; the points do not include them
   std::vector<CurvePoint> points;
 };
 
-/// A finding of the run's guard (RunGuard), as its event has it.
+/// A finding of the run's guard (RunGuard), as in its event.
 struct RunSpike {
   std::uint64_t step = 0;
   std::string section;
   std::string what;  ///< began, ended, lasts, not_finite, huge_norm
   double value = 0;  ///< NaN: not finite
-  double usual = 0;  ///< its median before
+  double usual = 0;  ///< median before
 };
 
 struct RunValidation {
@@ -59,7 +59,7 @@ struct RunValidation {
   std::map<std::string, double> metrics;
 };
 
-/// What a section writes behind a prompt as of a checkpoint.
+/// Text that a section writes after a prompt, as of a checkpoint.
 struct RunText {
   std::string prompt;
   std::string section;
@@ -76,32 +76,32 @@ struct RunEvent {
 struct RunPage {
   std::string title;  ///< the job's name
   RecordedState state = RecordedState::under_way;
-  std::string error;  ///< of a run that failed
+  std::string error;  ///< error of a failed run
   std::uint64_t last_step = 0;
   std::vector<PageFigure> figures;
-  std::vector<PageAnswer> answers;         ///< to validation samples, by the trained model
-  std::vector<RunCurve> curves;            ///< in the order of the sections' first steps
-  std::vector<RunCurve> utilization;       ///< by section: share of the makespan in which its lanes were busy
-  std::vector<RunCurve> times;             ///< of the run: makespan_ms, lower_bound_ms
-  std::vector<RunLane> lane_times;         ///< by name; of the steps whose lines have lanes
+  std::vector<PageAnswer> answers;         ///< answers to validation samples, by the trained model
+  std::vector<RunCurve> curves;            ///< curves in the order of the sections' first steps
+  std::vector<RunCurve> utilization;       ///< busy share of the makespan, by section
+  std::vector<RunCurve> times;             ///< the run's makespan_ms and lower_bound_ms
+  std::vector<RunLane> lane_times;         ///< lanes by name; from the steps whose lines have lanes
   std::vector<RunValidation> validations;  ///< in their order
-  std::vector<RunSpike> spikes;            ///< in their order, the newest
-  std::uint64_t earlier_spikes = 0;        ///< before those
-  std::vector<RunText> texts;              ///< by prompt, section and step
-  std::string texts_remark;                ///< how they came about, and what is missing
-  std::vector<RunEvent> events;            ///< in their order, but for validations and spikes
+  std::vector<RunSpike> spikes;            ///< newest spikes, in their order
+  std::uint64_t earlier_spikes = 0;        ///< number of spikes before
+  std::vector<RunText> texts;              ///< texts by prompt, section and step
+  std::string texts_remark;                ///< origin of the texts, and the missing ones
+  std::vector<RunEvent> events;            ///< in their order, without validations and spikes
   std::vector<std::string> lanes;
   std::map<std::string, std::string> data;  ///< fingerprint
   std::string job;                          ///< TOML, with its overrides
-  std::string command;                      ///< that repeats the run from a file of that text
+  std::string command;                      ///< command that repeats the run from a file with the text of `job`
   Timeline timeline;                        ///< without slices: not shown
 };
 
 /// Returns the line about the run's state: "finished after step 300".
 [[nodiscard]] std::string state_line(const RunPage& page);
-/// Returns the content of <main>, which a page that is open may take in place of its own.
+/// Returns the content of <main>, which an open page may take to replace its content.
 [[nodiscard]] std::string body_of(const RunPage& page);
-/// Returns the whole page. `head` is appended to <head>, as HTML.
+/// Returns the complete page. `head` is appended to <head>, as HTML.
 [[nodiscard]] std::string page_of(const RunPage& page, std::string_view head = {});
 
 }  // namespace maestro

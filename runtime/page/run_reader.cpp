@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::size_t most_spikes = 100;  // that a page lists
+constexpr std::size_t most_spikes = 100;  // number of spikes that a page lists
 
 /// Returns milliseconds since 1970 of "2026-11-24T12:30:00.123Z"; nothing for other texts.
 std::optional<std::int64_t> milliseconds_of(const std::string& time) {
@@ -37,12 +37,12 @@ std::optional<std::int64_t> milliseconds_of(const std::string& time) {
   return static_cast<std::int64_t>(timegm(&utc)) * 1000 + ms;
 }
 
-/// Returns a figure of a line; NaN for null, as which JSON has what is no finite number.
+/// Returns a figure of a line; NaN for null, which JSON has for values that are not finite.
 double figure_of(const JsonValue& value) {
   return value && value.null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
 }
 
-/// Returns "step 50, path: out/checkpoints/step-00000050" of an event.
+/// Returns an event's "step 50, path: out/checkpoints/step-00000050".
 std::string text_of_members(const Json& event) {
   std::string text;
   if (event.contains("step")) text = "step " + event.at("step").dump();
@@ -65,7 +65,7 @@ std::string duration_text(double seconds) {
   return seconds < 7200 ? fixed(seconds / 60, 1) + " min" : fixed(seconds / 3600, 1) + " h";
 }
 
-/// Returns the command that runs the job again on as many processes.
+/// Returns the command that runs the job again with as many processes.
 std::string command_for(const std::vector<std::string>& lanes) {
   constexpr std::string_view before = " of process ";
   unsigned long long processes = 1;
@@ -138,7 +138,7 @@ Status RunReader::refresh() {
                                            (folder_ / record_folder).string() +
                                            "; give the folder of a run, train.out of its job"};
   }
-  // First the events: they have the starts before which the run paused.
+  // First the events: they have the starts after pauses.
   Status read = events_tail_.read([&](std::string_view line) { return take_event(line); }, [&] { events_ = {}; });
   if (!read) return read;
   return steps_tail_.read([&](std::string_view line) { return take_step(line); }, [&] { steps_ = {}; });
@@ -214,7 +214,7 @@ void RunReader::take_event(const JsonValue& line) {
 void RunReader::take_validation(const JsonValue& line) {
   RunValidation validation{line.at("step").count(), line.at("section").text(), {}};
   for (const auto& [metric, figure] : line.at("metrics").members()) validation.metrics[metric] = figure_of(figure);
-  std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a run that went on did it again
+  std::erase_if(events_.validations, [&](const RunValidation& earlier) {  // a resumed run has repeated it
     return earlier.section == validation.section && earlier.step >= validation.step;
   });
   events_.validations.push_back(std::move(validation));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the record of a run for a page: at once, or again and again while the run goes on.
+// Reads the record of a run for a page: once, or repeatedly while the run continues.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +19,32 @@ namespace maestro {
 
 class JsonValue;
 
-/// Memory does not grow with the steps, and a call of refresh() costs as much as the lines that are new. Not
-/// thread-safe.
+/// Memory does not grow with the steps, and a call of refresh() costs as much as the new lines. Not thread-safe.
 class RunReader {
  public:
   explicit RunReader(std::filesystem::path run_folder);
-  /// Reads what the record has gained. A record that was cut (LN-2) is read anew. Errors name the file, and the line's
-  /// number where it is no line of a record; a folder without a record: not_found.
+  /// Reads new lines of the record. A record that was cut (LN-2) is read anew. Errors name the file, and the number of
+  /// a line that is not valid; a folder without a record: not_found.
   [[nodiscard]] Status refresh();
-  /// Returns the page of what refresh() has read, without a timeline.
+  /// Returns the page of all lines read so far, without a timeline.
   [[nodiscard]] RunPage page() const;
 
  private:
   struct Curve {
-    RunCurve found;  // but for the points
+    RunCurve found;  // without the points
     ThinnedCurve points;
   };
-  /// Of steps.jsonl.
+  /// State read from steps.jsonl.
   struct Steps {
     std::uint64_t lines = 0, last = 0;
     double samples = 0, tokens = 0, makespan_ms = 0, lower_bound_ms = 0;
-    double seconds = 0;        // between steps, without the pauses before a start
-    double timed_tokens = 0;   // in those seconds
+    double seconds = 0;        // time between steps, without the pauses before a start
+    double timed_tokens = 0;   // tokens in these seconds
     std::int64_t last_ms = 0;  // time of the last step
     std::vector<Curve> curves, utilization, times;
     std::map<std::string, LaneHistory> lanes;  // by name
   };
-  /// Of events.jsonl.
+  /// State read from events.jsonl.
   struct Events {
     std::uint64_t lines = 0, planned_steps = 0;
     std::vector<std::uint64_t> first_steps;

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_rows = 200;  // of a table (PW-1)
+constexpr std::size_t most_rows = 200;  // in a table (PW-1)
 
 TableCell figure(double value) {
   if (!std::isfinite(value)) return {"not a number", "null"};
@@ -26,7 +26,7 @@ TableCell step_cell(std::uint64_t step) {
   return {std::to_string(step), std::to_string(step)};
 }
 
-/// Removes the first rows of a table that is too long, and puts their number into the remark.
+/// Removes the first rows of a table that is too long, and states their number in the remark.
 PageTable shortened(PageTable table, std::uint64_t earlier = 0) {
   if (table.rows.size() > most_rows) {
     earlier += table.rows.size() - most_rows;

@@ -22,15 +22,14 @@ struct PageTable {
   std::vector<std::vector<TableCell>> rows;
 };
 
-/// Returns the tables, without those that have nothing: figures by section, spikes, validations, texts, events, layout,
-/// data.
+/// Returns the tables that have rows: figures by section, spikes, validations, texts, events, layout, data.
 [[nodiscard]] std::vector<PageTable> tables_of(const RunPage& page);
 
 /// Returns a table under its heading, as HTML; figures with `data-value` (PW-2).
 [[nodiscard]] std::string html_of(const PageTable& table);
-/// Returns `text` as it stands in a line of Markdown: nothing in it is markup.
+/// Returns `text` for a line of Markdown, without markup.
 [[nodiscard]] std::string in_markdown(std::string_view text);
-/// Returns it as Markdown.
+/// Returns a table as Markdown.
 [[nodiscard]] std::string markdown_of(const PageTable& table);
 
 }  // namespace maestro

@@ -49,7 +49,7 @@ class LaneChart {
     return out;
   }
 
-  /// Where each step's first pass begins.
+  /// Draws the begin of each step's first pass.
   [[nodiscard]] std::string steps() const {
     std::string out;
     for (std::int64_t step = timeline_.first_step; step <= timeline_.last_step; ++step) {

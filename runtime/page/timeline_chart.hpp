@@ -9,11 +9,11 @@
 
 namespace maestro {
 
-/// Passes on their lanes over time; empty without slices. Slices have class `p-forward`, `p-both`, `p-backward` or
-/// `p-step`, and `s0`, `s1`, ... by section in the order of the lanes.
+/// Returns the passes on their lanes over time; empty without slices. Slices have class `p-forward`, `p-both`,
+/// `p-backward` or `p-step`, and `s0`, `s1`, ... by section in the order of the lanes.
 [[nodiscard]] std::string timeline_chart(const Timeline& timeline);
 
-/// The sections of the lanes, each once, in order.
+/// Returns the sections of the lanes, each once, in order.
 [[nodiscard]] std::vector<std::string> sections_of(const Timeline& timeline);
 
 }  // namespace maestro
