@@ -10,7 +10,7 @@ namespace maestro {
 class AlignedMemory {
  public:
   AlignedMemory() = default;
-  /// Maps `bytes` rounded up to pages. Throws JobError(unavailable) when the system refuses.
+  /// Maps `bytes` rounded up to pages. Throws JobError(unavailable) if the system refuses.
   explicit AlignedMemory(std::size_t bytes);
   ~AlignedMemory() { reset(); }
   AlignedMemory(AlignedMemory&& other) noexcept

@@ -3,10 +3,10 @@
 //
 // AR-1 (accounting): used bytes + free bytes == mapped bytes.
 // AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
-// AR-3 (no growth): once a micro-batch of a shape has passed and mapped nothing, later ones of it map nothing. That is
-//       the second mostly: it finds chunks that the first has added on its way, lays blocks otherwise, and may need one
-//       more.
-// AR-4 (by calls alone): the same calls take the same bytes, wherever the memory of chunks lies.
+// AR-3 (no growth): after one micro-batch of a shape has needed no new mapping, later ones need none either. This is
+//       usually the case from the second on; it finds chunks that the first added midway, places blocks differently,
+//       and may need another chunk.
+// AR-4 (by calls alone): the same calls take the same bytes, for any addresses of the chunks.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 namespace maestro {
 
-/// Not thread-safe: an arena belongs to one device thread at a time.
+/// Not thread-safe: an arena belongs to a single device thread at a time.
 class Arena {
  public:
-  /// Uses memory of `space`, which outlives it. A released block may be allocated again at once: correct for work that
-  /// runs in the order in which it is queued.
+  /// Uses memory of `space`, which outlives it. A released block may be allocated again at once: this is correct for
+  /// work that runs in queue order.
   explicit Arena(std::size_t chunk_bytes = std::size_t{32} << 20, MemorySpace& space = host_memory())
       : chunk_bytes_(chunk_bytes), alignment_(space.host() ? 64 : 256), space_(&space) {}
   Arena(const Arena&) = delete;
@@ -42,8 +42,8 @@ class Arena {
   [[nodiscard]] std::size_t used_bytes() const { return used_; }
   [[nodiscard]] std::size_t peak_bytes() const { return peak_; }
   [[nodiscard]] std::size_t mapped_bytes() const { return mapped_; }
-  /// Returns the bytes that the arena takes of its memory: chunks up to the end of the furthest block that was in them,
-  /// since a host maps pages when they are written; of a device with memory of its own, all chunks.
+  /// Returns the bytes that the arena takes of its memory. On a host, which maps pages when they are written: chunks up
+  /// to the end of the furthest block so far. On a device with separate memory: all chunks.
   [[nodiscard]] std::size_t held_bytes() const;
 
  private:
@@ -54,7 +54,7 @@ class Arena {
   };
   struct Chunk {
     SpaceMemory memory;
-    std::size_t reached = 0;  ///< bytes, up to the end of the furthest block
+    std::size_t reached = 0;  ///< bytes up to the end of the furthest block
   };
   void grow(std::size_t bytes);
   [[nodiscard]] std::size_t chunk_of(const std::byte* block) const;

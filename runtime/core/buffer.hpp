@@ -25,9 +25,9 @@ class Buffer {
   Buffer() = default;
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Offset of the block in its pool's memory, for remote writes.
+  /// Returns the block's offset in its pool's memory, for remote writes.
   [[nodiscard]] std::size_t pool_offset() const { return pool_offset_; }
-  /// The memory space of the block.
+  /// Returns the memory space of the block.
   [[nodiscard]] const MemorySpace& space() const { return *space_; }
   explicit operator bool() const { return data_ != nullptr; }
   void reset() { *this = Buffer(); }
@@ -45,8 +45,8 @@ class Buffer {
 /// every Buffer: leases share ownership of it.
 class BufferPool {
  public:
-  /// `on_return` is called after a block has returned to a pool that had none, on the thread that dropped it; it must
-  /// only enqueue. `space` outlives the pool and its buffers.
+  /// `on_return` is called after a block has returned to an empty pool, on the thread that dropped it; it must only
+  /// enqueue. `space` outlives the pool and its buffers.
   BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {},
              MemorySpace& space = host_memory());
   /// Returns a free block, or an empty Buffer if none is free.
@@ -54,7 +54,7 @@ class BufferPool {
   [[nodiscard]] std::size_t available() const;
   [[nodiscard]] std::size_t capacity() const { return blocks_; }
   [[nodiscard]] std::size_t block_bytes() const { return block_bytes_; }
-  /// The whole memory, for registration with the transport.
+  /// Returns the memory of all blocks, for registration with the transport.
   [[nodiscard]] std::byte* memory() const;
   [[nodiscard]] std::size_t memory_bytes() const;
   [[nodiscard]] const MemorySpace& space() const { return *space_; }

@@ -55,7 +55,7 @@ Places& places() {
 
 struct Search {
   std::string id;
-  bool program = true;  // the object is the first
+  bool program = true;  // the program is the first object
 };
 
 bool holds(const dl_phdr_info& object, ElfW(Addr) here) {

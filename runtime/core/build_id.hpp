@@ -6,11 +6,10 @@
 
 namespace maestro {
 
-/// Returns the GNU build ids of the program and, where it has maestro's code from there, of libmaestro.so, hexadecimal
-/// digits: the linker's hashes of their content. Empty where the linker wrote none.
-/// Thread-safe.
+/// Returns the GNU build ids (the linker's hashes of the content) in hexadecimal digits: of the program and, if
+/// maestro's code is there, of libmaestro.so. Empty if the linker wrote none. Thread-safe.
 [[nodiscard]] std::string build_id();
-/// From now on build_id() ends with the id of the loaded library that holds `address`. Thread-safe.
+/// Appends the id of the loaded library that holds `address` to all later results of build_id(). Thread-safe.
 void add_to_build_id(const void* address);
 
 }  // namespace maestro

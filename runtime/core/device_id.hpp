@@ -13,21 +13,21 @@ namespace maestro {
 
 struct DeviceId {
   enum class Kind : std::uint8_t {
-    host,     ///< the CPU without a core of its own: of sources
+    host,     ///< CPU without a fixed core, for sources
     cpu,      ///< a core, or one of several devices on it
     cuda,     ///< a GPU of the host
     emulated  ///< passes are timed waits
   };
   Kind kind = Kind::host;
-  int index = 0;             ///< of the core or GPU; of an emulated device, its number, or that of the section's rank
-  std::string section = {};  ///< of an emulated device that is a rank's own
-  bool numbered = false;     ///< of an emulated device: the job names it, and sections may share it
+  int index = 0;             ///< number of the core, GPU or emulated device, or of the section's rank
+  std::string section = {};  ///< emulated device of a single rank: its section
+  bool numbered = false;     ///< emulated device that the job names and sections may share
 
   friend auto operator<=>(const DeviceId&, const DeviceId&) = default;
   [[nodiscard]] bool is_cuda() const { return kind == Kind::cuda; }
 };
 
-/// Returns the device that "cpu:K", "cuda:K" or "emulated:K" names, K with at most four digits, nine of an emulated
+/// Returns the device that "cpu:K", "cuda:K" or "emulated:K" names, with at most four digits in K, nine for an emulated
 /// device; nothing if the name has another form.
 [[nodiscard]] std::optional<DeviceId> parse_device(std::string_view name);
 

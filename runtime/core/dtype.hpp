@@ -27,7 +27,7 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8, u16 };
   return 0;
 }
 
-/// Name as in job files: "fp32", "bf16", "i32", "i64", "u8", "u16".
+/// Returns the name in job files: "fp32", "bf16", "i32", "i64", "u8", "u16".
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -20,7 +20,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-constexpr std::size_t longest_word = 96;  // of a name, by the hub's rules
+constexpr std::size_t longest_word = 96;  // in a name, by the hub's rules
 constexpr std::size_t most_shown = 300;   // bytes of a path in a message
 
 bool is_word(std::string_view text) {
@@ -56,13 +56,13 @@ Result<std::string> snapshot_of(const fs::path& model, const std::string& name) 
   return broken("holds " + std::to_string(found.size()) + " snapshots and no refs/main; name the folder of a snapshot");
 }
 
-/// Both are canonical.
+/// Returns whether `path` is inside `folder`; both are canonical.
 bool is_within(const fs::path& path, const fs::path& folder) {
   return std::ranges::mismatch(folder, path).in1 == folder.end();
 }
 
-/// Returns whether `file` is a blob of the cache that `folder` is a snapshot of, or of a cache of this machine. Both
-/// are canonical.
+/// Returns whether `file` is a blob in a cache of this machine, or in the cache whose snapshot `folder` is. Both are
+/// canonical.
 bool is_blob(const fs::path& file, const fs::path& folder, const HubEnvironment& environment) {
   const fs::path blobs = file.parent_path(), model = blobs.parent_path();
   if (blobs.filename() != "blobs") return false;
@@ -81,7 +81,7 @@ bool has_model_extension(const fs::path& file) {
   return std::ranges::find(extensions, file.extension().string()) != extensions.end();
 }
 
-/// find_model() before the links are checked.
+/// Implements find_model() without checking the links.
 Result<std::string> locate_model(const std::string& text, const HubEnvironment& environment) {
   std::error_code failure;
   if (!is_hub_name(text) || fs::exists(text, failure)) return text;
@@ -97,7 +97,7 @@ Result<std::string> locate_model(const std::string& text, const HubEnvironment& 
                    (searched.empty() ? "no variable places it" : searched) + "); " + download(text)};
 }
 
-/// Returns the folder of a model's file, or of a tokenizer's; the folder itself of a folder; nothing for another path.
+/// Returns the folder of a model's or tokenizer's file, or the folder itself; nothing for another path.
 fs::path model_folder_of(const fs::path& path) {
   std::error_code failure;
   if (fs::is_directory(path, failure)) return path;

@@ -22,24 +22,24 @@ struct HubEnvironment {
   [[nodiscard]] static HubEnvironment of_process();
 };
 
-/// Returns the folders of the cache, in the order of search: $HF_HUB_CACHE, $HF_HOME/hub,
-/// $XDG_CACHE_HOME/huggingface/hub, $HOME/.cache/huggingface/hub, of those variables that are set.
+/// Returns the folders of the cache in search order, for the variables that are set: $HF_HUB_CACHE, $HF_HOME/hub,
+/// $XDG_CACHE_HOME/huggingface/hub, $HOME/.cache/huggingface/hub.
 [[nodiscard]] std::vector<std::filesystem::path> hub_caches(const HubEnvironment& environment);
 
 /// Returns whether a text has the form OWNER/MODEL: two words of letters, digits, '-', '_' and '.', each beginning with
 /// a letter or digit.
 [[nodiscard]] bool is_hub_name(std::string_view text);
 
-/// Refuses (invalid_argument) a symbolic link of a model's folder that leads to a file outside of the folder's tree,
-/// unless the file is a blob of a hub cache: of the cache that the folder is a snapshot of, or of hub_caches(). Such a
-/// folder may come from others, and files that its links reach would be read and copied as its own.
+/// Refuses (invalid_argument) a symbolic link in a model's folder to a file outside the folder's tree, unless the file
+/// is a blob of a hub cache: of the cache whose snapshot the folder is, or of hub_caches(). Such a folder may come from
+/// others, and the linked files would be read and copied as parts of it.
 [[nodiscard]] Status check_model_links(const std::filesystem::path& folder,
                                        const HubEnvironment& environment = HubEnvironment::of_process());
 
-/// Returns the file or folder that a text means: of a name on the hub the snapshot in the cache, of refs/main or else
-/// the only one; any other text, and a path that exists, as it is. Errors (not_found): the cache lacks the model, with
-/// the folders of the search and the command that downloads it; a model without a complete or a definite snapshot.
-/// Errors of check_model_links, of the folder or of the file's folder.
+/// Returns the file or folder that a text names. For a name on the hub: the snapshot in the cache, from refs/main or
+/// else the only one; any other text, and an existing path, is returned unchanged. Errors (not_found): the cache lacks
+/// the model, with the searched folders and the command that downloads it; a model without a complete or unique
+/// snapshot. Also errors of check_model_links for the folder, or for the file's folder.
 [[nodiscard]] Result<std::string> find_model(const std::string& text,
                                              const HubEnvironment& environment = HubEnvironment::of_process());
 

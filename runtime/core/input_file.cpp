@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t longest_mark = 4;    // bytes of a byte order mark
-constexpr std::size_t longest_path = 300;  // bytes of a message; paths of test folders are long
+constexpr std::size_t longest_mark = 4;    // longest byte order mark in bytes
+constexpr std::size_t longest_path = 300;  // bytes shown in a message; paths of test folders are long
 
 std::string shown(const fs::path& path) {
   return printable(path.string(), longest_path);

@@ -3,7 +3,7 @@
 //
 // IF-1 (regular files): only regular files are read. Another kind (a FIFO, a device, a socket, a folder) is refused
 //       with the name of its kind, and opening it never waits.
-// IF-2 (bounded): a file that is held in memory as a whole is bounded in size; a failed allocation is an Error.
+// IF-2 (bounded): a file that is held in memory completely is bounded in size; a failed allocation is an Error.
 #pragma once
 
 #include <cstddef>
@@ -50,14 +50,14 @@ class FileDescriptor {
 /// Returns up to `count` bytes of an open file from `position` on; fewer at its end. Errors name `path`.
 [[nodiscard]] Result<std::string> read_at(const FileDescriptor& file, const std::filesystem::path& path,
                                           std::uint64_t position, std::size_t count);
-/// Returns OK for a regular file and for a missing file; else an Error, "cannot read <path>: it is a FIFO, not a
-/// regular file".
+/// Returns OK for a regular file and for a missing file; otherwise an Error such as "cannot read <path>: it is a FIFO,
+/// not a regular file".
 [[nodiscard]] Status check_readable_kind(const std::filesystem::path& path);
 
 inline constexpr std::size_t largest_text = std::size_t{64} << 20;  // bytes: far above any configuration or manifest
 
-/// Reads a whole small file (IF-2), without a byte order mark at its start. A file with the mark of UTF-16 or UTF-32 is
-/// refused by the name of its encoding.
+/// Reads a complete small file (IF-2), without a byte order mark at its start. A file with the mark of UTF-16 or UTF-32
+/// is refused by the name of its encoding.
 [[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path, std::size_t largest = largest_text);
 
 }  // namespace maestro

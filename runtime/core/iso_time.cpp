@@ -48,7 +48,7 @@ std::optional<std::chrono::sys_days> parse_iso_day(std::string_view text) {
   if (!std::ranges::equal(text, shape, fits)) return std::nullopt;
   const std::chrono::year_month_day day(std::chrono::year(static_cast<int>(number(0, 4))),
                                         std::chrono::month(number(5, 2)), std::chrono::day(number(8, 2)));
-  constexpr std::chrono::year last_year(2261);  // of a clock in nanoseconds
+  constexpr std::chrono::year last_year(2261);  // limit of a clock in nanoseconds
   if (!day.ok() || day.year() > last_year) return std::nullopt;
   return std::chrono::sys_days(day);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times as text, as ISO 8601 has them.
+// Times as text in ISO 8601.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ using IsoTimeText = std::array<char, 25>;
 
 /// Returns the UTC time to the millisecond. Allocates nothing: a signal handler may call it.
 [[nodiscard]] IsoTimeText iso_time_text(std::chrono::system_clock::time_point time) noexcept;
-/// Likewise, as a string.
+/// Returns the same as a string.
 [[nodiscard]] std::string iso_time(std::chrono::system_clock::time_point time);
 
-/// Returns the day that a text names, as 2026-01-31; nothing: another text, a day that does not exist, or one after
-/// 2261.
+/// Returns the day that a text such as 2026-01-31 names; nothing for another text, a day that does not exist, or a day
+/// after 2261.
 [[nodiscard]] std::optional<std::chrono::sys_days> parse_iso_day(std::string_view text);
 /// Returns "2026-01-31".
 [[nodiscard]] std::string iso_day(std::chrono::sys_days day);

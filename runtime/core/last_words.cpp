@@ -24,9 +24,9 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t reserve_bytes = std::size_t{1} << 20;
-/// Memory to report the lack of memory. operator new takes no context, so it is a global.
+/// Memory for reporting that memory ran out. operator new takes no context, so it is a global.
 std::atomic<void*> reserve = nullptr;
-/// Of write_last_words(), which a signal handler calls.
+/// The form used by write_last_words(), which a signal handler calls.
 std::atomic<LineForm> form_of_last_words = LineForm::plain;
 static_assert(std::atomic<LineForm>::is_always_lock_free);
 
@@ -36,20 +36,20 @@ void release_reserve() {
   std::free(held);  // operator new tries again
 }
 
-/// A line of bounded length. What does not fit is left out; room for the end of the line remains.
+/// A line of bounded length. Text that does not fit is left out; room for the line's end remains.
 class LastLine {
  public:
   void add(const char* text) {
     for (; *text != '\0'; ++text) add(*text);
   }
-  /// As a part of a JSON string: bytes beyond printable ASCII as question marks.
+  /// Adds text to a JSON string: bytes beyond printable ASCII as question marks.
   void add_quoted(const char* text) {
     for (; *text != '\0'; ++text) {
       if (*text == '"' || *text == '\\') add('\\');
       add(*text >= ' ' && *text <= '~' ? *text : '?');
     }
   }
-  /// Without control characters, which an exception's text may have from a name of others.
+  /// Adds text without control characters, which an exception's text may have from foreign names.
   void add_printable(const char* text) {
     for (const char* at = text; *at != '\0'; ++at) {
       const auto byte = static_cast<unsigned char>(*at);
@@ -75,7 +75,7 @@ class LastLine {
   std::size_t length_ = 0;
 };
 
-/// Allocates nothing: memory may have run out.
+/// Ends the process. Allocates nothing: memory may have run out.
 [[noreturn]] void print_and_exit(const char* reason) {
   char thread[16] = "?";
   pthread_getname_np(pthread_self(), thread, sizeof thread);
@@ -87,7 +87,7 @@ class LastLine {
 
 thread_local const char* fault_place = nullptr;
 
-/// The lines of a file, read without memory of the heap. Of a line that is too long, the rest is left out.
+/// The lines of a file, read without heap memory. A line that is too long loses its rest.
 class PlainLines {
  public:
   explicit PlainLines(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -122,7 +122,7 @@ class PlainLines {
   char line_[512];
 };
 
-/// Writes " in PATH: ..." to `text` if the address lies in a mapped file.
+/// Writes " in PATH: ..." to `text` if the address is in a mapped file.
 void name_mapped_file(const void* address, char* text, std::size_t bytes) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   PlainLines maps("/proc/self/maps");
@@ -137,10 +137,10 @@ void name_mapped_file(const void* address, char* text, std::size_t bytes) {
   }
 }
 
-/// As a signal handler; the signal's own effect follows.
+/// Handles a fault's signal; the signal's default effect follows.
 void report_fault(int fault, siginfo_t* info, void* /*context*/) {
   static thread_local bool reporting = false;
-  if (std::exchange(reporting, true)) {  // a fault of this very function
+  if (std::exchange(reporting, true)) {  // a fault of this function
     signal(fault, SIG_DFL);
     raise(fault);
   }

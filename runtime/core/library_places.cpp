@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const char anchor = 0;  // at an address of the file that has this code
+const char anchor = 0;  // has an address in the file that contains this code
 
 fs::path code_folder() {
   Dl_info code{};

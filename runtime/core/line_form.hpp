@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process prints its lines.
+// The form of a process's printed lines.
 #pragma once
 
 namespace maestro {
 
 enum class LineForm {
   plain,  ///< text
-  timed,  ///< text with the time in front
+  timed,  ///< text after the time
   json,   ///< a JSON object a line
 };
 

@@ -10,8 +10,8 @@
 
 namespace maestro {
 
-/// Invalid input whose entries have lines of their own below the headline. `what()` has them after a line break and two
-/// spaces each.
+/// Invalid input whose entries have separate lines below the headline. `what()` has them, each after a line break and
+/// two spaces.
 class ListedError : public JobError {
  public:
   ListedError(std::string headline, std::vector<std::string> entries)

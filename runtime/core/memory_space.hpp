@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of an operator table's tensors: host memory, or memory of a device that has its own.
+// The memory of an operator table's tensors: host memory, or separate memory of a device.
 //
 // The CPU never dereferences an address of a space whose host() is false. Addresses of two spaces never overlap.
 //
-// MS-2 (synchronous access): read(), write() and zero() are for set-up, checkpoints and tests: they are done when they
-//       return, and are not ordered with queued work of a device; the caller ensures that no such work touches the
+// MS-2 (synchronous access): read(), write() and zero() are for set-up, checkpoints and tests: they are complete when
+//       they return, and are not ordered with a device's queued work; the caller ensures that no such work touches the
 //       memory. In steps, OperatorTable::upload(), download(), zero() and cast() do this in the order of the device's
 //       work.
 #pragma once
@@ -28,12 +28,12 @@ class MemorySpace {
   virtual void read(std::byte* host_to, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host_from, std::size_t bytes) = 0;
   virtual void zero(std::byte* to, std::size_t bytes) = 0;
-  /// Returns whether values that are written stay; false where memory is only counted, and reads as zeros.
+  /// Returns whether written values are kept; false if memory is only counted, and reads as zeros.
   [[nodiscard]] virtual bool holds_values() const { return true; }
   /// Returns whether operators on this space's tensors also work on blocks of `other`, in place.
   [[nodiscard]] virtual bool reaches(const MemorySpace& other) const { return &other == this; }
-  /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does nothing if
-  /// there is no gain, or if the system refuses.
+  /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does nothing
+  /// without a gain, or if the system refuses.
   virtual void pin(std::byte* /*host_begin*/, std::size_t /*bytes*/) {}
   virtual void unpin(std::byte* /*host_begin*/) {}
 };

@@ -9,12 +9,12 @@ namespace maestro {
 
 using MsClock = double (*)();
 
-/// Returns the time since some point.
+/// Returns the time since a fixed point.
 [[nodiscard]] inline double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the processor time of the calling thread: work without waits, and without the turns of others on its core.
+/// Returns the calling thread's CPU time: work without waits, and without other threads' turns on its core.
 [[nodiscard]] inline double thread_cpu_ms() {
   timespec time{};
   (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // a thread always has it

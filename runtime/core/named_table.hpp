@@ -17,11 +17,11 @@ namespace maestro {
 template <class Factory>
 class NamedTable {
  public:
-  /// `what`: "tokenizer", for errors. `own`: the names that the program has itself.
+  /// `what`: "tokenizer", for errors. `own`: names that are built into the program.
   NamedTable(std::string what, std::vector<std::string> own) : what_(std::move(what)), own_(std::move(own)) {}
 
-  /// Adds a factory; the same origin may replace its own. Throws JobError, with the names of both origins, where
-  /// another has the name.
+  /// Adds a factory; the same origin may replace its factory. Throws JobError, with both origins, if another origin has
+  /// the name.
   void add(std::string name, Factory factory, std::string origin) {
     const std::lock_guard lock(mutex_);
     for (const std::string& own : own_) {

@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-// A pasted paragraph is no misspelt key; the bound keeps the quadratic distance cheap for any input.
+// A pasted paragraph is not a misspelt key; the bound keeps the quadratic distance cheap for any input.
 constexpr std::size_t longest_name = 128;
 
 std::string folded(std::string_view name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled without contraction and errno of mathematics (CMakeLists.txt): the loops are vectorised, and round the same
+// Compiled without contraction and errno of mathematics (CMakeLists.txt): the loops are vectorised, and round equally
 // on every instruction set.
 #include "runtime/core/normal_values.hpp"
 
@@ -19,9 +19,9 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t block_pairs = 256;
-constexpr std::size_t part_pairs = std::size_t{1} << 19;  // of a thread: some milliseconds
+constexpr std::size_t part_pairs = std::size_t{1} << 19;  // for a thread: some milliseconds
 
-/// The natural logarithm of a positive normal number.
+/// Returns the natural logarithm of a positive normal number.
 inline float log_of(float x) {
   constexpr std::int32_t root_half = 0x3f3504f3;  // sqrt(1/2)
   const std::int32_t reduced = std::bit_cast<std::int32_t>(x) - root_half;
@@ -40,7 +40,7 @@ inline float log_of(float x) {
   return m + p + exponent * 0.693359375F;
 }
 
-/// Two normal numbers from 64 random bits: the upper half gives the radius, the lower half a point of the circle.
+/// Computes two normal numbers from 64 random bits: the upper half is the radius, the lower half a point on the circle.
 inline void pair_of(std::int32_t upper, std::int32_t lower, float deviation, float* values) {
   const auto bits = static_cast<std::int32_t>(static_cast<std::uint32_t>(upper) >> 1);
   const float uniform = (static_cast<float>(bits) + 0.5F) * 0x1p-31F;  // in (0, 1]
@@ -84,7 +84,7 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std
   const std::uint64_t key = Random(seed, stream).state().key;
   const auto scale = static_cast<float>(deviation);
   const std::size_t parts = values.size() < 2 * part_pairs ? 1 : usable_cores().size();
-  const std::size_t pairs = std::max(part_pairs, values.size() / 2 / parts + 1);  // of a thread
+  const std::size_t pairs = std::max(part_pairs, values.size() / 2 / parts + 1);  // for each thread
   std::vector<std::jthread> threads;
   for (std::size_t first = 0; 2 * first < values.size(); first += pairs) {
     const auto fill = [=, part = values.subspan(2 * first, std::min(2 * pairs, values.size() - 2 * first))] {
@@ -93,7 +93,7 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, std
     if (2 * (first + pairs) >= values.size()) return fill();
     try {
       threads.emplace_back(fill);
-    } catch (const std::system_error&) {  // the system has no thread to give
+    } catch (const std::system_error&) {  // the system refuses a thread
       fill();
     }
   }

@@ -61,7 +61,7 @@ class OrderedWorkers {
   std::size_t most_;
   std::function<Made(Element)> work_;
   std::function<void(Made)> sink_;
-  std::deque<std::future<Made>> results_;  // of the calling thread
+  std::deque<std::future<Made>> results_;  // used by the calling thread
   std::mutex mutex_;
   std::condition_variable_any added_;
   std::deque<std::packaged_task<Made()>> tasks_;  // guarded by mutex_

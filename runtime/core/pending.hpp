@@ -8,7 +8,7 @@
 
 namespace maestro {
 
-/// A plain value, or a value read from memory that a device writes: get() may be called when the work that was queued
+/// A plain value, or a value read from memory that a device writes: get() may be called after all work that was queued
 /// before is complete (Device::finish). Copies refer to the same memory and keep it. Converts from and to the plain
 /// value, so that code for CPUs can ignore it.
 template <class T>
@@ -16,10 +16,10 @@ class Pending {
  public:
   Pending(const T& known) : known_(known) {}  // NOLINT(google-explicit-constructor): see above
   explicit Pending(std::shared_ptr<const T> later) : later_(std::move(later)) {}
-  /// The sum of parts, formed by += in their order when it is read. T() is zero.
+  /// Makes the sum of parts, formed by += in their order when it is read. T() is zero.
   explicit Pending(std::vector<Pending> parts)
       : parts_(std::make_shared<const std::vector<Pending>>(std::move(parts))) {}
-  /// The value of `promised` at the time of get(): its owner sets it when the work is queued.
+  /// Takes the value of `promised` at the time of get(): its owner sets it when the work is queued.
   explicit Pending(std::shared_ptr<const Pending> promised) : promised_(std::move(promised)) {}
   [[nodiscard]] T get() const {
     if (promised_) return promised_->get();
@@ -48,7 +48,7 @@ class Pending {
   std::shared_ptr<const std::vector<Pending>> parts_;  // never changed, so that copies share them
 };
 
-/// A sum of such values, formed in the order of add(). Converts to the plain sum.
+/// A sum of pending values, formed in the order of add(). Converts to the plain sum.
 class PendingSum {
  public:
   void add(Pending<double> value) { values_.push_back(std::move(value)); }

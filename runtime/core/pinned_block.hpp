@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that is pinned for the transfers of a device.
+// Host memory that is pinned for a device's transfers.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Host memory that is pinned while the object lives; move-only. The memory and the space outlive it.
+/// Host memory that is pinned during the object's lifetime; move-only. The memory and the space outlive it.
 class PinnedBlock {
  public:
   PinnedBlock() = default;

@@ -8,11 +8,11 @@
 
 namespace maestro {
 
-/// The most that a message shows of a value.
+/// Longest part of a value that a message shows.
 inline constexpr std::size_t longest_shown = 120;  // bytes
 
 /// Returns `text` as valid UTF-8 without control characters: a line break as \n, other control characters and bytes
-/// that are no UTF-8 as \xNN. Everything beyond `longest` bytes of the text is replaced by "...".
+/// that are not UTF-8 as \xNN. Text beyond `longest` bytes is replaced by "...".
 [[nodiscard]] std::string printable(std::string_view text, std::size_t longest = longest_shown);
 /// Returns the shortest decimal that reads back as the same value.
 [[nodiscard]] std::string number_text(double value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole texts of others as printable text.
+// Complete foreign texts as printable text.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace maestro {
 
-/// As printable(), and nothing is left out.
+/// Returns the line as printable(), without leaving anything out.
 [[nodiscard]] std::string printable_line(std::string_view line);
-/// As printable_line(), of a text of several lines: line breaks and tabs stay.
+/// Returns a text of several lines as printable_line(); line breaks and tabs stay.
 [[nodiscard]] std::string printable_text(std::string_view text);
 
 }  // namespace maestro

@@ -99,7 +99,7 @@ ProcessHandle::ProcessHandle(const ProcessIdentity& process) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process.pid), 0U));
   if (descriptor < 0) return;
   descriptor_ = descriptor;
-  // Read after the descriptor was opened: if the start time is right now, the descriptor is of that process.
+  // Read after the descriptor was opened: if the start time is correct now, the descriptor refers to that process.
   const auto stat = read_stat(process.pid);
   if (!stat || stat->started != process.started) *this = ProcessHandle(ProcessIdentity{});
 }

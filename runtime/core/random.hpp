@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that depend on (seed, stream, draw) only: the same on every platform, thread and process.
+// Random numbers that depend only on (seed, stream, draw): equal on every platform, thread and process.
 #pragma once
 
 #include <cmath>
@@ -38,15 +38,15 @@ class Random {
   constexpr explicit Random(RandomState state) : state_(state) {}
 
   [[nodiscard]] constexpr std::uint64_t next() { return mix64(state_.key + golden_gamma * ++state_.draws); }
-  /// In [0, 1), 53 bits.
+  /// Returns a number in [0, 1), 53 bits.
   [[nodiscard]] constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// Uniform in [0, bound); bound > 0. The bias, bound / 2^64, is far too small to affect a run.
+  /// Returns a uniform number in [0, bound); bound > 0. The bias, bound / 2^64, is far too small to affect a run.
   [[nodiscard]] constexpr std::uint64_t below(std::uint64_t bound) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
-  /// Mean 0, variance 1 (Box and Muller 1958). Always two draws, so that the position determines the number of values
-  /// drawn.
+  /// Returns a number of mean 0 and variance 1 (Box and Muller 1958). Always two draws, so that the position determines
+  /// the number of values drawn.
   [[nodiscard]] double normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));  // 1 - uniform is never 0
     return radius * std::cos(2.0 * std::numbers::pi * uniform());

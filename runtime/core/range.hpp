@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of rows, or of the tokens of a vocabulary, and its division into equal parts. Pure.
+// A range of rows, or of vocabulary tokens, and its division into equal parts. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speeds of devices, in terms of the fastest.
+// Speeds of devices relative to the fastest.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@ namespace maestro {
 
 struct RelativeSpeeds {
   double fastest = 1;
-  std::vector<double> speeds;  ///< the fastest has 1; empty where all are equal
+  std::vector<double> speeds;  ///< the fastest has 1; empty if all are equal
 };
 
-/// Returns the speeds, each over 0, by the fastest of them.
+/// Returns the speeds, each above 0, divided by the fastest.
 [[nodiscard]] inline RelativeSpeeds relative_speeds(std::vector<double> speeds) {
   if (speeds.empty()) return {};
   const double fastest = std::ranges::max(speeds);

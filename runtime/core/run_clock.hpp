@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time in which this process ran. A process that was stopped (Ctrl-Z, docker pause, a snapshot of its machine) or
-// starved finds a gap between two readings of the clock; such a gap does not count as silence of a peer.
+// Time while this process ran. A process that was stopped (Ctrl-Z, docker pause, a snapshot of its machine) or starved
+// finds a gap between two readings of the clock; such a gap does not count as silence of a peer.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Read every `interval`; of a longer gap only twice the interval counts. Not thread-safe.
+/// Read every `interval`; a gap counts at most as twice the interval. Not thread-safe.
 class RunClock {
  public:
   using Time = std::chrono::steady_clock::time_point;

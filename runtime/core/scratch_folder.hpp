@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that is removed at the end.
+// A folder that is removed at the object's end.
 #pragma once
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ namespace maestro {
 
 class ScratchFolder {
  public:
-  /// Makes a new folder NAME-XXXXXX in `parent`. Throws JobError, which ends with `hint`, where it cannot.
+  /// Creates a new folder NAME-XXXXXX in `parent`. Throws JobError, which ends with `hint`, if that fails.
   ScratchFolder(const std::filesystem::path& parent, const std::string& name, const std::string& hint) {
     std::string pattern = (parent / (name + "-XXXXXX")).string();
     if (mkdtemp(pattern.data()) == nullptr) {

@@ -20,7 +20,7 @@ class Shape {
     for (auto size : sizes) sizes_[static_cast<std::size_t>(axis++)] = size;
   }
   [[nodiscard]] constexpr int rank() const { return rank_; }
-  /// Size along `axis`; negative axes count from the end.
+  /// Returns the size along `axis`; negative axes count from the end.
   [[nodiscard]] constexpr std::int64_t operator[](int axis) const {
     const int at = axis < 0 ? axis + rank_ : axis;
     assert(at >= 0 && at < rank_);
@@ -31,7 +31,7 @@ class Shape {
     for (int axis = 0; axis < rank_; ++axis) product *= sizes_[static_cast<std::size_t>(axis)];
     return product;
   }
-  /// Elements per row when every axis but the last is folded into rows.
+  /// Returns the elements per row if all axes but the last are folded into rows.
   [[nodiscard]] constexpr std::int64_t columns() const { return rank_ == 0 ? 1 : (*this)[-1]; }
   [[nodiscard]] constexpr std::int64_t rows() const { return columns() == 0 ? 0 : elements() / columns(); }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;

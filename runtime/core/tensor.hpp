@@ -25,7 +25,7 @@ class Tensor {
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype_); }
   [[nodiscard]] std::byte* raw() const { return static_cast<std::byte*>(data_); }
 
-  /// Typed pointer; the element type must match the dtype.
+  /// Returns a typed pointer; the element type must match the dtype.
   template <class T>
   [[nodiscard]] T* data() const {
     assert(dtype_of<T> == dtype_);
@@ -35,18 +35,18 @@ class Tensor {
   [[nodiscard]] std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(elements())};
   }
-  /// The same memory under another shape of as many elements.
+  /// Returns the same memory with another shape of as many elements.
   [[nodiscard]] Tensor reshaped(Shape shape) const {
     assert(shape.elements() == elements());
     return {data_, dtype_, shape};
   }
-  /// Rows [first, first + count) of the tensor folded to (rows, columns).
+  /// Returns rows [first, first + count) of the tensor folded to (rows, columns).
   [[nodiscard]] Tensor row_slice(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && first + count <= rows());
     const auto skip = static_cast<std::size_t>(first * columns()) * size_of(dtype_);
     return {raw() + skip, dtype_, Shape{count, columns()}};
   }
-  /// Elements [first, first + count) as a vector.
+  /// Returns elements [first, first + count) as a vector.
   [[nodiscard]] Tensor flat_slice(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && first + count <= elements());
     return {raw() + static_cast<std::size_t>(first) * size_of(dtype_), dtype_, Shape{count}};

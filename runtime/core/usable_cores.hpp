@@ -5,8 +5,8 @@
 
 namespace maestro {
 
-/// Returns the cores that the calling thread may run on, in order, at least one: those of the process, as containers
-/// and task sets limit it, unless the thread is pinned. Threads that it starts may run on the same.
+/// Returns the cores that the calling thread may run on, in order, at least one: the process's cores, limited by
+/// containers and task sets, unless the thread is pinned. Threads that it starts may run on the same cores.
 [[nodiscard]] std::vector<int> usable_cores();
 
 }  // namespace maestro

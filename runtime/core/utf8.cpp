@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-/// The bytes at the start of a (non-empty) text that are a character, or a part of one that no byte continues.
+/// Bytes at the start of a (non-empty) text that are a character, or a part of one that no byte continues.
 struct Start {
   std::size_t bytes = 1;
   bool whole = false;
@@ -29,10 +29,10 @@ Start start_of(std::string_view text) {
   return {at, at == length};
 }
 
-constexpr std::size_t wide_sample = 64;  // bytes that tell a wide encoding without its mark
+constexpr std::size_t wide_sample = 64;  // bytes that identify a wide encoding without its mark
 constexpr std::size_t least_wide = 8;
 
-/// Whether characters of `width` bytes are printable ASCII at byte `at` and NUL otherwise.
+/// Returns whether characters of `width` bytes are printable ASCII at byte `at` and otherwise NUL.
 bool is_wide_ascii(std::string_view text, std::size_t width, std::size_t at) {
   text = text.substr(0, text.size() / width * width);
   for (std::size_t byte = 0; byte < text.size(); ++byte) {
@@ -90,7 +90,7 @@ std::string_view wide_encoding(std::string_view head) {
   if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
   if (head.starts_with("\xff\xfe"sv) || head.starts_with("\xfe\xff"sv)) return "UTF-16";
   for (const std::size_t width : {std::size_t{4}, std::size_t{2}}) {
-    for (const std::size_t at : {std::size_t{0}, width - 1}) {  // of the byte of ASCII in a character
+    for (const std::size_t at : {std::size_t{0}, width - 1}) {  // position of the ASCII byte in a character
       if (is_wide_ascii(head.substr(0, wide_sample), width, at)) return width == 4 ? "UTF-32" : "UTF-16";
     }
   }
