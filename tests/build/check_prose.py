@@ -35,10 +35,9 @@ OPEN = {
     ".", "actors/control", "actors/launch", "actors/layouts", "actors/live", "actors/messages", "actors/plan",
     "actors/process", "actors/replica", "actors/rpc", "actors/run", "actors/served", "actors/services",
     "apps/distill", "apps/emulate", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
-    "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/core", "runtime/data", "runtime/device",
-    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/page", "runtime/records", "runtime/state",
-    "runtime/wavefront", "sections", "sections/distill", "sections/plug_in", "sections/vision", "tests",
-    "transport/fabric",
+    "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/data", "runtime/device",
+    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/records", "runtime/state",
+    "runtime/wavefront", "sections/plug_in", "sections/vision", "tests", "transport/fabric",
 }
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}
