@@ -53,7 +53,7 @@ enum class MemoryKinds { host, host_and_devices };
 /// throws JobError(unavailable) if that fails.
 [[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider,
                                  MemoryKinds kinds = MemoryKinds::host);
-/// Returns the attributes of a registration of `span`: read by own writes, written by peers. Refers to `span`.
+/// Returns the registration attributes of `span`: read by this process's writes, written by peers. Refers to `span`.
 [[nodiscard]] fi_mr_attr make_registration(const iovec& span, const MemoryLocation& place, std::uint64_t key);
 
 /// Returns "operation: libfabric's text" for a negative libfabric return value.
@@ -83,8 +83,8 @@ class FabricDomain {
 
   /// Closes connections and queues; regions and their domain stay. Only after the last use of the endpoint.
   void close_endpoint();
-  /// Removes the name of shm's segment, of an endpoint that is never closed (PT-5). Processes that have mapped the
-  /// segment keep it.
+  /// Removes the shm segment's name for an endpoint that is never closed (PT-5). Processes that have mapped the segment
+  /// keep it.
   void remove_segment() const;
 
  private:
