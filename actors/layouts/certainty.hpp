@@ -9,8 +9,8 @@ namespace maestro {
 /// How far the passes of a section may be off before another of the best layouts is faster by over a hundredth.
 struct Certainty {
   std::string section;
-  double least = 1;  ///< times as long as priced; 0.7 at least
-  double most = 1;   ///< 1.4 at most
+  double least = 1;  ///< smallest ratio to the priced time; at least 0.7
+  double most = 1;   ///< largest ratio; at most 1.4
 };
 
 }  // namespace maestro

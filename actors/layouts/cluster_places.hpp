@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of layouts on a described cluster: sections of a group share devices, groups have devices of their own.
-// Pure.
+// The devices of layouts on a described cluster. Sections of a group share devices; groups share none. Pure.
 //
 // CB-1 (whole stages): the ranks of a stage are on one host.
 // CB-2 (no gaps): the devices of a pool are taken from the first host on without a gap. The replicas of a section on
@@ -12,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/layouts/cluster_lanes.hpp"
+#include "actors/layouts/cluster_layout.hpp"
 
 namespace maestro {
 
@@ -28,8 +27,8 @@ class ClusterPlaces {
   [[nodiscard]] std::int64_t all_devices() const;
   [[nodiscard]] double price_per_hour() const { return price_per_hour_; }
   [[nodiscard]] bool shared(const std::string& section) const { return shared_.at(section); }
-  /// Returns the TOML of a section's key `devices`: its devices by replica, stage and rank, of the cluster as
-  /// "emulated:K", or of their hosts as "cuda:K".
+  /// Returns the TOML of a section's key `devices`, by replica, stage and rank: "emulated:K" numbers the devices of the
+  /// cluster, "cuda:K" the devices of a host.
   [[nodiscard]] std::string emulated_devices(const std::string& section) const;
   [[nodiscard]] std::string cuda_devices(const std::string& section) const;
   /// Returns the TOML of a section's key `processes`: the host of each replica's stages, counted over all pools.
@@ -37,9 +36,9 @@ class ClusterPlaces {
 
  private:
   struct Place {
-    std::int64_t host = 0;    // of all pools
-    std::int64_t device = 0;  // of the host
-    std::int64_t number = 0;  // of the cluster
+    std::int64_t host = 0;    // index among the hosts of all pools
+    std::int64_t device = 0;  // index in the host
+    std::int64_t number = 0;  // index in the cluster
   };
   /// Calls `seen(place, is_first_of_stage)` for every rank.
   template <class Seen>
@@ -47,14 +46,14 @@ class ClusterPlaces {
 
   const DescribedCluster* cluster_;
   const ClusterLayouts* layouts_;
-  std::map<std::string, std::vector<std::int64_t>> first_;  // device of each of its pools, by section
+  std::map<std::string, std::vector<std::int64_t>> first_;  // first device in each of its pools, by section
   std::map<std::string, bool> shared_;
   std::vector<std::int64_t> devices_;
   std::vector<std::int64_t> hosts_;
   double price_per_hour_ = 0;
 };
 
-/// Returns the devices that sections take together: those of the largest, in whole stages.
+/// Returns the devices that sections take together: the devices of the largest, rounded up to full stages.
 [[nodiscard]] std::int64_t devices_together(const std::vector<const SectionLayout*>& layouts);
 
 }  // namespace maestro

@@ -3,28 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <tuple>
 
 #include "actors/layouts/cluster_places.hpp"
-#include "actors/layouts/job_probes.hpp"
-#include "runtime/core/nearest_name.hpp"
-#include "runtime/core/ordered_workers.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
 
 namespace {
 
-constexpr std::size_t rehearsed_steps = 5;          // beside those that are ahead
-constexpr int most_rounds = 24;                     // of more replicas for the sections that the critical one waits for
-constexpr std::size_t most_divided = 5;             // sections of which every division is tried
-constexpr std::size_t most_of_all_variants = 2048;  // samples of a step; with more a rehearsal takes seconds
-constexpr double unlimited = std::numeric_limits<double>::infinity();
+constexpr int most_growths = 24;  // of growth, the layouts to begin with included
 
 double waits_of(const SectionShares& shares) {
   double sum = 0;
@@ -32,358 +19,267 @@ double waits_of(const SectionShares& shares) {
   return sum;
 }
 
-/// The section that waits of this kind name: "input from vision".
+/// Returns the section that a wait names: "input from vision".
 std::string section_in(const std::string& reason) {
   const auto from = reason.rfind("from ");
   return from == std::string::npos ? std::string() : reason.substr(from + 5);
 }
 
-}  // namespace
-
-ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, ClusterPlannerOptions options)
-    : resolve_(std::move(resolve)),
-      cluster_(std::move(cluster)),
-      options_(std::move(options)),
-      base_(resolve_({})),
-      keys_(base_, options_.varied),
-      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead) + 1)),
-      equal_samples_(equal_samples(units_)),
-      lanes_(cluster_, base_, keys_, options_.headroom, options_.hop_ms) {
-  check_options();
-}
-
-void ClusterPlanner::check_options() const {
-  if ((options_.cheapest || options_.most_per_hour < unlimited) && !cluster_.priced()) {
-    throw JobError(printable(cluster_.name) + ": a plan by its cost needs price_per_hour of all hosts");
-  }
-  if (options_.kept.empty()) return;
-  const std::vector<std::string>& sections = keys_.sections();
-  if (std::ranges::find(sections, options_.kept) == sections.end()) {
-    const auto nearest = nearest_name(options_.kept, sections);
-    throw JobError("--extra " + printable(options_.kept) + ": the job has no such section" +
-                   (nearest ? "; did you mean " + *nearest + "?" : ""));
-  }
-  if (keys_.of(options_.kept).contains("replicas")) {
-    throw JobError("--extra " + options_.kept + ": the critical section keeps its devices, and the job gives no " +
-                   options_.kept + ".replicas");
-  }
-}
-
-std::vector<std::string> ClusterPlanner::emulated(const std::string& section, const SectionLayout& layout,
-                                                  const std::string& devices) const {
-  std::vector<std::string> settings = keys_.settings(section, layout, "");
-  std::erase_if(settings, [&](const std::string& each) { return each.starts_with(section + ".devices="); });
-  settings.push_back(section + ".devices=" + devices);
-  return settings;
-}
-
-ClusterPlanner::PricedRun ClusterPlanner::priced(const LayoutRun& run, std::mutex& resolving) {
-  PricedRun made{run.section, {}, 0, {}};
-  for (const SectionLayout& layout : run.layouts) {
-    try {
-      const JobPlan plan = [&] {
-        const std::scoped_lock lock(resolving);
-        return resolve_(emulated(run.section, layout, own_devices));
-      }();
-      // Larger micro-batches need no less memory.
-      if (!lanes_.price(run.section, layout, plan, units_.front().samples, made.priced)) break;
-    } catch (const JobError& refusal) {
-      if (made.refused++ == 0) made.first_refusal = refusal.what();
-    }
-  }
-  return made;
-}
-
-std::map<std::string, std::string> ClusterPlanner::repeated_sections() const {
-  const std::vector<std::string>& sections = keys_.sections();
-  std::map<std::string, std::string> as;
-  for (auto section = sections.begin(); section != sections.end(); ++section) {
-    const auto same = std::find_if(sections.begin(), section, [&](const std::string& before) {
-      return !as.contains(before) && keys_.of(before) == keys_.of(*section) &&
-             same_work(base_, before, *section, units_.front().samples);
-    });
-    if (same != section) as.emplace(*section, *same);
-  }
-  return as;
-}
-
-void ClusterPlanner::price_all() {
-  std::mutex resolving;
-  const auto add = [this](PricedRun made) {
-    lanes_.add(made.section, std::move(made.priced));
-    if (refused_ == 0) first_refusal_ = made.first_refusal;
-    refused_ += made.refused;
-  };
-  OrderedWorkers<LayoutRun, PricedRun> workers(
-      std::max(1U, std::thread::hardware_concurrency()), [&](const LayoutRun& run) { return priced(run, resolving); },
-      add);
-  const auto degrees = [](const SectionLayout& of) { return std::tuple(of.tensor, of.context, of.pipeline); };
-  const std::map<std::string, std::string> as = repeated_sections();  // before others read the corpus
-  for (const std::string& section : keys_.sections()) {
-    if (lanes_.has(section) || as.contains(section)) continue;
-    const std::vector<SectionLayout> layouts = lanes_.possible(section);
-    for (auto first = layouts.begin(); first != layouts.end();) {
-      const auto end =
-          std::find_if(first, layouts.end(), [&](const auto& each) { return degrees(each) != degrees(*first); });
-      workers.add({section, {first, end}});
-      first = end;
-    }
-  }
-  workers.finish();
-  for (const auto& [section, before] : as) {
-    if (lanes_.has(before) && !lanes_.has(section)) lanes_.add_as(section, before);
-  }
-  for (const std::string& section : keys_.sections()) {
-    if (lanes_.has(section)) continue;
-    throw JobError(section + ": no layout on " + std::to_string(cluster_.devices()) + " devices of " +
-                   printable(cluster_.name) + (first_refusal_.empty() ? "" : ": " + first_refusal_));
-  }
-}
-
-std::vector<std::int64_t> ClusterPlanner::all_devices() const {
-  std::vector<std::int64_t> devices;
-  for (const DescribedPool& pool : cluster_.pools) devices.push_back(pool.devices());
-  return devices;
-}
-
-std::optional<ClusterLayout> ClusterPlanner::kept_layout(const std::vector<std::int64_t>& devices) const {
-  std::optional<ClusterLayout> best;
-  for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-    const auto layout = lanes_.fewest(options_.kept, pool, unlimited, devices[pool]);
-    if (layout && (!best || layout->bound_ms < best->bound_ms)) best = layout;
-  }
-  return best;
-}
-
-std::vector<ClusterPlanner::Division> ClusterPlanner::divisions() const {
-  const std::vector<std::string>& sections = keys_.sections();
-  Division apart;
-  for (const std::string& section : sections) apart.groups.push_back({section});
-  if (!options_.kept.empty() || sections.size() < 2) return {apart};
-  if (sections.size() > most_divided) return {apart, {{sections}}};
-  std::vector<Division> divisions;
-  std::vector<std::vector<std::string>> made;
-  const std::function<void(std::size_t)> extend = [&](std::size_t at) {
-    if (at == sections.size()) {
-      divisions.push_back({made});
-      return;
-    }
-    made.push_back({sections[at]});
-    extend(at + 1);
-    made.pop_back();
-    for (std::size_t group = 0; group < made.size(); ++group) {
-      made[group].push_back(sections[at]);
-      extend(at + 1);
-      made[group].pop_back();
-    }
-  };
-  extend(0);
-  return divisions;
-}
-
-std::optional<SharedDevices> ClusterPlanner::shared_by(const Division& division, std::size_t group, std::size_t pool,
-                                                       double most_ms, const std::vector<std::int64_t>& devices) const {
-  const std::vector<std::string>& sections = division.groups[group];
-  if (sections.front() != options_.kept) {
-    return lanes_.fewest(sections, pool, most_ms, devices[pool], division.sharing);
-  }
-  const auto kept = kept_layout(devices);
-  if (!kept || kept->pool != pool) return std::nullopt;
-  return SharedDevices{{*kept}, kept->layout.devices(), kept->bound_ms, kept->bound_ms};
-}
-
-Allocator ClusterPlanner::allocator(const Division& division, const std::vector<std::int64_t>& devices) const {
-  std::vector<DevicePool> pools;
-  for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-    pools.push_back({devices[pool], cluster_.pools[pool].devices_of_host, cluster_.pools[pool].price_per_hour});
-  }
-  const auto fewest = [this, division, devices](std::size_t group, std::size_t pool,
-                                                double most_ms) -> std::optional<Allotment> {
-    const auto shared = shared_by(division, group, pool, most_ms, devices);
-    if (!shared) return std::nullopt;
-    return Allotment{pool, shared->devices, shared->expected_ms};
-  };
-  return {std::move(pools), division.groups.size(), fewest, options_.most_per_hour};
-}
-
-ClusterLayouts ClusterPlanner::layouts_of(const Division& division, const Allocation& allocation,
-                                          const std::vector<std::int64_t>& devices) const {
-  ClusterLayouts layouts;
-  for (std::size_t group = 0; group < division.groups.size(); ++group) {
-    const SharedDevices shared =
-        shared_by(division, group, allocation.sections[group].pool, allocation.most_ms, devices).value();
-    for (std::size_t at = 0; at < division.groups[group].size(); ++at) {
-      ClusterLayout& on = layouts[division.groups[group][at]];
-      on = shared.layouts[at];
-      on.group = group;
-    }
-  }
-  return layouts;
-}
-
-std::vector<ClusterPlanner::Division> ClusterPlanner::variants_of(const Division& division) const {
-  if (division.groups.size() == keys_.sections().size()) return {division};
-  const bool large = !equal_samples_ && units_.front().samples.size() > most_of_all_variants;
-  std::vector<Division> variants;
-  for (const double exchanges : {0.3, 1.0}) {
-    for (const bool staged : {true, false}) variants.push_back({division.groups, {staged, exchanges}});
-    if (large) break;
-  }
-  return variants;
-}
-
-std::optional<Allocation> ClusterPlanner::allocated(const Division& division,
-                                                    const std::vector<std::int64_t>& devices) const {
-  const Allocator allocator = this->allocator(division, devices);
-  if (!options_.cheapest) return allocator.fastest();
-  const std::vector<Allocation> front = allocator.front();
-  return front.empty() ? std::nullopt : std::optional(front.back());
-}
-
-std::vector<ClusterPlanner::Candidate> ClusterPlanner::candidates(const std::vector<std::int64_t>& devices) const {
-  std::vector<Candidate> found;
-  for (const Division& division : divisions()) {
-    const Allocator allocator = this->allocator(division, devices);
-    const std::optional<Allocation> fastest = allocator.fastest();
-    if (!fastest) continue;
-    Candidate candidate{division, *fastest, fastest->bound_ms, {}};
-    if (cluster_.priced() && options_.kept.empty()) candidate.front = allocator.front();
-    if (options_.cheapest) candidate.allocation = candidate.front.back();
-    found.push_back(std::move(candidate));
-  }
-  return found;
-}
-
-std::optional<ClusterPlanner::Candidate> ClusterPlanner::hidden_by_kept() const {
-  const Division apart = divisions().front();
-  const auto kept = kept_layout(all_devices());
-  if (!kept) return std::nullopt;
-  const auto hidden = allocator(apart, all_devices()).within(kept->bound_ms / (1 - options_.stall));
-  if (!hidden) return std::nullopt;
-  return Candidate{apart, *hidden, kept->bound_ms, {}};
-}
-
-std::string ClusterPlanner::most_wanted(const ClusterLayouts& layouts, const PlayedLayouts& played,
-                                        const std::string& critical) const {
+/// Returns the section that the critical one waits for most; empty: none can have more replicas.
+std::string most_wanted(const ClusterJob& job, const LayoutTrial& trial, const std::string& critical) {
   std::map<std::string, double> wanted;
-  for (const auto& [name, shares] : played.shares) {
+  for (const auto& [name, shares] : trial.played.shares) {
     const std::string section = name.substr(0, name.find(".stage"));
     if (section == critical) {
       for (const auto& [reason, share] : shares.waits) wanted[section_in(reason)] += share;
     } else {
-      wanted[section] += 1e-3 * (1 - waits_of(shares));  // where the waits name none, the busiest
+      wanted[section] += 1e-3 * (1 - waits_of(shares));  // if waits name none, the busiest
     }
   }
-  const ClusterPlaces places(cluster_, layouts);
+  const ClusterPlaces places(job.cluster, trial.layouts);
   std::string most;
-  for (const auto& [section, on] : layouts) {
-    if (section == critical || places.shared(section) || !on.more.empty() || !keys_.of(section).contains("replicas"))
-      continue;
+  for (const auto& [section, on] : trial.layouts) {
+    const bool fixed = places.shared(section) || !on.more.empty() || !job.keys.of(section).contains("replicas");
+    if (section == critical || fixed) continue;
     if (most.empty() || wanted[section] > wanted[most]) most = section;
   }
   return most;
 }
 
-std::optional<ClusterLayouts> ClusterPlanner::grown(const ClusterLayouts& layouts, const std::string& section) const {
+/// Returns the layouts with more replicas of a section; nothing without room or money for them.
+std::optional<ClusterLayouts> grown(const ClusterJob& job, const ClusterLanes& lanes, const ClusterLayouts& layouts,
+                                    const std::string& section) {
   if (section.empty()) return std::nullopt;
   const std::size_t pool = layouts.at(section).pool;
-  const std::int64_t left = all_devices()[pool] - ClusterPlaces(cluster_, layouts).devices()[pool];
-  auto larger = lanes_.grown(section, layouts.at(section), left);
+  const std::int64_t left = job.devices_of_pools()[pool] - ClusterPlaces(job.cluster, layouts).devices()[pool];
+  auto larger = lanes.grown(section, layouts.at(section), left);
   if (!larger) return std::nullopt;
   larger->group = layouts.at(section).group;
   ClusterLayouts grown = layouts;
   grown[section] = *larger;
-  if (ClusterPlaces(cluster_, grown).price_per_hour() > options_.most_per_hour) return std::nullopt;
+  if (ClusterPlaces(job.cluster, grown).price_per_hour() > job.options.most_per_hour) return std::nullopt;
   return grown;
 }
 
-void ClusterPlanner::grow_until_hidden(ClusterLayouts& layouts, PlayedLayouts played, ClusterChoice& chosen) {
-  const bool kept = !options_.kept.empty();
-  const double alone = layouts.size() == 1 ? played.step_ms : alone_ms(layouts, chosen.critical);
-  std::optional<ClusterLayouts> next = layouts;
-  for (int round = 0; next && round < most_rounds; ++round) {
-    const RunKeys before = keys_of_run_;
-    if (round > 0) played = tuned(*next, play(*next));
-    if (round > 0 && !kept && played.step_ms > chosen.played.step_ms * (1 - least_plan_gain)) {
-      keys_of_run_ = before;
-      return;
+}  // namespace
+
+ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, ClusterPlannerOptions options)
+    : job_(std::move(resolve), std::move(cluster), std::move(options)),
+      catalogue_(job_.cluster, job_.base, job_.keys, job_.options.headroom, job_.options.hop_ms),
+      bench_(job_, catalogue_) {}
+
+LayoutTrial ClusterPlanner::best_of(const Divisions& divisions, const std::vector<DivisionCandidate>& candidates,
+                                    const std::vector<std::int64_t>& devices, Rivals& rivals) {
+  std::vector<ClusterLayouts> seen;
+  std::optional<LayoutTrial> best;
+  const auto cost = [&](const LayoutTrial& each, double step_ms) {
+    return job_.options.cheapest ? each.price_per_hour * step_ms : step_ms;
+  };
+  std::vector<std::pair<Division, Allocation>> variants;
+  for (const DivisionCandidate* const candidate : divisions.promising(candidates)) {
+    for (Division& division : divisions.variants_of(candidate->division)) {
+      const bool same = division.sharing == candidate->division.sharing;
+      if (auto made = same ? candidate->allocation : divisions.allocated(division, devices)) {
+        variants.emplace_back(std::move(division), *std::move(made));
+      }
     }
-    layouts = *std::move(next);
-    chosen.played = std::move(played);
-    chosen.stall = std::max(0.0, 1 - alone / chosen.played.step_ms);
-    if (chosen.stall <= options_.stall || options_.cheapest) return;
-    next = grown(layouts, most_wanted(layouts, chosen.played, chosen.critical));
+  }
+  for (auto& [division, allocation] : variants) {
+    LayoutTrial made = bench_.trial(text_of(division), divisions.layouts_of(division, allocation, devices));
+    if (std::ranges::any_of(seen, [&](const auto& other) { return same_layouts(made.layouts, other); })) continue;
+    seen.push_back(made.layouts);
+    const double best_cost = best ? cost(*best, best->played.step_ms) : infinite;
+    const double least_ms = busiest_ms(made.layouts);
+    if (cost(made, least_ms) > best_cost * alike_costs) {
+      rivals.add(made, least_ms, false);
+      continue;
+    }
+    bench_.play_in_flight(made);
+    const double made_cost = cost(made, made.played.step_ms);
+    const bool better =
+        made_cost * alike_costs < best_cost || (made_cost < best_cost * alike_costs && made.devices < best->devices);
+    if (best) {
+      const LayoutTrial& rival = better ? *best : made;
+      rivals.add(rival, rival.played.step_ms);
+    }
+    if (!best || better) best = std::move(made);
+  }
+  return *std::move(best);
+}
+
+void ClusterPlanner::try_spread(LayoutTrial& best, const std::vector<SpreadLayouts::Found>& found, Rivals& rivals) {
+  if (found.empty()) return;
+  // Replicas on several pools have speeds, so sections are compared with speeds.
+  const PlannedRunKeys keys{true, 0};
+  double most_ms = std::min(best.played.step_ms, bench_.play(best.layouts, keys).step_ms) * (1 - least_plan_gain);
+  for (const auto& [text, layouts] : found) {
+    LayoutTrial made = bench_.trial(text, layouts);
+    made.keys = keys;
+    bench_.play_in_flight(made);
+    const bool gains = made.played.step_ms <= most_ms;
+    const LayoutTrial& rival = gains ? best : made;
+    rivals.add(rival, rival.played.step_ms);
+    if (!gains) continue;
+    most_ms = made.played.step_ms;
+    best = std::move(made);
   }
 }
 
-std::vector<std::string> ClusterPlanner::placed(const ClusterLayouts& layouts) const {
-  const ClusterPlaces places(cluster_, layouts);
-  std::vector<std::string> settings;
-  for (const std::string& section : keys_.sections()) {
-    const auto more = keys_.settings(section, layouts.at(section).layout, places.cuda_devices(section));
-    settings.insert(settings.end(), more.begin(), more.end());
-    if (keys_.of(section).contains("devices")) settings.push_back(section + ".processes=" + places.processes(section));
+void ClusterPlanner::tune_with_rivals(LayoutTrial& best, Rivals& rivals) {
+  bench_.tune(best);
+  if (job_.options.cheapest) return;
+  for (const RivalDivision& rival : rivals.close_to(best.played.step_ms)) {
+    LayoutTrial other = bench_.trial(rival.text, rival.layouts);
+    other.played = bench_.play(other.layouts);
+    bench_.tune(other);
+    if (other.played.step_ms > best.played.step_ms * (1 - least_plan_gain)) continue;
+    rivals.add(best, best.played.step_ms);
+    best = std::move(other);
   }
-  const auto of_run = run_settings(layouts);
-  settings.insert(settings.end(), of_run.begin(), of_run.end());
-  return settings;
+}
+
+double ClusterPlanner::grow_until_hidden(LayoutTrial& best, const ClusterLanes& lanes, const std::string& critical) {
+  RehearsalChange others;
+  for (const auto& [section, on] : best.layouts) {
+    if (section != critical) others.faster[section] = infinite;
+  }
+  const double alone_ms =
+      others.faster.empty() ? best.played.step_ms : bench_.changed_ms(best.layouts, best.keys, others);
+  const auto stall = [&] { return std::max(0.0, 1 - alone_ms / best.played.step_ms); };
+  for (int round = 1; round < most_growths && stall() > job_.options.stall && !job_.options.cheapest; ++round) {
+    auto layouts = grown(job_, lanes, best.layouts, most_wanted(job_, best, critical));
+    if (!layouts) break;
+    LayoutTrial next = bench_.trial(best.text, *std::move(layouts));
+    next.keys = best.keys;
+    next.played = bench_.play(next.layouts, next.keys);
+    bench_.tune(next);
+    if (job_.options.kept.empty() && next.played.step_ms > best.played.step_ms * (1 - least_plan_gain)) break;
+    best = std::move(next);
+  }
+  return stall();
 }
 
 void ClusterPlanner::fail_as_too_small() const {
   double memory = 0;
-  for (const DescribedPool& pool : cluster_.pools) memory = std::max(memory, pool.memory_bytes);
-  throw JobError("the " + std::to_string(cluster_.devices()) + " devices of " + printable(cluster_.name) +
+  for (const DescribedPool& pool : job_.cluster.pools) memory = std::max(memory, pool.memory_bytes);
+  throw JobError("the " + std::to_string(job_.cluster.devices()) + " devices of " + printable(job_.cluster.name) +
                  " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
-                 " GiB is too small" + (options_.most_per_hour < unlimited ? ", or the budget is too low" : "") +
+                 " GiB is too small" + (job_.options.most_per_hour < infinite ? ", or the budget is too low" : "") +
                  ", for the sections of the job");
 }
 
-ClusterChoice ClusterPlanner::choose() {
-  ClusterChoice chosen;
-  price_all();
-  divide(cluster_.devices());
-  keys_of_run_ = {};
-  ClusterLayouts layouts;
-  chosen.critical = options_.kept;
-  if (const auto hidden = options_.kept.empty() ? std::nullopt : hidden_by_kept()) {
-    chosen.least_bound_ms = hidden->least_bound_ms;
-    layouts = layouts_of(hidden->division, hidden->allocation, all_devices());
-    PlayedLayouts played = play_in_flight(layouts);
-    played = tuned(layouts, std::move(played));
-    grow_until_hidden(layouts, std::move(played), chosen);
-  } else {
-    const std::vector<Candidate> found = candidates(all_devices());
-    if (found.empty()) fail_as_too_small();
-    chosen.least_bound_ms = std::ranges::min(found, {}, &Candidate::least_bound_ms).least_bound_ms;
-    for (const Candidate& each : found) chosen.front.insert(chosen.front.end(), each.front.begin(), each.front.end());
-    if (found.front().division.groups.size() == keys_.sections().size()) {
-      chosen.apart_bound_ms = found.front().least_bound_ms;
-    }
-    chosen.front = common_front(std::move(chosen.front));
-    Tried best = tuned(spread(with_best_batches(best_of(found, all_devices())), found, chosen));
-    chosen.rivals = rivals_of(best);
-    layouts = std::move(best.layouts);
-    if (chosen.critical.empty()) {
-      chosen.critical =
-          std::ranges::max_element(layouts, {}, [](const auto& entry) { return entry.second.bound_ms; })->first;
-    }
-    grow_until_hidden(layouts, std::move(best.played), chosen);
+LayoutTrial ClusterPlanner::best_of_all(const Divisions& divisions, Rivals& rivals, ClusterChoice& chosen) {
+  const std::vector<std::int64_t> devices = job_.devices_of_pools();
+  const std::vector<DivisionCandidate> found = divisions.candidates(devices);
+  if (found.empty()) fail_as_too_small();
+  chosen.least_bound_ms = std::ranges::min(found, {}, &DivisionCandidate::least_bound_ms).least_bound_ms;
+  for (const DivisionCandidate& each : found)
+    chosen.front.insert(chosen.front.end(), each.front.begin(), each.front.end());
+  if (found.front().division.groups.size() == job_.keys.sections().size()) {
+    chosen.apart_bound_ms = found.front().least_bound_ms;
   }
-  compare_rivals(layouts, chosen);
-  chosen.played = played_whole(layouts, std::move(chosen.played));
+  chosen.front = common_front(std::move(chosen.front));
+  LayoutTrial best = best_of(divisions, found, devices, rivals);
+  bench_.vary_batches(best, divisions.lanes());
+  if (job_.cluster.pools.size() > 1 && !job_.options.cheapest) {
+    const SpreadLayouts spread = spread_layouts(job_, divisions, found, best.played.step_ms);
+    chosen.least_bound_ms = std::min(chosen.least_bound_ms, spread.least_bound_ms);
+    chosen.apart_bound_ms = std::min(chosen.apart_bound_ms, spread.apart_bound_ms);
+    try_spread(best, spread.worth, rivals);
+  }
+  tune_with_rivals(best, rivals);
+  if (chosen.critical.empty()) {
+    const auto bound = [](const auto& entry) { return entry.second.bound_ms; };
+    chosen.critical = std::ranges::max_element(best.layouts, {}, bound)->first;
+  }
+  return best;
+}
+
+ClusterChoice ClusterPlanner::choose() {
+  catalogue_.price_all(job_.resolve, job_.samples());
+  const Divisions divisions(job_, catalogue_, job_.cluster.devices());
+  ClusterChoice chosen;
+  chosen.critical = job_.options.kept;
+  Rivals rivals;
+  LayoutTrial best;
+  if (const auto hidden = job_.options.kept.empty() ? std::nullopt : divisions.hidden_by_kept()) {
+    chosen.least_bound_ms = hidden->least_bound_ms;
+    best = bench_.trial({}, divisions.layouts_of(hidden->division, hidden->allocation, job_.devices_of_pools()));
+    bench_.play_in_flight(best);
+    bench_.tune(best);
+  } else {
+    best = best_of_all(divisions, rivals, chosen);
+  }
+  chosen.stall = grow_until_hidden(best, divisions.lanes(), chosen.critical);
+  chosen.rivals = rivals.of(best, job_.options.cheapest);
+  if (!chosen.rivals.empty() && !job_.options.cheapest) {
+    chosen.certainties = certainties(job_, bench_, best, chosen.rivals, chosen.critical);
+  }
+  bench_.play_whole(best);
+  chosen.played = std::move(best.played);
+  chosen.sections = std::move(best.layouts);
   chosen.least_bound_ms = std::min(chosen.least_bound_ms, chosen.played.step_ms);  // passes of two steps may overlap
-  const ClusterPlaces places(cluster_, layouts);
-  for (const auto& [section, on] : layouts) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
+  for (const auto& [section, on] : chosen.sections) chosen.bound_ms = std::max(chosen.bound_ms, on.bound_ms);
+  const ClusterPlaces places(job_.cluster, chosen.sections);
   chosen.devices = places.all_devices();
-  chosen.sections = layouts;
   chosen.hosts = places.hosts();
   chosen.price_per_hour = places.price_per_hour();
-  chosen.settings = placed(layouts);
-  chosen.priced = lanes_.count();
-  chosen.refused = refused_;
-  chosen.first_refusal = first_refusal_;
-  chosen.rehearsed = rehearsed_;
+  chosen.settings = job_.placed_settings(chosen.sections, best.keys);
+  chosen.priced = catalogue_.count();
+  chosen.refused = catalogue_.refused();
+  chosen.first_refusal = catalogue_.first_refusal();
+  chosen.rehearsed = bench_.rehearsed();
   return chosen;
+}
+
+std::vector<ClusterCell> ClusterPlanner::cells() {
+  catalogue_.price_all(job_.resolve, job_.samples());
+  const std::vector<DescribedPool>& pools = job_.cluster.pools;
+  std::map<std::string, std::size_t> largest;  // pool of each kind
+  for (std::size_t pool = 0; pool < pools.size(); ++pool) {
+    const auto [found, first] = largest.try_emplace(pools[pool].kind, pool);
+    if (!first && pools[pool].devices() > pools[found->second].devices()) found->second = pool;
+  }
+  std::vector<ClusterCell> cells;
+  for (const auto& [kind, pool] : largest) {
+    const std::int64_t all = pools[pool].devices();
+    double fastest = infinite;  // of fewer devices
+    for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
+      std::vector<std::int64_t> devices(pools.size());
+      devices[pool] = count;
+      const Divisions divisions(job_, catalogue_, count);
+      const std::vector<DivisionCandidate> found = divisions.candidates(devices);
+      if (!found.empty()) {
+        Rivals rivals;
+        LayoutTrial best = best_of(divisions, found, devices, rivals);
+        bench_.tune(best);
+        bench_.play_whole(best);
+        ClusterCell cell = cell_of(best);
+        cell.pool = pool;
+        cell.devices = count;
+        if (cell.step_ms < fastest) cells.push_back(cell);
+        fastest = std::min(fastest, cell.step_ms);
+      }
+      if (count == all) break;
+    }
+  }
+  return cells;
+}
+
+ClusterCell ClusterPlanner::cell_of(const LayoutTrial& trial) const {
+  ClusterCell cell;
+  cell.sections = trial.layouts;
+  cell.step_ms = trial.played.step_ms;
+  std::map<std::size_t, double> bytes;  // needed per device, by group
+  for (const auto& [section, on] : trial.layouts) {
+    const SectionShares shares = mean_shares(trial.played.shares, section);
+    cell.busy += static_cast<double>(on.layout.devices()) * (shares.passes + shares.step_ends);
+    cell.bytes = std::max(cell.bytes, bytes[on.group] += on.bytes);
+  }
+  cell.busy = std::min(1.0, cell.busy / static_cast<double>(trial.devices));
+  cell.price_per_hour = trial.price_per_hour;
+  cell.settings = job_.placed_settings(trial.layouts, trial.keys);
+  return cell;
 }
 
 }  // namespace maestro

@@ -27,12 +27,12 @@ JobPlan with_evaluations(JobPlan plan) {
 }  // namespace
 
 ClusterRehearsal::ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
-                                   const std::vector<TracedUnit>& units, ClusterLanes& lanes, double hop_ms,
+                                   const std::vector<TracedUnit>& units, LayoutCatalogue& catalogue, double hop_ms,
                                    std::optional<ClusterPart> part)
     : plan_(with_evaluations(std::move(plan))),
       units_(&units),
       part_(std::move(part)),
-      pooled_(plan_, part_ ? part_->layouts : layouts, cluster, units.front().samples, lanes, hop_ms),
+      pooled_(plan_, part_ ? part_->layouts : layouts, cluster, units.front().samples, catalogue, hop_ms),
       times_(pooled_.times()) {
   if (part_) part_->plan.schedule.evaluations = plan_.schedule.evaluations;  // a part is planned as well as the whole
   plans_ = repeated_plans_of(played_plan(), played_units(), times_).value_or_throw();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of a job on a described cluster, whose steps are planned once and rehearsed with as many changes of their
-// times as are of interest. Not thread-safe.
+// Layouts of a job on a described cluster. Plans the steps once; rehearses them repeatedly with changed pass times. Not
+// thread-safe.
 #pragma once
 
 #include <map>
@@ -8,32 +8,32 @@
 #include <string>
 #include <vector>
 
-#include "actors/layouts/cluster_lanes.hpp"
 #include "actors/layouts/cluster_part.hpp"
+#include "actors/layouts/layout_catalogue.hpp"
 #include "actors/layouts/pooled_times.hpp"
 #include "actors/plan/repeated_plans.hpp"
 
 namespace maestro {
 
-/// Layouts, rehearsed.
+/// The result of a rehearsal.
 struct PlayedLayouts {
   double step_ms = 0;
   std::map<std::string, SectionShares> shares;
-  Rehearsed lanes;     ///< to the end of the steps that count
-  SectionGraph graph;  ///< of `lanes`
+  Rehearsed lanes;     ///< lanes up to the end of the counted steps
+  SectionGraph graph;  ///< graph of the sections in `lanes`
 };
 
 class ClusterRehearsal {
  public:
-  /// Plans the steps. `plan`: the job with the layouts; `part`: what is played, else all. Cluster, units and lanes
+  /// Plans the steps. `plan`: the job with the layouts; `part`: rehearsed in place of all. Cluster, units and catalogue
   /// outlive the rehearsal.
   ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
-                   const std::vector<TracedUnit>& units, ClusterLanes& lanes, double hop_ms,
+                   const std::vector<TracedUnit>& units, LayoutCatalogue& catalogue, double hop_ms,
                    std::optional<ClusterPart> part = {});
   ClusterRehearsal(const ClusterRehearsal&) = delete;  // parts refer to each other
   ClusterRehearsal& operator=(const ClusterRehearsal&) = delete;
 
-  /// Rehearses the steps. A step takes no less than its busiest device works, unless sections are changed.
+  /// Rehearses the steps. Without changes a step takes no less time than its busiest device works.
   [[nodiscard]] PlayedLayouts play(const RehearsalChange& change = {}) const;
   /// Returns the passes of a step, as far as it is played.
   [[nodiscard]] std::size_t passes() const { return plans_.planned.front().micro_batches.size(); }

@@ -134,4 +134,12 @@ std::vector<std::string> ChosenKeys::settings(const std::string& section, const 
   return settings;
 }
 
+std::vector<std::string> ChosenKeys::settings_on(const std::string& section, const SectionLayout& layout,
+                                                 const std::string& devices) const {
+  std::vector<std::string> settings = this->settings(section, layout, "");
+  std::erase(settings, section + ".devices=");
+  settings.push_back(section + ".devices=" + devices);
+  return settings;
+}
+
 }  // namespace maestro

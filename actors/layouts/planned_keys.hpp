@@ -42,6 +42,9 @@ class ChosenKeys {
   /// Returns the chosen keys of a section as for --set; `devices`: the TOML of that key.
   [[nodiscard]] std::vector<std::string> settings(const std::string& section, const SectionLayout& layout,
                                                   const std::string& devices) const;
+  /// Returns the same settings with `devices` last, even if it is not a chosen key.
+  [[nodiscard]] std::vector<std::string> settings_on(const std::string& section, const SectionLayout& layout,
+                                                     const std::string& devices) const;
 
  private:
   std::vector<std::string> sections_;

@@ -6,11 +6,11 @@
 namespace maestro {
 
 PooledTimes::PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
-                         std::span<const SampleRef> samples, ClusterLanes& lanes, double hop_ms)
+                         std::span<const SampleRef> samples, LayoutCatalogue& catalogue, double hop_ms)
     : plan_(&plan), cluster_(&cluster) {
   const auto dry = std::make_shared<DrySections>(plan, samples, false);
   for (std::size_t pool = 0; pool < cluster.pools.size(); ++pool) {
-    priced_.push_back(std::make_unique<PricedTimes>(plan, dry, lanes.prices(pool), hop_ms, lanes.passes(pool)));
+    priced_.push_back(std::make_unique<PricedTimes>(plan, dry, catalogue.prices(pool), hop_ms, catalogue.passes(pool)));
     times_.push_back(priced_.back()->times());
   }
   for (const auto& [section, on] : layouts) {

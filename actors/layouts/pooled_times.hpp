@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a job whose sections are on devices of unlike pools: passes and step ends by the prices of a replica's
-// pool, writes by the slower of two networks, or inside a host between sections that share devices. Replicas on several
-// pools step as slowly as the slowest of them, and exchange over the slowest network. Not thread-safe.
+// The times of a job whose sections are on devices of unlike pools. Passes and step ends have the prices of a replica's
+// pool; writes use the slower of two networks, or stay inside a host if sections share devices. Replicas on several
+// pools step as slowly as the slowest, and exchange over the slowest network. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 #include <span>
 #include <vector>
 
-#include "actors/layouts/cluster_lanes.hpp"
+#include "actors/layouts/layout_catalogue.hpp"
 
 namespace maestro {
 
 class PooledTimes {
  public:
-  /// `layouts`: of the replicas whose passes are timed, all or a part of those of `plan`; `samples`: of a step. All
-  /// outlive the times.
+  /// `layouts`: layouts of the replicas to time, all or a part of the plan's; `samples`: samples of a step. All outlive
+  /// the times.
   PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
-              std::span<const SampleRef> samples, ClusterLanes& lanes, double hop_ms);
+              std::span<const SampleRef> samples, LayoutCatalogue& catalogue, double hop_ms);
   PooledTimes(const PooledTimes&) = delete;  // times() refers to it
   PooledTimes& operator=(const PooledTimes&) = delete;
 
@@ -38,8 +38,8 @@ class PooledTimes {
   const JobPlan* plan_;
   const DescribedCluster* cluster_;
   std::vector<std::unique_ptr<PricedTimes>> priced_;  // by pool
-  std::vector<JobTimes> times_;                       // likewise
-  std::map<SectionId, Place> places_;                 // of stages
+  std::vector<JobTimes> times_;                       // by pool
+  std::map<SectionId, Place> places_;                 // by stage
 };
 
 }  // namespace maestro

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of ClusterLanes whose replicas are on several pools.
+// ClusterLanes::spread(): layouts with replicas on several pools.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "actors/layouts/cluster_lanes.hpp"
 
@@ -10,12 +9,12 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t few_replicas = 16;  // of which every number is tried
+constexpr std::int64_t few_replicas = 16;  // up to so many, every number is tried
 constexpr std::size_t few_pools = 2;
 constexpr std::int64_t parts_of_many = 8;
 constexpr double rounding = 1e-9;
 
-/// Returns the numbers of replicas that are tried on a pool, from the most to 0: multiples of `of`.
+/// Returns the numbers of replicas to try on a pool, multiples of `of` from the most down to 0.
 std::vector<std::int64_t> counts_from(std::int64_t most, std::int64_t of, std::size_t pools) {
   const std::int64_t multiples = most / of;
   const std::int64_t parts =
@@ -26,57 +25,41 @@ std::vector<std::int64_t> counts_from(std::int64_t most, std::int64_t of, std::s
   return counts;
 }
 
-}  // namespace
+struct LaneReplicas {
+  const ClusterLane* lane = nullptr;
+  std::int64_t replicas = 0;
+};
 
-std::vector<PoolShare> ClusterLayout::shares() const {
-  std::vector<PoolShare> all{{pool, layout.replicas, rate}};
-  for (const PoolShare& share : more) {
-    all.front().replicas -= share.replicas;
-    all.push_back(share);
-  }
-  return all;
-}
-
-DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const PoolShare> shares) {
-  DescribedPool ring = cluster.pools[shares.front().pool];
-  ring.network = {std::numeric_limits<double>::infinity(), 0};
-  ring.devices_of_host = 1;
-  const auto pass = [&](const DescribedLink& link, std::int64_t devices_of_host) {
-    const double share = link.bytes_per_ms / static_cast<double>(devices_of_host);
-    ring.network.bytes_per_ms = std::min(ring.network.bytes_per_ms, share);
-    ring.network.latency_ms = std::max(ring.network.latency_ms, link.latency_ms);
-  };
-  for (const PoolShare& share : shares) {
-    const DescribedPool& pool = cluster.pools[share.pool];
-    pass(pool.network, pool.devices_of_host);
-    if (shares.size() > 1 && cluster.between) pass(*cluster.between, pool.devices_of_host);
-  }
-  return DescribedPrices(std::move(ring));
-}
-
-void ClusterLanes::relate(std::span<Lane> lanes) {
-  double shared_work = 0;
-  const bool related = lanes.size() > 1 && std::ranges::all_of(lanes, [&](const Lane& lane) {
-                         return lane.slowest == lanes.front().slowest && lane.work_ms > 0;
-                       });
-  for (std::size_t batch = 0; related && batch < lanes.front().batch_ms.size(); ++batch) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Lane& lane : lanes) least = std::min(least, lane.batch_ms[batch] / lane.work_ms);
-    shared_work += least;
-  }
-  for (Lane& lane : lanes) {
-    lane.shared_work = shared_work;
-    lane.batch_ms = {};
+/// Returns the least time in which the lanes do all micro-batches, if each were as short as the shortest. Each step of
+/// the search ends when some lane has done one micro-batch more.
+double all_batches_ms(const std::vector<LaneReplicas>& parts) {
+  double rate = 0;
+  for (const auto& [lane, count] : parts) rate += static_cast<double>(count) / lane->shortest_ms;
+  const std::int64_t batches = parts.front().lane->batches;
+  double time_ms = static_cast<double>(batches) / rate;
+  while (true) {
+    std::int64_t done = 0;
+    double next_ms = infinite;
+    for (const auto& [lane, count] : parts) {
+      const double whole = std::floor(time_ms / lane->shortest_ms + rounding);
+      done += count * static_cast<std::int64_t>(whole);
+      next_ms = std::min(next_ms, (whole + 1) * lane->shortest_ms);
+    }
+    if (done >= batches) return time_ms;
+    time_ms = next_ms;
   }
 }
 
-std::optional<ClusterLayout> ClusterLanes::across(const std::vector<Part>& parts, bool zero, double most_ms) const {
-  const Lane& first = *parts.front().lane;
+/// Returns the layout on several pools, with lanes of one layout; nothing if its bound is above `most_ms` or the memory
+/// of a pool is too small.
+std::optional<ClusterLayout> across(const LayoutCatalogue& catalogue, const std::vector<LaneReplicas>& parts, bool zero,
+                                    double most_ms) {
+  const ClusterLane& first = *parts.front().lane;
   std::int64_t replicas = 0;
   double rate = 0;  // steps in a millisecond
   double ends = 0;
   double optimizer_ms = 0;
-  double fill_ms = std::numeric_limits<double>::infinity();
+  double fill_ms = infinite;
   double longest_ms = fill_ms;
   for (const auto& [lane, count] : parts) {
     const double of_part = static_cast<double>(count) / lane->work_ms;
@@ -104,45 +87,29 @@ std::optional<ClusterLayout> ClusterLanes::across(const std::vector<Part>& parts
     on.bytes = std::max(on.bytes, lane->other_bytes + state);
     on.resting_bytes = std::max(on.resting_bytes, lane->resting_bytes + state);
     on.pass_bytes = std::max(on.pass_bytes, lane->pass_bytes);
-    if (on.bytes > headroom_ * cluster_->pools[lane->pool].memory_bytes) return std::nullopt;
+    if (on.bytes > catalogue.most_bytes(lane->pool)) return std::nullopt;
   }
-  on.bound_ms = on.work_ms + 2 * exchange_prices(*cluster_, on.shares()).exchange_ms(first.gradient_bytes, replicas);
+  on.bound_ms =
+      on.work_ms + 2 * exchange_prices(catalogue.cluster(), on.shares()).exchange_ms(first.gradient_bytes, replicas);
   return on.bound_ms <= most_ms ? std::optional(on) : std::nullopt;
 }
 
-/// Each step of the search ends at the next time at which some lane has done a micro-batch more.
-double ClusterLanes::all_batches_ms(const std::vector<Part>& parts) {
-  double rate = 0;
-  for (const auto& [lane, count] : parts) rate += static_cast<double>(count) / lane->shortest_ms;
-  const std::int64_t batches = parts.front().lane->batches;
-  double time_ms = static_cast<double>(batches) / rate;
-  while (true) {
-    std::int64_t done = 0;
-    double next_ms = std::numeric_limits<double>::infinity();
-    for (const auto& [lane, count] : parts) {
-      const double whole = std::floor(time_ms / lane->shortest_ms + rounding);
-      done += count * static_cast<std::int64_t>(whole);
-      next_ms = std::min(next_ms, (whole + 1) * lane->shortest_ms);
-    }
-    if (done >= batches) return time_ms;
-    time_ms = next_ms;
-  }
-}
+}  // namespace
 
 std::optional<ClusterLayout> ClusterLanes::spread(const std::string& section, std::span<const std::int64_t> devices,
                                                   double most_ms,
                                                   const std::function<bool(const ClusterLayout&)>& allowed) const {
   std::optional<ClusterLayout> best;
-  const auto consider = [&](const std::vector<Part>& parts) {
-    for (const bool zero : zero_choices(section)) {
-      const auto on = across(parts, zero, most_ms);
+  const auto consider = [&](const std::vector<LaneReplicas>& parts) {
+    for (const bool zero : catalogue_->zero_choices(section)) {
+      const auto on = across(*catalogue_, parts, zero, most_ms);
       if (!on || (best && on->bound_ms >= best->bound_ms) || !allowed(*on)) continue;
       best = on;
       most_ms = on->bound_ms;
     }
   };
-  const std::vector<Lane>& lanes = lanes_.at(section);
-  const auto most_of = [&](const Lane& lane) {
+  const std::vector<ClusterLane>& lanes = catalogue_->of(section);
+  const auto most_of = [&](const ClusterLane& lane) {
     return std::max<std::int64_t>(0, std::min(devices[lane.pool] / lane.devices(), lane.batches));
   };
   for (std::size_t first = 0, end = 0; first < lanes.size(); first = end) {
@@ -151,7 +118,7 @@ std::optional<ClusterLayout> ClusterLanes::spread(const std::string& section, st
       rate += static_cast<double>(most_of(lanes[end])) / lanes[end].work_ms;
     }
     if (!(lanes[first].shared_work > 0) || lanes[first].shared_work > most_ms * rate) continue;
-    std::vector<Part> parts;
+    std::vector<LaneReplicas> parts;
     const std::function<void(std::size_t, std::int64_t)> extend = [&](std::size_t at, std::int64_t left) {
       if (at == end) {
         if (parts.size() > 1) consider(parts);

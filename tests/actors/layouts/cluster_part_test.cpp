@@ -105,12 +105,12 @@ class RehearsedPart : public ::testing::TestWithParam<Devices> {
 TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
   const JobPlan base = plan_of(distillation_job, {"teacher.devices=[\"emulated\"]", "train.global_batch=256"});
   const ChosenKeys keys(base, {"devices"});
-  ClusterLanes lanes(cluster_, base, keys, 0.92, 0.001);
+  LayoutCatalogue catalogue(cluster_, base, keys, 0.92, 0.001);
   const std::vector<TracedUnit> units = first_steps(base, 12);
   const std::int64_t parts = equal_parts(layouts_, samples, 4);
   ASSERT_EQ(parts, 8);
-  const ClusterRehearsal whole(resolved(layouts_, samples), layouts_, cluster_, units, lanes, 0.001);
-  const ClusterRehearsal part(resolved(layouts_, samples), layouts_, cluster_, units, lanes, 0.001,
+  const ClusterRehearsal whole(resolved(layouts_, samples), layouts_, cluster_, units, catalogue, 0.001);
+  const ClusterRehearsal part(resolved(layouts_, samples), layouts_, cluster_, units, catalogue, 0.001,
                               ClusterPart{resolved(part_of(layouts_, parts), samples / parts), part_of(layouts_, parts),
                                           part_of(units, parts)});
   EXPECT_EQ((part.passes() - 1) * static_cast<std::size_t>(parts), whole.passes() - 1) << "but for the corpus";
