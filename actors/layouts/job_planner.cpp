@@ -2,14 +2,12 @@
 #include "actors/layouts/job_planner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <list>
+#include <set>
 #include <tuple>
 
-#include "actors/layouts/job_probes.hpp"
-#include "actors/layouts/job_shares.hpp"
 #include "actors/layouts/pass_memory.hpp"
 #include "actors/plan/memory_table.hpp"
 #include "runtime/core/printable.hpp"
@@ -75,15 +73,50 @@ std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layou
   return {devices, degrees, std::round(layout.bytes / 1e7)};
 }
 
+/// Returns the sections of a layout that have devices in common with `first`, it included.
+std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) {
+  std::vector<std::size_t> sharers;
+  for (std::size_t section = 0; section < layout.devices.size(); ++section) {
+    const bool common = std::ranges::any_of(layout.devices[section], [&](int device) {
+      return std::ranges::find(layout.devices[first], device) != layout.devices[first].end();
+    });
+    if (common) sharers.push_back(section);
+  }
+  return sharers;
+}
+
+/// Returns the ways to divide a device among so many sections, each a share of measured_shares; one for one section.
+std::vector<std::vector<double>> divided_shares(std::size_t sections) {
+  std::vector<std::vector<double>> divisions;
+  std::vector<double> made;
+  const std::function<void(double)> extend = [&](double left) {
+    if (made.size() + 1 == sections) {
+      made.push_back(left);
+      divisions.push_back(made);
+      made.pop_back();
+      return;
+    }
+    const double others = measured_shares.front() * static_cast<double>(sections - made.size() - 1);
+    for (double share = measured_shares.front(); share <= left - others; share += measured_shares.front()) {
+      made.push_back(share);
+      extend(left - share);
+      made.pop_back();
+    }
+  };
+  const bool possible = sections > 0 && static_cast<double>(sections) * measured_shares.front() <= 1;
+  if (possible) extend(1);
+  return divisions;
+}
+
 }  // namespace
 
 JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices)
     : resolve_(std::move(resolve)),
       options_(std::move(options)),
-      prices_(&prices),
       base_(resolve_({})),
       keys_(base_, options_.varied),
-      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead))) {
+      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead))),
+      prices_(prices, options_.machine, options_.hop_ms, units_.front().samples) {
   for (const std::string& section : keys_.sections()) {
     if (keys_.of(section).contains("devices")) continue;
     for (const DeviceId& device : base_.sections[base_.graph.stages_of(section).front().value()].config.devices) {
@@ -116,7 +149,7 @@ void JobPlanner::find_choices(const std::string& section) {
     try {
       choices.layouts.push_back(
           {layout, resolve_(keys_.settings(section, layout, devices_text(options_.machine.kind(), devices)))});
-      if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan, values_);
+      if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan, prices_.values());
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
     }
@@ -127,26 +160,7 @@ void JobPlanner::find_choices(const std::string& section) {
 }
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
-  const std::shared_ptr<DrySections> dry = dry_sections(choice.plan);
-  PricedTimes alone(choice.plan, dry, prices_->alone, options_.hop_ms, alone_);
-  PricedTimes busy(choice.plan, dry, prices_->busy, options_.hop_ms, busy_);
-  std::vector<double> stages;
-  for (const SectionId stage : choice.plan.graph.stages_of(of.section)) {
-    const std::vector<MicroBatchPlan> batches = batches_of(choice.plan, stage, units_.front().samples);
-    const auto work = [&](PricedTimes& times) {
-      double sum = 0;
-      for (const MicroBatchPlan& batch : batches) {
-        const PassCost cost = times.pass(batch);
-        sum += cost.forward + cost.backward;
-      }
-      sum /= static_cast<double>(choice.layout.replicas);
-      for (const StepAction action : {StepAction::add_ranks, StepAction::norm, StepAction::step}) {
-        sum += times.action(stage, action);
-      }
-      return sum;
-    };
-    stages.push_back(std::min(work(alone), work(busy)));  // measured times scatter
-  }
+  const std::vector<double> stages = prices_.work_ms(choice.plan, of.section, choice.layout.replicas);
   PricedLayout layout{choice.layout, {}};
   if (options_.machine.gpus != nullptr) layout.bytes = bytes_of(choice.plan, of.section);
   for (std::int64_t replica = 0; replica < choice.layout.replicas; ++replica) {
@@ -158,11 +172,41 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
   return layout;
 }
 
+void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
+  /// Layouts for which a section is built alike, and so once: building it takes longer than its passes.
+  struct Measured {
+    const JobPlan* plan;
+    std::vector<MicroBatchPlan> batches;
+    std::string samples;
+  };
+  for (const Choices& choices : choices_) {
+    std::map<std::pair<std::int64_t, std::int64_t>, Measured> built;
+    for (const Choice& choice : choices.layouts) {
+      // A stage makes calls of its section, and replicas make the same calls.
+      if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
+      const SectionId section = *choice.plan.graph.find(choices.section);
+      const std::vector<MicroBatchPlan> batches = prices_.batches(choice.plan, section);
+      const auto priced = [&](bool on_shares) { return prices_.has(choice.plan, batches.front(), on_shares); };
+      if (batches.empty() || (priced(false) && (!gives_shares() || priced(true)))) continue;
+      Measured& of = built.try_emplace({choice.layout.tensor, choice.layout.context}, Measured{&choice.plan, {}, {}})
+                         .first->second;
+      of.samples += (of.samples.empty() ? "" : ", ") + std::to_string(batches.front().samples.size());
+      const std::vector<MicroBatchPlan> measured = measured_of(batches);
+      of.batches.insert(of.batches.end(), measured.begin(), measured.end());
+    }
+    for (const auto& [degrees, of] : built) {
+      progress(choices.section + ": micro-batches of " + of.samples + ", tensor " + std::to_string(degrees.first) +
+               ", context " + std::to_string(degrees.second));
+      prices_.measure(*of.plan, of.batches, gives_shares(), profiler);
+    }
+  }
+}
+
 std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
   struct Rival {
-    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner, plan) {}
+    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner.prices_, plan) {}
     JobPlan plan;
-    Times times;  // refer to the plan
+    PlannedTimes times;  // refer to the plan
   };
   std::list<Rival> rivals;
   for (std::size_t at = 0; at < std::min(ranking.best.size(), most_rivals); ++at) {
@@ -195,7 +239,7 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
 
 LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {
   const JobPlan plan = resolve_(layout.settings);
-  Times times(*this, plan);
+  PlannedTimes times(prices_, plan);
   return {rehearse_steps(plan, units_, times.times()).value_or_throw().rehearsed, plan.graph};
 }
 
@@ -218,7 +262,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
     JobPlan plan = resolve_(ranked.settings);
-    Times times(*this, plan);
+    PlannedTimes times(prices_, plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
     std::vector<const StepPlan*> steps;
@@ -228,7 +272,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     ranked.sources = times.sources();
-    add_pass_bytes(plan, values_);
+    add_pass_bytes(plan, prices_.values());
     const MemoryEstimate memory = estimate_memory(plan);
     for (const auto& [device, bytes] : memory.devices) {
       if (bytes > most_bytes()) throw JobError(text_of(device.second) + " would need " + text_of_bytes(bytes));
@@ -293,6 +337,83 @@ JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choi
     }
   }
   return layout;
+}
+
+bool JobPlanner::chooses_shares() const {
+  const bool given = std::ranges::any_of(
+      keys_.sections(), [&](const std::string& section) { return base_.settings.contains(section + ".share"); });
+  return options_.machine.gpus != nullptr && keys_.sections().size() > 1 && !given;
+}
+
+bool JobPlanner::gives_shares() const {
+  const bool given =
+      std::ranges::any_of(base_.sections, [](const PlannedSection& section) { return section.config.share < 1; });
+  return options_.machine.gpus != nullptr && given;
+}
+
+void JobPlanner::check_shares() const {
+  for (const PlannedSection& section : base_.sections) {
+    const double share = section.config.share;
+    if (!(share < 1) || std::ranges::find(measured_shares, share) != measured_shares.end()) continue;
+    throw JobError(section.config.name + ".share = " + number_text(share) +
+                   ": plan measures the shares 0.25, 0.5 and 0.75 of a GPU; give one of them, or leave share out");
+  }
+}
+
+void JobPlanner::try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                            SectionProfiler* profiler, const Progress& progress, LayoutRanking& ranking) {
+  const double whole_ms = rehearsed(choices, centre)->step_ms;
+  const JobPlan plan = resolve_(rehearsed(choices, centre)->settings);
+  PlannedTimes times(prices_, plan);
+  std::vector<Alternative> found;
+  std::set<std::vector<std::size_t>> seen;
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    const std::vector<std::size_t> sharers = sharers_of(section, centre);
+    const bool closed =
+        std::ranges::all_of(sharers, [&](std::size_t other) { return sharers_of(other, centre) == sharers; });
+    if (sharers.size() < 2 || !closed || !seen.insert(sharers).second) continue;
+    PlannedTimes::Work work;
+    for (const std::size_t sharer : sharers) {
+      for (const SectionId stage : plan.graph.stages_of(choices[sharer].section)) {
+        const PlannedTimes::Work more = times.work_of(stage);
+        work.ms += more.ms;
+        work.least_ms += more.least_ms;
+      }
+    }
+    if (work.least_ms >= shared_rate * work.ms) {  // no division does more
+      ranking.filled = std::max(ranking.filled, work.least_ms / work.ms);
+      continue;
+    }
+    const bool measured = std::ranges::all_of(sharers, [&](std::size_t sharer) {
+      return prices_.measure_shares(plan, choices[sharer].section, profiler, progress);
+    });
+    if (!measured) continue;
+    const std::vector<Alternative> divided = shared(choices, centre, sharers);
+    found.insert(found.end(), divided.begin(), divided.end());
+  }
+  std::ranges::stable_sort(found, {}, &Alternative::step_ms);
+  ranking.best = ranked_layouts();
+  const RankedLayout& best = ranking.best.front();
+  std::ranges::copy_if(found, std::back_inserter(ranking.alternatives),
+                       [&](const Alternative& other) { return other.step_ms != best.step_ms; });
+  if (!best.shares_of_devices.empty()) ranking.alternatives.push_back({"share = 1", whole_ms});
+}
+
+std::vector<Alternative> JobPlanner::shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                                            const std::vector<std::size_t>& sharers) {
+  std::vector<Alternative> found;
+  for (const std::vector<double>& division : divided_shares(sharers.size())) {
+    JobLayout cut = centre;
+    cut.shares.resize(choices.size(), 1);
+    std::string change;
+    for (std::size_t at = 0; at < sharers.size(); ++at) {
+      cut.shares[sharers[at]] = division[at];
+      change += (change.empty() ? "" : ", ") + choices[sharers[at]].section + ".share = " + number_text(division[at]);
+    }
+    const RankedLayout* const ranked = rehearsed(choices, cut);
+    if (ranked != nullptr) found.push_back({change, ranked->step_ms});
+  }
+  return found;
 }
 
 std::vector<RankedLayout> JobPlanner::ranked_layouts() const {

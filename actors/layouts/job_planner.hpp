@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the layouts of a job's sections on the processors or the GPUs of this machine: micro-batches, degrees and
+// Chooses the layouts of a job's sections on the CPUs or the GPUs of this machine: micro-batches, degrees and
 // devices with which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
 //
 // Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
-// busiest device, or core where devices share them, if replicas share evenly, and the best of them are rehearsed with
-// the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised where that
-// gains. Where sections of the best have GPUs in common and do not fill them, shares of the multiprocessors are
+// busiest device (or core, if devices share cores), as if replicas shared evenly, and the best are rehearsed with
+// the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised if that
+// gains. If sections of the best have GPUs in common and do not fill them, shares of the multiprocessors are
 // measured and tried.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
@@ -14,49 +14,42 @@
 //       them.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/layouts/certainty.hpp"
+#include "actors/layouts/job_prices.hpp"
 #include "actors/layouts/planned_keys.hpp"
-#include "actors/layouts/planned_machine.hpp"
-#include "actors/layouts/priced_times.hpp"
-#include "runtime/estimate/profile_file.hpp"
 #include "runtime/estimate/rehearsed_shares.hpp"
 
 namespace maestro {
-
-class SectionProfiler;
 
 struct JobPlannerOptions {
   PlannedMachine machine;
   double headroom = 0.92;        ///< share of a GPU's memory that layouts may need
   std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
-  std::size_t least = 5;         ///< layouts that are rehearsed however high their bounds are
-  std::size_t most = 200;        ///< and before the neighbours of the best
+  std::size_t least = 5;         ///< layouts that are rehearsed whatever their bounds are
+  std::size_t most = 200;        ///< layouts that are rehearsed before the neighbours of the best
   double hop_ms = usual_hop_ms;
 };
 
 /// A layout of the job, rehearsed.
 struct RankedLayout {
   std::map<std::string, SectionLayout> sections;
-  std::string kind;  ///< of the devices: "cpu", "cuda"
+  std::string kind;  ///< kind of the devices: "cpu", "cuda"
   std::map<std::string, std::vector<int>> devices;
-  std::map<std::string, double> shares_of_devices;  ///< of GPUs; sections without one have all
-  std::vector<std::string> settings;                ///< as for --set: the chosen keys alone
-  std::vector<std::string> more;                    ///< those of them that are no keys of the layout
+  std::map<std::string, double> shares_of_devices;  ///< shares of GPUs; other sections have whole devices
+  std::vector<std::string> settings;                ///< chosen keys as for --set
+  std::vector<std::string> more;                    ///< settings that are not layout keys
   double step_ms = 0;
   double bound_ms = 0;
-  double bytes = 0;  ///< of all ranks, estimated
+  double bytes = 0;  ///< memory of all ranks, estimated
   std::map<std::string, SectionShares> shares;
-  std::map<std::string, double> passes_ms;  ///< of a step, by section: the mean of its replicas and stages
+  std::map<std::string, double> passes_ms;  ///< passes of a step by section, the mean of its replicas and stages
   PriceSources sources;
 };
 
@@ -67,7 +60,7 @@ struct Alternative {
 };
 
 struct LayoutRanking {
-  /// By step_ms. Those within a hundredth of the best come first, by devices, then by degrees, then by memory.
+  /// Layouts by step_ms, but layouts within a hundredth of the best by devices, then by degrees, then by memory.
   std::vector<RankedLayout> best;
   std::vector<Alternative> alternatives;
   double least_bound_ms = 0;  ///< no layout that was compared takes less time, by the lower of its prices
@@ -75,9 +68,8 @@ struct LayoutRanking {
   std::size_t priced = 0;   ///< layouts of sections
   std::size_t refused = 0;  ///< layouts of sections that the job cannot have
   std::size_t rehearsed = 0;
-  std::string first_refusal;  ///< why
-  /// Of sections that share GPUs and for which shares were not tried: the part of the GPU's best rates that they reach
-  /// without. 0: there are none.
+  std::string first_refusal;  ///< reason of the first
+  /// Part of the GPU's best rates that sections on common GPUs reach without shares, if shares were not tried; else 0.
   double filled = 0;
 };
 
@@ -90,16 +82,16 @@ struct LaneRehearsal {
 /// Not thread-safe.
 class JobPlanner {
  public:
-  /// Resolves the job with these settings; throws JobError where it cannot have them.
+  /// Resolves the job with these settings; throws JobError if it cannot have them.
   using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
-  /// Throws the errors of ChosenKeys, and JobError where a section has no layout.
+  /// Throws the errors of ChosenKeys, and JobError if a section has no layout.
   JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
 
-  using Progress = std::function<void(const std::string& line)>;
-  /// Measures the layouts whose calls have no price yet, also on shares of GPUs where the job gives some; `progress`
+  using Progress = JobPrices::Progress;
+  /// Measures the layouts whose calls have no price yet, also on shares of GPUs if the job gives some; `progress`
   /// receives a line for each.
   void measure(SectionProfiler& profiler, const Progress& progress);
-  /// Throws JobError where no layout resolves. `profiler`: measures sections on shares of GPUs that may gain and have
+  /// Throws JobError if no layout resolves. `profiler`: measures sections on shares of GPUs that may gain and have
   /// no prices yet; without it such shares are not tried.
   [[nodiscard]] LayoutRanking rank(SectionProfiler* profiler = nullptr, const Progress& progress = {});
   /// Rehearses the best layouts with longer and shorter passes of each section.
@@ -125,15 +117,9 @@ class JobPlanner {
   };
   void find_choices(const std::string& section);
   [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
-  /// Returns whether all calls of a micro-batch have prices on whole devices, or on shares of them.
-  [[nodiscard]] bool has_prices(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares);
   /// Returns whether the job itself has sections with a share of a GPU.
   [[nodiscard]] bool gives_shares() const;
-  /// Returns dry passes of a plan's sections, on devices of the machine's kind.
-  [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const JobPlan& plan);
-  /// The times of a plan, whose sections may have shares of devices.
-  class Times;
-  /// Rehearses a layout once; null where it does not resolve.
+  /// Rehearses a layout once; null if it does not resolve.
   const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
   /// Rehearses the layouts that differ from one in a single key of a section.
   [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
@@ -144,15 +130,12 @@ class JobPlanner {
   /// Rehearses it with each division of the GPUs of `sharers`.
   [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
                                                 const std::vector<std::size_t>& sharers);
-  /// Measures on shares the calls that a section makes in a plan. Returns whether all have prices.
-  bool measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
-                      const Progress& progress);
-  /// Returns the layout with more micro-batches in flight, where a section awaits gradients and that gains.
+  /// Returns the layout with more micro-batches in flight, if a section awaits gradients and that gains.
   [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
   [[nodiscard]] SearchedDevices searched() const {
     return {static_cast<int>(options_.machine.devices), options_.machine.cores};
   }
-  /// Throws JobError for a share of the job that is none of measured_shares.
+  /// Throws JobError for a share of the job that is not in measured_shares.
   void check_shares() const;
   [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
   /// Returns the layouts rehearsed so far, in order.
@@ -160,19 +143,13 @@ class JobPlanner {
 
   Resolve resolve_;
   JobPlannerOptions options_;
-  MachinePrices* prices_;
   JobPlan base_;
   ChosenKeys keys_;
-  std::vector<TracedUnit> units_;  // of every layout: the first steps
+  std::vector<TracedUnit> units_;  // first steps of the job, for every layout
+  JobPrices prices_;
   std::vector<Choices> choices_;
   std::size_t refused_ = 0;
   std::string first_refusal_;
-  PortValues values_;
-  PricedPasses alone_;
-  PricedPasses busy_;
-  std::array<PricedPasses, measured_shares.size()> parts_;
-  std::optional<LeastPrices> least_prices_;  // once the demand of a share is needed
-  PricedPasses least_;
   std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
   std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
 };
