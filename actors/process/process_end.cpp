@@ -205,7 +205,7 @@ void ProcessRun::State::take_down(const RunOutcome& ended) {
   close_seats();
   if (journal) journal->flush(milliseconds(500));
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
-  launcher->end_others(ended.stay, recovery_patience);
+  launcher->end_others(ended.survivors, recovery_patience);
   for (std::uint32_t other = 1; other < hosts.size(); ++other) {
     if (network) network->abandon(ProcessId(other));  // stop() would await writes to them
   }
@@ -232,7 +232,7 @@ void ProcessRun::State::end_to_start_again() {
   bound({}, milliseconds(0));
 }
 
-bool ProcessRun::State::may_stay() const {
+bool ProcessRun::State::may_survive() const {
   const bool on_gpu = std::ranges::any_of(
       own_places(), [](const ReplicaPlacement& at) { return std::ranges::any_of(at.devices, &DeviceId::is_cuda); });
   return !is_root() && !joins_later() && !on_gpu;  // a device's context may keep the error of a peer's loss

@@ -26,42 +26,22 @@ bool ProcessRun::State::seats_may_move() const {
          why_seats_stay(plan.graph, plan.places).empty();
 }
 
-SeatMoves ProcessRun::State::seat_moves() {
-  SeatMoves moves;
+SeatOptions ProcessRun::State::seat_options() {
+  SeatOptions options;
   const auto most = static_cast<std::size_t>(plan.train.max_recoveries);
-  if (recovers_in_place()) moves.most = most - std::min<std::size_t>(most, losses);
-  moves.may_join = joining() > 0;
-  moves.by_hand = by_hand();
+  options.host = &host;
+  if (recovers_in_place()) options.most = most - std::min<std::size_t>(most, losses);
+  options.epoch = rendezvous_info.epoch;
+  options.starts = is_root() && replacements_may_come();
+  options.may_join = joining() > 0;
+  options.by_hand = by_hand();
   for (const PlannedSection& section : plan.sections) {
-    if (section.config.elastic && section.stage.first() && is_root()) moves.elastic.push_back(section.config.name);
+    if (section.config.elastic && section.stage.first() && is_root()) options.elastic.push_back(section.config.name);
   }
-  moves.note = [this](const std::string& line) { console.note(line); };
-  moves.start_new = [this](ProcessId process_number, const std::string& section) {
-    start_new(process_number, section);
-  };
-  moves.epoch = rendezvous_info.epoch;
-  moves.warn = [this](const std::string& line) {
-    console.finish();
-    console.warning(line);
-  };
-  moves.begun = [warn = moves.warn, this](const std::string& line) {
-    warn(line + " (recovery " + std::to_string(++losses) + " of " + std::to_string(plan.train.max_recoveries) + ")");
-  };
-  moves.bury = [this](const ProcessInfo& lost, bool here) { bury(lost, here); };
-  moves.left = [this](ProcessId leaver) {
-    network->abandon(leaver);
-    launcher->forgive(leaver);
-  };
-  moves.take = [this](const MoveSeats& order) { return take_seats(order); };
-  if (is_root() && successors_may_come()) moves.start = [this](ProcessId lost) { start_again(lost); };
-  moves.seated = [this](ProcessId successor) {
-    launcher->rely_on(successor);
-    job_start->started_again();
-  };
-  return moves;
+  return options;
 }
 
-bool ProcessRun::State::successors_may_come() const {
+bool ProcessRun::State::replacements_may_come() const {
   return started_by_rank_0() && recovers_in_place();
 }
 
@@ -76,21 +56,43 @@ void ProcessRun::State::await_start(ProcessId of_process, std::function<void()> 
   });
 }
 
-void ProcessRun::State::start_again(ProcessId lost) {
-  const std::lock_guard lock(spawned_mutex);
-  if (seats_closed) return;
-  if (starting.joinable()) starting.join();  // it has ended
-  await_start(lost, [this, lost] { job_start->start_again(*launcher, job_text(), rendezvous_info, lost); });
+void ProcessRun::State::Host::start_again(ProcessId lost) {
+  const std::lock_guard lock(state_.spawned_mutex);
+  if (state_.seats_closed) return;
+  if (state_.starting.joinable()) state_.starting.join();  // it has ended
+  state_.await_start(lost, [&state = state_, lost] {
+    state.job_start->start_again(*state.launcher, state.job_text(), state.rendezvous_info, lost);
+  });
 }
 
-void ProcessRun::State::start_new(ProcessId joining_process, const std::string& section) {
-  const std::lock_guard lock(spawned_mutex);
-  if (seats_closed) return;
-  if (starting.joinable()) starting.join();  // it has ended
-  launcher->forgive(joining_process);        // the run relies on it from its seat on
-  await_start(joining_process, [this, joining_process, section] {
-    job_start->start_new(*launcher, job_text(), rendezvous_info, joining_process, section);
+void ProcessRun::State::Host::start_new(ProcessId joining, const std::string& section) {
+  const std::lock_guard lock(state_.spawned_mutex);
+  if (state_.seats_closed) return;
+  if (state_.starting.joinable()) state_.starting.join();  // it has ended
+  state_.launcher->forgive(joining);                       // the run relies on it from its seat on
+  state_.await_start(joining, [&state = state_, joining, section] {
+    state.job_start->start_new(*state.launcher, state.job_text(), state.rendezvous_info, joining, section);
   });
+}
+
+void ProcessRun::State::Host::left(ProcessId leaver) {
+  state_.network->abandon(leaver);
+  state_.launcher->forgive(leaver);
+}
+
+void ProcessRun::State::Host::seated(ProcessId replacement) {
+  state_.launcher->rely_on(replacement);
+  state_.job_start->started_again();
+}
+
+void ProcessRun::State::Host::warn(const std::string& line) {
+  state_.console.finish();
+  state_.console.warning(line);
+}
+
+void ProcessRun::State::Host::begun(const std::string& line) {
+  warn(line + " (recovery " + std::to_string(++state_.losses) + " of " +
+       std::to_string(state_.plan.train.max_recoveries) + ")");
 }
 
 void ProcessRun::State::check_elastic() const {
@@ -147,18 +149,19 @@ void ProcessRun::State::close_seats() {
   starting.join();
 }
 
-std::vector<OwnActor> ProcessRun::State::take_seats(const MoveSeats& order) {
-  const std::lock_guard lock(spawned_mutex);
-  if (seats_closed) return {};
-  if (by_hand() && seats.empty() && !order.moved.empty()) {
-    console.note("joined the run: " + text_of(order.moved, plan.graph));
+std::vector<OwnActor> ProcessRun::State::Host::take(const MoveSeats& order) {
+  const std::lock_guard lock(state_.spawned_mutex);
+  if (state_.seats_closed) return {};
+  std::vector<Seat>& seats = state_.seats;
+  if (state_.by_hand() && seats.empty() && !order.moved.empty()) {
+    note("joined the run: " + text_of(order.moved, state_.plan.graph));
   }
-  follow_moves(seats, order.moved, process);
-  const std::vector<bool> repeatable = plan.graph.repeatable();
+  follow_moves(seats, order.moved, state_.process);
+  const std::vector<bool> repeatable = state_.plan.graph.repeatable();
   std::vector<OwnActor> taken;
   for (const Seat& seat : seats) {
     if (!repeatable[seat.section.value()]) continue;
-    taken.push_back(spawn_replica(built_for(seat), seat, order.epoch));
+    taken.push_back(state_.spawn_replica(state_.built_for(seat), seat, order.epoch));
   }
   return taken;
 }
@@ -187,9 +190,8 @@ std::vector<ReplicaPlacement> ProcessRun::State::joining_places(const std::strin
   return places_of_joining(plan.graph, plan.places, as, wanted, cores);
 }
 
-void ProcessRun::State::bury(const ProcessInfo& lost, bool here) {
-  network->abandon(lost.process);
-  launcher->forgive(lost.process);
+void ProcessRun::State::Host::remove(const ProcessInfo& lost, bool here) {
+  left(lost.process);
   if (!here) return;
   ProcessHandle(lost.identity).kill();  // a stopped process would stay for ever
   remove_sockets_of_lost(lost.identity);

@@ -177,14 +177,14 @@ void ProcessRun::State::open_actors() {
     supervision.host = job_start->host();
     supervision.stopped_child = std::bind_front(&JobStart::stopped_child, job_start, peer_timeout);
     supervision.connected = [this, recovers](caf::event_based_actor*) {
-      if (successors_may_come() || joining() > 0) return;  // they come by the same way
+      if (replacements_may_come() || joining() > 0) return;  // they come by the same way
       actors->stop_listening();
       if (recovers) return job_start->tidy_start();  // another start may follow
       job_start->tidy();
     };
   }
   supervision.recovers = recovers;
-  supervision.stays = may_stay();
+  supervision.survives = may_survive();
   if (is_root()) supervision.may_recover = [this] { return may_recover(); };
   supervision.started_again = recovering();
   supervision.rescues = may_recover() && (stores_checkpoints() || !plan.options.launch_info.several_hosts());
@@ -215,7 +215,7 @@ void ProcessRun::State::open_actors() {
     if (!begun) return leave_before_the_start("a signal to another process");
     stop_in_order("a signal to another process");
   };
-  supervision.seats = seat_moves();
+  supervision.seats = seat_options();
   supervisor = actors->system().spawn<Supervisor>(supervision);
   spawned.push_back(supervisor);
   supervised = true;

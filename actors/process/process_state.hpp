@@ -43,6 +43,24 @@
 namespace maestro {
 
 struct ProcessRun::State {
+  /// What the supervisor has this process do when seats move.
+  class Host final : public SeatHost {
+   public:
+    explicit Host(State& state) : state_(state) {}
+    std::vector<OwnActor> take(const MoveSeats& order) override;
+    void remove(const ProcessInfo& lost, bool here) override;
+    void left(ProcessId leaver) override;
+    void start_again(ProcessId lost) override;
+    void start_new(ProcessId joining, const std::string& section) override;
+    void seated(ProcessId replacement) override;
+    void begun(const std::string& line) override;
+    void warn(const std::string& line) override;
+    void note(const std::string& line) override { state_.console.note(line); }
+
+   private:
+    State& state_;
+  };
+
   State(const JobPlan& job, Console& terminal, RunMemory& kept)
       : plan(job),
         console(terminal),
@@ -138,6 +156,7 @@ struct ProcessRun::State {
   std::vector<Seat> seats;    // of the replicas here; the supervisor's after the start
   bool seats_closed = false;  // no seat is taken any more
   std::thread starting;       // of a lost process, again
+  Host host{*this};
   caf::actor supervisor;
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // the coordinator exists
@@ -201,7 +220,6 @@ struct ProcessRun::State {
   [[nodiscard]] JoinTerms let_join(const SeatRequest& request);
   std::string let_leave(ProcessId leaver);
   [[nodiscard]] SeatAnswer query_supervisor(const caf::message& wanted);
-  void start_new(ProcessId joining_process, const std::string& section);
   /// Throws JobError where rank 0 could start no process of an elastic section.
   void check_elastic() const;
   [[nodiscard]] bool stores_checkpoints() const {
@@ -211,14 +229,11 @@ struct ProcessRun::State {
   /// requires it.
   void make_shadows();
   void await_start(ProcessId of_process, std::function<void()> call);
-  [[nodiscard]] SeatMoves seat_moves();
+  [[nodiscard]] SeatOptions seat_options();
   /// Whether rank 0 starts a lost process of seats again.
-  [[nodiscard]] bool successors_may_come() const;
-  void start_again(ProcessId lost);
+  [[nodiscard]] bool replacements_may_come() const;
   /// From now on no seat is taken and no process started.
   void close_seats();
-  [[nodiscard]] std::vector<OwnActor> take_seats(const MoveSeats& order);
-  void bury(const ProcessInfo& lost, bool here);
   static void remove_sockets_of_lost(const ProcessIdentity& lost);
   void introduce();
   CoordinatorOptions coordinator_options(const caf::actor& source);
@@ -233,7 +248,7 @@ struct ProcessRun::State {
   void take_down(const RunOutcome& outcome);
   void end_to_start_again();
   /// Whether this process, which is not rank 0, can take part in another start.
-  [[nodiscard]] bool may_stay() const;
+  [[nodiscard]] bool may_survive() const;
   // Back to a checkpoint before a spike; process_rollback.cpp.
   [[nodiscard]] bool end_to_roll_back(RunOutcome& ended);
   [[nodiscard]] Status branch(const Rollback& way);

@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "actors/launch/launcher.hpp"
-#include "actors/plan/seats.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
 
 namespace {
 constexpr std::chrono::milliseconds own_settle_time(100);  // for the Failure of an actor that has ended
-constexpr std::chrono::seconds ping_limit(5);
-constexpr std::chrono::seconds report_limit(1);  // for rank 0 to receive a failure of this process
+constexpr std::chrono::milliseconds settle_time(250);
+constexpr std::chrono::milliseconds look_interval(100);
+constexpr std::chrono::seconds leave_limit(5);  // for rank 0's answer
 constexpr std::chrono::seconds stop_grace(10);
+constexpr std::chrono::seconds rescue_limit(20);
 }  // namespace
 
 std::string process_label(const ProcessInfo& peer, const SectionGraph& graph) {
@@ -30,23 +30,28 @@ std::string process_label(const ProcessInfo& peer, const SectionGraph& graph) {
 
 Supervisor::Supervisor(caf::actor_config& config, SupervisorOptions options)
     : caf::event_based_actor(config),
-      options_(std::move(options)),
-      membership_(options_.process, options_.hosts, options_.joining),
-      peers_(options_.peer_timeout) {
+      run_(this, std::move(options)),
+      mesh_(
+          run_, [this](ProcessId process, const caf::actor& supervisor) { pinged(process, supervisor); },
+          [this](const std::string& problem) { end_.fail({problem}, run_.prints(), false, may_follow_loss()); }),
+      own_(run_),
+      mover_(run_),
+      elastic_(*run_.options.graph, run_.options.seats.elastic),
+      end_(run_, mesh_, mover_) {
+  run_.fail = [this](const std::string& problem, bool print, bool recoverable) {
+    end_.fail({problem}, print, false, recoverable);
+  };
   set_down_handler([this](caf::down_msg& message) { down(message); });
-  report_every_end(this, [this](const std::string& problem) { fail({"supervisor: " + problem}, true); });  // SV-6
+  report_every_end(this, [this](const std::string& problem) { end_.fail({"supervisor: " + problem}, true); });  // SV-6
 }
 
 void Supervisor::on_exit() {
-  local_ = LocalActors();
-  directory_ = Directory();
-  watched_.clear();
+  run_.local = LocalActors();
+  run_.directory = Directory();
+  run_.root = nullptr;
+  mesh_.clear();
   own_.clear();
-  root_ = nullptr;
-  leaver_ = nullptr;
-  change_ = SeatChange();
-  successor_.reset();
-  taken_ = SeatsTaken();
+  mover_.clear();
 }
 
 caf::behavior Supervisor::make_behavior() {
@@ -55,10 +60,10 @@ caf::behavior Supervisor::make_behavior() {
       [this](const ProcessJoined& peer) { joined(peer); },
       [this](const LocalActors& local) { start(local); },
       [this](const ProcessInfo& info) { introduced(info); },
-      [this](const PeerList& neighbours) { connect_neighbours(neighbours); },
-      [this](const Ping& neighbour) {
-        pinged(neighbour.process, caf::actor_cast<caf::actor>(current_sender()));
-        return Ping{options_.process};
+      [this](const PeerList& peers) { connect_peers(peers); },
+      [this](const Ping& peer) {
+        pinged(peer.process, caf::actor_cast<caf::actor>(current_sender()));
+        return Ping{run_.options.process};
       },
       [this](const PeersConnected& from) { connected(from); },
       [this](const Directory& directory) { wire(directory); },
@@ -67,230 +72,181 @@ caf::behavior Supervisor::make_behavior() {
       [this](WiringTimeout) { wiring_timed_out(); },
       [this](const ChildEnded& child) { child_ended(child); },
       [this](LossSettled) { rescue_state(); },
-      [this](const Heartbeat& peer) { peers_.heard(peer.process); },
+      [this](const Heartbeat& peer) { mesh_.heard(peer.process); },
       [this](BeatDue) { beat(); },
       [this](Interrupt) { interrupt(); },
-      [this](const NeighbourLost& loss) { neighbour_lost(loss); },
+      [this](const PeerLost& loss) { peer_lost(loss); },
       [this](Shutdown) {
-        membership_.end();
-        end_in_order();
+        run_.membership.end();
+        end_.end_in_order();
       },
       [this](const TransferBroken& broken) {
-        delayed_send(this, options_.peer_timeout * 3 / 2,
+        delayed_send(this, run_.options.peer_timeout * 3 / 2,
                      TransferJudgement{broken.message, caf::actor_cast<caf::actor_addr>(current_sender())});  // SV-7
       },
-      [this](const TransferJudgement& broken) {
-        if (!held_.empty()) return delayed_send(this, options_.peer_timeout, TransferJudgement(broken));
-        if (!retired_.contains(broken.reporter)) fail({broken.message}, prints(), false, may_follow_loss());
-      },
-      [this](const Failure& failure) {
-        const auto from = watched_.find(caf::actor_cast<caf::actor_addr>(current_sender()));
-        if (from != watched_.end() && is_successor(from->second.process) && !change_.under_way()) {
-          return successor_failed({from->second.process, failure.message});
-        }
-        if (rescuing_) return not_rescued(failure.message);
-        failure_reported(failure);
-      },
+      [this](const TransferJudgement& broken) { judge(broken); },
+      [this](const Failure& failure) { failure_reported(failure); },
       [this](const StopJudgement& judged) {
-        fail(judged.failure, prints(), false, judged.failure.may_follow_loss && may_follow_loss());
+        end_.fail(judged.failure, run_.prints(), false, judged.failure.may_follow_loss && may_follow_loss());
       },
-      [this](StartAgain) { return stay(); },
+      [this](StartAgain) { return end_.survive(); },
       [this](const MoveSeats& order) { move_seats(order); },
-      [this](const SeatsTaken& answer) { seats_taken(answer); },
+      [this](const SeatsTaken& answer) { mover_.taken(answer); },
       [this](const SeatsMoved& moved) { seats_moved(moved); },
-      [this](const SeatsReady& answer) { seats_ready(answer); },
-      [this](const MoveTimeout& move) { move_timed_out(move); },
-      [this](const ProcessGone& lost) { process_gone(lost); },
-      [this](const SuccessorFailed& failure) { successor_failed(failure); },
+      [this](const SeatsReady& answer) { mover_.ready(answer); },
+      [this](const MoveTimeout& move) { mover_.timed_out(move); },
+      [this](const ProcessGone& gone) { process_gone(gone); },
+      [this](const SuccessorFailed& failure) { mover_.failed(failure); },
       [this](const JoinWanted& wanted) { return let_join(wanted); },
-      [this](const LeaveWanted& wanted) { return let_leave(wanted); },
-      [this](Dismissed) { leave_run(); },
+      [this](const LeaveWanted& wanted) { return mover_.let_leave(wanted); },
+      [this](Dismissed) { end_.leave(); },
       [this](LookDue) { look_at_seats(); },
-      [this](Finish) { finish(); },
-      [this](const ProcessSummary& summary) { summarised(summary); },
+      [this](Finish) { end_.finish(); },
+      [this](const ProcessSummary& summary) { end_.summarised(summary); },
   };
 }
 
 void Supervisor::join(const JoinRoot& message) {
-  root_ = message.root;
-  if (!membership_.is_root()) {
+  run_.root = message.root;
+  if (!run_.membership.is_root()) {
     ProcessInfo root;
-    root.supervisor = root_;
-    watch(root);
+    root.supervisor = run_.root;
+    mesh_.watch(root);
   }
-  send_to(this, root_,
-          ProcessJoined{options_.process, own_identity(), options_.host, caf::actor_cast<caf::actor>(this)});
+  send_to(this, run_.root,
+          ProcessJoined{run_.options.process, own_identity(), run_.options.host, caf::actor_cast<caf::actor>(this)});
   begin_to_beat();
-  if (membership_.is_root()) delayed_send(this, options_.join_timeout, StartTimeout{});
+  if (run_.membership.is_root()) delayed_send(this, run_.options.join_timeout, StartTimeout{});
 }
 
 void Supervisor::joined(const ProcessJoined& peer) {
-  const bool again = is_successor(peer.process) && membership_.come(peer.process);
-  const Tally tally = membership_.record(Milestone::joined, peer.process);
-  if ((tally == Tally::ignored && !again) || peer.process == options_.process) return;
+  const bool again = mover_.is_replacement(peer.process) && run_.membership.come(peer.process);
+  const Tally tally = run_.membership.record(Milestone::joined, peer.process);
+  if ((tally == Tally::ignored && !again) || peer.process == run_.options.process) return;
   ProcessInfo known;
   known.process = peer.process;
   known.identity = peer.identity;
   known.host = peer.host;
   known.supervisor = peer.supervisor;
-  watch(known);
+  mesh_.watch(known);
   begin_to_beat();  // those that have joined rank 0 watch it, although others may let it wait
 }
 
 void Supervisor::start_timed_out() {
-  if (membership_.phase() >= RunPhase::running || membership_.complete(Milestone::joined)) return;
-  fail({"only " + std::to_string(membership_.count(Milestone::joined)) + " of " +
-        std::to_string(membership_.processes()) + " processes joined within " +
-        std::to_string(options_.join_timeout.count() / 1000) + " s"},
-       true, false, options_.started_again);
+  const RunMembership& members = run_.membership;
+  if (members.phase() >= RunPhase::running || members.complete(Milestone::joined)) return;
+  run_.fail("only " + std::to_string(members.count(Milestone::joined)) + " of " + std::to_string(members.processes()) +
+                " processes joined within " + std::to_string(run_.options.join_timeout.count() / 1000) + " s",
+            true, run_.options.started_again);
 }
 
 void Supervisor::wiring_timed_out() {
-  if (membership_.phase() >= RunPhase::running) return;
-  fail({"the processes have not connected to each other within " +
-        std::to_string(options_.start_timeout.count() / 1000) +
-        " s: " + std::to_string(membership_.count(Milestone::ready)) + " of " +
-        std::to_string(membership_.processes()) + " are ready"},
-       true, false, options_.started_again);
+  const RunMembership& members = run_.membership;
+  if (members.phase() >= RunPhase::running) return;
+  run_.fail("the processes have not connected to each other within " +
+                std::to_string(run_.options.start_timeout.count() / 1000) +
+                " s: " + std::to_string(members.count(Milestone::ready)) + " of " +
+                std::to_string(members.processes()) + " are ready",
+            true, run_.options.started_again);
 }
 
 void Supervisor::start(const LocalActors& local) {
-  local_ = local;
-  for (const OwnActor& own : local_.own) {
-    own_[own.actor.address()] = own.label;
-    monitor(own.actor);
-  }
-  local_.own.clear();
-  send_to(this, root_, local_.info);
-}
-
-void Supervisor::watch(const ProcessInfo& peer) {
-  const bool known = watched_.contains(peer.supervisor.address());
-  watched_[peer.supervisor.address()] = peer;
-  if (!known) monitor(peer.supervisor);
-  peers_.add(peer.process);
+  run_.local = local;
+  own_.watch(run_.local.own);
+  run_.local.own.clear();
+  send_to(this, run_.root, run_.local.info);
 }
 
 void Supervisor::introduced(const ProcessInfo& info) {
-  if (info.build != options_.build) {
-    return fail({"process " + std::to_string(info.process.value()) + " runs another version or job: " + info.build +
-                 " instead of " + options_.build},
-                true);
+  if (info.build != run_.options.build) {
+    return run_.fail("process " + std::to_string(info.process.value()) + " runs another version or job: " + info.build +
+                         " instead of " + run_.options.build,
+                     true, false);
   }
-  const Tally tally = membership_.record(Milestone::introduced, info.process);
+  const Tally tally = run_.membership.record(Milestone::introduced, info.process);
   if (tally == Tally::ignored) return;
-  if (is_successor(info.process)) return successor_introduced(info);
-  directory_.processes.push_back(info);
-  if (info.process != options_.process) watch(info);
+  if (info.process != run_.options.process) mesh_.watch(info);
+  if (mover_.is_replacement(info.process)) return mover_.introduced(info);
+  run_.directory.processes.push_back(info);
   if (tally != Tally::last) return;
-  delayed_send(this, options_.start_timeout, WiringTimeout{});
-  PeerList neighbours;
-  for (const ProcessInfo& peer : directory_.processes) {
-    neighbours.all.push_back({peer.process, peer.actors_host, peer.actors_port});
+  delayed_send(this, run_.options.start_timeout, WiringTimeout{});
+  PeerList peers;
+  for (const ProcessInfo& peer : run_.directory.processes) {
+    peers.all.push_back({peer.process, peer.actors_host, peer.actors_port});
   }
-  for (const ProcessInfo& peer : directory_.processes) send_to(this, peer.supervisor, neighbours);
+  for (const ProcessInfo& peer : run_.directory.processes) send_to(this, peer.supervisor, peers);
 }
 
-void Supervisor::connect_neighbours(const PeerList& neighbours) {
-  if (neighbours.late) miss_absent(neighbours);
-  const Tally tally = membership_.listed();
+void Supervisor::connect_peers(const PeerList& peers) {
+  if (peers.late) miss_absent(peers);
+  const Tally tally = run_.membership.listed();
   if (tally == Tally::ignored) return;
-  connect_until_ = std::chrono::steady_clock::now() + options_.start_timeout;
-  for (const PeerAddress& neighbour : neighbours.all) {
-    if (neighbour.process == ProcessId(0) || neighbour.process == options_.process) continue;
-    if (neighbours.late || neighbour.process < options_.process) connect_to(neighbour);
+  mesh_.connect(peers);
+  if (tally == Tally::last) send_to(this, run_.root, PeersConnected{run_.options.process});
+}
+
+void Supervisor::miss_absent(const PeerList& present) {
+  for (ProcessId process(0); process.value() < run_.membership.most_processes();
+       process = ProcessId(process.value() + 1)) {
+    if (std::ranges::find(present.all, process, &PeerAddress::process) != present.all.end()) {
+      (void)run_.membership.come(process);
+    } else if (process != run_.options.process) {
+      run_.membership.miss(process);
+    }
   }
-  if (tally == Tally::last) send_to(this, root_, PeersConnected{options_.process});
-}
-
-void Supervisor::connect_to(const PeerAddress& neighbour) {
-  options_.connect(
-      this, neighbour.host, neighbour.port,
-      [this, neighbour](const caf::actor& supervisor) { ping(neighbour, supervisor); },
-      [this, neighbour](const std::string& problem) { cannot_connect(neighbour, problem); });
-}
-
-/// CAF may treat a new connection without a message as silent and end it; a connection that has carried a message in
-/// each direction is kept.
-void Supervisor::ping(const PeerAddress& neighbour, const caf::actor& supervisor) {
-  request(supervisor, ping_limit, Ping{options_.process})
-      .then([this, neighbour, supervisor](const Ping&) { pinged(neighbour.process, supervisor); },
-            [this, neighbour](const caf::error& problem) {
-              if (std::chrono::steady_clock::now() < connect_until_) return connect_to(neighbour);
-              cannot_connect(neighbour, system().render(problem));
-            });
-}
-
-void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string& problem) {
-  fail({"process " + std::to_string(options_.process.value()) + " cannot connect to process " +
-        std::to_string(neighbour.process.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
-        ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s"},
-       prints(), false, may_follow_loss());
 }
 
 void Supervisor::pinged(ProcessId process, const caf::actor& supervisor) {
-  const bool again = !membership_.is_root() && membership_.come(process);
-  const Tally tally = membership_.record(Milestone::pinged, process);
+  const bool again = !run_.membership.is_root() && run_.membership.come(process);
+  const Tally tally = run_.membership.record(Milestone::pinged, process);
   if (tally == Tally::ignored && !again) return;
   ProcessInfo known;
   known.process = process;
   known.supervisor = supervisor;
-  watch(known);
-  if (tally == Tally::last && !again) send_to(this, root_, PeersConnected{options_.process});
+  mesh_.watch(known);
+  if (tally == Tally::last && !again) send_to(this, run_.root, PeersConnected{run_.options.process});
 }
 
 void Supervisor::connected(const PeersConnected& from) {
-  if (is_successor(from.process)) {
-    successor_->connected = true;
-    return seat_successor();
-  }
-  if (membership_.record(Milestone::connected, from.process) != Tally::last) return;
-  directory_.coordinator = local_.coordinator;
-  for (const ProcessInfo& peer : directory_.processes) send_to(this, peer.supervisor, directory_);
+  if (mover_.is_replacement(from.process)) return mover_.connected();
+  if (run_.membership.record(Milestone::connected, from.process) != Tally::last) return;
+  run_.directory.coordinator = run_.local.coordinator;
+  for (const ProcessInfo& peer : run_.directory.processes) send_to(this, peer.supervisor, run_.directory);
 }
 
 void Supervisor::wire(const Directory& directory) {
-  if (!membership_.wired()) return;
-  if (options_.connected) options_.connected(this);
-  directory_ = directory;
-  for (const ProcessInfo& peer : directory_.processes) {
-    if (peer.process != options_.process) watch(peer);  // with its full label from now on
+  if (!run_.membership.wired()) return;
+  if (run_.options.connected) run_.options.connected(this);
+  run_.directory = directory;
+  for (const ProcessInfo& peer : run_.directory.processes) {
+    if (peer.process != run_.options.process) mesh_.watch(peer);  // with its full label from now on
   }
-  const caf::message shared = caf::make_message(directory_);  // a single copy for all replicas
-  for (const ReplicaAddress& replica : local_.info.replicas) send_to(this, replica.actor, shared);
-  if (membership_.is_root()) send_to(this, local_.coordinator, shared);
-  connect_transport();
-}
-
-void Supervisor::connect_transport() {
+  const caf::message shared = caf::make_message(run_.directory);  // a single copy for all replicas
+  for (const ReplicaAddress& replica : run_.local.info.replicas) send_to(this, replica.actor, shared);
+  if (run_.membership.is_root()) send_to(this, run_.local.coordinator, shared);
   try {
-    connect_memory();
-    send_to(this, root_, ProcessReady{options_.process});
+    mesh_.connect_memory();
+    send_to(this, run_.root, ProcessReady{run_.options.process});
   } catch (const JobError& problem) {
-    fail({std::string("transport: ") + problem.what()}, prints());
-  }
-}
-
-void Supervisor::connect_memory() {
-  for (const ProcessInfo& peer : directory_.processes) {
-    if (transported_.insert(peer.process).second && options_.connect_transport) options_.connect_transport(peer);
+    run_.fail(std::string("transport: ") + problem.what(), run_.prints(), false);
   }
 }
 
 void Supervisor::ready(const ProcessReady& ready) {
-  if (membership_.record(Milestone::ready, ready.process) != Tally::last) return;
-  home_ = seats_of(directory_);
-  send_to(this, local_.coordinator, Begin{});
+  if (run_.membership.record(Milestone::ready, ready.process) != Tally::last) return;
+  mover_.begin();
+  send_to(this, run_.local.coordinator, Begin{});
   look_at_seats();
 }
 
 void Supervisor::child_ended(const ChildEnded& child) {
-  if (child.again && is_successor(child.process) && membership_.has_left(child.process)) {
-    return successor_failed({child.process, "it ended with " + child.how});
+  RunMembership& members = run_.membership;
+  if (child.again && mover_.is_replacement(child.process) && members.has_left(child.process)) {
+    return mover_.failed({child.process, "it ended with " + child.how});
   }
-  if (!membership_.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
-  fail({"process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how},
-       !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);
+  if (!members.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
+  run_.fail("process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how,
+            !members.on_this_host(child.process) || !prints_itself(child.how), run_.options.started_again);
 }
 
 void Supervisor::begin_to_beat() {
@@ -300,90 +256,206 @@ void Supervisor::begin_to_beat() {
 /// Sends heartbeats to the watched processes, and judges theirs once this process has joined; also while it is alone,
 /// as others may come.
 void Supervisor::beat() {
-  if (membership_.phase() == RunPhase::ended || membership_.most_processes() == 1) return;
-  const auto interval = PeerWatch::interval_of(options_.peer_timeout);
+  const RunMembership& members = run_.membership;
+  if (members.phase() == RunPhase::ended || members.most_processes() == 1) return;
+  const auto interval = PeerWatch::interval_of(run_.options.peer_timeout);
   delayed_send(this, interval, BeatDue{});
-  const bool some_join = root_ && !membership_.complete(Milestone::joined);  // peers_ has those that have joined
-  if (some_join && options_.stopped_child) {
-    const auto line = options_.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
-    if (line) return fail({*line}, true, false, options_.started_again);
+  const bool some_join = run_.root && !members.complete(Milestone::joined);  // the mesh has those that have joined
+  if (some_join && run_.options.stopped_child) {
+    const auto line = run_.options.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
+    if (line) return run_.fail(*line, true, run_.options.started_again);
   }
-  for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Heartbeat{options_.process});
-  if (!root_) return;
-  for (const ProcessId silent : peers_.silent(clock().now())) {
-    const auto found =
-        std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == silent; });
-    if (found != watched_.end()) lost(found->second);
-  }
+  mesh_.send_heartbeats();
+  if (!run_.root) return;
+  for (const ProcessInfo& silent : mesh_.silent()) lost(silent);
 }
 
 void Supervisor::down(const caf::down_msg& message) {
-  if (const auto own = own_.find(message.source); own != own_.end()) return own_ended(own->second, message.reason);
-  if (const auto found = watched_.find(message.source); found != watched_.end()) lost(found->second);
-}
-
-void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
-  if (membership_.phase() == RunPhase::ended) return;
-  delayed_send(this, own_settle_time, Failure{label + " ended in mid-run: " + home_system().render(reason)});
-}
-
-void Supervisor::fail(const Failure& failure, bool print, bool from_root, bool recoverable) {
-  if (!membership_.fail()) return;
-  RunOutcome outcome;
-  outcome.recoverable = recoverable;
-  if (print) outcome.error = failure.message;
-  if (membership_.is_root()) {
-    const bool recovers = recoverable && options_.may_recover && options_.may_recover();
-    return end_start(std::move(outcome), failure.message, failure.goes_back || recovers);
+  if (const std::string* const own = own_.find(message.source); own != nullptr) {
+    if (run_.membership.phase() == RunPhase::ended) return;
+    const std::string reason = home_system().render(message.reason);
+    return delayed_send(this, own_settle_time, Failure{*own + " ended in mid-run: " + reason});
   }
-  if (!root_ || from_root) return options_.outcome->set(std::move(outcome));
-  ends_ = true;
-  // The process ends when the outcome is set, and messages not sent by then are lost.
-  const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
-  request(root_, report_limit, Failure{failure.message, recoverable, failure.service_lost})
-      .then(set, [set](const caf::error&) { set(); });
+  if (const ProcessInfo* const peer = mesh_.find(message.source); peer != nullptr) lost(*peer);
+}
+
+void Supervisor::lost(const ProcessInfo& peer) {
+  if (end_.survives(peer.process)) return;
+  if (mover_.is_replacement(peer.process) && !mover_.under_way()) return mover_.failed({peer.process, "it was lost"});
+  if (mover_.move_seats_of(peer)) return;
+  switch (run_.membership.lost(peer.process)) {
+    case LossVerdict::ignored:
+      if (rescuing_ && peer.process != run_.membership.loss()) report_loss();  // SV-12
+      return;
+    case LossVerdict::neighbour:
+      // Rank 0 also detects most of these losses and reports more: wait for its report first.
+      return delayed_send(this, 2 * run_.options.peer_timeout,
+                          PeerLost{peer.supervisor.address(), process_label(peer, *run_.options.graph)});
+    case LossVerdict::run_over:
+      return end_.end_in_order();
+    case LossVerdict::noted:
+      return note_loss(peer);
+  }
+}
+
+void Supervisor::note_loss(const ProcessInfo& peer) {
+  loss_.emplace(run_, peer);
+  if (!run_.prints()) return report_loss();
+  delayed_send(this, settle_time, LossSettled{});
+  query_survivors();
+}
+
+void Supervisor::query_survivors() {
+  for (const ReplicaAddress& replica : run_.directory.replicas()) {
+    const bool queried = run_.membership.is_root() || replica.process == run_.options.process;
+    if (!queried || replica.process == run_.membership.loss()) continue;
+    request(replica.actor, settle_time, StatusRequest{})
+        .then([this](const WaitingFor& answer) { loss_->add(answer); }, [](const caf::error&) {});  // SV-4
+  }
+}
+
+void Supervisor::rescue_state() {
+  const std::optional<ProcessId> lost = run_.membership.loss();
+  if (!run_.options.rescues || lost == ProcessId(0) || !run_.local.coordinator) return report_loss();
+  for (const ProcessInfo& process : run_.directory.processes) {
+    const bool survives = process.process != run_.options.process && process.process != lost;
+    if (survives) send_to(this, process.supervisor, ProcessGone{*lost, true});
+  }
+  rescuing_ = true;
+  request(run_.local.coordinator, rescue_limit, Rescue{*lost})
+      .then([this](Rescued) { report_loss(); }, [this](const caf::error&) { report_loss(); });
+}
+
+void Supervisor::report_loss() {
+  if (run_.membership.settle()) end_.end_with(loss_->outcome(), loss_->text());
+}
+
+void Supervisor::peer_lost(const PeerLost& loss) {
+  if (mesh_.find(loss.supervisor) == nullptr) return;  // its seats have moved
+  run_.fail(run_.own_name() + " lost its connection to " + loss.peer + " in step " + run_.step() +
+                ", which process 0 still reaches; check the network between their hosts",
+            run_.prints(), false);
 }
 
 void Supervisor::failure_reported(const Failure& failure) {
-  if (failure.may_follow_loss && stops()) {  // SV-15
+  const ProcessInfo* const from = mesh_.find(caf::actor_cast<caf::actor_addr>(current_sender()));
+  if (from != nullptr && mover_.is_replacement(from->process) && !mover_.under_way()) {
+    return mover_.failed({from->process, failure.message});
+  }
+  if (rescuing_) {
+    loss_->add("the state of the other replicas could not be kept: " + failure.message);
+    return report_loss();
+  }
+  if (failure.may_follow_loss && run_.stops()) {  // SV-15
     return delayed_send(this, stop_grace, StopJudgement{failure});
   }
   const bool recoverable = failure.service_lost || (failure.may_follow_loss && may_follow_loss());
-  fail(failure, prints(), current_sender() == root_, recoverable);
+  end_.fail(failure, run_.prints(), current_sender() == run_.root, recoverable);
+}
+
+void Supervisor::judge(const TransferJudgement& broken) {
+  if (!run_.awaited.empty()) return delayed_send(this, run_.options.peer_timeout, TransferJudgement(broken));
+  if (!own_.retired(broken.reporter)) run_.fail(broken.message, run_.prints(), may_follow_loss());
+}
+
+bool Supervisor::may_follow_loss() const {
+  const bool begins_again = run_.options.started_again && run_.membership.phase() < RunPhase::running;
+  return mover_.moved_after_loss() || begins_again || !run_.membership.is_root();
 }
 
 void Supervisor::interrupt() {
-  if (options_.seats.by_hand) return leave_by_signal();
-  if (!membership_.is_root()) return send_to(this, root_, Interrupt{});
-  if (options_.stop_run) options_.stop_run();
+  if (run_.options.seats.by_hand) return leave_by_signal();
+  if (!run_.membership.is_root()) return send_to(this, run_.root, Interrupt{});
+  if (run_.options.stop_run) run_.options.stop_run();
 }
 
-void Supervisor::finish() {
-  leave_out_successor();
-  if (!membership_.finish()) return;
-  if (membership_.is_root()) {
-    for (const ProcessInfo& peer : directory_.processes) {
-      if (peer.process != options_.process) send_to(this, peer.supervisor, Finish{});
-    }
-    return summarised(options_.summary());
+void Supervisor::move_seats(const MoveSeats& order) {
+  for (const ProcessId gone : order.lost) {
+    (void)run_.membership.leave(gone);  // on rank 0 it has
+    mesh_.forget(gone, true);
   }
-  send_to(this, root_, options_.summary());
+  for (const ProcessId leaver : order.left) {
+    if (leaver == run_.options.process) continue;
+    (void)run_.membership.leave(leaver);
+    mesh_.forget(leaver, false);
+  }
+  own_.move(order);
 }
 
-void Supervisor::summarised(const ProcessSummary& summary) {
-  const Tally tally = membership_.record(Milestone::summarised, summary.process);
-  if (tally == Tally::ignored) return;
-  summaries_.push_back(summary);
-  if (tally != Tally::last) return;
-  for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Shutdown{});  // OM-1
-  end_in_order(summaries_);
+void Supervisor::seats_moved(const SeatsMoved& moved) {
+  (void)run_.membership.wired();  // of a replacement
+  run_.directory = moved.directory;
+  for (const ProcessInfo& peer : run_.directory.processes) {
+    run_.awaited.erase(peer.process);
+    if (peer.process == run_.options.process) {
+      run_.local.info.replicas = peer.replicas;
+    } else {
+      mesh_.watch(peer);  // with its new label
+    }
+  }
+  try {
+    mesh_.connect_memory();
+  } catch (const JobError& problem) {
+    return own_.cannot_move(problem.what());
+  }
+  own_.go_on(moved);
+  send_to(this, run_.root, SeatsReady{moved.epoch, run_.options.process});
 }
 
-void Supervisor::end_in_order(std::vector<ProcessSummary> summaries) {
-  RunOutcome outcome;
-  outcome.ok = true;
-  outcome.processes = std::move(summaries);
-  options_.outcome->set(std::move(outcome));
+void Supervisor::process_gone(const ProcessGone& gone) {
+  (void)run_.membership.leave(gone.process);  // on rank 0 it has
+  mesh_.forget(gone.process,
+               !run_.joins_later(gone.process));  // one that could not join ends by itself, with its reason
+  if (gone.awaited) run_.awaited.insert(gone.process);
+}
+
+SeatAnswer Supervisor::let_join(const JoinWanted& wanted) {
+  const SeatAnswer answer = mover_.let_join(wanted);
+  if (answer.refusal.empty()) elastic_.forget(answer.process);  // which had the number before
+  return answer;
+}
+
+/// A signal to a process that has joined: its user wants it back.
+void Supervisor::leave_by_signal() {
+  request(run_.root, leave_limit, LeaveWanted{run_.options.process})
+      .then(
+          [this](const SeatAnswer& answer) {
+            if (!answer.refusal.empty()) {
+              run_.options.seats.host->warn("cannot leave the run now: " + answer.refusal);
+            }
+          },
+          [](const caf::error&) {});  // rank 0 is lost, which is reported
+}
+
+void Supervisor::look_at_seats() {
+  if (run_.membership.phase() > RunPhase::running || elastic_.empty()) return;
+  delayed_send(this, look_interval, LookDue{});
+  const bool quiet = mover_.why_nothing_moves().empty();
+  for (const auto& [section, decision] : elastic_.look(run_.directory, quiet)) {
+    if (decision == SeatDecision::one_more) one_more(section);
+    if (decision == SeatDecision::one_less) one_less(section);
+  }
+  if (!quiet) return;
+  for (const ReplicaAddress& replica : run_.directory.replicas()) {
+    request(replica.actor, look_interval, StatusRequest{})
+        .then([this](const WaitingFor& answer) { elastic_.add(answer); }, [](const caf::error&) {});
+  }
+}
+
+void Supervisor::one_more(const std::string& section) {
+  const SeatAnswer joining = let_join({section});
+  if (!joining.refusal.empty()) return;  // it has as many as it may have
+  elastic_.started(joining.process);
+  run_.options.seats.host->note(elastic_.text_of_start(section, joining.process));
+  run_.options.seats.host->start_new(joining.process, section);
+}
+
+void Supervisor::one_less(const std::string& section) {
+  for (const ProcessId process : elastic_.extra(run_.directory, section)) {
+    if (!mover_.let_leave({process}).refusal.empty()) continue;
+    elastic_.forget(process);
+    return run_.options.seats.host->note(elastic_.text_of_end(section, process));
+  }
 }
 
 }  // namespace maestro

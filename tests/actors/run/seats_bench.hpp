@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,6 +29,28 @@ inline Seat seat(SectionId section, std::uint32_t index, std::uint32_t process) 
 /// actors.
 class MovesOfSeats : public ::testing::Test {
  protected:
+  /// Notes what the supervisor of a process has it do.
+  class Host final : public SeatHost {
+   public:
+    Host(MovesOfSeats& test, std::uint32_t rank) : test_(test), rank_(rank) {}
+    std::vector<OwnActor> take(const MoveSeats& order) override { return test_.take(rank_, order); }
+    void remove(const ProcessInfo& lost, bool here) override {
+      EXPECT_TRUE(here);
+      test_.removed_.push_back(lost.process.value());
+    }
+    void left(ProcessId process) override { test_.left_.push_back(process.value()); }
+    void start_again(ProcessId process) override { test_.started_.push_back(process.value()); }
+    void start_new(ProcessId process, const std::string&) override { start_again(process); }
+    void seated(ProcessId process) override { test_.seated_.push_back(process.value()); }
+    void begun(const std::string& line) override { test_.lines_.push_back(line); }
+    void warn(const std::string& line) override { begun(line); }
+    void note(const std::string& line) override { begun(line); }
+
+   private:
+    MovesOfSeats& test_;
+    std::uint32_t rank_;
+  };
+
   void start() {
     for (std::uint32_t rank = 0; rank < processes_; ++rank) supervisors_.push_back(spawn(rank));
     for (const caf::actor& supervisor : supervisors_) bench_.send(supervisor, JoinRoot{supervisors_[0]});
@@ -48,22 +71,13 @@ class MovesOfSeats : public ::testing::Test {
     options.rescues = rescues_ && rank == 0;
     options.connect = [this](caf::event_based_actor*, const std::string&, std::uint16_t port, const auto& done,
                              const auto&) { done(supervisors_.at(port)); };
+    options.seats.host = &hosts_.emplace_back(*this, rank);
     options.seats.most = most_;
+    options.seats.epoch = begun;
+    options.seats.starts = starts_;
     options.seats.may_join = joining_ > 0;
     options.seats.by_hand = rank >= 4 && elastic_.empty();
     if (rank == 0) options.seats.elastic = elastic_;
-    options.seats.start_new = [this](ProcessId process, const std::string&) { started_.push_back(process.value()); };
-    options.seats.left = [this](ProcessId process) { left_.push_back(process.value()); };
-    options.seats.epoch = begun;
-    options.seats.begun = [this](const std::string& line) { lines_.push_back(line); };
-    options.seats.warn = options.seats.note = options.seats.begun;
-    options.seats.bury = [this](const ProcessInfo& lost, bool here) {
-      EXPECT_TRUE(here);
-      buried_.push_back(lost.process.value());
-    };
-    if (starts_) options.seats.start = [this](ProcessId process) { started_.push_back(process.value()); };
-    options.seats.seated = [this](ProcessId process) { seated_.push_back(process.value()); };
-    options.seats.take = [this, rank](const MoveSeats& order) { return take(rank, order); };
     ends_.push_back(options.outcome->future().share());
     return bench_.spawn<Supervisor>(options);
   }
@@ -180,9 +194,10 @@ class MovesOfSeats : public ::testing::Test {
   std::vector<std::shared_ptr<OutcomePromise>> outcomes_;
   std::vector<std::shared_future<RunOutcome>> ends_;
   std::vector<std::string> lines_, noted_;
-  std::vector<std::uint32_t> buried_, left_;
+  std::vector<std::uint32_t> removed_, left_;
   std::map<std::uint32_t, std::vector<Seat>> seats_of_;  // as each process has them
   std::optional<BeginAgain> moved_;
+  std::deque<Host> hosts_;  // a supervisor keeps its address
   std::vector<caf::actor> actors_, replicas_;
   ActorBench bench_;
   std::vector<caf::actor> supervisors_;

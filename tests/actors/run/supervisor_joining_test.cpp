@@ -76,7 +76,7 @@ TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-1
   const SeatAnswer answer = ask(LeaveWanted{ProcessId(4)});
   EXPECT_EQ(answer.refusal, "");
   EXPECT_EQ(answer.text, "process 1 takes section 'teacher' replica 2");
-  EXPECT_TRUE(buried_.empty());
+  EXPECT_TRUE(removed_.empty());
   EXPECT_EQ(left_, (std::vector<std::uint32_t>{4, 4, 4, 4})) << "of each of the others";
   EXPECT_EQ(times("teacher2@4 retires"), 1);
   ASSERT_TRUE(ended(4));

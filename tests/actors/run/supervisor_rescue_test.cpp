@@ -24,7 +24,7 @@ TEST_F(RescueOfState, precedes_the_report) {  // SV-12
   lose();
   ASSERT_TRUE(ended(0));
   EXPECT_TRUE(ends_[0].get().recoverable);
-  EXPECT_EQ(buried_, (std::vector<std::uint32_t>{3, 3})) << "by the others, which stay meanwhile";
+  EXPECT_EQ(removed_, (std::vector<std::uint32_t>{3, 3})) << "by the others, which stay meanwhile";
 }
 
 TEST_F(RescueOfState, ends_after_its_limit) {

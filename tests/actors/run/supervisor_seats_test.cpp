@@ -12,7 +12,7 @@ TEST_F(MovesOfSeats, let_the_run_go_on_without_a_process_of_seats) {  // SV-8
   start();
   kill(2);
   for (const std::uint32_t rank : {0u, 1u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
-  EXPECT_EQ(buried_, (std::vector<std::uint32_t>{2, 2, 2}));
+  EXPECT_EQ(removed_, (std::vector<std::uint32_t>{2, 2, 2}));
   ASSERT_EQ(lines_.size(), 1u);
   EXPECT_EQ(lines_[0],
             "lost process 2 (pid 102, section 'teacher' replica 1) in step 4: it died, or was silent for too long; "

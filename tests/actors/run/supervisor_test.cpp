@@ -132,7 +132,7 @@ class SupervisorsTest : public ::testing::Test {
     options.outcome = outcomes_[rank];
     options.current_step = &current_step_;
     options.recovers = recovers_;
-    options.stays = rank == 1;
+    options.survives = rank == 1;
     if (starts_again_) options.may_recover = [] { return true; };
     options.connected = [this](caf::event_based_actor*) { ++connected_; };
     options.stop_run = [this] { ++interrupted_; };
@@ -235,7 +235,7 @@ TEST_F(SupervisorsTest, a_survivor_that_can_stays_until_the_supervisor_of_rank_0
   start();
   bench_.send(supervisors_[2], Failure{"section 's' replica 0, step 4: its server ended", false, true});
   bench_.deliver_all();
-  EXPECT_EQ(ends_[0].get().stay, std::set<ProcessId>{ProcessId(1)});
+  EXPECT_EQ(ends_[0].get().survivors, std::set<ProcessId>{ProcessId(1)});
   EXPECT_EQ(error_of(1), std::nullopt);
   EXPECT_FALSE(ends_[2].get().again) << "it cannot take part in another start";
   caf::anon_send_exit(supervisors_[2], caf::exit_reason::user_shutdown);
@@ -254,7 +254,7 @@ TEST_F(SupervisorsTest, a_process_that_has_failed_itself_does_not_stay) {  // SV
   bench_.deliver_all();
   const RunOutcome of_root = ends_[0].get();
   EXPECT_EQ(of_root.error, "section 's' replica 0, step 4: its server ended");
-  EXPECT_EQ(of_root.stay, std::set<ProcessId>{});
+  EXPECT_EQ(of_root.survivors, std::set<ProcessId>{});
   EXPECT_FALSE(ends_[1].get().again);
 }
 
@@ -263,7 +263,7 @@ TEST_F(SupervisorsTest, a_rollback_has_survivors_stay_whether_or_not_losses_do) 
   bench_.send(supervisors_[0], Failure{.message = "a spike lasts", .goes_back = true});
   bench_.deliver_all();
   EXPECT_FALSE(ends_[0].get().recoverable);
-  EXPECT_EQ(ends_[0].get().stay, std::set<ProcessId>{ProcessId(1)});
+  EXPECT_EQ(ends_[0].get().survivors, std::set<ProcessId>{ProcessId(1)});
 }
 
 TEST_F(SupervisorsTest, a_failure_that_is_no_loss_is_not_recoverable) {
@@ -296,7 +296,7 @@ TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_where_it_would_start_others_
 TEST_F(SupervisorsTest,
        two_that_lose_each_other_while_rank_0_has_both_end_the_run_when_it_had_time_to_notice) {  // SV-5
   start();
-  bench_.send(supervisors_[1], NeighbourLost{supervisors_[2].address(), "process 2 (pid 102, host b)"});
+  bench_.send(supervisors_[1], PeerLost{supervisors_[2].address(), "process 2 (pid 102, host b)"});
   bench_.deliver_all();
   const std::string told =
       "process 1 lost its connection to process 2 (pid 102, host b) in step 4, which process 0 still reaches; check "
