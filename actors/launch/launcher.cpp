@@ -203,6 +203,7 @@ void Launcher::started(Child child) {
     (void)reap(child);
     const std::lock_guard lock(mutex_);
     processes_.erase(child.pid);
+    child_ended_.notify_all();
     throw JobError("cannot watch process " + std::to_string(child.process.value()) + ": no thread: " + problem.what(),
                    ErrorCode::unavailable);
   }
@@ -226,6 +227,7 @@ int Launcher::reap(const Child& child) {
     const std::lock_guard lock(mutex_);
     running_.erase(child.pid);
   }
+  child_ended_.notify_all();
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -263,17 +265,12 @@ void Launcher::watch(const Child& child) {
   if (ended_) ended_(child.process, how);
   const std::lock_guard lock(mutex_);
   processes_.erase(child.pid);
+  child_ended_.notify_all();
 }
 
 void Launcher::wait(std::chrono::milliseconds patience) const {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  const auto any_running = [this] {
-    const std::lock_guard lock(mutex_);
-    return !running_.empty();
-  };
-  while (any_running() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // children report through waitpid, which has no timeout
-  }
+  std::unique_lock lock(mutex_);
+  child_ended_.wait_for(lock, patience, [this] { return running_.empty(); });
 }
 
 void Launcher::end_all(std::chrono::milliseconds patience) {
@@ -334,17 +331,16 @@ void Launcher::rely_on(ProcessId process) {
 }
 
 void Launcher::end(ProcessId process, std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto child = std::ranges::find(processes_, process, [](const auto& entry) { return entry.second; });
-      if (child == processes_.end()) return;
-      const auto running = running_.find(child->first);
-      if (running != running_.end() && std::chrono::steady_clock::now() > deadline) running->second.kill();
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // as in wait()
+  std::unique_lock lock(mutex_);
+  const auto is_reported = [this, process] {
+    return std::ranges::none_of(processes_, [process](const auto& child) { return child.second == process; });
+  };
+  if (child_ended_.wait_for(lock, patience, is_reported)) return;
+  for (const auto& [pid, child] : processes_) {
+    const auto running = running_.find(pid);
+    if (child == process && running != running_.end()) running->second.kill();
   }
+  child_ended_.wait(lock, is_reported);
 }
 
 void Launcher::kill_forgiven() {

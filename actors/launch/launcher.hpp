@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -125,7 +126,8 @@ class Launcher {
   Ended ended_;
   Stopped stopped_;
   Line line_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;                     // guards the members below, but for watchers_
+  mutable std::condition_variable child_ended_;  // a child has left running_ or processes_
   std::map<pid_t, ProcessHandle> running_;
   std::map<pid_t, ProcessId> processes_;  // of the children whose end was not reported
   std::vector<std::int64_t> pids_;
