@@ -2,7 +2,7 @@
 #include "actors/layouts/pass_memory.hpp"
 
 #include <algorithm>
-#include <exception>
+#include <new>
 #include <optional>
 #include <span>
 
@@ -47,16 +47,25 @@ void add_pass_bytes(JobPlan& plan) {
 void add_pass_bytes(JobPlan& plan, PortValues& values) {
   if (!plan.pass_bytes.empty()) return;
   plan.pass_bytes.assign(plan.sections.size(), -1);
-  try {
+  // A sample that cannot be read, or a lack of memory even for this: the run reports it again.
+  const auto or_note = [&plan](const std::string& whose, const auto& measure) {
+    try {
+      measure();
+    } catch (const JobError& problem) {
+      plan.notes.push_back(whose + "memory is estimated without a dry pass: " + problem.what());
+    } catch (const std::bad_alloc&) {
+      plan.notes.push_back(whose + "memory is estimated without a dry pass: out of memory");
+    }
+  };
+  or_note("", [&] {
     const std::vector<TracedUnit> steps = first_steps(plan, 1);
     for (std::size_t index = 0; index < plan.sections.size(); ++index) {
       if (!plan.meta_sections[index]->runs_dry() || plan.sections[index].config.emulated()) continue;
       const SectionId section(static_cast<std::uint32_t>(index));
-      plan.pass_bytes[index] = bytes_of(plan, section, steps.front().samples, values);
+      or_note(plan.graph.node(section).name + ": ",
+              [&] { plan.pass_bytes[index] = bytes_of(plan, section, steps.front().samples, values); });
     }
-  } catch (const std::exception&) {
-    // A sample that cannot be read, or no memory even for this: the run reports it.
-  }
+  });
 }
 
 }  // namespace maestro
