@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/hf_vision_config.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 
 namespace maestro {

@@ -11,7 +11,7 @@
 
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/input_file.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 #include "sections/state_io.hpp"
 #include "sections/weights_folder.hpp"

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
+#include "runtime/checkpoint/model_export.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/lora_config.hpp"
-#include "runtime/state/model_export.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {

@@ -26,10 +26,10 @@
 #include "runtime/graph/pass.hpp"
 #include "runtime/graph/port.hpp"
 #include "runtime/job/lora_config.hpp"
+#include "runtime/model/adapter_config.hpp"
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "runtime/ops/tape.hpp"
-#include "runtime/state/adapter_config.hpp"
 
 namespace maestro {
 

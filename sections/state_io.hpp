@@ -20,7 +20,7 @@
 
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/files/safetensors.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {

@@ -10,8 +10,8 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
-#include "runtime/state/adapter_config.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/adapter_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 
 namespace maestro {

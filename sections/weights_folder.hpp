@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/files/safetensors.hpp"
 #include "runtime/job/job_table.hpp"
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 

@@ -9,7 +9,7 @@
 #include "actors/launch/listen_address.hpp"
 #include "actors/rpc/rpc_client.hpp"
 #include "actors/rpc/socket_address.hpp"
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 namespace {

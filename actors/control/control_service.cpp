@@ -10,7 +10,7 @@
 #include "actors/control/run_questions.hpp"
 #include "actors/rpc/rpc_server.hpp"
 #include "actors/rpc/socket_address.hpp"
-#include "runtime/state/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 namespace maestro {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 

@@ -16,11 +16,11 @@
 #include "actors/live/http_address.hpp"
 #include "actors/live/http_server.hpp"
 #include "actors/live/live_page.hpp"
-#include "actors/live/record_lines.hpp"
 #include "actors/live/run_metrics.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/observe/metrics.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/record_lines.hpp"
+#include "runtime/record/run_log.hpp"
 
 namespace maestro {
 namespace {

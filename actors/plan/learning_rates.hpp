@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
-#include "runtime/state/manifest.hpp"
+#include "runtime/checkpoint/manifest.hpp"
 
 namespace maestro {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 #include "transport/fabric/libfabric.hpp"
 #include "transport/fabric/provider.hpp"
 

@@ -6,11 +6,11 @@
 #include <system_error>
 
 #include "actors/plan/planning_options.hpp"
-#include "runtime/state/adapter_config.hpp"
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/hf_export.hpp"
-#include "runtime/state/model_export.hpp"
-#include "runtime/state/model_files.hpp"
+#include "runtime/checkpoint/model_export.hpp"
+#include "runtime/model/adapter_config.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/model/hf_export.hpp"
+#include "runtime/model/model_files.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/weights_folder.hpp"
 

@@ -14,8 +14,8 @@
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/observe/trace.hpp"
-#include "runtime/state/run_folder.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_folder.hpp"
+#include "runtime/record/run_log.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {

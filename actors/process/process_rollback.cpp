@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "actors/process/process_state.hpp"
-#include "runtime/state/checkpoint_archive.hpp"
+#include "runtime/checkpoint/checkpoint_archive.hpp"
 
 namespace maestro {
 

@@ -16,7 +16,7 @@
 #include "actors/plan/transfer_paths.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/last_words.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 #include "sections/model_config.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"

@@ -25,9 +25,9 @@
 #include "actors/process/shadow_folder.hpp"
 #include "actors/run/run_result.hpp"
 #include "actors/run/step_figures.hpp"
+#include "runtime/checkpoint/manifest.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/state/manifest.hpp"
 
 namespace maestro {
 

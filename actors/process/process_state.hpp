@@ -36,9 +36,9 @@
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
+#include "runtime/files/atomic_file.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/state/atomic_file.hpp"
 
 namespace maestro {
 

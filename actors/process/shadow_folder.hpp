@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
+#include "runtime/checkpoint/checkpoint_store.hpp"
 #include "runtime/core/input_file.hpp"
-#include "runtime/state/checkpoint_store.hpp"
 
 namespace maestro {
 

@@ -6,9 +6,9 @@
 #include "actors/plan/learning_rates.hpp"
 #include "actors/plan/planning_options.hpp"
 #include "actors/process/job_start.hpp"
+#include "runtime/checkpoint/checkpoint.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/state/checkpoint.hpp"
-#include "runtime/state/weights_fingerprint.hpp"
+#include "runtime/model/weights_fingerprint.hpp"
 
 namespace maestro {
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
+#include "runtime/checkpoint/manifest.hpp"
+#include "runtime/record/run_folder.hpp"
 #include "runtime/schedule/data_cursor.hpp"
-#include "runtime/state/manifest.hpp"
-#include "runtime/state/run_folder.hpp"
 
 namespace maestro {
 

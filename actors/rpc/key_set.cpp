@@ -13,7 +13,7 @@
 
 #include "actors/rpc/openssl_handles.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 namespace {

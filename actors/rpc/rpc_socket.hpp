@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "actors/rpc/tls_context.hpp"
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 namespace maestro {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "actors/rpc/key_set.hpp"
-#include "runtime/state/posix_file.hpp"
+#include "runtime/files/posix_file.hpp"
 
 // OpenSSL's own names: its headers are included in sources only.
 struct ssl_ctx_st;

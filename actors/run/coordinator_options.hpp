@@ -7,7 +7,7 @@
 #include "actors/run/run_guard.hpp"
 #include "actors/run/run_journal.hpp"
 #include "actors/run/step_figures.hpp"
-#include "runtime/state/checkpoint_archive.hpp"
+#include "runtime/checkpoint/checkpoint_archive.hpp"
 
 namespace maestro {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/state/section_digest.hpp"
+#include "runtime/checkpoint/section_digest.hpp"
 
 namespace maestro {
 

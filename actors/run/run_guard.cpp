@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "runtime/core/json_value.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 
 namespace maestro {
 

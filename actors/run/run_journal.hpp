@@ -27,8 +27,8 @@
 #include "runtime/observe/report.hpp"
 #include "runtime/observe/run_observer.hpp"
 #include "runtime/observe/tensorboard.hpp"
+#include "runtime/record/run_log.hpp"
 #include "runtime/schedule/data_cursor.hpp"
-#include "runtime/state/run_log.hpp"
 
 namespace maestro {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/json_text.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 
 namespace maestro {
 

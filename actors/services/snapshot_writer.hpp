@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/checkpoint_store.hpp"
 #include "runtime/device/work_thread.hpp"
-#include "runtime/state/checkpoint_store.hpp"
 #include "sections/section.hpp"
 #include "sections/state_io.hpp"
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/maestro/continuations.hpp"
+#include "runtime/checkpoint/checkpoint_folders.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -13,8 +14,7 @@
 #include "runtime/page/run_card.hpp"
 #include "runtime/page/run_page.hpp"
 #include "runtime/page/run_reader.hpp"
-#include "runtime/state/checkpoint_folders.hpp"
-#include "runtime/state/run_folder.hpp"
+#include "runtime/record/run_folder.hpp"
 
 namespace maestro {
 

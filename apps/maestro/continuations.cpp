@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/result.hpp"
+#include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/text_generator.hpp"
 #include "sections/weights_folder.hpp"

@@ -22,7 +22,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/job/job_document.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 

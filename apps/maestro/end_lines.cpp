@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "runtime/model/hf_export.hpp"
 #include "runtime/observe/progress.hpp"
-#include "runtime/state/hf_export.hpp"
 
 namespace maestro {
 

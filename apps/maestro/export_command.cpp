@@ -8,10 +8,10 @@
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/number_options.hpp"
+#include "runtime/checkpoint/model_export.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/state/model_export.hpp"
 #include "sections/model_folder.hpp"
 
 namespace maestro {

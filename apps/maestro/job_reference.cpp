@@ -8,10 +8,10 @@
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/padded.hpp"
 #include "runtime/core/nearest_name.hpp"
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/job/plan_reader.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
 

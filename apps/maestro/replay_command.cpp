@@ -17,14 +17,14 @@
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/plug_in_option.hpp"
 #include "apps/maestro/recorded_job.hpp"
+#include "runtime/checkpoint/checkpoint_archive.hpp"
+#include "runtime/checkpoint/checkpoint_folders.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/scratch_folder.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/ops/cpu/isa.hpp"
-#include "runtime/state/checkpoint_archive.hpp"
-#include "runtime/state/checkpoint_folders.hpp"
 
 namespace maestro {
 

@@ -3,10 +3,10 @@
 
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/run_options.hpp"
+#include "runtime/checkpoint/checkpoint.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
-#include "runtime/state/checkpoint.hpp"
 
 namespace maestro {
 

@@ -17,7 +17,7 @@
 #include "runtime/data/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/page/markup.hpp"
-#include "runtime/state/run_folder.hpp"
+#include "runtime/record/run_folder.hpp"
 
 namespace maestro {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "benchmarks/gpu/bench_device.hpp"
-#include "runtime/job/decoder_config.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro::bench {

@@ -11,7 +11,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/data/chat_template.hpp"
 #include "runtime/data/image_resize.hpp"
-#include "runtime/state/checksum.hpp"
+#include "runtime/files/checksum.hpp"
 
 namespace maestro {
 

@@ -6,7 +6,7 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/state/checksum.hpp"
+#include "runtime/files/checksum.hpp"
 
 namespace maestro {
 

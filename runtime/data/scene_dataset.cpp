@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 namespace maestro {
 

@@ -6,7 +6,7 @@
 
 #include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/state/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 namespace maestro {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/files/checksum.hpp"
 #include "runtime/ops/distillation_options.hpp"
-#include "runtime/state/checksum.hpp"
 
 namespace maestro {
 

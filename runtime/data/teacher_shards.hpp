@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/data/teacher_records.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/files/safetensors.hpp"
 
 namespace maestro {
 

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "runtime/core/printable.hpp"
-#include "runtime/state/checksum.hpp"
-#include "runtime/state/run_folder.hpp"
+#include "runtime/files/checksum.hpp"
+#include "runtime/record/run_folder.hpp"
 
 namespace maestro {
 

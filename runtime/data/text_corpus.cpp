@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/checksum.hpp"
+#include "runtime/files/checksum.hpp"
 
 namespace maestro {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 namespace maestro {
 

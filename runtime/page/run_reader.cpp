@@ -13,7 +13,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/page/markup.hpp"
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 
 namespace maestro {
 

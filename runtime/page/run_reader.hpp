@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/page/record_tail.hpp"
 #include "runtime/page/run_page.hpp"
+#include "runtime/record/record_tail.hpp"
 
 namespace maestro {
 

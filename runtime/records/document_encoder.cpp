@@ -6,7 +6,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/state/hf_generation.hpp"
+#include "runtime/model/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"
 
 namespace maestro {

@@ -11,13 +11,13 @@
 #include "runtime/core/ordered_workers.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
+#include "runtime/model/model_files.hpp"
 #include "runtime/records/document_encoder.hpp"
 #include "runtime/records/partial_folder.hpp"
 #include "runtime/records/record_format.hpp"
 #include "runtime/records/row_files.hpp"
 #include "runtime/records/shard_writer.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
-#include "runtime/state/model_files.hpp"
 
 namespace maestro {
 

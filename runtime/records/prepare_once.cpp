@@ -9,9 +9,9 @@
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
 #include "runtime/records/row_files.hpp"
-#include "runtime/state/atomic_file.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
 
 namespace maestro {
 

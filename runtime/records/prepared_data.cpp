@@ -6,8 +6,8 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/state/atomic_file.hpp"
-#include "runtime/state/checksum.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/files/checksum.hpp"
 
 namespace maestro {
 

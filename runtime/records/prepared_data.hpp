@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/files/safetensors.hpp"
 
 namespace maestro {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/parallel_fit.hpp"
 
 namespace maestro {

@@ -7,7 +7,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "runtime/data/patches.hpp"
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_table.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {

@@ -28,8 +28,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/lora_config.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "runtime/ops/low_rank.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"

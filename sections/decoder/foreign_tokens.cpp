@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/job/job_reader.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/weights_folder.hpp"
 

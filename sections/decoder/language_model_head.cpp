@@ -2,7 +2,7 @@
 #include "sections/decoder/language_model_head.hpp"
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_section.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/weights_folder.hpp"

@@ -2,7 +2,7 @@
 // The frequencies of a decoder's rotary positions. Pure.
 #pragma once
 
-#include "runtime/job/decoder_config.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
 
 namespace maestro {

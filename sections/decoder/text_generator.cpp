@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/state_io.hpp"
 
 namespace maestro {

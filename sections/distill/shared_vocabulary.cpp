@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
 
 namespace maestro {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 #include "sections/model_config.hpp"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/job/decoder_config.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "sections/section.hpp"
 

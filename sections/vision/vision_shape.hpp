@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/job/job_table.hpp"
-#include "runtime/state/hf_vision_config.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 
 namespace maestro {

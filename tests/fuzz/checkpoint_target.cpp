@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "fuzz_target.hpp"
+#include "runtime/checkpoint/manifest.hpp"
 #include "runtime/core/json_text.hpp"
-#include "runtime/state/checksum.hpp"
-#include "runtime/state/manifest.hpp"
+#include "runtime/files/checksum.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -2,11 +2,11 @@
 // config.json of decoders, vision encoders and projectors, adapter_config.json, generation_config.json and the index of
 // weights under fuzz: every reader takes each input.
 #include "fuzz_target.hpp"
-#include "runtime/state/adapter_config.hpp"
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/hf_generation.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
-#include "runtime/state/hf_vision_config.hpp"
+#include "runtime/model/adapter_config.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/model/hf_generation.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "fuzz_target.hpp"
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/job/plan_reader.hpp"
+#include "runtime/model/decoder_config.hpp"
 
 namespace maestro::fuzz {
 namespace {

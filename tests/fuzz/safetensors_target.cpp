@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "fuzz_target.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/files/safetensors.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "fuzz_target.hpp"
 #include "runtime/core/utf8.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
 #include "runtime/tokenizer/text_stream.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/job/plan_reader.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "tests/job/job_error.hpp"
 
 namespace maestro {

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "runtime/core/nearest_name.hpp"
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "tests/job/job_error.hpp"
 
 namespace maestro {

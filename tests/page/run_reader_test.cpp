@@ -9,7 +9,7 @@
 #include <fstream>
 #include <optional>
 
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/rotary_scaling.hpp"
 #include "tests/sections/parallel_bench.hpp"

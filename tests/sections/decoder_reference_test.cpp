@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/optimizer.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/optimizer.hpp"

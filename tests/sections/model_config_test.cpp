@@ -7,8 +7,8 @@
 
 #include <functional>
 
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/hf_vision_config.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {

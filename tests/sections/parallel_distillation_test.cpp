@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/distill/distilled_decoder.hpp"
 #include "tests/sections/parallel_bench.hpp"

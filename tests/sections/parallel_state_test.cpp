@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/state_io.hpp"
 #include "tests/sections/parallel_bench.hpp"

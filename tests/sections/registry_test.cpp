@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "runtime/job/job_document.hpp"
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "tests/sections/section_bench.hpp"
 

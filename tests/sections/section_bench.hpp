@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/core/random.hpp"
+#include "runtime/files/safetensors.hpp"
 #include "runtime/ops/operator_table.hpp"
-#include "runtime/state/safetensors.hpp"
 #include "sections/optimizer.hpp"
 #include "sections/section.hpp"
 

@@ -8,7 +8,7 @@
 #include <deque>
 #include <fstream>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"

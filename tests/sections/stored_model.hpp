@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/state/hf_config.hpp"
-#include "runtime/state/safetensors.hpp"
+#include "runtime/files/safetensors.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {

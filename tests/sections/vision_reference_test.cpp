@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "runtime/state/hf_config.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "sections/state_io.hpp"
 #include "tests/sections/vision_pictures.hpp"
 

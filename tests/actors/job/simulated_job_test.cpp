@@ -10,9 +10,9 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/checkpoint/checkpoint.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
-#include "runtime/state/checkpoint.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro::testing {

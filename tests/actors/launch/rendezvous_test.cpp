@@ -14,7 +14,7 @@
 #include "actors/rpc/socket_address.hpp"
 #include "tests/job/job_error.hpp"
 #include "tests/observe/temporary_folder.hpp"
-#include "tests/state/one_line.hpp"
+#include "tests/support/one_line.hpp"
 
 namespace maestro {
 namespace {

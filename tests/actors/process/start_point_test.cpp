@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/state/checkpoint_archive.hpp"
+#include "runtime/checkpoint/checkpoint_archive.hpp"
+#include "tests/checkpoint/section_fixture.hpp"
 #include "tests/data/temp_folder.hpp"
-#include "tests/state/one_line.hpp"
-#include "tests/state/section_fixture.hpp"
+#include "tests/support/one_line.hpp"
 
 namespace maestro {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/state/run_log.hpp"
+#include "runtime/record/run_log.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {

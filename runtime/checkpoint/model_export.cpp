@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/model_export.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint_folders.hpp"
+#include "runtime/checkpoint/section_files.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/model/hf_export.hpp"
+#include "runtime/model/model_files.hpp"
+#include "runtime/model/weights_fingerprint.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The tensors in their order, cut where a file would hold more than `most` bytes.
+std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& tensors, const ExportOptions& options) {
+  std::vector<std::vector<NamedTensor>> shards(1);
+  std::uint64_t held = 0;
+  for (const NamedTensor& named : tensors) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(named.tensor.elements()) * size_of(*options.dtype);
+    if (held + bytes > options.shard_bytes && !shards.back().empty()) {
+      shards.emplace_back();
+      held = 0;
+    }
+    shards.back().push_back(named);
+    held += bytes;
+  }
+  return shards;
+}
+
+/// Memory for the tensors of a file, filled by `model`.
+Result<AlignedMemory> make_tensors(const MadeModel& model, std::vector<NamedTensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const NamedTensor& named : tensors) bytes += named.tensor.bytes();
+  AlignedMemory memory(bytes);
+  std::byte* next = memory.data();
+  for (NamedTensor& named : tensors) {
+    named.tensor = Tensor(next, DType::f32, named.tensor.shape());
+    next += named.tensor.bytes();
+    if (Status made = model.make(named); !made) return made.error();
+  }
+  return memory;
+}
+
+Result<ExportedModel> write_model(const MadeModel& whole, std::string_view original, const ExportOptions& options,
+                                  const fs::path& folder) {
+  auto shards = shards_of(whole.tensors, options);
+  const auto count = static_cast<std::uint32_t>(shards.size());
+  std::map<std::string, std::string> files;  // by tensor
+  ExportedModel model{*options.dtype, shards.size(), 0};
+  for (std::uint32_t index = 0; index < count; ++index) {
+    const std::string file = model_file({index, count});
+    for (const NamedTensor& named : shards[index]) {
+      files[named.name] = file;
+      model.bytes += static_cast<std::uint64_t>(named.tensor.elements()) * size_of(model.dtype);
+    }
+    Result<AlignedMemory> made = AlignedMemory();
+    if (whole.make) made = make_tensors(whole, shards[index]);
+    if (!made) return made.error();
+    const auto written = write_weights(folder / file, shards[index], model.dtype);
+    if (!written) return written.error();
+  }
+  if (count > 1) {
+    const auto index = write_file(folder / section_index_file, index_text(files, model.bytes));
+    if (!index) return index.error();
+  }
+  const std::string where = (folder / section_config_file).string();
+  const Result<std::string> config = config_with_dtype(original, model.dtype, where);
+  if (!config) return config.error();
+  const auto written = write_file(where, *config);
+  if (!written) return written.error();
+  return model;
+}
+
+/// Of the weights that the section began from.
+WeightDtype own_dtype(const Manifest& manifest, std::string_view section) {
+  const auto recorded = manifest.dtypes.find(std::string(section));
+  if (recorded == manifest.dtypes.end()) return WeightDtype::f32;
+  const auto found = std::ranges::find(weight_dtype_names, recorded->second);
+  const auto index = found == weight_dtype_names.end() ? 0 : found - weight_dtype_names.begin();
+  return static_cast<WeightDtype>(index);
+}
+
+/// A folder of PEFT.
+Result<ExportedModel> write_adapters(const StoredSection& stored, const std::string& config, WeightDtype dtype,
+                                     const fs::path& folder) {
+  ExportedModel model{dtype, 1, 0, true};
+  for (const NamedTensor& named : stored.state.parameters) {
+    model.bytes += static_cast<std::uint64_t>(named.tensor.elements()) * size_of(dtype);
+  }
+  const auto weights = write_weights(folder / adapter_file({}), stored.state.parameters, dtype);
+  if (!weights) return weights.error();
+  const auto written = write_file(folder / adapter_config_file, config);
+  if (!written) return written.error();
+  return model;
+}
+
+/// EX-3.
+Status check_base(const Manifest& manifest, std::string_view section, const std::string& base) {
+  const std::string begin = "cannot merge the adapters of section " + std::string(section) + ": ";
+  if (base.empty()) {
+    return Error{ErrorCode::invalid_argument, begin + "the weights below them are random values that no folder holds"};
+  }
+  std::error_code failure;
+  if (!fs::is_directory(base, failure)) {
+    return Error{ErrorCode::not_found, begin + "there is no folder " + printable(base) + ", of the weights below them"};
+  }
+  const Result<std::string> now = weights_fingerprint(base);
+  if (!now) return now.error();
+  const auto was = manifest.data.find(weights_key(section));
+  if (was != manifest.data.end() && was->second == *now) return {};
+  return Error{ErrorCode::invalid_argument,
+               begin + "the weights in " + printable(base) + " are not those that they were trained on"};
+}
+
+/// A section that trains adapters: they alone, or the whole model.
+Result<ExportedModel> write_adapted(const StoredSection& stored, const Manifest& manifest, std::string_view section,
+                                    const fs::path& staging, const ExportOptions& options) {
+  const fs::path file = stored.model.front().path().parent_path() / adapter_config_file;
+  const Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  const Result<AdapterConfig> config = parse_adapter_config(*text, file.string());
+  if (!config) return config.error();
+  if (!options.merge) return write_adapters(stored, *text, options.dtype.value_or(WeightDtype::f32), staging);
+  if (const Status same = check_base(manifest, section, config->base); !same) return same.error();
+  const Result<MadeModel> merged = options.merge(stored, *config);
+  if (!merged) return merged.error();
+  ExportOptions whole = options;
+  if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
+  return write_model(*merged, stored.state.config, whole, staging);
+}
+
+/// Of a section that trains its weights.
+Result<ExportedModel> write_trained(const StoredSection& stored, const Manifest& manifest, std::string_view section,
+                                    const fs::path& staging, const ExportOptions& options) {
+  if (options.merge) {
+    return Error{ErrorCode::invalid_argument,
+                 "cannot merge section " + std::string(section) + ": it has no adapters; leave --merge out"};
+  }
+  ExportOptions whole = options;
+  if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
+  return write_model({stored.state.parameters, {}}, stored.state.config, whole, staging);
+}
+
+Status check_target(const fs::path& to, bool replace) {
+  std::error_code failure;
+  if (!fs::exists(to, failure)) return {};
+  if (!fs::is_directory(to, failure)) {
+    return Error{ErrorCode::invalid_argument, "cannot export to " + to.string() + ": it is not a folder"};
+  }
+  if (replace || fs::is_empty(to, failure)) return {};
+  return Error{ErrorCode::invalid_argument, "cannot export to " + to.string() + ": it is not empty; name a new folder"};
+}
+
+/// A hidden name beside the target.
+fs::path beside(const fs::path& to, const char* ending) {
+  return to.parent_path() / ("." + to.filename().string() + ending);
+}
+
+/// Puts `staging` in the place of `to`, an empty folder or an earlier export.
+Status publish(const fs::path& staging, const fs::path& to) {
+  const fs::path old = beside(to, ".old.tmp");
+  std::error_code ignored;
+  fs::remove_all(old, ignored);
+  const bool replaced = std::rename(to.c_str(), old.c_str()) == 0;
+  if (std::rename(staging.c_str(), to.c_str()) != 0) {
+    const int failure = errno;
+    if (replaced) std::rename(old.c_str(), to.c_str());
+    return system_error("cannot rename " + staging.string() + " to", to, failure);
+  }
+  fs::remove_all(old, ignored);
+  return sync_folder(to.parent_path().empty() ? "." : to.parent_path());
+}
+
+Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view section, const fs::path& staging,
+                                   const ExportOptions& options) {
+  const Result<Manifest> manifest = load_checkpoint(checkpoint);
+  if (!manifest) return manifest.error();
+  const Result<StoredSection> stored = read_section(checkpoint, section);
+  if (!stored) return stored.error();
+  std::error_code failure;
+  fs::remove_all(staging, failure);
+  fs::create_directories(staging, failure);
+  if (failure) return system_error("cannot create folder", staging, failure.value());
+  const auto write = stored->state.adapters ? write_adapted : write_trained;
+  const Result<ExportedModel> model = write(*stored, *manifest, section, staging, options);
+  if (!model) return model.error();
+  const fs::path source = checkpoint / section;
+  if (const Status copied = copy_model_files(source, model_files(source), staging); !copied) return copied.error();
+  return *model;
+}
+
+}  // namespace
+
+Result<ExportedModel> export_section(const fs::path& checkpoint, std::string_view section, const fs::path& target,
+                                     const ExportOptions& options) {
+  fs::path to = target.lexically_normal();
+  if (!to.has_filename()) to = to.parent_path();  // "models/a/" means "models/a"
+  if (const Status free = check_target(to, options.replace); !free) return free.error();
+  const fs::path staging = beside(to, ".tmp");
+  Result<ExportedModel> model = write_export(checkpoint, section, staging, options);
+  if (model) {
+    if (const Status published = publish(staging, to); !published) model = published.error();
+  }
+  std::error_code ignored;
+  if (!model) fs::remove_all(staging, ignored);
+  return model;
+}
+
+Result<CheckpointSection> resolve_section(const fs::path& given) {
+  fs::path path = given.lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const Result<fs::path> whole = resolve_checkpoint(path, "export");
+  if (!whole) {
+    const bool checkpoint = parse_checkpoint_folder(path).has_value();
+    const Result<fs::path> holder = resolve_checkpoint(path.parent_path(), "export");
+    if (checkpoint || !path.has_parent_path() || !holder) return whole.error();
+    const std::string section = path.filename().string();
+    const Result<Manifest> manifest = load_checkpoint(*holder);
+    if (!manifest) return manifest.error();
+    if (const Status found = find_section(*holder, *manifest, section); !found) return found.error();
+    return CheckpointSection{*holder, section};
+  }
+  const Result<Manifest> manifest = load_checkpoint(*whole);
+  if (!manifest) return manifest.error();
+  const std::vector<std::string> sections = manifest->sections();
+  if (sections.size() == 1) return CheckpointSection{*whole, sections.front()};
+  std::string list;
+  for (const std::string& name : sections) list += (list.empty() ? "" : " or ") + (path / name).string();
+  return Error{ErrorCode::invalid_argument, "cannot export " + path.string() + ": it has " +
+                                                (sections.empty() ? "no sections" : "several sections; name " + list)};
+}
+
+}  // namespace maestro

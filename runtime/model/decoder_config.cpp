@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/decoder_config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+constexpr NumberRange positive{.min = 0.0, .min_open = true};
+// Far above any model, and small enough that products of two sizes fit an int64.
+constexpr Range size_range{.min = 1, .max = std::int64_t{1} << 31};
+constexpr Range size_or_automatic{.min = 0, .max = size_range.max};
+
+std::string setting(std::string_view key, std::int64_t value) {
+  return std::string(key) + " = " + std::to_string(value);
+}
+
+/// Returns the divisor of `whole` nearest to `wanted`, the smaller of two.
+std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
+  std::int64_t best = 1;
+  const auto consider = [&](std::int64_t divisor) {
+    const auto distance = std::abs(divisor - wanted), best_distance = std::abs(best - wanted);
+    if (distance < best_distance || (distance == best_distance && divisor < best)) best = divisor;
+  };
+  for (std::int64_t i = 1; i * i <= whole; ++i) {
+    if (whole % i != 0) continue;
+    consider(i);
+    consider(whole / i);
+  }
+  return best;
+}
+
+void check_heads(const JobTable& section, const DecoderConfig& config) {
+  if (config.head_size == 0 && config.width % config.heads != 0) {
+    section.fail_among({"heads", "width"},
+                       setting("heads", config.heads) + " does not divide " + setting("width", config.width) +
+                           "; nearest that does: " + std::to_string(nearest_divisor(config.width, config.heads)));
+  }
+  const std::int64_t kv_heads = config.kv_heads == 0 ? config.heads : config.kv_heads;
+  if (config.heads % kv_heads != 0) {
+    section.fail_among({"kv_heads", "heads"},
+                       setting("kv_heads", kv_heads) + " does not divide " + setting("heads", config.heads) +
+                           "; nearest that does: " + std::to_string(nearest_divisor(config.heads, kv_heads)));
+  }
+  if (config.gpt2() && kv_heads != config.heads) {
+    section.fail_among({"kv_heads", "family"},
+                       "family \"gpt2\" has no grouped-query attention; leave kv_heads out or set family = \"llama\"");
+  }
+  const std::int64_t head_size = config.head_size == 0 ? config.width / config.heads : config.head_size;
+  if (!config.gpt2() && head_size % 2 != 0) {
+    section.fail_among({"heads", "width", "family"}, "rotary positions need an even head size, but " +
+                                                         std::string(config.head_size == 0 ? "width / heads" : "it") +
+                                                         " = " + std::to_string(head_size));
+  }
+  if (config.gpt2() && head_size * config.heads != config.width) {
+    section.fail_among({"head_size", "family"}, "family \"gpt2\" has heads of width / heads = " +
+                                                    std::to_string(config.width / config.heads) + " columns");
+  }
+}
+
+void check_window(const JobTable& section, const DecoderConfig& config) {
+  using enum DecoderFamily;
+  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text};
+  if (!section.has("window") || config.window == 0 || std::ranges::count(windowed, config.family) > 0) return;
+  section.fail_among({"window", "family"},
+                     "family \"" + std::string(name_of(config.family)) +
+                         "\" has no windows of its own; leave window out or set family = \"mistral\"");
+}
+
+/// Every `interval`-th layer is `special`, the others are `usual`.
+void alternate(DecoderConfig& config, std::int64_t interval, LayerAttention special, LayerAttention usual) {
+  std::vector<LayerAttention> all;
+  for (std::int64_t layer = 1; layer <= config.layers; ++layer) all.push_back(layer % interval == 0 ? special : usual);
+  set_layer_attention(config, std::move(all));
+}
+
+void make_gemma(DecoderConfig& config, std::int64_t global_interval) {
+  config.norms = BlockNorms::both;
+  config.norm_offset = 1;
+  config.gelu_gate = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  if (config.window > 0) alternate(config, global_interval, {.windowed = false}, {.windowed = true});
+}
+
+}  // namespace
+
+std::optional<DecoderFamily> family_of(std::string_view name) {
+  const auto* const found = std::ranges::find(decoder_family_names, name);
+  if (found == decoder_family_names.end()) return std::nullopt;
+  return static_cast<DecoderFamily>(found - decoder_family_names.begin());
+}
+
+void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers) {
+  if (std::ranges::none_of(layers, &LayerAttention::windowed)) config.window = 0;
+  const bool equal = std::ranges::adjacent_find(layers, std::not_equal_to{}) == layers.end();
+  if (equal && std::ranges::all_of(layers, &LayerAttention::rotary)) layers.clear();
+  config.layer_attention = std::move(layers);
+}
+
+DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
+  using enum DecoderFamily;
+  config.family = family;
+  if (family == gpt2) config.qkv_bias = config.out_bias = config.ffn_bias = true;
+  if (family == qwen2) config.qkv_bias = true;
+  if (family == qwen3 || family == gemma3_text) config.qk_norm = QkNorm::head;
+  if (family == phi3) config.fused_names = true;
+  if (family == gemma2) {
+    make_gemma(config, 2);
+    config.attention_softcap = 50;
+    config.logit_softcap = 30;
+  }
+  if (family == gemma3_text) {
+    make_gemma(config, 6);
+    config.local_rope_theta = 10000;
+  }
+  if (family == olmo2) {
+    config.norms = BlockNorms::behind;
+    config.qk_norm = QkNorm::whole;
+  }
+  if (family == smollm3) alternate(config, 4, {.rotary = false}, {.rotary = true});
+  return config;
+}
+
+DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
+  DecoderConfig out = std::move(defaults);
+  out.family = section.choice("family", out.family, decoder_family_names,
+                              {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
+                               "positions and a gated feed-forward network: llama, mistral, ..."});
+  out.layers = section.integer("layers", out.layers, {.min = 1, .max = most_layers}, {"transformer layers", "layers"});
+  out.width = section.integer("width", out.width, size_range, {"columns of the hidden state"});
+  out.heads = section.integer("heads", out.heads, size_range, {"attention heads", "heads"});
+  out.head_size = section.integer("head_size", out.head_size, size_or_automatic,
+                                  {"columns of a head; 0: width / heads, as gpt2 requires", "columns"});
+  out.kv_heads =
+      section.integer("kv_heads", out.kv_heads, size_or_automatic,
+                      {"key and value heads, a divisor of heads; 0: as many as heads, as gpt2 requires", "heads"});
+  out.ffn = section.integer("ffn", out.ffn, size_or_automatic,
+                            {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
+                             "(others)"});
+  out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
+                                   {"rows of embedding and output layer; at least the corpus' tokens, which an absent "
+                                    "vocabulary without weights is raised to",
+                                    "tokens"});
+  out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
+  out.window = section.integer("window", out.window, size_or_automatic,
+                               {"keys that a query sees in layers with a sliding window, its own included: all layers "
+                                "(mistral, phi3), every second (gemma2), five of six (gemma3_text); 0: no windows",
+                                "tokens"});
+  out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
+  out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"the base of rotary positions"});
+  out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
+  out.init_std =
+      section.number("init_std", out.init_std, positive, {"the standard deviation of initial random values"});
+  check_heads(section, out);
+  check_window(section, out);
+  return out;
+}
+
+}  // namespace maestro

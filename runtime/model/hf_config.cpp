@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/hf_config.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/files/posix_file.hpp"
+#include "runtime/model/hf_families.hpp"
+#include "runtime/model/hf_keys.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using Keys = HfKeys;
+
+namespace {
+
+/// Returns true for keys that do not change a forward pass without dropout.
+bool is_ignored(std::string_view key) {
+  static const std::set<std::string_view> names = {
+      "architectures", "attn_implementation", "auto_map", "cache_implementation", "chunk_size_feed_forward", "dtype",
+      "finetuning_task", "full_attn_mod", "gradient_checkpointing", "id2label", "interpolate_factor", "is_llama_config",
+      "label2id", "language", "max_sequence_length", "n_ctx", "num_labels", "pretraining_tp", "problem_type",
+      "reorder_and_upcast_attn", "sliding_window_size", "task_specific_params", "tokenizer_class", "torch_dtype",
+      "transformers_version", "transformers.js_config", "use_cache",
+      // Of text generation; older versions of transformers store them here.
+      "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping", "length_penalty", "max_length",
+      "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
+      "prefix", "repetition_penalty", "return_dict", "return_dict_in_generate", "suppress_tokens", "temperature",
+      "top_k", "top_p", "typical_p"};
+  const auto dropout = [&] { return key.ends_with("_dropout") || key.ends_with("_pdrop"); };
+  return names.contains(key) || key.starts_with("_") || key.starts_with("summary_") || key.starts_with("unsloth_") ||
+         key.ends_with("_token_id") || dropout();
+}
+
+std::string family_names() {
+  std::string names;
+  for (const std::string_view family : decoder_family_names) names += (names.empty() ? "" : ", ") + std::string(family);
+  return names;
+}
+
+std::optional<DecoderFamily> family_at(const JsonValue& type) {
+  return type.json().is_string() ? family_of(type.text()) : std::nullopt;
+}
+
+/// Refuses a model of images or sound and text, with the way to its language model.
+void refuse_multimodal(const Keys& keys, const JsonValue& type) {
+  const auto has = [&](const char* name) { return keys.find(name).json().is_object(); };
+  if (!has("text_config") && !has("vision_config") && !has("audio_config")) return;
+  const bool text = has("text_config");
+  const JsonValue family = (text ? keys.inside("text_config") : keys).find("model_type");
+  const std::string named = text && family ? " (" + shown(family.json()) + ")" : "";
+  const bool supported = text && (!family || family_at(family));
+  type.refuse(supported ? "is a multimodal model, and a decoder reads a language model: save that of this model" +
+                              named + " in a folder of its own, as docs/models.md shows, and name it"
+                        : "is a multimodal model, and its language model" + named +
+                              " is not supported; these are: " + family_names());
+}
+
+DecoderConfig decoder_of(const Keys& keys) {
+  const JsonValue type = keys.find("model_type");
+  if (!type) type.expected("a family");
+  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (keys.find(experts)) keys.fail(experts, "a mixture of experts is not supported");
+  }
+  const std::optional<DecoderFamily> family = family_at(type);
+  if (!family) {
+    refuse_multimodal(keys, type);
+    type.refuse("is not supported; these are: " + family_names());
+  }
+  keys.require_absent("quantization_config");
+  keys.require_flag("is_causal", true);  // transformers 5 takes false for attention in both directions
+  DecoderConfig config = *family == DecoderFamily::gpt2 ? read_gpt2(keys) : read_rotary_family(keys, *family);
+  config.vocabulary = keys.size("vocab_size");
+  config.init_std = keys.positive("initializer_range", 0.02);
+  keys.refuse_unknown(is_ignored);
+  return config;
+}
+
+}  // namespace
+
+Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, decoder_of);
+}
+
+Result<DecoderConfig> read_hf_config(const fs::path& path) {
+  const auto found = read_hf_config_text(path);
+  return found ? parse_hf_config(found->text, found->file) : found.error();
+}
+
+Result<HfConfigText> read_hf_config_text(const fs::path& path) {
+  std::error_code failure;
+  const fs::path file = fs::is_directory(path, failure) ? path / "config.json" : path;
+  Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  return HfConfigText{file.string(), *std::move(text)};
+}
+
+Result<WeightMap> read_hf_index(const fs::path& folder) {
+  const fs::path index = folder / hf_index_file;
+  std::error_code failure;
+  if (!fs::exists(index, failure)) return WeightMap();
+  const Result<std::string> text = read_text(index);
+  if (!text) return text.error();
+  return parse_hf_keys(*text, index.string(), [](const Keys& keys) {
+    WeightMap files;
+    for (const auto& [tensor, file] : keys.find("weight_map").members()) {
+      const std::string name = file.text();
+      if (name.empty() || fs::path(name).filename() != name) file.expected("the name of a file");
+      files.emplace(tensor, name);
+    }
+    return files;
+  });
+}
+
+std::set<std::string> files_of(const WeightMap& map) {
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : map) files.insert(file);
+  return files;
+}
+
+Result<std::string> hf_model_type(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, [](const Keys& keys) { return keys.find("model_type").text(); });
+}
+
+std::string hf_config_text(const DecoderConfig& config) {
+  nlohmann::ordered_json out = config.gpt2() ? gpt2_json(config) : rotary_family_json(config);
+  out["vocab_size"] = config.vocabulary;
+  out["tie_word_embeddings"] = config.tied;
+  out["initializer_range"] = config.init_std;
+  out["use_cache"] = true;
+  out["torch_dtype"] = "float32";
+  return out.dump(2) + "\n";
+}
+
+}  // namespace maestro

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/hf_families.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+using Keys = HfKeys;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+/// Defaults of a family's configuration class, where they are not LlamaConfig's.
+struct Family {
+  DecoderFamily family;
+  const char* architecture;
+  double norm_epsilon = 1e-6;
+  std::int64_t positions = 2048;
+  std::int64_t head_size = 0;  ///< 0: width / heads
+  std::int64_t kv_heads = 0;   ///< 0: as many as heads
+  bool tied = false;
+  bool attention_bias = false;  ///< has a key of that name, for q, k, v and output
+  bool ffn_bias = false;        ///< has mlp_bias
+  bool score_cap = false;       ///< applies attn_logit_softcapping
+  RotaryForm rotary{};
+};
+
+constexpr Family families[] = {
+    {.family = DecoderFamily::llama, .architecture = "LlamaForCausalLM", .attention_bias = true, .ffn_bias = true},
+    {.family = DecoderFamily::mistral, .architecture = "MistralForCausalLM", .positions = 131072, .kv_heads = 8},
+    {.family = DecoderFamily::qwen2, .architecture = "Qwen2ForCausalLM", .positions = 32768, .kv_heads = 32},
+    {.family = DecoderFamily::qwen3,
+     .architecture = "Qwen3ForCausalLM",
+     .positions = 32768,
+     .head_size = 128,
+     .kv_heads = 32,
+     .attention_bias = true},
+    {.family = DecoderFamily::phi3,
+     .architecture = "Phi3ForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 4096,
+     .rotary = {.partial = true, .original = 4096, .longrope_alone = true}},
+    {.family = DecoderFamily::gemma2,
+     .architecture = "Gemma2ForCausalLM",
+     .positions = 8192,
+     .head_size = 256,
+     .kv_heads = 4,
+     .tied = true,
+     .attention_bias = true,
+     .score_cap = true},
+    {.family = DecoderFamily::gemma3_text,
+     .architecture = "Gemma3ForCausalLM",
+     .positions = 131072,
+     .head_size = 256,
+     .kv_heads = 4,
+     .tied = true,
+     .attention_bias = true,
+     .rotary = {.theta = 1e6, .by_layer = true}},
+    {.family = DecoderFamily::olmo2, .architecture = "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .attention_bias = true},
+    {.family = DecoderFamily::smollm3,
+     .architecture = "SmolLM3ForCausalLM",
+     .positions = 32768,
+     .kv_heads = 4,
+     .tied = true,
+     .attention_bias = true,
+     .ffn_bias = true,
+     .rotary = {.theta = 2e6}}};
+
+const Family& defaults_of(DecoderFamily family) {
+  return *std::ranges::find(families, family, &Family::family);
+}
+
+RotaryForm rotary_form(const Family& family) {
+  RotaryForm form = family.rotary;
+  form.architecture = family.architecture;
+  return form;
+}
+
+bool is_gemma(const DecoderConfig& config) {
+  return config.norms == BlockNorms::both;
+}
+
+std::int64_t rounded_ffn(const DecoderConfig& config) {
+  // 8/3 x width, rounded up to 64: see DecoderConfig::ffn.
+  return config.ffn != 0 ? config.ffn : (8 * config.width + 191) / 192 * 64;
+}
+
+/// The gate of the feed-forward network: silu, or GELU approximated by tanh under any of its names.
+bool read_gelu_gate(const Keys& keys, bool gemma) {
+  const std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
+  (void)keys.find("hidden_act");  // Gemma has it too, without a meaning
+  const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
+  const JsonValue value = keys.find(key);
+  if (!value) return gemma;
+  if (value.json().is_string() && std::ranges::find(gelu, value.text()) != gelu.end()) return true;
+  std::vector<std::string> supported = gelu;
+  supported.insert(gemma ? supported.end() : supported.begin(), {"silu", "swish"});
+  keys.require_text(key, "", supported);
+  return false;
+}
+
+/// Returns a list that has an entry for each layer.
+std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderConfig& config, const char* entries) {
+  if (!list.json().is_array() || list.json().size() != static_cast<std::size_t>(config.layers)) {
+    list.expected("a list of " + std::to_string(config.layers) + " " + entries);
+  }
+  return list.items();
+}
+
+/// Windows by layer_types, or in layers where `usual(index from 0)` holds.
+template <class Usual>
+void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
+  std::vector<LayerAttention> layers;
+  const JsonValue types = keys.find("layer_types");
+  if (types) {
+    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
+      const bool windowed = type.json() == "sliding_attention";
+      if (!windowed && type.json() != "full_attention") {
+        type.refuse("is not supported; these are: full_attention, sliding_attention");
+      }
+      if (windowed && config.window == 0) type.refuse("needs a sliding_window of the layers");
+      layers.push_back({.windowed = windowed});
+    }
+  }
+  for (std::int64_t i = 0; !types && i < config.layers; ++i)
+    layers.push_back({.windowed = usual(i) && config.window > 0});
+  set_layer_attention(config, std::move(layers));
+}
+
+void read_windows(const Keys& keys, DecoderConfig& config) {
+  using enum DecoderFamily;
+  const bool null = keys.has("sliding_window") && !keys.find("sliding_window");
+  const std::int64_t absent = config.family == phi3 || null ? 0 : 4096;
+  if (config.family == mistral || config.family == phi3) {
+    config.window = keys.size("sliding_window", absent);
+  } else if (config.family == qwen2 || config.family == qwen3) {
+    const std::int64_t window = keys.size("sliding_window", absent);
+    config.window = keys.flag("use_sliding_window", false) ? window : 0;
+    const std::int64_t first = keys.size("max_window_layers", 28, 0);
+    read_layer_types(keys, config, [&](std::int64_t i) { return config.window > 0 && i >= first; });
+  } else if (is_gemma(config)) {
+    config.window = keys.size("sliding_window", absent);
+    const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
+    read_layer_types(keys, config, [&](std::int64_t i) { return (i + 1) % interval != 0; });
+  } else {
+    // Keys of other families that such files carry, without a meaning.
+    for (const char* key : {"sliding_window", "max_window_layers"}) (void)keys.find(key);
+  }
+}
+
+/// SmolLM3: layers without positions.
+void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
+  keys.require_flag("use_sliding_window", false);
+  const std::int64_t interval = keys.size("no_rope_layer_interval", 4);
+  const auto is_full = [](const json& type) { return type == "full_attention"; };
+  if (const JsonValue types = keys.find("layer_types");
+      types && !(types.json().is_array() && std::ranges::all_of(types.json(), is_full))) {
+    types.expected("a list of full_attention, as use_sliding_window is false");
+  }
+  std::vector<LayerAttention> layers;
+  const JsonValue list = keys.find("no_rope_layers");
+  if (list) {
+    for (const JsonValue& rotary : entries_of_layers(list, config, "values 0 or 1")) {
+      layers.push_back({.rotary = rotary.json() != 0});
+    }
+  }
+  for (std::int64_t i = 0; !list && i < config.layers; ++i) layers.push_back({.rotary = (i + 1) % interval != 0});
+  set_layer_attention(config, std::move(layers));
+}
+
+void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
+  const bool second = config.family == DecoderFamily::gemma2;
+  keys.require_flag("use_bidirectional_attention", false);
+  const std::int64_t scalar = keys.size("query_pre_attn_scalar", 256);
+  config.attention_scale = scalar == config.head_size ? 0 : 1.0 / std::sqrt(static_cast<double>(scalar));
+  const auto cap = [&](const char* key, double absent) {
+    return keys.has(key) && !keys.find(key) ? 0 : keys.positive(key, absent);
+  };
+  if (const JsonValue ignored = keys.find("attn_logit_softcapping"); ignored && !family.score_cap) {
+    ignored.refuse(not_applied_by(family.architecture) + "; set it to null");
+  }
+  config.attention_softcap = cap("attn_logit_softcapping", second ? 50 : 0);
+  config.logit_softcap = cap("final_logit_softcapping", second ? 30 : 0);
+}
+
+void check_heads(const Keys& keys, const DecoderConfig& config) {
+  if (config.heads % config.kv_heads != 0) {
+    keys.fail("num_key_value_heads", std::to_string(config.kv_heads) +
+                                         " does not divide num_attention_heads = " + std::to_string(config.heads));
+  }
+  if (config.head_size % 2 != 0) {
+    keys.fail("head_dim", std::to_string(config.head_size) + " is odd; rotary positions need pairs of columns");
+  }
+}
+
+std::int64_t width_of_heads(const Keys& keys, const DecoderConfig& config, std::string_view key) {
+  if (config.width % config.heads == 0) return config.width / config.heads;
+  keys.fail(key, std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+}
+
+std::int64_t read_head_size(const Keys& keys, const DecoderConfig& config, const Family& family) {
+  if (keys.find("head_dim")) return keys.size("head_dim");
+  return family.head_size != 0 ? family.head_size : width_of_heads(keys, config, "num_attention_heads");
+}
+
+}  // namespace
+
+DecoderConfig read_gpt2(const Keys& keys) {
+  // Three names of the same function: the approximation of GELU by tanh.
+  keys.require_text("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
+  keys.require_flag("scale_attn_weights", true);
+  keys.require_flag("scale_attn_by_inverse_layer_idx", false);
+  DecoderConfig config = with_family({}, DecoderFamily::gpt2);
+  config.layers = keys.aliased_size("n_layer", "num_hidden_layers", most_layers);
+  config.width = keys.aliased_size("n_embd", "hidden_size");
+  config.heads = keys.aliased_size("n_head", "num_attention_heads");
+  config.ffn = keys.size("n_inner", 0);
+  config.positions = keys.aliased_size("n_positions", "max_position_embeddings");
+  config.tied = keys.flag("tie_word_embeddings", true);
+  config.norm_epsilon = keys.positive("layer_norm_epsilon", 1e-5);
+  config.head_size = width_of_heads(keys, config, "n_head");
+  return config;
+}
+
+DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
+  const Family& family = defaults_of(name);
+  DecoderConfig config;
+  config.layers = keys.size("num_hidden_layers", {}, 1, most_layers);
+  config.width = keys.size("hidden_size");
+  config.heads = keys.size("num_attention_heads");
+  const bool null = keys.has("num_key_value_heads");
+  config.kv_heads = keys.size("num_key_value_heads", family.kv_heads == 0 || null ? config.heads : family.kv_heads);
+  config.ffn = keys.size("intermediate_size");
+  config.positions = keys.size("max_position_embeddings", family.positions);
+  config.tied = keys.flag("tie_word_embeddings", family.tied);
+  config.norm_epsilon = keys.positive("rms_norm_eps", family.norm_epsilon);
+  config = with_family(config, name);
+  config.head_size = read_head_size(keys, config, family);
+  check_heads(keys, config);
+  config.gelu_gate = read_gelu_gate(keys, is_gemma(config));
+  if (!family.ffn_bias) keys.require_flag("mlp_bias", false);
+  config.ffn_bias = keys.flag("mlp_bias", false);
+  if (family.attention_bias) {
+    config.qkv_bias = config.out_bias = keys.flag("attention_bias", false);
+  } else {
+    keys.require_flag("attention_bias", config.qkv_bias);
+  }
+  read_rotary(keys, config, rotary_form(family));
+  read_windows(keys, config);
+  if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
+  if (is_gemma(config)) read_gemma(keys, family, config);
+  return config;
+}
+
+ordered_json gpt2_json(const DecoderConfig& config) {
+  ordered_json out;
+  out["architectures"] = {"GPT2LMHeadModel"};
+  out["model_type"] = name_of(config.family);
+  out["activation_function"] = "gelu_new";
+  out["n_layer"] = config.layers;
+  out["n_embd"] = config.width;
+  out["n_head"] = config.heads;
+  out["n_inner"] = config.ffn != 0 ? ordered_json(config.ffn) : ordered_json(nullptr);
+  out["n_positions"] = config.positions;
+  out["n_ctx"] = config.positions;
+  out["layer_norm_epsilon"] = config.norm_epsilon;
+  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) out[dropout] = 0.0;
+  return out;
+}
+
+namespace {
+
+void write_layers(const DecoderConfig& config, ordered_json& out) {
+  using enum DecoderFamily;
+  const bool qwen = config.family == qwen2 || config.family == qwen3;
+  if (qwen) out["use_sliding_window"] = config.window > 0;
+  if (qwen || config.family == mistral || config.family == phi3 || is_gemma(config)) {
+    out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
+  }
+  if (qwen || is_gemma(config)) {
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      out["layer_types"].push_back(config.attention_of(i).windowed ? "sliding_attention" : "full_attention");
+    }
+  }
+  if (config.family == smollm3) {
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      out["no_rope_layers"].push_back(config.attention_of(i).rotary ? 1 : 0);
+    }
+  }
+}
+
+void write_gemma(const DecoderConfig& config, ordered_json& out) {
+  const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(nullptr); };
+  const double scale = config.attention_scale;
+  out["query_pre_attn_scalar"] = scale > 0 ? std::llround(1.0 / (scale * scale)) : config.head_size;
+  out["attn_logit_softcapping"] = cap(config.attention_softcap);
+  out["final_logit_softcapping"] = cap(config.logit_softcap);
+}
+
+}  // namespace
+
+ordered_json rotary_family_json(const DecoderConfig& config) {
+  const Family& family = defaults_of(config.family);
+  ordered_json out;
+  out["architectures"] = {family.architecture};
+  out["model_type"] = name_of(config.family);
+  out[is_gemma(config) ? "hidden_activation" : "hidden_act"] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
+  out["num_hidden_layers"] = config.layers;
+  out["hidden_size"] = config.width;
+  out["num_attention_heads"] = config.heads;
+  out["num_key_value_heads"] = config.kv_heads != 0 ? config.kv_heads : config.heads;
+  const std::int64_t head_size = config.head_size != 0 ? config.head_size : config.width / config.heads;
+  if (family.head_size != 0 || head_size * config.heads != config.width) out["head_dim"] = head_size;
+  out["intermediate_size"] = rounded_ffn(config);
+  out["max_position_embeddings"] = config.positions;
+  out["rms_norm_eps"] = config.norm_epsilon;
+  if (family.attention_bias) out["attention_bias"] = config.out_bias;
+  if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
+  write_rotary(config, rotary_form(family), out);
+  write_layers(config, out);
+  if (is_gemma(config)) write_gemma(config, out);
+  return out;
+}
+
+}  // namespace maestro

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/record/run_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <random>
+#include <sstream>
+#include <system_error>
+
+#include "runtime/checkpoint/checkpoint_archive.hpp"
+#include "runtime/checkpoint/checkpoint_folders.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/record/run_log.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* lock_file = ".lock";
+// The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
+constexpr std::array<const char*, 11> entries_of_a_run{"checkpoints", archive_folder, "models",     run_file.data(),
+                                                       "report.json", "card.md",      "card.html",  "trace.json",
+                                                       "page.html",   record_folder,  "tensorboard"};
+
+/// Fit for a line of an error, whatever a file holds.
+std::string one_line(std::string text) {
+  constexpr std::size_t longest = 120;
+  if (text.size() > longest) text = text.substr(0, longest) + "...";
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text;
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return {text.data(), length};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
+/// Writes host, process, job and start time, a line each, over the record of an earlier holder.
+void sign(int lock, const std::string& job) {
+  const std::string text =
+      host_name() + "\n" + std::to_string(getpid()) + "\n" + one_line(job) + "\n" + now_text() + "\n";
+  // A lock whose record cannot be written holds all the same.
+  if (ftruncate(lock, 0) == 0) (void)!write(lock, text.data(), text.size());
+}
+
+bool is_held_elsewhere(int failure) {
+  return failure == EWOULDBLOCK;
+}
+
+/// " of job 'real' (step 9)"
+std::string described(const CheckpointFolder& folder) {
+  const Result<Manifest> manifest = load_manifest(folder.path);
+  const std::string job = manifest && !manifest->run.job.empty() ? " of job '" + one_line(manifest->run.job) + "'" : "";
+  return job + " (step " + std::to_string(folder.step) + ")";
+}
+
+}  // namespace
+
+RunIdentity new_run(std::string job) {
+  std::random_device random;
+  std::array<char, 17> id{};
+  std::snprintf(id.data(), id.size(), "%08x%08x", random(), random());
+  return {id.data(), std::move(job), now_text()};
+}
+
+Error RunFolder::in_use() const {
+  std::string host;
+  std::string process;
+  std::string job;
+  std::string since;
+  if (const Result<std::string> text = read_text(folder_ / lock_file)) {
+    std::istringstream lines(*text);
+    std::getline(lines, host);
+    std::getline(lines, process);
+    std::getline(lines, job);
+    std::getline(lines, since);
+  }
+  std::string holder = "another run";  // that has not signed yet
+  if (!since.empty()) {
+    holder = "job '" + one_line(job) + "' (process " + one_line(process) + " on host " + one_line(host) + ", since " +
+             one_line(since) + ")";
+  }
+  return {ErrorCode::unavailable, "train.out: " + folder_.string() + " is in use by " + holder +
+                                      "; wait until it has ended, or choose another folder"};
+}
+
+Result<RunLock> RunFolder::lock(const std::string& job) const {
+  std::error_code failure;
+  fs::create_directories(folder_, failure);
+  if (failure) return system_error("train.out: cannot create folder", folder_, failure.value());
+  const fs::path path = folder_ / lock_file;
+  // Whoever may open the file may hold its lock.
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file) (void)fchmod(file.get(), 0600);  // made by an earlier version
+  if (!file) return system_error("train.out: cannot write", path, errno);
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (is_held_elsewhere(errno)) return in_use();
+    return RunLock();
+  }
+  sign(file.get(), job);
+  return RunLock(std::move(file));
+}
+
+Status RunFolder::check_free() const {
+  // NFS grants an exclusive lock only on a file that is open for writing; without leave to write there is none to look
+  // at.
+  const FileDescriptor file(open((folder_ / lock_file).c_str(), O_RDWR | O_CLOEXEC));
+  if (file && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && is_held_elsewhere(errno)) return in_use();
+  return {};
+}
+
+bool RunFolder::has_models_of_other(const std::string& run) const {
+  std::error_code failure;
+  if (!fs::is_directory(folder_ / "models", failure)) return false;
+  const Result<RunIdentity> holder = read_run_identity(folder_ / run_file);
+  return !holder || holder->id != run;
+}
+
+Status RunFolder::check_holds_only(const std::string& run, bool resumed) const {
+  const auto folders = list_checkpoint_folders(checkpoints());
+  if (!folders && folders.error().code != ErrorCode::not_found) return folders.error();
+  const std::vector<CheckpointFolder> found = folders ? loadable(*folders) : std::vector<CheckpointFolder>();
+  const CheckpointFolder* other = nullptr;  // of the highest step
+  for (const CheckpointFolder& folder : found) {
+    const Result<Manifest> manifest = load_manifest(folder.path);
+    // A damaged checkpoint of the resumed run is no other run's.
+    if (manifest ? manifest->run.id != run : !resumed) other = &folder;
+  }
+  const bool models = has_models_of_other(run);
+  if (other == nullptr && !models) return {};
+  const std::string holds = "train.out: " + folder_.string() + " holds " +
+                            (other == nullptr ? "the models of a run" : "a run" + described(*other));
+  if (resumed) {
+    return Error{ErrorCode::invalid_argument, holds + ", another one than is resumed; choose another folder"};
+  }
+  int number = 1;
+  std::error_code ignored;
+  while (fs::exists(aside(number), ignored)) ++number;
+  return Error{ErrorCode::invalid_argument, holds + "; --resume " + folder_.string() +
+                                                " goes on with it, --fresh moves it to " + aside(number).string() +
+                                                ", or choose another folder"};
+}
+
+fs::path RunFolder::aside(int number) const {
+  fs::path base = folder_.lexically_normal();
+  if (!base.has_filename()) base = base.parent_path();  // "runs/x/"
+  if (base == "." || base.filename() == "..") base = fs::absolute(folder_ / "x").lexically_normal().parent_path();
+  return base.string() + "." + std::to_string(number);
+}
+
+Result<std::optional<fs::path>> RunFolder::set_aside() const {
+  const auto folders = list_checkpoint_folders(checkpoints());
+  if (!folders && folders.error().code != ErrorCode::not_found) return folders.error();
+  std::error_code failure;
+  const bool models = fs::exists(folder_ / "models", failure);
+  if (!models && (!folders || loadable(*folders).empty())) return std::optional<fs::path>();
+  fs::path to = aside(1);
+  for (int number = 2; mkdir(to.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) return system_error("--fresh: cannot create folder", to, errno);
+    to = aside(number);
+  }
+  for (const char* entry : entries_of_a_run) {
+    if (std::rename((folder_ / entry).c_str(), (to / entry).c_str()) == 0 || errno == ENOENT) continue;
+    return system_error("--fresh: cannot move " + (folder_ / entry).string() + " to", to, errno);
+  }
+  return std::optional(to);
+}
+
+Status RunFolder::record(const RunIdentity& run) const {
+  const Result<WrittenFile> written = write_file(folder_ / run_file, run_identity_text(run));
+  return written ? Status() : Status(written.error());
+}
+
+}  // namespace maestro

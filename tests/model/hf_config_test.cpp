@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/hf_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/core/input_file.hpp"
+#include "tests/data/temp_folder.hpp"
+#include "tests/model/config_text.hpp"
+#include "tests/support/one_line.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// As published with the models gpt2 and TinyLlama-1.1B (keys that matter here).
+constexpr std::string_view gpt2_text = R"({
+  "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "initializer_range": 0.02,
+  "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+  "n_positions": 1024, "vocab_size": 50257})";
+constexpr std::string_view llama_text = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+  "intermediate_size": 5632, "max_position_embeddings": 2048, "model_type": "llama", "num_attention_heads": 32,
+  "num_hidden_layers": 22, "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+  "tie_word_embeddings": false, "torch_dtype": "float32", "use_cache": true, "vocab_size": 32000})";
+
+std::string refusal(std::string_view text) {
+  const Result<DecoderConfig> config = parse_hf_config(text, "model/config.json");
+  if (config) return "accepted";
+  EXPECT_THAT(config.error().message, AllOf(HasSubstr("model/config.json"), IsOneLine()));
+  EXPECT_EQ(config.error().code, ErrorCode::invalid_argument);
+  return config.error().message;
+}
+
+TEST(HfConfig, reads_gpt2) {
+  const Result<DecoderConfig> config = parse_hf_config(gpt2_text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, DecoderFamily::gpt2);
+  EXPECT_EQ(config->layers, 12);
+  EXPECT_EQ(config->width, 768);
+  EXPECT_EQ(config->heads, 12);
+  EXPECT_EQ(config->ffn, 0);
+  EXPECT_EQ(config->vocabulary, 50257);
+  EXPECT_EQ(config->positions, 1024);
+  EXPECT_TRUE(config->tied);
+  EXPECT_EQ(config->norm_epsilon, 1e-5);
+}
+
+TEST(HfConfig, reads_llama) {
+  const Result<DecoderConfig> config = parse_hf_config(llama_text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, DecoderFamily::llama);
+  EXPECT_EQ(config->layers, 22);
+  EXPECT_EQ(config->width, 2048);
+  EXPECT_EQ(config->heads, 32);
+  EXPECT_EQ(config->kv_heads, 4);
+  EXPECT_EQ(config->ffn, 5632);
+  EXPECT_FALSE(config->tied);
+  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_EQ(config->norm_epsilon, 1e-5);
+}
+
+TEST(HfConfig, takes_the_rotary_base_from_either_place) {
+  const auto theta = [](const std::string& to) {
+    return parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw().rope_theta;
+  };
+  EXPECT_EQ(theta("\"rope_theta\": 500000.0"), 500000.0);
+  EXPECT_EQ(theta(R"("rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"), 250000.0);
+}
+
+TEST(HfConfig, keys_that_change_nothing_are_passed_over) {
+  const std::string more = R"("rope_scaling": {}, "bos_token_id": 1, "attention_dropout": 0.1, "_name_or_path": "x",
+    "residual_multiplier": null, "mlp_bias": false, "rope_interleaved": false, "is_llama_config": true)";
+  EXPECT_EQ(parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", more), "c").value_or_throw(),
+            parse_hf_config(llama_text, "c").value_or_throw());
+}
+
+// As saved by transformers 4 and 5; see also tests/sections/references.
+TEST(HfConfig, scaled_positions_have_the_same_meaning_in_either_form) {
+  const auto read = [](const std::string& to) {
+    return parse_hf_config(replaced(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw();
+  };
+  const std::string factors = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 1024)";
+  const DecoderConfig four = read(R"("rope_theta": 5e5, "rope_scaling": {"type": "llama3", )" + factors + "}");
+  EXPECT_EQ(four, read(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, )" + factors + "}"));
+  EXPECT_EQ(four.rope_scaling.kind, RotaryScaling::Kind::llama3);
+  EXPECT_EQ(four.rope_scaling.factor, 8);
+  EXPECT_EQ(four.rope_scaling.original, 1024);
+}
+
+TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
+  const auto read = [](const std::string& type, const std::string& more) {
+    const std::string named = replaced(llama_text, "\"llama\"", "\"" + type + "\"");
+    return parse_hf_config(replaced(named, "\"rope_scaling\": null", more), "c").value_or_throw();
+  };
+  EXPECT_EQ(read("mistral", R"("x": null)").window, 4096);
+  EXPECT_EQ(read("mistral", R"("sliding_window": null)").window, 0);
+  EXPECT_EQ(read("phi3", R"("x": null)").window, 0);
+  EXPECT_EQ(read("qwen3", R"("x": null)").head_size, 128);
+  EXPECT_EQ(read("qwen2", R"("sliding_window": 64)").window, 0);
+  const DecoderConfig qwen =
+      read("qwen2", R"("sliding_window": 64, "use_sliding_window": true, "max_window_layers": 20)");
+  EXPECT_FALSE(qwen.attention_of(19).windowed);
+  EXPECT_TRUE(qwen.attention_of(20).windowed);
+  const DecoderConfig gemma = read("gemma3_text", R"("head_dim": 64)");
+  EXPECT_FALSE(gemma.attention_of(5).windowed);
+  EXPECT_TRUE(gemma.attention_of(6).windowed);
+  EXPECT_EQ(gemma.local_rope_theta, 10000);
+  EXPECT_EQ(gemma.attention_scale, 1.0 / 16);
+  EXPECT_FALSE(read("smollm3", R"("x": null)").attention_of(3).rotary);
+}
+
+TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
+  DecoderConfig gpt2;
+  gpt2.layers = 3;
+  gpt2.tied = false;
+  gpt2.norm_epsilon = 3e-6;
+  DecoderConfig llama = gpt2;
+  llama.family = DecoderFamily::llama;
+  llama.kv_heads = 2;
+  llama.ffn = 320;
+  llama.rope_theta = 12345.5;
+  for (const DecoderConfig& config : {gpt2, llama}) {
+    const std::string text = hf_config_text(config);
+    const DecoderConfig back = parse_hf_config(text, "config.json").value_or_throw();
+    EXPECT_EQ(hf_config_text(back), text);
+    EXPECT_EQ(back.family, config.family);
+    EXPECT_EQ(back.layers, 3);
+    EXPECT_EQ(back.kv_heads, config.kv_heads);
+    EXPECT_EQ(back.ffn, config.ffn);
+    EXPECT_EQ(back.tied, false);
+    EXPECT_EQ(back.norm_epsilon, 3e-6);
+    EXPECT_EQ(back.init_std, config.init_std);
+    EXPECT_EQ(back.vocabulary, config.vocabulary);
+    EXPECT_EQ(back.positions, config.positions);
+  }
+}
+
+TEST(HfConfig, the_default_llama_width_of_the_feed_forward_is_eight_thirds_rounded_up_to_64) {
+  DecoderConfig config;
+  config.family = DecoderFamily::llama;
+  for (const auto& [width, ffn] : {std::pair{128, 384}, {192, 512}, {4096, 10944}}) {
+    config.width = width;
+    EXPECT_EQ(parse_hf_config(hf_config_text(config), "c").value_or_throw().ffn, ffn) << width;
+  }
+}
+
+TEST(HfConfig, errors_name_the_key) {
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_layer\"", "\"layers\"")), HasSubstr("n_layer is missing"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_embd\": 768", "\"n_embd\": \"768\"")),
+              HasSubstr("n_embd: expected a whole number from 1 to 2147483648, got \"768\""));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "50257", "18446744073709551615")),
+              HasSubstr("vocab_size: expected a whole number"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_head\": 12", "\"n_head\": 0")),
+              HasSubstr("n_head: expected a whole number from 1"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_head\": 12", "\"n_head\": 7")), HasSubstr("n_head: 7 does not divide"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "1e-05", "-1")),
+              HasSubstr("layer_norm_epsilon: expected a number above 0, got -1"));
+  EXPECT_THAT(refusal(replaced(llama_text, "\"num_key_value_heads\": 4", "\"num_key_value_heads\": 5")),
+              HasSubstr("num_key_value_heads: 5 does not divide"));
+  EXPECT_THAT(refusal(replaced(llama_text, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0")),
+              HasSubstr("tie_word_embeddings: expected true or false, got 0"));
+}
+
+TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
+  EXPECT_THAT(refusal(replaced(gpt2_text, "gelu_new", "gelu")),
+              HasSubstr("activation_function = \"gelu\" is not supported"));
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_ctx\": 1024", "\"scale_attn_by_inverse_layer_idx\": true")),
+              HasSubstr("scale_attn_by_inverse_layer_idx = true"));
+  const std::vector<std::pair<std::string, std::string>> changes{
+      {R"("rope_scaling": {"type": "dynamic", "factor": 2.0})", "rope_scaling.type = \"dynamic\" is not"},
+      {R"("rope_scaling": {"type": "linear", "factor": 2.0, "mrope_section": [1]})", "rope_scaling.mrope_section ="},
+      {R"("rope_scaling": {"type": "llama3", "low_freq_factor": 4.0, "factor": 2.0})", "must be above low_freq_factor"},
+      {R"("is_causal": false)", "is_causal = false is not supported"},
+      {R"("residual_multiplier": 0.22)", "residual_multiplier = 0.22 is unknown here"},
+      {R"("num_local_experts": 8)", "num_local_experts: a mixture of experts is not supported"},
+      {R"("head_dim": 63)", "head_dim: 63 is odd"},
+      {R"("quantization_config": {"bits": 4})", "quantization_config = {\"bits\":4} is not supported"}};
+  for (const auto& [change, complaint] : changes) {
+    EXPECT_THAT(refusal(replaced(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
+  }
+}
+
+/// Of a family that transformers computes with whole heads, flat rotary settings and no caps, as most.
+std::string of_family(const std::string& type, const std::string& more) {
+  return replaced(replaced(llama_text, "\"llama\"", "\"" + type + "\""), "\"rope_scaling\": null", more);
+}
+
+// As the classes of transformers 5.24 read these keys.
+TEST(HfConfig, a_key_that_the_class_of_the_family_passes_over_is_refused_by_name) {
+  const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {
+    EXPECT_THAT(refused(type, R"("partial_rotary_factor": 0.5)"),
+                AllOf(HasSubstr("partial_rotary_factor: 0.5 is not applied by transformers' "),
+                      HasSubstr("ForCausalLM, which rotates whole heads; remove it")))
+        << type;
+    EXPECT_EQ(refused(type, R"("partial_rotary_factor": 1.0)"), "accepted") << type;
+  }
+  EXPECT_THAT(refused("llama", R"("rope_parameters": {"partial_rotary_factor": 0.5})"),
+              HasSubstr("partial_rotary_factor: 0.5 is not applied by transformers' LlamaForCausalLM"));
+  EXPECT_EQ(refused("phi3", R"("partial_rotary_factor": 0.75)"), "accepted");
+  EXPECT_THAT(refused("phi3", R"("partial_rotary_factor": 0.01)"), HasSubstr("makes 0 of 64 columns rotate"));
+  EXPECT_THAT(
+      refused("gemma3_text", R"("attn_logit_softcapping": 50.0)"),
+      HasSubstr("attn_logit_softcapping = 50.0 is not applied by transformers' Gemma3ForCausalLM; set it to null"));
+  EXPECT_EQ(refused("gemma3_text", R"("attn_logit_softcapping": null, "final_logit_softcapping": 30.0)"), "accepted");
+  EXPECT_EQ(refused("gemma2", R"("attn_logit_softcapping": 50.0)"), "accepted");
+  EXPECT_THAT(refused("smollm3", R"("layer_types": ["sliding_attention"])"), HasSubstr("a list of full_attention"));
+  std::string windowed = R"("layer_types": ["sliding_attention")";
+  for (int layer = 1; layer < 22; ++layer) windowed += R"(, "full_attention")";
+  EXPECT_THAT(refused("qwen3", windowed + "]"), HasSubstr("needs a sliding_window of the layers"));
+}
+
+TEST(HfConfig, rotary_settings_are_read_where_the_class_reads_them) {
+  const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
+  const std::string entries = R"({"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}})";
+  EXPECT_EQ(refused("gemma3_text", "\"rope_parameters\": " + entries), "accepted");
+  for (const char* type : {"llama", "qwen2", "gemma2", "smollm3"}) {
+    EXPECT_THAT(refused(type, "\"rope_parameters\": " + entries),
+                HasSubstr("rope_parameters.full_attention = {\"rope_theta\":500000.0} is not applied by transformers'"))
+        << type;
+  }
+  EXPECT_THAT(refused("gemma3_text", R"("rope_parameters": {"rope_type": "linear", "factor": 8.0})"),
+              HasSubstr("rope_parameters.factor = 8.0 is not applied by transformers' Gemma3ForCausalLM"));
+  EXPECT_EQ(refused("gemma3_text", R"("rope_scaling": {"rope_type": "linear", "factor": 8.0})"), "accepted");
+  EXPECT_THAT(refused("gemma3_text", "\"rope_scaling\": " + entries), HasSubstr("rope_scaling.full_attention"));
+  const std::string two = R"("rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": )";
+  EXPECT_EQ(refused("llama", two + R"({"type": "linear", "factor": 2.0})"), "accepted");
+  EXPECT_THAT(refused("llama", two + R"({"rope_type": "default"})"),
+              HasSubstr("rope_parameters: it differs from rope_scaling"));
+}
+
+TEST(HfConfig, phi3_takes_its_original_positions_from_the_top) {
+  const std::string factors = [] {
+    std::string list;
+    for (int pair = 0; pair < 32; ++pair) list += pair == 0 ? "1.0" : ", 1.0";
+    return R"("short_factor": [)" + list + R"(], "long_factor": [)" + list + "]";
+  }();
+  const auto longrope = [&](const std::string& inside, const std::string& top) {
+    return of_family("phi3", R"("rope_scaling": {"type": "longrope", )" + inside + factors + "}" + top);
+  };
+  const auto original = [&](const std::string& inside, const std::string& top) {
+    return parse_hf_config(longrope(inside, top), "c").value_or_throw().rope_scaling.original;
+  };
+  const std::string top = R"(, "original_max_position_embeddings": 512)";
+  EXPECT_EQ(original("", ""), 4096) << "the class's default";
+  EXPECT_EQ(original("", top), 512);
+  EXPECT_EQ(original(R"("original_max_position_embeddings": 512, )", top), 512);
+  EXPECT_THAT(refusal(longrope(R"("original_max_position_embeddings": 512, )", "")),
+              HasSubstr("original_max_position_embeddings = 512 is not applied by transformers' Phi3ForCausalLM"));
+  EXPECT_THAT(refusal(of_family("phi3", R"("rope_scaling": {"type": "linear", "factor": 2.0})")),
+              HasSubstr("rope_scaling.type = \"linear\" is not applied by transformers' Phi3ForCausalLM"));
+}
+
+TEST(HfConfig, layers_beyond_any_model_are_refused_before_they_take_memory) {
+  for (const char* layers : {"10001", "1000000", "2147483648"}) {
+    const std::string wanted = ": expected a whole number from 1 to 10000, got " + std::string(layers);
+    EXPECT_THAT(
+        refusal(replaced(llama_text, "\"num_hidden_layers\": 22", std::string("\"num_hidden_layers\": ") + layers)),
+        HasSubstr("num_hidden_layers" + wanted));
+    EXPECT_THAT(refusal(replaced(gpt2_text, "\"n_layer\": 12", std::string("\"n_layer\": ") + layers)),
+                HasSubstr("n_layer" + wanted));
+  }
+}
+
+TEST(HfConfig, values_that_stand_under_two_names_must_agree) {
+  const auto heads = [](const std::string& to) { return replaced(gpt2_text, "\"n_head\": 12", to); };
+  EXPECT_EQ(parse_hf_config(heads("\"num_attention_heads\": 12"), "c").value_or_throw().heads, 12);
+  EXPECT_TRUE(parse_hf_config(heads("\"n_head\": 12, \"num_attention_heads\": 12"), "c").ok());
+  EXPECT_THAT(refusal(heads("\"n_head\": 12, \"num_attention_heads\": 6")),
+              HasSubstr("n_head = 12 contradicts num_attention_heads = 6"));
+  const auto rope = [](const std::string& to) { return replaced(llama_text, "\"rope_scaling\": null", to); };
+  EXPECT_TRUE(parse_hf_config(rope(R"("rope_theta": 5e5, "rope_parameters": {"rope_theta": 500000.0})"), "c").ok());
+  EXPECT_THAT(refusal(rope(R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 500000.0})")),
+              HasSubstr("rope_parameters.rope_theta = 500000.0 contradicts rope_theta = 10000.0"));
+  EXPECT_THAT(refusal(rope(R"("rope_scaling": {"rope_theta": 1e3}, "rope_parameters": {"rope_theta": 2e3})")),
+              HasSubstr("rope_parameters.rope_theta = 2000.0 contradicts rope_scaling.rope_theta = 1000.0"));
+}
+
+TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
+  EXPECT_THAT(refusal(replaced(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
+              AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2, llama, mistral, qwen2")));
+  EXPECT_THAT(refusal("{}"), HasSubstr("model_type is missing"));
+}
+
+TEST(HfConfig, a_multimodal_model_is_refused_with_the_way_to_its_language_model) {
+  EXPECT_THAT(
+      refusal(R"({"model_type": "llava", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
+      HasSubstr("model_type = \"llava\" is a multimodal model, and a decoder reads a language model: save that of "
+                "this model (\"llama\") in a folder of its own, as docs/models.md shows, and name it"));
+  EXPECT_THAT(refusal(R"({"model_type": "gemma3", "text_config": {"hidden_size": 8}})"),
+              HasSubstr("that of this model in"));
+  for (const char* unsupported : {R"({"model_type": "qwen2_vl", "vision_config": {}})",
+                                  R"({"model_type": "qwen2_vl", "text_config": {"model_type": 3}})"}) {
+    EXPECT_THAT(refusal(unsupported),
+                AllOf(HasSubstr("and its language model"), HasSubstr("is not supported; these are: gpt2")));
+  }
+}
+
+TEST(HfConfig, an_unknown_activation_names_those_of_the_family_with_its_own_first) {
+  const auto refused = [](const std::string& family, const std::string& key) {
+    return refusal("{\"model_type\": \"" + family + R"(", "num_hidden_layers": 1, "hidden_size": 8,
+      "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 8, ")" +
+                   key + "\": \"gelu\"}");
+  };
+  for (const char* gemma : {"gemma2", "gemma3_text"}) {
+    EXPECT_THAT(
+        refused(gemma, "hidden_activation"),
+        HasSubstr(
+            "hidden_activation = \"gelu\" is not supported; these are: gelu_pytorch_tanh, gelu_new, gelu_fast, silu"));
+  }
+  EXPECT_THAT(refused("llama", "hidden_act"),
+              HasSubstr("hidden_act = \"gelu\" is not supported; these are: silu, swish"));
+}
+
+TEST(HfConfig, text_that_is_no_json_object_is_refused) {
+  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("not valid JSON: parse error at column 16"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("expected an object, got []"));
+}
+
+TEST(HfConfig, hostile_values_are_one_short_line_with_file_and_key) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string key : {"model_type", "vocab_size", "tie_word_embeddings", "activation_function", "n_inner"}) {
+    EXPECT_THAT(refusal("{\"" + key + "\": " + deep + "}"), HasSubstr(": " + key + "[0][0]")) << key;
+    EXPECT_THAT(refusal("{\"" + key + "\": 1e999}"), HasSubstr(": " + key + ": the number 1e999 at byte")) << key;
+    EXPECT_THAT(refusal("{\"" + key + "\": " + std::string(400, '9') + "}"), HasSubstr("is out of range")) << key;
+  }
+  const std::string wide = "\"hidden_act\": \"a\\nb" + std::string(5000, 'x') + "\"";
+  const std::string told = refusal(replaced(llama_text, "\"hidden_act\": \"silu\"", wide));
+  EXPECT_THAT(told, AllOf(HasSubstr("hidden_act = \"a\\nbxxx"),
+                          HasSubstr("these are: silu, swish, gelu_pytorch_tanh, gelu_new, gelu_fast")));
+  EXPECT_LT(told.size(), 400u);
+}
+
+TEST(HfConfig, reads_the_config_of_a_folder_and_names_it_when_missing) {
+  const TempFolder folder;
+  EXPECT_THAT(read_hf_config(folder.path()).error().message, HasSubstr("config.json: No such file"));
+  folder.write("config.json", gpt2_text);
+  EXPECT_TRUE(read_hf_config(folder.path()).ok());
+  EXPECT_TRUE(read_hf_config(folder.path() / "config.json").ok());
+}
+
+TEST(HfConfig, the_documentation_has_a_row_for_every_family) {
+  const std::string page = read_text(std::filesystem::path(MAESTRO_SOURCE_DIR) / "docs/models.md").value_or_throw();
+  for (const std::string_view family : decoder_family_names) {
+    EXPECT_THAT(page, HasSubstr("\n| `" + std::string(family) + "` | "));
+  }
+}
+
+}  // namespace
+}  // namespace maestro
