@@ -9,8 +9,8 @@
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/prepared_data.hpp"
 #include "runtime/observe/printed_line.hpp"
-#include "runtime/records/prepared_data.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "runtime/core/input_file.hpp"
-#include "runtime/records/file_kind.hpp"
+#include "runtime/dataset/file_kind.hpp"
 
 namespace maestro {
 

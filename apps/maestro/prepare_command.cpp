@@ -12,7 +12,7 @@
 #include "apps/maestro/prepared_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/records/prepare.hpp"
+#include "runtime/dataset/prepare.hpp"
 
 namespace maestro {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/records/prepared_data.hpp"
+#include "runtime/dataset/prepared_data.hpp"
 
 namespace maestro {
 

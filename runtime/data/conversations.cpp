@@ -8,8 +8,8 @@
 
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/records/byte_source.hpp"
-#include "runtime/records/row_files.hpp"
+#include "runtime/dataset/byte_source.hpp"
+#include "runtime/dataset/row_files.hpp"
 
 namespace maestro {
 

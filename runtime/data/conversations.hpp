@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/records/tar_rows.hpp"
+#include "runtime/dataset/tar_rows.hpp"
 
 namespace maestro {
 

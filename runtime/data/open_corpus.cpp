@@ -17,9 +17,9 @@
 #include "runtime/data/synthetic_image_corpus.hpp"
 #include "runtime/data/text_corpus.hpp"
 #include "runtime/data/text_files.hpp"
-#include "runtime/records/prepare_once.hpp"
-#include "runtime/records/record_format.hpp"
-#include "runtime/records/row_files.hpp"
+#include "runtime/dataset/prepare_once.hpp"
+#include "runtime/dataset/record_format.hpp"
+#include "runtime/dataset/row_files.hpp"
 
 namespace maestro {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples from a folder of prepared data (runtime/records/prepared_data.hpp).
+// Samples from a folder of prepared data (runtime/dataset/prepared_data.hpp).
 //
 // PK-1 (own context): with packing = "documents" a sample has tokens of one document only.
 // PK-2 (bounded): the memory of tokens that were read is given back; what stays is 12 bytes a sample.
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/data/corpus.hpp"
-#include "runtime/records/prepared_data.hpp"
+#include "runtime/dataset/prepared_data.hpp"
 
 namespace maestro {
 

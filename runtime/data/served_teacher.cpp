@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "runtime/core/json_text.hpp"
+#include "runtime/dataset/file_kind.hpp"
 #include "runtime/ops/distillation_options.hpp"
-#include "runtime/records/file_kind.hpp"
 
 namespace maestro {
 

@@ -20,7 +20,7 @@
 #include <string>
 
 #include "runtime/data/teacher_shards.hpp"
-#include "runtime/records/byte_source.hpp"
+#include "runtime/dataset/byte_source.hpp"
 
 namespace maestro {
 

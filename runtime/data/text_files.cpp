@@ -13,7 +13,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/utf8.hpp"
-#include "runtime/records/file_kind.hpp"
+#include "runtime/dataset/file_kind.hpp"
 
 namespace maestro {
 

@@ -36,7 +36,7 @@ OPEN = {
     "actors/process", "actors/replica", "actors/rpc", "actors/run", "actors/served", "actors/services",
     "apps/distill", "apps/emulate", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
     "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/data", "runtime/device",
-    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/records", "runtime/state",
+    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/dataset", "runtime/state",
     "runtime/wavefront", "sections/plug_in", "sections/vision", "tests",
 }
 SMALL = 2  # places of a kind that a room of few words may have

@@ -10,7 +10,7 @@
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/data/mixed_corpus.hpp"
-#include "runtime/records/shard_writer.hpp"
+#include "runtime/dataset/shard_writer.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {

@@ -6,9 +6,9 @@
 #include "fuzz_target.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/data/conversations.hpp"
-#include "runtime/records/prepared_data.hpp"
-#include "runtime/records/record_format.hpp"
-#include "runtime/records/row_files.hpp"
+#include "runtime/dataset/prepared_data.hpp"
+#include "runtime/dataset/record_format.hpp"
+#include "runtime/dataset/row_files.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/dataset/document_encoder.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/iso_time.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/model/hf_generation.hpp"
+#include "runtime/tokenizer/tokenizer_config.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* chatml =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// The folder of a tokenizer's files; empty for "bytes".
+fs::path folder_of(const std::string& tokenizer) {
+  if (tokenizer.empty() || tokenizer == "bytes") return {};
+  std::error_code ignored;
+  return fs::is_directory(tokenizer, ignored) ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
+}
+
+TokenizerConfig config_of(const std::string& tokenizer) {
+  const fs::path folder = folder_of(tokenizer);
+  return folder.empty() ? TokenizerConfig() : read_tokenizer_config(folder).value_or_throw();
+}
+
+}  // namespace
+
+DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
+    : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text) {
+  open_template(options);
+}
+
+void DocumentEncoder::open_template(const PrepareOptions& options) {
+  const TokenizerConfig config = config_of(options.tokenizer);
+  std::string source;
+  std::string file;
+  if (options.chat_template == "auto") {
+    source = config.chat_template;
+    file = config.template_file;
+    missing_template_ =
+        "the tokenizer " + printable(options.tokenizer) +
+        " has no chat template (chat_template.jinja, or that of tokenizer_config.json); name a file, or "
+        "chatml, as data.template (--template)";
+  } else if (options.chat_template == "chatml") {
+    source = chatml;
+    file = "chatml";
+  } else if (options.chat_template == "none") {
+    missing_template_ = "with the template none conversations have no text; a prompt and its completion have";
+  } else {
+    file = options.chat_template;
+    source = read_text(file).value_or_throw();
+  }
+  if (source.empty()) return;
+  template_ = std::make_unique<ChatTemplate>(source, file);
+  ChatEncoderOptions chat{context_of(config, options), options.learned, ends(options), std::nullopt, source};
+  if (!options.end_of_turn.empty()) chat.end = chat.ends.front();
+  chat_.emplace(*tokenizer_, *template_, std::move(chat));
+  if (template_->uses_generation()) template_settings_["learned"] = "the parts that the template marks (generation)";
+}
+
+ChatContext DocumentEncoder::context_of(const TokenizerConfig& config, const PrepareOptions& options) {
+  ChatContext context{.bos_token = config.bos_token, .eos_token = config.eos_token};
+  const auto day = options.date.empty() ? local_day() : parse_iso_day(options.date);
+  if (!day) {
+    throw JobError("the date \"" + printable(options.date) + "\" (data.date, --date) is not a day; write it as " +
+                   iso_day(local_day()));
+  }
+  if (!template_->uses_date()) return context;
+  context.date = *day;
+  template_settings_["date"] = iso_day(*day);
+  return context;
+}
+
+std::vector<std::int32_t> DocumentEncoder::ends(const PrepareOptions& options) const {
+  if (!options.end_of_turn.empty()) {
+    std::vector<std::int32_t> tokens = tokenizer_->encode(options.end_of_turn);
+    if (tokens.size() == 1) return tokens;
+    throw JobError("the end of a turn \"" + printable(options.end_of_turn) + "\" is " + std::to_string(tokens.size()) +
+                   " tokens of the tokenizer; it must be one");
+  }
+  std::vector<std::int32_t> ends;
+  if (const fs::path folder = folder_of(options.tokenizer); !folder.empty()) {
+    ends = read_stop_tokens(folder).value_or_throw();
+  }
+  const std::optional<std::int32_t> end = tokenizer_->end_of_text();
+  if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
+  return ends;
+}
+
+Status DocumentEncoder::takes_conversations(bool completion) const {
+  if (chat_ || completion) return {};
+  return Error{ErrorCode::invalid_argument, missing_template_};
+}
+
+Result<std::vector<Document>> DocumentEncoder::encode(const Record& record, RowNotes& notes) const {
+  if (record.messages.empty()) return std::vector<Document>{text_document(record)};
+  if (chat_) return chat_->encode(record, notes);
+  if (const Status takes = takes_conversations(record.completion); !takes) return takes.error();
+  Result<Document> document = completion_document(record);
+  if (!document) return document.error();
+  return std::vector<Document>{*std::move(document)};
+}
+
+Document DocumentEncoder::text_document(const Record& record) const {
+  Document document{tokenizer_->encode_text(record.text, begin_of_text_ && !record.continued), {}};
+  const std::optional<std::int32_t> end = tokenizer_->end_of_text();
+  if (end && !record.continues) document.tokens.push_back(*end);
+  return document;
+}
+
+Result<Document> DocumentEncoder::completion_document(const Record& record) const {
+  const std::string& prompt = record.messages.front().content;
+  const std::string& completion = record.messages.back().content;
+  if (completion.empty()) return Error{ErrorCode::invalid_argument, "the completion is empty"};
+  Document document{tokenizer_->encode_text(prompt + completion, begin_of_text_), {}};
+  const std::vector<std::int32_t> before = tokenizer_->encode_text(prompt, begin_of_text_);
+  const auto first = std::ranges::mismatch(document.tokens, before).in1 - document.tokens.begin();
+  if (const std::optional<std::int32_t> end = tokenizer_->end_of_text()) document.tokens.push_back(*end);
+  document.learned.assign(document.tokens.size(), 1);
+  std::fill_n(document.learned.begin(), first, std::uint8_t{0});
+  return document;
+}
+
+}  // namespace maestro

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records to documents: texts with the tokens that begin and end them, conversations by a chat template.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/chat/chat_template.hpp"
+#include "runtime/dataset/chat_encoder.hpp"
+#include "runtime/dataset/prepare.hpp"
+#include "runtime/dataset/record.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+
+namespace maestro {
+
+struct TokenizerConfig;
+
+/// Immutable: thread-safe.
+class DocumentEncoder {
+ public:
+  /// Uses tokenizer, chat_template, end_of_turn, learned, date and begin_of_text. Throws JobError: a tokenizer or a
+  /// template that cannot be read, an end_of_turn that is not a single token, a date that is not a day.
+  explicit DocumentEncoder(const PrepareOptions& options);
+
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Whether there is a template for conversations; `completion`: of a prompt and its completion, which need none.
+  [[nodiscard]] Status takes_conversations(bool completion) const;
+  /// Returns the documents of a record: one, but for conversations as ChatEncoder::encode() has it. Without a template
+  /// a prompt and its completion are a document of their texts, of which the completion and the end of the text are
+  /// targets.
+  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes) const;
+  /// Returns the settings of conversations that follow from the template: the date that it prints, the rule of what is
+  /// learned.
+  [[nodiscard]] const std::map<std::string, std::string>& template_settings() const { return template_settings_; }
+
+ private:
+  void open_template(const PrepareOptions& options);
+  [[nodiscard]] ChatContext context_of(const TokenizerConfig& config, const PrepareOptions& options);
+  [[nodiscard]] std::vector<std::int32_t> ends(const PrepareOptions& options) const;
+  [[nodiscard]] Document text_document(const Record& record) const;
+  [[nodiscard]] Result<Document> completion_document(const Record& record) const;
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  bool begin_of_text_;
+  std::string missing_template_;  // why there is none
+  std::map<std::string, std::string> template_settings_;
+  std::unique_ptr<ChatTemplate> template_;
+  std::optional<ChatEncoder> chat_;
+};
+
+}  // namespace maestro

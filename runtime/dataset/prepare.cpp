@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/dataset/prepare.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/listed_error.hpp"
+#include "runtime/core/ordered_workers.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/dataset/document_encoder.hpp"
+#include "runtime/dataset/partial_folder.hpp"
+#include "runtime/dataset/record_format.hpp"
+#include "runtime/dataset/row_files.hpp"
+#include "runtime/dataset/shard_writer.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
+#include "runtime/model/model_files.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t batch_bytes = std::size_t{1} << 18;
+constexpr std::size_t bad_rows_listed = 20;
+constexpr std::size_t files_listed = 3;
+constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
+
+/// Rows of a file.
+struct Batch {
+  std::int32_t source = 0;
+  std::shared_ptr<const RecordFormat> format;  // null: texts, and rows that are not objects
+  std::vector<Row> rows;
+  std::size_t bytes = 0;
+};
+
+struct Encoded {
+  std::int32_t source = 0;
+  std::size_t bytes = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t empty = 0;
+  std::uint64_t turn_by_turn = 0;
+  RowNotes notes;
+  std::vector<std::pair<bool, Document>> documents;  // true: of the validation split
+  std::vector<std::string> bad;                      // a line each
+};
+
+/// In [0, 1), from the content alone (FNV-1a, mixed).
+double share_of(const Record& record) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hash = mix64(hash, text.size());
+  };
+  add(record.text);
+  for (const ChatMessage& message : record.messages) {
+    add(message.role);
+    add(message.content);
+    if (!message.fields.empty()) add(message.fields);
+  }
+  for (const std::string* part : {&record.tools, &record.variables}) {
+    if (!part->empty()) add(*part);
+  }
+  for (const std::size_t message : record.unlearned) hash = mix64(hash, message);
+  return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
+}
+
+Result<Record> record_of(const Row& row, const RecordFormat* format) {
+  if (!row.json) {
+    Record text;
+    text.text = row.content;
+    text.continues = row.continues;
+    text.continued = row.continued;
+    return text;
+  }
+  Result<nlohmann::json> value = parse_json(row.content, row.where);
+  if (!value) return value.error();
+  Result<Record> record = format != nullptr ? format->read(*value, row.content) : RecordFormat::of(*value, "").error();
+  if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
+  return record;
+}
+
+void encode_row(const Row& row, const RecordFormat* format, const DocumentEncoder& encoder, double validation,
+                Encoded& made) {
+  ++made.rows;
+  const Result<Record> record = record_of(row, format);
+  if (!record) return made.bad.push_back(record.error().message);
+  if (record->messages.empty() && record->text.empty()) {
+    ++made.empty;
+    return;
+  }
+  made.notes.set_row(printable(row.where));
+  Result<std::vector<Document>> documents = encoder.encode(*record, made.notes);
+  if (!documents) return made.bad.push_back(printable(row.where) + ": " + documents.error().message);
+  made.turn_by_turn += documents->size() > 1 ? 1 : 0;
+  const bool kept = share_of(*record) < validation;
+  for (Document& document : *documents) {
+    if (document.tokens.size() < shortest_document) {
+      ++made.empty;
+    } else {
+      made.documents.emplace_back(kept, std::move(document));
+    }
+  }
+}
+
+bool is_object(const Row& row) {
+  const Result<nlohmann::json> value = parse_json(row.content, row.where);
+  return value && value->is_object();
+}
+
+/// Returns the end of a message about a first row that is refused for `reason`.
+std::string way_to_rows(const Row& row, const std::string& reason) {
+  const std::size_t end = row.content.find('\r');
+  if (end != row.content.npos && row.content.find_first_not_of('\r', end) != row.content.npos) {
+    return "; lines that end with CR alone are a single line, convert them to end with a line feed";
+  }
+  if (!row.content.starts_with('{') || reason.find("unexpected end of input") == reason.npos) return "";
+  return "; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]";
+}
+
+/// Returns the end of a message about a file whose name is not that of JSON: it may be a text.
+std::string way_to_text(const fs::path& file) {
+  if (is_json_file(file) || is_data_file(file)) return "";
+  return "; a text that begins with { or [ is read as JSON unless as_text = true (--as-text) is given";
+}
+
+/// A preparation while it runs.
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, fs::path folder, const PrepareCalls& calls)
+      : options_(options), folder_(std::move(folder)), calls_(calls), encoder_(options) {
+    index_.tokenizer = options.tokenizer.empty() ? "bytes" : options.tokenizer;
+    index_.tokenizer_fingerprint = encoder_.tokenizer().fingerprint();
+    index_.vocabulary = encoder_.tokenizer().vocabulary();
+    index_.settings = {
+        {"template", options.chat_template},
+        {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
+        {"validation", number_text(options.validation_fraction)},
+        {"end of turn", options.end_of_turn},
+        {"field", options.text_column},
+        {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
+    index_.settings.insert(encoder_.template_settings().begin(), encoder_.template_settings().end());
+  }
+
+  PreparedIndex run() {
+    OrderedWorkers<Batch, Encoded> workers(
+        std::max<std::size_t>(options_.jobs, 1), [this](const Batch& batch) { return encode(batch); },
+        [this](Encoded made) { keep(std::move(made)); });
+    for (const fs::path& file : row_files(options_.inputs)) read_file(file, workers);
+    workers.finish();
+    if (bad_ > options_.max_bad) throw_too_many_bad();
+    if (!left_out_.empty()) report_left_out();
+    finish_shards();
+    return std::move(index_);
+  }
+
+ private:
+  void read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers);
+  /// The format of the file's rows, by its first row; null: a text.
+  std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
+  void expect(bool chat, const Row& row);
+  [[nodiscard]] Encoded encode(const Batch& batch) const;
+  void keep(Encoded made);
+  void finish_shards();
+  [[nodiscard]] ShardWriter writer(const char* split) const {
+    return ShardWriter({folder_, split, index_.vocabulary, index_.conversations});
+  }
+  [[noreturn]] void throw_too_many_bad() const;
+  void report_left_out() const;
+  void report_template() const;
+
+  const PrepareOptions& options_;
+  fs::path folder_;
+  const PrepareCalls& calls_;
+  DocumentEncoder encoder_;
+  PreparedIndex index_;
+  std::optional<ShardWriter> train_;
+  std::optional<ShardWriter> validation_;
+  PrepareProgress progress_;
+  RowNotes notes_;
+  std::vector<std::string> bad_lines_;
+  std::uint64_t bad_ = 0;
+  std::vector<std::string> left_out_;
+};
+
+void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers) {
+  const RowFileKind kind = kind_of_rows(file, options_.as_text).value_or_throw();
+  const bool named = std::ranges::find(options_.inputs, file) != options_.inputs.end();
+  if (kind == RowFileKind::binary && !named) return left_out_.push_back(file.string());
+  const bool other = (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) ||
+                     (options_.expected == ExpectedRows::parquet && kind != RowFileKind::parquet);
+  if (other) {
+    throw JobError(printable(file.string()) + " is not a " +
+                   (options_.expected == ExpectedRows::parquet ? "Parquet file" : "tar archive") + ", but " +
+                   std::string(name_of(kind)) + "; kind = \"chat\" and kind = \"text\" read any of them");
+  }
+  const auto source = static_cast<std::int32_t>(index_.sources.size());
+  std::error_code ignored;
+  index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
+  Batch batch{source, nullptr, {}, 0};
+  bool settled = false;  // the format; with a limit of bad rows, by the first row that is an object
+  const Status read = read_rows(file, kind, [&](Row&& row) {
+    if (!settled) settled = !row.json || options_.max_bad == 0 || is_object(row);
+    if (settled && !batch.format) batch.format = format_of(row, kind, file);
+    batch.bytes += row.content.size();
+    batch.rows.push_back(std::move(row));
+    if (batch.bytes < batch_bytes) return;
+    std::shared_ptr<const RecordFormat> format = batch.format;
+    workers.add(std::exchange(batch, {source, std::move(format), {}, 0}));
+  });
+  if (!batch.rows.empty()) workers.add(std::move(batch));
+  if (read) return;
+  workers.finish();  // bad rows before it come first
+  const bool maybe_text = !settled && kind == RowFileKind::json_list;
+  throw JobError(read.error().message + (maybe_text ? way_to_text(file) : ""), read.error().code);
+}
+
+std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind, const fs::path& file) {
+  if (!row.json) {
+    expect(false, row);
+    return nullptr;
+  }
+  Result<RecordFormat> format = format_of_row(row, options_.text_column);
+  if (!format) {
+    const std::string& reason = format.error().message;
+    throw JobError(reason + way_to_rows(row, reason) + (is_object(row) ? "" : way_to_text(file)), format.error().code);
+  }
+  index_.sources.back().format = std::string(name_of(kind)) + ", " + std::string(format->name());
+  expect(format->is_chat(), row);
+  if (format->is_chat()) {
+    const Status takes = encoder_.takes_conversations(format->is_completion());
+    if (!takes) throw JobError(printable(row.where) + " is a conversation, and " + takes.error().message);
+  }
+  if (!format->unread().empty()) {
+    std::string columns;
+    for (const std::string& column : format->unread()) columns += (columns.empty() ? "" : ", ") + printable(column);
+    calls_.warn(printable(index_.sources.back().path) + ": columns without effect: " + columns);
+  }
+  return std::make_shared<const RecordFormat>(*std::move(format));
+}
+
+void Preparation::expect(bool chat, const Row& row) {
+  const std::string where = printable(row.where);
+  if (options_.expected == ExpectedRows::text && chat) {
+    throw JobError(where + " is a conversation; kind = \"chat\" reads it, data.field (--field) names a column of text");
+  }
+  if (options_.expected == ExpectedRows::chat && !chat) {
+    throw JobError(where + " is a text, no conversation; kind = \"text\" reads it");
+  }
+  if (train_ && index_.conversations != chat) {
+    throw JobError(where + " is " + (chat ? "a conversation" : "a text") + ", but the rows before are " +
+                   (chat ? "texts" : "conversations") + "; prepare them apart and mix them by weights");
+  }
+  if (train_) return;
+  index_.conversations = chat;
+  train_.emplace(writer("train"));
+  validation_.emplace(writer("validation"));
+}
+
+Encoded Preparation::encode(const Batch& batch) const {
+  Encoded made;
+  made.source = batch.source;
+  made.bytes = batch.bytes;
+  for (const Row& row : batch.rows) {
+    encode_row(row, batch.format.get(), encoder_, options_.validation_fraction, made);
+  }
+  return made;
+}
+
+void Preparation::keep(Encoded made) {
+  bad_ += made.bad.size();
+  for (std::string& line : made.bad) {
+    if (bad_lines_.size() < bad_rows_listed) bad_lines_.push_back(std::move(line));
+  }
+  if (bad_ > options_.max_bad + bad_rows_listed) throw_too_many_bad();
+  notes_.merge(made.notes);
+  index_.counts["rows"] += made.rows;
+  if (made.empty > 0) index_.counts["empty"] += made.empty;
+  if (made.turn_by_turn > 0) index_.counts["turn by turn"] += made.turn_by_turn;
+  index_.sources[static_cast<std::size_t>(made.source)].documents += made.documents.size();
+  for (const auto& [validation, document] : made.documents) {
+    (validation ? validation_ : train_)->add(document, made.source).or_throw();
+    progress_.tokens += document.tokens.size();
+  }
+  progress_.bytes += made.bytes;
+  progress_.documents += made.documents.size();
+  if (calls_.progress) calls_.progress(progress_);
+}
+
+void Preparation::finish_shards() {
+  if (bad_ > 0) {
+    index_.counts["bad rows"] = bad_;
+    calls_.warn(std::to_string(bad_) + " bad rows are left out, the first: " + bad_lines_.front());
+  }
+  if (const auto count = index_.counts.find("turn by turn"); count != index_.counts.end()) {
+    calls_.warn(std::to_string(count->second) +
+                " conversations are a document for each answer, since the template changes earlier answers");
+  }
+  for (const auto& [name, count] : notes_.counts()) index_.counts[name] = count;
+  for (const std::string& line : notes_.lines()) calls_.warn(line);
+  report_template();
+  if (train_) index_.train = train_->finish().value_or_throw();
+  if (validation_) index_.validation = validation_->finish().value_or_throw();
+  if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
+    calls_.warn("no document is for validation: " + std::to_string(progress_.documents) +
+                " are too few for a share of " + number_text(options_.validation_fraction));
+  }
+}
+
+void Preparation::throw_too_many_bad() const {
+  if (bad_ == 1) throw JobError(bad_lines_.front() + " (a limit of 1 bad row leaves it out)");
+  std::vector<std::string> entries(bad_lines_.begin(), bad_lines_.end());
+  if (bad_ > entries.size()) entries.emplace_back("and more");
+  throw ListedError(
+      std::to_string(bad_) + " bad rows, more than the limit of " + std::to_string(options_.max_bad) + ":",
+      std::move(entries));
+}
+
+void Preparation::report_left_out() const {
+  std::string names;
+  for (std::size_t at = 0; at < std::min(files_listed, left_out_.size()); ++at) {
+    names += (at > 0 ? ", " : "") + printable(left_out_[at]);
+  }
+  calls_.warn(std::to_string(left_out_.size()) + " files are left out, neither text nor rows: " + names +
+              (left_out_.size() > files_listed ? ", ..." : ""));
+}
+
+void Preparation::report_template() const {
+  if (!index_.conversations) return;
+  if (index_.settings.contains("learned")) {
+    calls_.warn(
+        "the chat template marks what is learned ({% generation %}): of an answer the marked parts and the token that "
+        "ends it are learned, nothing else");
+  }
+  const auto date = index_.settings.find("date");
+  if (date == index_.settings.end()) {
+    if (!options_.date.empty()) calls_.warn("data.date (--date) has no effect: the chat template prints no date");
+    return;
+  }
+  if (!options_.date.empty()) return;
+  calls_.warn("the chat template prints the date: it is " + date->second +
+              ", today; data.date (--date) sets another, for the same data on any day");
+}
+
+/// Copies the tokenizer's files, so that the data need no other folder.
+void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
+  if (tokenizer.empty() || tokenizer == "bytes") return;
+  std::error_code ignored;
+  const fs::path target = folder / prepared_tokenizer_folder;
+  fs::create_directories(target);
+  if (fs::is_directory(tokenizer, ignored)) {
+    return copy_model_files(tokenizer, tokenizer_files(tokenizer), target).or_throw();
+  }
+  const fs::path file = tokenizer;
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (const auto own = find_tokenizer(parent); own && fs::equivalent(*own, file, ignored)) {
+    return copy_model_files(parent, tokenizer_files(parent), target).or_throw();
+  }
+  const char* name = file.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
+  (void)copy_model_file(file, target / name).value_or_throw();
+}
+
+/// Prepares documents again that are so few that all belong to the validation split.
+PreparedIndex without_validation(const PreparedIndex& first, PrepareOptions options, const fs::path& folder,
+                                 const PrepareCalls& calls) {
+  for (const PreparedShard& shard : first.validation) fs::remove(folder / shard.file);
+  options.validation_fraction = 0;
+  calls.warn("no document is for validation: there are so few that the share would leave none to train on");
+  return Preparation(options, folder, {[](const std::string&) {}, calls.progress}).run();
+}
+
+}  // namespace
+
+PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder, const PrepareCalls& calls) {
+  PartialFolder partial(folder);
+  PreparedIndex index = Preparation(options, partial.path(), calls).run();
+  if (index.train.empty() && !index.validation.empty()) {
+    index = without_validation(index, options, partial.path(), calls);
+  }
+  if (index.train.empty()) throw JobError("there is nothing to train on: the rows have no documents");
+  copy_tokenizer(options.tokenizer, partial.path());
+  write_prepared_index(partial.path(), index).or_throw();
+  partial.commit();
+  return index;
+}
+
+}  // namespace maestro

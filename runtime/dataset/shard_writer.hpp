@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the documents of a split as shards of a prepared folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/dataset/chat_encoder.hpp"
+#include "runtime/dataset/prepared_data.hpp"
+
+namespace maestro {
+
+struct ShardWriterOptions {
+  std::filesystem::path folder;
+  std::string split;  ///< "train"
+  std::int64_t vocabulary = 0;
+  bool conversations = false;
+  std::uint64_t shard_tokens = std::uint64_t{16} << 20;  ///< a shard ends with the document that reaches them
+};
+
+/// One thread. Holds the tokens of one shard.
+class ShardWriter {
+ public:
+  explicit ShardWriter(ShardWriterOptions options) : options_(std::move(options)) { begin(); }
+
+  /// `document` has targets exactly where the options have conversations.
+  [[nodiscard]] Status add(const Document& document, std::int32_t source);
+  /// Writes what is left and returns the shards, once.
+  [[nodiscard]] Result<std::vector<PreparedShard>> finish();
+
+ private:
+  void begin();
+  [[nodiscard]] Status write();
+
+  ShardWriterOptions options_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::uint8_t> learned_;
+  std::vector<std::int64_t> offsets_;
+  std::vector<std::int32_t> source_;
+  std::vector<std::int32_t> first_learned_;
+  std::uint64_t targets_ = 0;
+  std::vector<PreparedShard> shards_;
+};
+
+}  // namespace maestro
