@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/launch/join_terms.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "actors/rpc/key_set.hpp"
 #include "runtime/observe/console.hpp"
 
@@ -26,7 +26,7 @@ namespace maestro {
 struct ControlServiceOptions {
   std::string address;                 ///< "unix:/path" or "host:port"; empty: a local socket in runtime_folder()
   std::shared_ptr<const KeySet> keys;  ///< for addresses reachable from other hosts
-  const JobPlan* job = nullptr;
+  const ResolvedJob* job = nullptr;
   caf::actor_system* system = nullptr;
   caf::actor coordinator;
   std::function<void()> stop_run;  ///< same effect as Ctrl-C; called on any thread

@@ -19,7 +19,7 @@ control::State::type state_of(RunState state) {
 
 /// Replicas where they are now, and processes.
 struct Places {
-  explicit Places(const JobPlan& job, const Directory* directory) {
+  explicit Places(const ResolvedJob& job, const Directory* directory) {
     for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = place;
     if (directory == nullptr) return;
     for (const ProcessInfo& info : directory->processes) processes[info.process] = &info;
@@ -97,7 +97,7 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
 }
 
 /// Returns the mean over the stages of a section.
-std::optional<double> utilization_of(const std::string& section, const JobPlan& job,
+std::optional<double> utilization_of(const std::string& section, const ResolvedJob& job,
                                      const std::optional<SchedulingRow>& row) {
   if (!row) return std::nullopt;
   double sum = 0;
@@ -111,7 +111,7 @@ std::optional<double> utilization_of(const std::string& section, const JobPlan& 
   return stages > 0 ? std::optional(sum / stages) : std::nullopt;
 }
 
-control::SectionFigures section_figures(const GraphNode& node, const JobPlan& job, const RunStatus& run) {
+control::SectionFigures section_figures(const GraphNode& node, const ResolvedJob& job, const RunStatus& run) {
   control::SectionFigures figures;
   figures.name = node.section_name();
   figures.replicas = number(static_cast<std::uint64_t>(node.replicas));
@@ -124,7 +124,7 @@ control::SectionFigures section_figures(const GraphNode& node, const JobPlan& jo
   return figures;
 }
 
-control::PlannedSection planned_section(SectionId id, const JobPlan& job, const Places& places) {
+control::PlannedSection planned_section(SectionId id, const ResolvedJob& job, const Places& places) {
   const GraphNode& node = job.graph.node(id);
   control::PlannedSection planned;
   planned.name = node.name;
@@ -164,7 +164,7 @@ std::vector<control::Row> rows_of(const std::vector<StepRow>& rows) {
 
 }  // namespace
 
-control::Status status_answer(const JobPlan& job, const RunStatus& run, const std::vector<WaitingFor>& answers) {
+control::Status status_answer(const ResolvedJob& job, const RunStatus& run, const std::vector<WaitingFor>& answers) {
   control::Status status;
   status.state = state_of(run.state);
   status.job = job.name;
@@ -198,7 +198,7 @@ control::Status status_answer(const JobPlan& job, const RunStatus& run, const st
   return status;
 }
 
-control::Plan plan_answer(const JobPlan& job, const RunStatus& run) {
+control::Plan plan_answer(const ResolvedJob& job, const RunStatus& run) {
   control::Plan plan;
   plan.job = job.name;
   plan.policy = job.schedule.policy;

@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/messages/messages.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "actors/run/control_messages.hpp"
 
 namespace maestro {
@@ -19,9 +19,9 @@ class Status;
 }  // namespace control
 
 /// `answers` of replicas, in any order; a replica without an answer is shown as `no answer`.
-[[nodiscard]] control::Status status_answer(const JobPlan& job, const RunStatus& run,
+[[nodiscard]] control::Status status_answer(const ResolvedJob& job, const RunStatus& run,
                                             const std::vector<WaitingFor>& answers);
-[[nodiscard]] control::Plan plan_answer(const JobPlan& job, const RunStatus& run);
+[[nodiscard]] control::Plan plan_answer(const ResolvedJob& job, const RunStatus& run);
 [[nodiscard]] control::Metrics metrics_answer(const MetricsRows& rows);
 
 }  // namespace maestro

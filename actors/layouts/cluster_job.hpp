@@ -52,7 +52,7 @@ struct ClusterJob {
   LayoutCatalogue::Resolve resolve;
   DescribedCluster cluster;
   ClusterPlannerOptions options;
-  JobPlan base;  ///< the job without a chosen key
+  ResolvedJob base;  ///< the job without a chosen key
   ChosenKeys keys;
   std::vector<TracedUnit> units;  ///< first steps of the job, for every layout
   bool equal_samples;             ///< all samples of these steps have one size

@@ -9,15 +9,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/layouts/cluster_layout.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "runtime/estimate/traced_run.hpp"
 
 namespace maestro {
 
 /// The part to rehearse. Its passes and step ends take as long as the whole's, with exchanges between all replicas.
 struct ClusterPart {
-  JobPlan plan;
+  ResolvedJob plan;
   ClusterLayouts layouts;
   std::vector<TracedUnit> units;
 };

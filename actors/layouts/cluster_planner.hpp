@@ -75,7 +75,7 @@ class ClusterPlanner {
   /// Returns a cell for 1, 2, 4, ... and all devices of only each kind's largest pool, if they are enough and no fewer
   /// of them are as fast.
   [[nodiscard]] std::vector<ClusterCell> cells();
-  [[nodiscard]] const JobPlan& base() const { return job_.base; }
+  [[nodiscard]] const ResolvedJob& base() const { return job_.base; }
 
  private:
   /// Returns the best of all divisions; sets the bounds, the front and the critical section of the choice.

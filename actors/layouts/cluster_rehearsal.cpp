@@ -13,7 +13,7 @@ constexpr std::int64_t least_evaluations = 8;
 constexpr std::int64_t most_by_size = 200;
 
 /// Returns the plan with fewer evaluations where steps are large.
-JobPlan with_evaluations(JobPlan plan) {
+ResolvedJob with_evaluations(ResolvedJob plan) {
   std::int64_t batches = 0;
   for (const GraphNode& node : plan.graph.nodes()) {
     if (node.role != Role::source) batches += (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
@@ -26,7 +26,7 @@ JobPlan with_evaluations(JobPlan plan) {
 
 }  // namespace
 
-ClusterRehearsal::ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
+ClusterRehearsal::ClusterRehearsal(ResolvedJob plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
                                    const std::vector<TracedUnit>& units, LayoutCatalogue& catalogue, double hop_ms,
                                    std::optional<ClusterPart> part)
     : plan_(with_evaluations(std::move(plan))),
@@ -39,7 +39,7 @@ ClusterRehearsal::ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, 
 }
 
 PlayedLayouts ClusterRehearsal::play(const RehearsalChange& change) const {
-  const JobPlan& plan = played_plan();
+  const ResolvedJob& plan = played_plan();
   SteadyRehearsal steady = rehearse_repeated(plan, played_units(), plans_, times_, change).value_or_throw();
   PlayedLayouts played{steady.time.period_ms(), section_shares(steady.rehearsed, plan.graph, steady.time),
                        std::move(steady.rehearsed), plan.graph};

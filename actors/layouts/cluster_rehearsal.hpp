@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "actors/job/repeated_plans.hpp"
 #include "actors/layouts/cluster_part.hpp"
 #include "actors/layouts/layout_catalogue.hpp"
 #include "actors/layouts/pooled_times.hpp"
-#include "actors/plan/repeated_plans.hpp"
 
 namespace maestro {
 
@@ -27,7 +27,7 @@ class ClusterRehearsal {
  public:
   /// Plans the steps. `plan`: the job with the layouts; `part`: rehearsed in place of all. Cluster, units and catalogue
   /// outlive the rehearsal.
-  ClusterRehearsal(JobPlan plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
+  ClusterRehearsal(ResolvedJob plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
                    const std::vector<TracedUnit>& units, LayoutCatalogue& catalogue, double hop_ms,
                    std::optional<ClusterPart> part = {});
   ClusterRehearsal(const ClusterRehearsal&) = delete;  // parts refer to each other
@@ -39,10 +39,10 @@ class ClusterRehearsal {
   [[nodiscard]] std::size_t passes() const { return plans_.planned.front().micro_batches.size(); }
 
  private:
-  [[nodiscard]] const JobPlan& played_plan() const { return part_ ? part_->plan : plan_; }
+  [[nodiscard]] const ResolvedJob& played_plan() const { return part_ ? part_->plan : plan_; }
   [[nodiscard]] const std::vector<TracedUnit>& played_units() const { return part_ ? part_->units : *units_; }
 
-  JobPlan plan_;
+  ResolvedJob plan_;
   const std::vector<TracedUnit>* units_;
   std::optional<ClusterPart> part_;
   PooledTimes pooled_;

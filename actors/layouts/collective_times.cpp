@@ -20,14 +20,14 @@ DescribedPool collectives_alone() {
 }
 
 /// Returns whether a replica of a section has a single rank.
-bool single(const JobPlan& plan, const std::string& section) {
+bool single(const ResolvedJob& plan, const std::string& section) {
   const std::vector<SectionId> stages = plan.graph.stages_of(section);
   return !stages.empty() && plan.graph.node(stages.front()).layout.ranks() == 1;
 }
 
 }  // namespace
 
-CollectiveTimes::CollectiveTimes(const JobPlan& traced, const JobPlan& plan) : plan_(&plan) {
+CollectiveTimes::CollectiveTimes(const ResolvedJob& traced, const ResolvedJob& plan) : plan_(&plan) {
   const DescribedPrices prices(collectives_alone());
   PricedPasses known;
   std::vector<TracedUnit> units;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/job_rehearsal.hpp"
+#include "actors/job/job_rehearsal.hpp"
 #include "runtime/estimate/described_cluster.hpp"
 #include "runtime/estimate/pass_fit.hpp"
 
@@ -20,7 +20,7 @@ inline constexpr DescribedLink assumed_link{5e6, 0.02};
 class CollectiveTimes {
  public:
   /// Of the sections whose replicas have several ranks in `plan`, and a single one in `traced`. `plan` outlives it.
-  CollectiveTimes(const JobPlan& traced, const JobPlan& plan);
+  CollectiveTimes(const ResolvedJob& traced, const ResolvedJob& plan);
 
   /// Returns the sections, without repetitions.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
@@ -32,7 +32,7 @@ class CollectiveTimes {
     PassFit forward, backward;  // by rows
     double add_ranks_ms = 0;
   };
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   std::vector<std::string> sections_;
   std::map<SectionId, OfStage> stages_;
 };

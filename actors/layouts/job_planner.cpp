@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "actors/job/memory_table.hpp"
 #include "actors/layouts/pass_memory.hpp"
-#include "actors/plan/memory_table.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -33,7 +33,7 @@ std::string other_machine(DeviceId::Kind kind) {
 }
 
 /// Returns the bytes that the ranks of a section need, in the order of its devices.
-std::vector<double> bytes_of(const JobPlan& plan, const std::string& section) {
+std::vector<double> bytes_of(const ResolvedJob& plan, const std::string& section) {
   std::vector<double> bytes;
   const std::vector<SectionId> stages = plan.graph.stages_of(section);
   const MemoryEstimate estimate = estimate_memory(plan);
@@ -175,7 +175,7 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
 void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
   /// Layouts for which a section is built alike, and so once: building it takes longer than its passes.
   struct Measured {
-    const JobPlan* plan;
+    const ResolvedJob* plan;
     std::vector<MicroBatchPlan> batches;
     std::string samples;
   };
@@ -204,8 +204,8 @@ void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
 
 std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
   struct Rival {
-    Rival(JobPlanner& planner, JobPlan given) : plan(std::move(given)), times(planner.prices_, plan) {}
-    JobPlan plan;
+    Rival(JobPlanner& planner, ResolvedJob given) : plan(std::move(given)), times(planner.prices_, plan) {}
+    ResolvedJob plan;
     PlannedTimes times;  // refer to the plan
   };
   std::list<Rival> rivals;
@@ -238,7 +238,7 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
 }
 
 LaneRehearsal JobPlanner::rehearsal(const RankedLayout& layout) {
-  const JobPlan plan = resolve_(layout.settings);
+  const ResolvedJob plan = resolve_(layout.settings);
   PlannedTimes times(prices_, plan);
   return {rehearse_steps(plan, units_, times.times()).value_or_throw().rehearsed, plan.graph};
 }
@@ -261,7 +261,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
   ranked.settings.insert(ranked.settings.end(), layout.settings.begin(), layout.settings.end());
   if (const auto found = rehearsed_.find(ranked.settings); found != rehearsed_.end()) return &found->second;
   try {
-    JobPlan plan = resolve_(ranked.settings);
+    ResolvedJob plan = resolve_(ranked.settings);
     PlannedTimes times(prices_, plan);
     const JobTimes known = times.times();
     const SteadyRehearsal steady = rehearse_steps(plan, units_, known).value_or_throw();
@@ -318,7 +318,7 @@ std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoic
 JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout) {
   const RankedLayout* best = rehearsed(choices, layout);
   for (const LayoutChoices& of : choices) {
-    const JobPlan plan = resolve_(best->settings);
+    const ResolvedJob plan = resolve_(best->settings);
     const SectionId first = plan.graph.stages_of(of.section).front();
     if (base_.settings.contains(of.section + ".max_in_flight") || !plan.graph.awaits_gradient(first)) continue;
     const JobLayout before = layout;
@@ -363,7 +363,7 @@ void JobPlanner::check_shares() const {
 void JobPlanner::try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
                             SectionProfiler* profiler, const Progress& progress, LayoutRanking& ranking) {
   const double whole_ms = rehearsed(choices, centre)->step_ms;
-  const JobPlan plan = resolve_(rehearsed(choices, centre)->settings);
+  const ResolvedJob plan = resolve_(rehearsed(choices, centre)->settings);
   PlannedTimes times(prices_, plan);
   std::vector<Alternative> found;
   std::set<std::vector<std::size_t>> seen;

@@ -83,7 +83,7 @@ struct LaneRehearsal {
 class JobPlanner {
  public:
   /// Resolves the job with these settings; throws JobError if it cannot have them.
-  using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
+  using Resolve = std::function<ResolvedJob(const std::vector<std::string>& settings)>;
   /// Throws the errors of ChosenKeys, and JobError if a section has no layout.
   JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
 
@@ -102,13 +102,13 @@ class JobPlanner {
   [[nodiscard]] bool chooses_shares() const;
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
-  [[nodiscard]] const JobPlan& base() const { return base_; }
+  [[nodiscard]] const ResolvedJob& base() const { return base_; }
   [[nodiscard]] const PlannedMachine& machine() const { return options_.machine; }
 
  private:
   struct Choice {
     SectionLayout layout;
-    JobPlan plan;  // with this layout, the others as the job has them
+    ResolvedJob plan;  // with this layout, the others as the job has them
   };
   struct Choices {
     std::string section;
@@ -143,7 +143,7 @@ class JobPlanner {
 
   Resolve resolve_;
   JobPlannerOptions options_;
-  JobPlan base_;
+  ResolvedJob base_;
   ChosenKeys keys_;
   std::vector<TracedUnit> units_;  // first steps of the job, for every layout
   JobPrices prices_;

@@ -18,7 +18,7 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
 }
 
 /// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices.
-bool uses_several(const JobPlan& plan, int cores) {
+bool uses_several(const ResolvedJob& plan, int cores) {
   std::set<int> used;
   for (const ReplicaPlacement& place : plan.places) {
     if (plan.graph.node(place.section).role == Role::source) continue;
@@ -35,7 +35,7 @@ std::vector<MicroBatchPlan> measured_of(const std::vector<MicroBatchPlan>& batch
   return {batches.front(), other};
 }
 
-std::vector<double> JobPrices::work_ms(const JobPlan& plan, const std::string& section, std::int64_t replicas) {
+std::vector<double> JobPrices::work_ms(const ResolvedJob& plan, const std::string& section, std::int64_t replicas) {
   const std::shared_ptr<DrySections> dry = dry_sections(plan);
   PricedTimes alone(plan, dry, prices_->alone, hop_ms_, alone_);
   PricedTimes busy(plan, dry, prices_->busy, hop_ms_, busy_);
@@ -59,7 +59,7 @@ std::vector<double> JobPrices::work_ms(const JobPlan& plan, const std::string& s
   return stages;
 }
 
-bool JobPrices::has(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares) {
+bool JobPrices::has(const ResolvedJob& plan, const MicroBatchPlan& batch, bool on_shares) {
   const ObservedPasses passes = dry_sections(plan)->probe(batch.section).pass(batch);
   const auto known = [&](const ObservedCall& observed) {
     return on_shares ? prices_->parts.front().has(observed.call)
@@ -68,13 +68,13 @@ bool JobPrices::has(const JobPlan& plan, const MicroBatchPlan& batch, bool on_sh
   return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
 }
 
-void JobPrices::measure(const JobPlan& plan, const std::vector<MicroBatchPlan>& batches, bool on_shares,
+void JobPrices::measure(const ResolvedJob& plan, const std::vector<MicroBatchPlan>& batches, bool on_shares,
                         SectionProfiler& profiler) {
   profiler.add(plan, batches, *prices_);
   if (on_shares) profiler.add_shares(plan, batches, *prices_);
 }
 
-bool JobPrices::measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
+bool JobPrices::measure_shares(const ResolvedJob& plan, const std::string& section, SectionProfiler* profiler,
                                const Progress& progress) {
   for (const SectionId stage : plan.graph.stages_of(section)) {
     const std::vector<MicroBatchPlan> batches = this->batches(plan, stage);
@@ -87,7 +87,7 @@ bool JobPrices::measure_shares(const JobPlan& plan, const std::string& section, 
   return true;
 }
 
-PlannedTimes::PlannedTimes(JobPrices& prices, const JobPlan& plan)
+PlannedTimes::PlannedTimes(JobPrices& prices, const ResolvedJob& plan)
     : prices_(&prices),
       plan_(&plan),
       dry_(prices.dry_sections(plan)),

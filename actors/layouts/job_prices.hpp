@@ -36,17 +36,17 @@ class JobPrices {
         samples_(samples) {}
 
   /// Returns the milliseconds of work per step on each stage of a section, divided among the replicas.
-  [[nodiscard]] std::vector<double> work_ms(const JobPlan& plan, const std::string& section, std::int64_t replicas);
+  [[nodiscard]] std::vector<double> work_ms(const ResolvedJob& plan, const std::string& section, std::int64_t replicas);
   /// Returns whether all calls of a micro-batch have prices on whole devices, or on shares of them.
-  [[nodiscard]] bool has(const JobPlan& plan, const MicroBatchPlan& batch, bool on_shares);
+  [[nodiscard]] bool has(const ResolvedJob& plan, const MicroBatchPlan& batch, bool on_shares);
   using Progress = std::function<void(const std::string& line)>;
   /// Measures the calls of micro-batches; with `on_shares` also on shares of a GPU.
-  void measure(const JobPlan& plan, const std::vector<MicroBatchPlan>& batches, bool on_shares,
+  void measure(const ResolvedJob& plan, const std::vector<MicroBatchPlan>& batches, bool on_shares,
                SectionProfiler& profiler);
   /// Measures on shares the calls that a section makes in a plan. Returns whether all have prices.
-  bool measure_shares(const JobPlan& plan, const std::string& section, SectionProfiler* profiler,
+  bool measure_shares(const ResolvedJob& plan, const std::string& section, SectionProfiler* profiler,
                       const Progress& progress);
-  [[nodiscard]] std::vector<MicroBatchPlan> batches(const JobPlan& plan, SectionId section) const {
+  [[nodiscard]] std::vector<MicroBatchPlan> batches(const ResolvedJob& plan, SectionId section) const {
     return batches_of(plan, section, samples_);
   }
   /// Returns values that were read for passes so far.
@@ -55,7 +55,7 @@ class JobPrices {
  private:
   friend class PlannedTimes;
   /// Returns dry passes of a plan's sections, on devices of the machine's kind.
-  [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const JobPlan& plan) {
+  [[nodiscard]] std::shared_ptr<DrySections> dry_sections(const ResolvedJob& plan) {
     return std::make_shared<DrySections>(plan, samples_, on_gpus_, &values_);
   }
 
@@ -76,7 +76,7 @@ class JobPrices {
 class PlannedTimes {
  public:
   /// Prices and plan outlive the times.
-  PlannedTimes(JobPrices& prices, const JobPlan& plan);
+  PlannedTimes(JobPrices& prices, const ResolvedJob& plan);
   PlannedTimes(const PlannedTimes&) = delete;  // times() refers to it
   PlannedTimes& operator=(const PlannedTimes&) = delete;
 
@@ -94,7 +94,7 @@ class PlannedTimes {
   [[nodiscard]] PricedTimes& of(SectionId section);
 
   JobPrices* prices_;
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   std::shared_ptr<DrySections> dry_;
   PricedTimes whole_;
   std::map<double, PricedTimes> parts_;

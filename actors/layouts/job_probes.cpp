@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "actors/plan/corpus_section.hpp"
-#include "actors/plan/section_context.hpp"
+#include "actors/job/section_context.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/data/sampler.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
+#include "sections/corpus_section.hpp"
 
 namespace maestro {
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t most_bytes = 64 << 20;  // of a PortValues
 
 /// Reads the value of a port of the corpus, as its section does.
-void read_port(const JobPlan& plan, const std::string& port, const MicroBatchPlan& batch, const Tensor& value) {
+void read_port(const ResolvedJob& plan, const std::string& port, const MicroBatchPlan& batch, const Tensor& value) {
   std::vector<SampleId> samples;
   std::vector<std::int32_t> offsets{0}, patch_offsets{0};
   for (const SampleRef& sample : batch.samples) {
@@ -61,7 +61,7 @@ void PortValues::fill(const std::string& port, const MicroBatchPlan& batch, cons
   known_.insert_or_assign(std::move(key), std::vector<std::byte>(first, first + value.bytes()));
 }
 
-ProbedSection probed_section(const JobPlan& plan, SectionId section, PortValues& known) {
+ProbedSection probed_section(const ResolvedJob& plan, SectionId section, PortValues& known) {
   ProbedSection probed = probed_section(plan, section);
   probed.read = [read = std::move(probed.read), &known](const std::string& port, const MicroBatchPlan& batch,
                                                         const Tensor& value) {
@@ -70,7 +70,7 @@ ProbedSection probed_section(const JobPlan& plan, SectionId section, PortValues&
   return probed;
 }
 
-ProbedSection probed_section(const JobPlan& plan, SectionId section) {
+ProbedSection probed_section(const ResolvedJob& plan, SectionId section) {
   const PlannedSection& planned = plan.sections[section.value()];
   ProbedSection probed;
   probed.graph = &plan.graph;
@@ -85,7 +85,7 @@ ProbedSection probed_section(const JobPlan& plan, SectionId section) {
   return probed;
 }
 
-bool same_work(const JobPlan& plan, const std::string& one, const std::string& other,
+bool same_work(const ResolvedJob& plan, const std::string& one, const std::string& other,
                std::span<const SampleRef> samples) {
   const auto keys = [&](const std::string& section) {
     std::map<std::string, std::string> keys;
@@ -126,7 +126,7 @@ bool same_work(const JobPlan& plan, const std::string& one, const std::string& o
   });
 }
 
-std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
+std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps) {
   const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources()));
   std::vector<TracedUnit> units;
   for (std::uint64_t step = 1; step <= steps; ++step) {
@@ -137,7 +137,7 @@ std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps) {
   return units;
 }
 
-std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
+std::vector<MicroBatchPlan> batches_of(const ResolvedJob& plan, SectionId section, std::span<const SampleRef> samples) {
   std::vector<MicroBatchPlan> batches;
   for (const CutBatch& cut : cut_section(plan.graph, section, samples)) {
     batches.push_back(batch_of(section, samples, cut, batches.size()));
@@ -145,7 +145,8 @@ std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section, s
   return batches;
 }
 
-std::vector<EqualBatches> equal_batches_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples) {
+std::vector<EqualBatches> equal_batches_of(const ResolvedJob& plan, SectionId section,
+                                           std::span<const SampleRef> samples) {
   std::vector<EqualBatches> runs;
   std::size_t index = 0;
   for (const CutBatch& cut : cut_section(plan.graph, section, samples)) {

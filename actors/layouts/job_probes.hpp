@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "runtime/estimate/traced_run.hpp"
 #include "sections/pass_probe.hpp"
 
@@ -33,20 +33,20 @@ class PortValues {
 
 /// Returns the section as the job describes it; its inputs from sources are the samples of the job's corpus. `plan`
 /// outlives the result.
-[[nodiscard]] ProbedSection probed_section(const JobPlan& plan, SectionId section);
+[[nodiscard]] ProbedSection probed_section(const ResolvedJob& plan, SectionId section);
 /// Likewise; values that were read before are copied from `known`, which outlives the result.
-[[nodiscard]] ProbedSection probed_section(const JobPlan& plan, SectionId section, PortValues& known);
+[[nodiscard]] ProbedSection probed_section(const ResolvedJob& plan, SectionId section, PortValues& known);
 
 /// Returns whether two sections make the same calls in equal layouts: they have equal keys and edges, and pass the same
 /// calls in the layouts that the plan has of them. `samples`: of a step.
-[[nodiscard]] bool same_work(const JobPlan& plan, const std::string& one, const std::string& other,
+[[nodiscard]] bool same_work(const ResolvedJob& plan, const std::string& one, const std::string& other,
                              std::span<const SampleRef> samples);
 
 /// Returns the samples of the first training steps of the job, without those that cannot be read.
-[[nodiscard]] std::vector<TracedUnit> first_steps(const JobPlan& plan, std::size_t steps);
+[[nodiscard]] std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps);
 
 /// Returns the micro-batches into which a run cuts the samples of a step for a section, of all replicas.
-[[nodiscard]] std::vector<MicroBatchPlan> batches_of(const JobPlan& plan, SectionId section,
+[[nodiscard]] std::vector<MicroBatchPlan> batches_of(const ResolvedJob& plan, SectionId section,
                                                      std::span<const SampleRef> samples);
 
 /// Consecutive micro-batches of samples with equal sizes, in order.
@@ -55,7 +55,7 @@ struct EqualBatches {
   std::int64_t count = 0;
 };
 /// Returns the micro-batches of batches_of(), with those that do the same work as the one before counted.
-[[nodiscard]] std::vector<EqualBatches> equal_batches_of(const JobPlan& plan, SectionId section,
+[[nodiscard]] std::vector<EqualBatches> equal_batches_of(const ResolvedJob& plan, SectionId section,
                                                          std::span<const SampleRef> samples);
 
 }  // namespace maestro

@@ -18,7 +18,7 @@ constexpr std::int64_t most_stages = 16;
 constexpr std::int64_t most_samples_of_a_pass = 64;
 
 /// Returns whether two stages have equal layers and an equal place (first, last or between), as far as a plan shows it.
-bool alike(const JobPlan& plan, SectionId one, SectionId other) {
+bool alike(const ResolvedJob& plan, SectionId one, SectionId other) {
   const auto of = [&](SectionId section) {
     const Stage& stage = plan.sections[section.value()].stage;
     const HeldElements& held = plan.held[section.value()];
@@ -36,7 +36,7 @@ bool fits(const SectionLayout& layout, const DescribedPool& pool) {
 }
 
 /// Adds a stage to the section's layout.
-void add_stage(ClusterLane& lane, const JobPlan& plan, SectionId stage, PricedTimes& times,
+void add_stage(ClusterLane& lane, const ResolvedJob& plan, SectionId stage, PricedTimes& times,
                const std::vector<EqualBatches>& batches) {
   double work = 0;
   double units = 0;
@@ -105,8 +105,8 @@ void relate(std::span<ClusterLane> lanes) {
   }
 }
 
-ClusterLane priced_lane(const std::string& section, const SectionLayout& layout, std::size_t pool, const JobPlan& plan,
-                        std::span<const SampleRef> samples, PricedTimes& times) {
+ClusterLane priced_lane(const std::string& section, const SectionLayout& layout, std::size_t pool,
+                        const ResolvedJob& plan, std::span<const SampleRef> samples, PricedTimes& times) {
   ClusterLane lane;
   lane.layout = layout;
   lane.layout.replicas = 1;
@@ -123,7 +123,7 @@ ClusterLane priced_lane(const std::string& section, const SectionLayout& layout,
 }
 
 /// Returns sections with the chosen keys and the work (same_work()) of an earlier section, and that section.
-std::map<std::string, std::string> repeated_sections(const JobPlan& base, const ChosenKeys& keys,
+std::map<std::string, std::string> repeated_sections(const ResolvedJob& base, const ChosenKeys& keys,
                                                      std::span<const SampleRef> samples) {
   const std::vector<std::string>& sections = keys.sections();
   std::map<std::string, std::string> as;
@@ -138,7 +138,7 @@ std::map<std::string, std::string> repeated_sections(const JobPlan& base, const 
 
 }  // namespace
 
-LayoutCatalogue::LayoutCatalogue(const DescribedCluster& cluster, const JobPlan& base, const ChosenKeys& keys,
+LayoutCatalogue::LayoutCatalogue(const DescribedCluster& cluster, const ResolvedJob& base, const ChosenKeys& keys,
                                  double headroom, double hop_ms)
     : cluster_(&cluster), base_(&base), keys_(&keys), headroom_(headroom), hop_ms_(hop_ms) {
   for (const DescribedPool& pool : cluster.pools) prices_.emplace_back(pool);
@@ -179,7 +179,7 @@ std::vector<SectionLayout> LayoutCatalogue::possible(const std::string& section)
   return keys_->standing(section, std::move(possible));
 }
 
-bool LayoutCatalogue::price(const SectionLayout& layout, const JobPlan& plan, std::span<const SampleRef> samples,
+bool LayoutCatalogue::price(const SectionLayout& layout, const ResolvedJob& plan, std::span<const SampleRef> samples,
                             PricedRun& made) {
   const auto dry = std::make_shared<DrySections>(plan, samples, false, &values_);
   const std::size_t before = made.lanes.size();
@@ -201,7 +201,7 @@ LayoutCatalogue::PricedRun LayoutCatalogue::priced(const LayoutRun& run, const R
   PricedRun made{run.section, {}, {}, 0, {}};
   for (const SectionLayout& layout : run.layouts) {
     try {
-      const JobPlan plan = [&] {
+      const ResolvedJob plan = [&] {
         const std::scoped_lock lock(resolving);
         return resolve(keys_->settings_on(run.section, layout, own_devices));
       }();

@@ -48,10 +48,10 @@ class LayoutCatalogue {
  public:
   /// `base`: the job without a chosen key; `headroom`: share of a device's memory that layouts may need. All outlive
   /// the catalogue.
-  LayoutCatalogue(const DescribedCluster& cluster, const JobPlan& base, const ChosenKeys& keys, double headroom,
+  LayoutCatalogue(const DescribedCluster& cluster, const ResolvedJob& base, const ChosenKeys& keys, double headroom,
                   double hop_ms);
 
-  using Resolve = std::function<JobPlan(const std::vector<std::string>& settings)>;
+  using Resolve = std::function<ResolvedJob(const std::vector<std::string>& settings)>;
   /// Prices the layouts of all sections that have none yet. `samples`: samples of a step. Calls `resolve` from several
   /// threads, one at a time. Throws JobError if a section has no layout.
   void price_all(const Resolve& resolve, std::span<const SampleRef> samples);
@@ -93,11 +93,11 @@ class LayoutCatalogue {
                                  std::span<const SampleRef> samples);
   /// Prices a layout on every pool whose hosts it fills without a gap. Returns whether any pool has enough memory.
   /// `plan`: the job with the layout. Thread-safe if each thread has its own `made`.
-  bool price(const SectionLayout& layout, const JobPlan& plan, std::span<const SampleRef> samples, PricedRun& made);
+  bool price(const SectionLayout& layout, const ResolvedJob& plan, std::span<const SampleRef> samples, PricedRun& made);
   void add(PricedRun made);
 
   const DescribedCluster* cluster_;
-  const JobPlan* base_;
+  const ResolvedJob* base_;
   const ChosenKeys* keys_;
   double headroom_;
   double hop_ms_;

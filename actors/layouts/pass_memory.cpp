@@ -6,15 +6,15 @@
 #include <optional>
 #include <span>
 
+#include "actors/job/planning_options.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "actors/plan/planning_options.hpp"
 #include "runtime/schedule/port_sizes.hpp"
 
 namespace maestro {
 namespace {
 
 /// Returns the micro-batch with the most rows that the section makes of `samples`.
-std::optional<MicroBatchPlan> largest_batch(const JobPlan& plan, SectionId section,
+std::optional<MicroBatchPlan> largest_batch(const ResolvedJob& plan, SectionId section,
                                             std::span<const SampleRef> samples) {
   const Axis axis = plan.graph.node(section).axis();
   std::vector<MicroBatchPlan> batches = batches_of(plan, section, samples);
@@ -24,7 +24,7 @@ std::optional<MicroBatchPlan> largest_batch(const JobPlan& plan, SectionId secti
   return std::move(*largest);
 }
 
-double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRef> samples, PortValues& values) {
+double bytes_of(const ResolvedJob& plan, SectionId section, std::span<const SampleRef> samples, PortValues& values) {
   const std::optional<MicroBatchPlan> batch = largest_batch(plan, section, samples);
   if (!batch) return -1;
   ProbeSite dry;
@@ -39,12 +39,12 @@ double bytes_of(const JobPlan& plan, SectionId section, std::span<const SampleRe
 
 }  // namespace
 
-void add_pass_bytes(JobPlan& plan) {
+void add_pass_bytes(ResolvedJob& plan) {
   PortValues values;
   add_pass_bytes(plan, values);
 }
 
-void add_pass_bytes(JobPlan& plan, PortValues& values) {
+void add_pass_bytes(ResolvedJob& plan, PortValues& values) {
   if (!plan.pass_bytes.empty()) return;
   plan.pass_bytes.assign(plan.sections.size(), -1);
   // A sample that cannot be read, or a lack of memory even for this: the run reports it again.

@@ -2,8 +2,8 @@
 // The memory of a job's passes, by dry passes.
 #pragma once
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "actors/plan/job_plan.hpp"
 
 namespace maestro {
 
@@ -11,8 +11,8 @@ namespace maestro {
 /// micro-batch of the job's largest samples, which a dry pass over samples of the first step has (DY-2), in proportion
 /// where those are shorter. Negative where `Section::runs_dry` is false, where the section is emulated, and where a dry
 /// pass is impossible, which adds a note to the plan: a sample cannot be read, or memory is short.
-void add_pass_bytes(JobPlan& plan);
+void add_pass_bytes(ResolvedJob& plan);
 /// Likewise; `values`: of ports, that were read for other layouts.
-void add_pass_bytes(JobPlan& plan, PortValues& values);
+void add_pass_bytes(ResolvedJob& plan, PortValues& values);
 
 }  // namespace maestro

@@ -79,7 +79,7 @@ std::string list_text(const std::vector<std::int64_t>& numbers) {
   return list_text(texts);
 }
 
-ChosenKeys::ChosenKeys(const JobPlan& job, const std::set<std::string>& varied) {
+ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& varied) {
   for (const GraphNode& node : job.graph.nodes()) {
     if (node.role != Role::source && node.stage == 0) sections_.push_back(node.section_name());
   }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/layouts/layout_search.hpp"
-#include "actors/plan/job_plan.hpp"
 
 namespace maestro {
 
@@ -30,7 +30,7 @@ class ChosenKeys {
  public:
   /// `varied`: "teacher.micro_batch", "micro_batch" of all sections, or "all". Throws JobError for one that no section
   /// has, and where no key is left to choose. `job` is not kept.
-  ChosenKeys(const JobPlan& job, const std::set<std::string>& varied);
+  ChosenKeys(const ResolvedJob& job, const std::set<std::string>& varied);
 
   /// Returns the sections of the job in the order of its graph, sources left out.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }

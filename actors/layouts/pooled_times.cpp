@@ -5,7 +5,7 @@
 
 namespace maestro {
 
-PooledTimes::PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
+PooledTimes::PooledTimes(const ResolvedJob& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
                          std::span<const SampleRef> samples, LayoutCatalogue& catalogue, double hop_ms)
     : plan_(&plan), cluster_(&cluster) {
   const auto dry = std::make_shared<DrySections>(plan, samples, false);

@@ -17,7 +17,7 @@ class PooledTimes {
  public:
   /// `layouts`: layouts of the replicas to time, all or a part of the plan's; `samples`: samples of a step. All outlive
   /// the times.
-  PooledTimes(const JobPlan& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
+  PooledTimes(const ResolvedJob& plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
               std::span<const SampleRef> samples, LayoutCatalogue& catalogue, double hop_ms);
   PooledTimes(const PooledTimes&) = delete;  // times() refers to it
   PooledTimes& operator=(const PooledTimes&) = delete;
@@ -35,7 +35,7 @@ class PooledTimes {
   [[nodiscard]] double action_ms(SectionId section, StepAction action) const;
   [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const;
 
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   const DescribedCluster* cluster_;
   std::vector<std::unique_ptr<PricedTimes>> priced_;  // by pool
   std::vector<JobTimes> times_;                       // by pool

@@ -34,7 +34,7 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
 
 }  // namespace
 
-double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64_t rows) {
+double write_bytes(const ResolvedJob& plan, SectionId from, SectionId to, std::int64_t rows) {
   double bytes = 0;
   for (const GraphEdge& edge : plan.graph.edges()) {
     if ((edge.from == from && edge.to == to) || (edge.from == to && edge.to == from)) {
@@ -87,7 +87,7 @@ const std::vector<ObservedCall>& DrySections::packs(SectionId section) {
   return observed_end(section).packs;
 }
 
-PricedTimes::PricedTimes(const JobPlan& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices,
+PricedTimes::PricedTimes(const ResolvedJob& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices,
                          double hop_ms, PricedPasses& known)
     : plan_(&plan), sections_(std::move(sections)), prices_(&prices), hop_ms_(hop_ms), known_(&known) {}
 
@@ -175,7 +175,7 @@ JobTimes PricedTimes::times() {
   return made;
 }
 
-double busiest_ms(const JobPlan& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times) {
+double busiest_ms(const ResolvedJob& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times) {
   std::map<std::pair<DeviceId, SectionId>, double> work;  // of processors by the core, of GPUs by the share
   const auto add = [&](const ReplicaPlacement& place, double ms) {
     const bool part = plan.sections[place.section.value()].config.share < 1;

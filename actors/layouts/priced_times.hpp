@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/job/job_rehearsal.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "actors/plan/job_rehearsal.hpp"
 #include "runtime/estimate/call_prices.hpp"
 #include "sections/pass_probe.hpp"
 
@@ -25,14 +25,15 @@ struct PricedPass {
 using PricedPasses = std::map<std::string, PricedPass>;
 
 /// Returns the bytes of rows that one section writes to another.
-[[nodiscard]] double write_bytes(const JobPlan& plan, SectionId from, SectionId to, std::int64_t rows);
+[[nodiscard]] double write_bytes(const ResolvedJob& plan, SectionId from, SectionId to, std::int64_t rows);
 
 /// Dry passes of a job's sections, for the prices of several devices. Not thread-safe.
 class DrySections {
  public:
   /// `samples`: of a step, for its end; `own_memory`: ProbeSite; `values`: that were read for other layouts. All
   /// outlive the sections.
-  DrySections(const JobPlan& plan, std::span<const SampleRef> samples, bool own_memory, PortValues* values = nullptr)
+  DrySections(const ResolvedJob& plan, std::span<const SampleRef> samples, bool own_memory,
+              PortValues* values = nullptr)
       : plan_(&plan), samples_(samples), own_memory_(own_memory), values_(values) {}
   /// Returns the probe of a section's first rank.
   [[nodiscard]] PassProbe& probe(SectionId section);
@@ -49,7 +50,7 @@ class DrySections {
   };
   const StepEnd& observed_end(SectionId section);
 
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   std::span<const SampleRef> samples_;
   bool own_memory_;
   PortValues* values_;
@@ -61,11 +62,11 @@ class DrySections {
 class PricedTimes {
  public:
   /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
-  PricedTimes(const JobPlan& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
+  PricedTimes(const ResolvedJob& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
               PricedPasses& known)
       : PricedTimes(plan, std::make_shared<DrySections>(plan, samples, prices.own_memory()), prices, hop_ms, known) {}
   /// `sections`: shared by the times of several devices.
-  PricedTimes(const JobPlan& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices, double hop_ms,
+  PricedTimes(const ResolvedJob& plan, std::shared_ptr<DrySections> sections, const CallPricing& prices, double hop_ms,
               PricedPasses& known);
 
   [[nodiscard]] JobTimes times();
@@ -89,7 +90,7 @@ class PricedTimes {
   [[nodiscard]] double moved(double elements, PriceSources& sources);
   [[nodiscard]] double priced_action(SectionId section, StepAction action, PriceSources& sources);
 
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   std::shared_ptr<DrySections> sections_;
   const CallPricing* prices_;
   double hop_ms_;
@@ -101,6 +102,7 @@ class PricedTimes {
 
 /// Returns the time that the busiest device, or core where devices share them, works in a step, mean over the steps.
 /// Sections that run ahead may take less in some steps, but not in the long run.
-[[nodiscard]] double busiest_ms(const JobPlan& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times);
+[[nodiscard]] double busiest_ms(const ResolvedJob& plan, const std::vector<const StepPlan*>& steps,
+                                const JobTimes& times);
 
 }  // namespace maestro

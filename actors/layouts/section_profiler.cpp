@@ -133,7 +133,7 @@ Groups SectionProfiler::make_group(const std::vector<Device*>& members, std::int
   return join_devices(*machine_.gpus, members, std::make_shared<AbortReason>());
 }
 
-void SectionProfiler::add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices) {
+void SectionProfiler::add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices) {
   const GraphNode& node = plan.graph.node(batches.front().section);
   const std::int64_t ranks = node.layout.ranks();
   if (ranks > devices()) {
@@ -147,7 +147,8 @@ void SectionProfiler::add(const JobPlan& plan, std::span<const MicroBatchPlan> b
   if (copies > 1) measure(devices_, plan, batches, copies, {&prices.busy});
 }
 
-void SectionProfiler::add_shares(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices) {
+void SectionProfiler::add_shares(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches,
+                                 MachinePrices& prices) {
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     const Devices cut = open_devices(machine_, *table_, options_.deterministic, measured_shares[part]);
     measure(cut, plan, batches, 1, {&prices.parts[part]});
@@ -155,7 +156,7 @@ void SectionProfiler::add_shares(const JobPlan& plan, std::span<const MicroBatch
   }
 }
 
-void SectionProfiler::measure(const Devices& devices, const JobPlan& plan, std::span<const MicroBatchPlan> batches,
+void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, std::span<const MicroBatchPlan> batches,
                               std::int64_t copies, const std::vector<CallPrices*>& prices) {
   const SectionId section = batches.front().section;
   const GraphNode& node = plan.graph.node(section);

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/layouts/planned_machine.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "runtime/estimate/profile_file.hpp"
 
 namespace maestro {
@@ -34,13 +34,13 @@ class SectionProfiler {
   /// Adds the times of the calls that a section's passes and step ends make with each of `batches`, of which there is
   /// at least one, of any sizes, by the layout of its node. Throws JobError for a replica with more ranks than there
   /// are devices, and the errors of the section.
-  void add(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
+  void add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
   /// The same on each of measured_shares of the GPUs.
-  void add_shares(const JobPlan& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
+  void add_shares(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
 
  private:
   using Devices = std::vector<std::unique_ptr<Device>>;
-  void measure(const Devices& devices, const JobPlan& plan, std::span<const MicroBatchPlan> batches,
+  void measure(const Devices& devices, const ResolvedJob& plan, std::span<const MicroBatchPlan> batches,
                std::int64_t copies, const std::vector<CallPrices*>& prices);
   /// Measures the groups by which 2, 4, ... GPUs add up so many gradients.
   void measure_sums(std::size_t gradients, CallPrices& prices);

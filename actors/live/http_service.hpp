@@ -18,8 +18,8 @@
 #include <memory>
 #include <string>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/messages/messages.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "actors/rpc/key_set.hpp"
 
 namespace maestro {
@@ -27,7 +27,7 @@ namespace maestro {
 struct HttpServiceOptions {
   std::string address;                 ///< as of parse_http_address()
   std::shared_ptr<const KeySet> keys;  ///< for addresses reachable from other hosts
-  const JobPlan* job = nullptr;
+  const ResolvedJob* job = nullptr;
   caf::actor_system* system = nullptr;
   caf::actor coordinator;
   const std::atomic<std::uint64_t>* events = nullptr;  ///< CoordinatorOptions::events

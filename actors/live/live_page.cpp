@@ -79,7 +79,7 @@ PageTable recoveries_of(const control::Status& status) {
 }
 
 /// The passes of the last steps, on lanes in the order of the job.
-Timeline timeline_of(const StepTotals& figures, const JobPlan& job) {
+Timeline timeline_of(const StepTotals& figures, const ResolvedJob& job) {
   Timeline timeline;
   std::map<std::pair<SectionId, ReplicaIndex>, std::size_t> lane_of;
   std::optional<StepFigures::Clock::time_point> begin;
@@ -128,11 +128,12 @@ std::string left_out_line(const StepTotals& figures) {
 }  // namespace
 
 struct LivePage::State {
-  const JobPlan& job;
+  const ResolvedJob& job;
   std::optional<RunReader> record;
 };
 
-LivePage::LivePage(const JobPlan& job, bool keeps_record) : state_(std::make_unique<State>(State{job, std::nullopt})) {
+LivePage::LivePage(const ResolvedJob& job, bool keeps_record)
+    : state_(std::make_unique<State>(State{job, std::nullopt})) {
   if (keeps_record) state_->record.emplace(job.train.out);
 }
 LivePage::~LivePage() = default;

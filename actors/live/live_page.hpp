@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/run/step_figures.hpp"
 
 namespace maestro {
@@ -20,7 +20,7 @@ class Status;  // generated, see control.thrift
 class LivePage {
  public:
   /// `job` outlives the page. `keeps_record`: the run leaves a record in train.out.
-  LivePage(const JobPlan& job, bool keeps_record);
+  LivePage(const ResolvedJob& job, bool keeps_record);
   ~LivePage();
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;

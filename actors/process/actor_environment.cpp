@@ -4,8 +4,8 @@
 #include <caf/io/all.hpp>
 #include <mutex>
 
+#include "actors/job/headroom.hpp"
 #include "actors/launch/peer_acceptor.hpp"
-#include "actors/plan/headroom.hpp"
 #include "actors/run/peer_connection.hpp"
 #include "runtime/core/result.hpp"
 

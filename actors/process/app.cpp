@@ -86,12 +86,12 @@ std::int64_t App::cpu_devices() const {
   return cpu_devices_of(composed_.options);
 }
 
-JobPlan App::plan() {
+ResolvedJob App::plan() {
   return resolve_job(composed_);
 }
 
 RunResult App::run() {
-  std::optional<JobPlan> plan;
+  std::optional<ResolvedJob> plan;
   RunMemory memory;
   memory.record->pause_after = composed_.options.pause_after;
   begin_max_rss();
@@ -107,7 +107,7 @@ RunResult App::run() {
   }
 }
 
-std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& memory) {
+std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemory& memory) {
   const RunOptions& run = plan ? plan->options : composed_.options;
   std::optional<ProcessRun> process;
   const auto refuse = [&memory](const JobError& problem) {

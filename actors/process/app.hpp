@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/plan/run_options.hpp"
+#include "actors/job/run_options.hpp"
 #include "actors/run/run_result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/corpus_registry.hpp"
@@ -95,7 +95,7 @@ struct Composition {
   std::vector<ComposedEdge> edges;
 };
 
-struct JobPlan;
+struct ResolvedJob;
 struct RunMemory;
 
 /// Not thread-safe; used by main.
@@ -150,13 +150,13 @@ class App {
   /// Takes the corpus of a plan of a job with the same [data], so that it is not opened again; null: it is opened.
   void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
   /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.
-  [[nodiscard]] JobPlan plan();
+  [[nodiscard]] ResolvedJob plan();
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
   RunResult run();
 
  private:
   /// Returns nothing after a loss from which the run is to recover. Resolves `plan` at the first call.
-  std::optional<RunResult> run_once(std::optional<JobPlan>& plan, RunMemory& memory);
+  std::optional<RunResult> run_once(std::optional<ResolvedJob>& plan, RunMemory& memory);
   Composition composed_;
   Console* console_;
 };

@@ -7,12 +7,11 @@
 #include <optional>
 #include <set>
 
+#include "actors/job/chosen_sections.hpp"
+#include "actors/job/learning_rates.hpp"
+#include "actors/job/plan_checks.hpp"
+#include "actors/job/section_context.hpp"
 #include "actors/layouts/pass_memory.hpp"
-#include "actors/plan/chosen_sections.hpp"
-#include "actors/plan/corpus_section.hpp"
-#include "actors/plan/learning_rates.hpp"
-#include "actors/plan/plan_checks.hpp"
-#include "actors/plan/section_context.hpp"
 #include "actors/process/sample_cost.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
@@ -21,6 +20,7 @@
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
+#include "sections/corpus_section.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 
 namespace maestro {
@@ -104,7 +104,7 @@ constexpr double bytes_of_start = 25e6;
 class JobResolver {
  public:
   explicit JobResolver(Composition& composed) : composed_(composed) {}
-  [[nodiscard]] JobPlan resolve() &&;
+  [[nodiscard]] ResolvedJob resolve() &&;
 
  private:
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
@@ -123,7 +123,7 @@ class JobResolver {
   void place_sections();
 
   Composition& composed_;
-  JobPlan plan_;
+  ResolvedJob plan_;
 };
 
 std::map<std::string, Role> JobResolver::roles_by_section() const {
@@ -276,7 +276,7 @@ void JobResolver::connect_all() {
   }
 }
 
-JobPlan JobResolver::resolve() && {
+ResolvedJob JobResolver::resolve() && {
   const DataShape shape = read_tables();
   const std::map<std::string, Role> roles = roles_by_section();
   for (const SectionBuilder& builder : composed_.builders) {
@@ -386,7 +386,7 @@ void JobResolver::place_sections() {
   plan_.places = place(plan_.graph, request);
 }
 
-JobPlan resolve_job(Composition& composed) {
+ResolvedJob resolve_job(Composition& composed) {
   return JobResolver(composed).resolve();
 }
 

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "actors/control/control_place.hpp"
+#include "actors/job/preflight.hpp"
 #include "actors/launch/listen_address.hpp"
-#include "actors/plan/preflight.hpp"
 #include "actors/rpc/runtime_folder.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/process_identity.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <system_error>
 
-#include "actors/plan/planning_options.hpp"
+#include "actors/job/planning_options.hpp"
 #include "runtime/checkpoint/model_export.hpp"
 #include "runtime/model/adapter_config.hpp"
 #include "runtime/model/hf_config.hpp"
@@ -23,7 +23,7 @@ namespace {
 constexpr const char* config_file = "config.json";
 
 /// Whether the tokens of the corpus are not those of the tokenizer beside the weights, if there is any.
-bool has_other_tokens(const fs::path& weights, const JobPlan& plan) {
+bool has_other_tokens(const fs::path& weights, const ResolvedJob& plan) {
   const auto own = find_tokenizer(weights);
   if (!own || is_added_tokenizer(plan.tokenizer)) return true;
   if (plan.tokenizer == "bytes") return !is_byte_tokenizer(*own);
@@ -33,7 +33,7 @@ bool has_other_tokens(const fs::path& weights, const JobPlan& plan) {
 
 /// Writes the corpus' tokenizer into the folder of a decoder that has none of its own, and returns its config.json with
 /// the ids of that tokenizer.
-std::string with_tokenizer(std::string config, const JobPlan& plan, bool of_weights, const fs::path& folder) {
+std::string with_tokenizer(std::string config, const ResolvedJob& plan, bool of_weights, const fs::path& folder) {
   const std::string where = (folder / config_file).string();
   const DecoderConfig decoder = parse_hf_config(config, where).value_or_throw();
   if (is_added_tokenizer(plan.tokenizer)) return config;  // of a plug-in: it has no files
@@ -47,7 +47,7 @@ std::string with_tokenizer(std::string config, const JobPlan& plan, bool of_weig
 }
 
 /// Of a section that begins from its weights, or from random values. Returns the dtype of the weights.
-WeightDtype prepare_new(const JobPlan& plan, std::size_t index, const fs::path& folder) {
+WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::path& folder) {
   const std::string& weights = plan.sections[index].config.weights;
   std::string config = plan.meta_sections[index]->config_json();
   const bool decoder = parse_hf_config(config, config_file).ok();
@@ -72,7 +72,7 @@ WeightDtype prepare_new(const JobPlan& plan, std::size_t index, const fs::path& 
 }
 
 /// The adapters' own file, of the job: where their base lies may have changed.
-void write_adapter_config(const JobPlan& plan, std::size_t index, const fs::path& folder) {
+void write_adapter_config(const ResolvedJob& plan, std::size_t index, const fs::path& folder) {
   std::optional<AdapterConfig> adapters = plan.meta_sections[index]->adapters();
   if (!adapters) return;
   const std::string& weights = plan.sections[index].config.weights;
@@ -88,11 +88,11 @@ void copy_stored(const fs::path& section, const fs::path& folder) {
 
 }  // namespace
 
-fs::path prepared_files_folder(const JobPlan& plan) {
+fs::path prepared_files_folder(const ResolvedJob& plan) {
   return fs::path(plan.train.out) / ".files";
 }
 
-std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start,
+std::map<std::string, std::string> prepare_model_files(const ResolvedJob& plan, const StartPoint& start,
                                                        const fs::path& prepared) {
   std::map<std::string, std::string> dtypes;
   if (has_emulated(plan)) return dtypes;
@@ -116,7 +116,7 @@ std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, cons
   return dtypes;
 }
 
-Result<std::map<std::string, std::string>> export_models(const JobPlan& plan, const fs::path& checkpoint) {
+Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan, const fs::path& checkpoint) {
   std::map<std::string, std::string> folders;
   const ExportChoice chosen = plan.train.export_dtype;
   if (chosen == ExportChoice::none || !plan.train.checkpoint_at_end) return folders;

@@ -2,7 +2,7 @@
 // The start of a run as far as `check` goes: the files of its models, and its first batch.
 #include <filesystem>
 
-#include "actors/plan/planning_options.hpp"
+#include "actors/job/planning_options.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/scratch_folder.hpp"
@@ -13,7 +13,7 @@ namespace maestro {
 namespace {
 
 /// Draws and plans the first batch of a run.
-void check_first_batch(const JobPlan& plan, const StartPoint& start) {
+void check_first_batch(const ResolvedJob& plan, const StartPoint& start) {
   const auto steps = static_cast<std::uint64_t>(plan.train.steps);
   if (start.first_step > steps) return;
   const auto seed = static_cast<std::uint64_t>(plan.train.seed);

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "actors/control/control_place.hpp"
+#include "actors/job/memory_table.hpp"
+#include "actors/job/planning_options.hpp"
 #include "actors/messages/wait_text.hpp"
-#include "actors/plan/memory_table.hpp"
-#include "actors/plan/planning_options.hpp"
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/observe/trace.hpp"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "actors/plan/planning_options.hpp"
+#include "actors/job/planning_options.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/build_id.hpp"

@@ -6,14 +6,14 @@
 #include <set>
 
 #include "actors/control/control_place.hpp"
+#include "actors/job/headroom.hpp"
+#include "actors/job/memory_table.hpp"
+#include "actors/job/planning_options.hpp"
+#include "actors/job/preflight.hpp"
+#include "actors/job/reduction_paths.hpp"
+#include "actors/job/transfer_paths.hpp"
 #include "actors/launch/listen_address.hpp"
 #include "actors/live/http_address.hpp"
-#include "actors/plan/headroom.hpp"
-#include "actors/plan/memory_table.hpp"
-#include "actors/plan/planning_options.hpp"
-#include "actors/plan/preflight.hpp"
-#include "actors/plan/reduction_paths.hpp"
-#include "actors/plan/transfer_paths.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/record/run_log.hpp"
@@ -204,7 +204,7 @@ void ProcessRun::State::print_memory() const {
   for (const std::string& line : describe_memory(plan)) console.note("  " + line);
 }
 
-ProcessRun::ProcessRun(const JobPlan& plan, Console& console, RunMemory& memory)
+ProcessRun::ProcessRun(const ResolvedJob& plan, Console& console, RunMemory& memory)
     : state_(std::make_unique<State>(plan, console, memory)) {}
 ProcessRun::~ProcessRun() {
   state_->stop();

@@ -19,7 +19,7 @@
 #include <memory>
 #include <optional>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/replica_builder.hpp"
 #include "actors/process/shadow_folder.hpp"
@@ -49,7 +49,7 @@ struct RunMemory {
 class ProcessRun {
  public:
   /// All arguments must outlive the run.
-  ProcessRun(const JobPlan& plan, Console& console, RunMemory& memory);
+  ProcessRun(const ResolvedJob& plan, Console& console, RunMemory& memory);
   ~ProcessRun();
   ProcessRun(const ProcessRun&) = delete;
   ProcessRun& operator=(const ProcessRun&) = delete;

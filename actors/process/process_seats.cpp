@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "actors/control/control_place.hpp"
-#include "actors/plan/planning_options.hpp"
-#include "actors/plan/seats.hpp"
+#include "actors/job/planning_options.hpp"
+#include "actors/job/seats.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/usable_cores.hpp"
 

@@ -7,11 +7,11 @@
 #include <functional>
 
 #include "actors/control/control_place.hpp"
-#include "actors/plan/emulated_step_end.hpp"
-#include "actors/plan/headroom.hpp"
-#include "actors/plan/lane_text.hpp"
-#include "actors/plan/planning_options.hpp"
-#include "actors/plan/transfer_paths.hpp"
+#include "actors/job/emulated_step_end.hpp"
+#include "actors/job/headroom.hpp"
+#include "actors/job/lane_text.hpp"
+#include "actors/job/planning_options.hpp"
+#include "actors/job/transfer_paths.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/replica/section_replica.hpp"

@@ -16,10 +16,10 @@
 
 #include "actors/control/control_service.hpp"
 #include "actors/control/run_questions.hpp"
+#include "actors/job/lane_text.hpp"
+#include "actors/job/seats.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/live/http_service.hpp"
-#include "actors/plan/lane_text.hpp"
-#include "actors/plan/seats.hpp"
 #include "actors/process/actor_environment.hpp"
 #include "actors/process/model_folders.hpp"
 #include "actors/process/process_run.hpp"
@@ -61,7 +61,7 @@ struct ProcessRun::State {
     State& state_;
   };
 
-  State(const JobPlan& job, Console& terminal, RunMemory& kept)
+  State(const ResolvedJob& job, Console& terminal, RunMemory& kept)
       : plan(job),
         console(terminal),
         job_start(kept.start.get()),
@@ -77,7 +77,7 @@ struct ProcessRun::State {
         losses(static_cast<std::size_t>(std::ranges::count(record->recoveries, false, &Recovery::rollback))) {}
 
   /// Processes that join are on hosts of their own, unless the job is on a single host.
-  static std::vector<std::uint32_t> hosts_of(const JobPlan& job) {
+  static std::vector<std::uint32_t> hosts_of(const ResolvedJob& job) {
     const LaunchInfo& run = job.options.launch_info;
     std::vector<std::uint32_t> hosts = run.place.hosts;
     for (std::size_t more = run.place.processes > 1 ? most_joining(job.graph) : 0; more > 0; --more) {
@@ -85,7 +85,7 @@ struct ProcessRun::State {
     }
     return hosts;
   }
-  static TraceOptions trace_options(const JobPlan& job) {
+  static TraceOptions trace_options(const ResolvedJob& job) {
     TraceOptions options;
     options.on = !job.options.trace.empty();
     return options;
@@ -116,7 +116,7 @@ struct ProcessRun::State {
     return base.string() + ".part" + std::to_string(of_rank);
   }
 
-  const JobPlan& plan;
+  const ResolvedJob& plan;
   Console& console;
   JobStart* job_start;  // null: this process is alone
   ProcessEnv place;

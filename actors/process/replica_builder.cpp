@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "actors/plan/emulated_step_end.hpp"
-#include "actors/plan/section_context.hpp"
+#include "actors/job/emulated_step_end.hpp"
+#include "actors/job/section_context.hpp"
 #include "actors/services/device_groups.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"

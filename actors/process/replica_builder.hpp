@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/process/start_point.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -49,7 +49,7 @@ class ReplicaBuilder {
   /// Returns the device that a rank of a replica is built for and will run on.
   using DeviceOf = std::function<Device&(const ReplicaPlacement&, LayoutRank)>;
   /// `host_ops`: for state that is loaded only as a check. `groups_end` ends groups of devices.
-  ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start,
+  ReplicaBuilder(const ResolvedJob& plan, const OperatorTable& host_ops, const StartPoint& start,
                  const FrozenSections& frozen, std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
       : plan_(&plan),
         host_ops_(&host_ops),
@@ -82,7 +82,7 @@ class ReplicaBuilder {
                                                 const std::vector<BuiltReplica>& before) const;
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;
 
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   const OperatorTable* host_ops_;
   const StartPoint* start_;
   const FrozenSections* frozen_;

@@ -23,7 +23,7 @@ TransportConfig resolve_transport(const Composition& composed) {
   return transport;
 }
 
-void check_pause(const JobPlan& plan) {
+void check_pause(const ResolvedJob& plan) {
   const std::optional<std::uint64_t>& after = plan.options.pause_after;
   if (!after) return;
   const std::string option = "--pause-after " + std::to_string(*after) + ": ";

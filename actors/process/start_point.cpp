@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "actors/plan/learning_rates.hpp"
-#include "actors/plan/planning_options.hpp"
+#include "actors/job/learning_rates.hpp"
+#include "actors/job/planning_options.hpp"
 #include "actors/process/job_start.hpp"
 #include "runtime/checkpoint/checkpoint.hpp"
 #include "runtime/core/printable.hpp"
@@ -100,7 +100,7 @@ void sweep_shared_files(const fs::path& folder) {
 }
 
 /// Weights of the job in the checkpoints or models that --fresh moves would be missing when they are read.
-void check_weights_stay(const JobPlan& plan) {
+void check_weights_stay(const ResolvedJob& plan) {
   const auto lies_in = [&](const fs::path& weights, const char* entry) {
     const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / entry);
     return std::ranges::mismatch(moved, weights).in1 == moved.end();
@@ -116,7 +116,7 @@ void check_weights_stay(const JobPlan& plan) {
 
 }  // namespace
 
-StartPoint find_start_point(const JobPlan& plan, const fs::path& resume) {
+StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
   StartPoint start;
   if (resume.empty()) return start;
   start.checkpoint = resolve_checkpoint(resume).value_or_throw();
@@ -154,7 +154,7 @@ StartPoint find_start_point(const JobPlan& plan, const fs::path& resume) {
   return start;
 }
 
-std::map<std::string, std::string> data_fingerprint(const JobPlan& plan) {
+std::map<std::string, std::string> data_fingerprint(const ResolvedJob& plan) {
   std::map<std::string, std::string> data = plan.corpus->fingerprint();
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
@@ -187,7 +187,7 @@ std::vector<std::string> compare_origins(const std::string& name, const Manifest
   return notes;
 }
 
-RunClaim claim_run(const JobPlan& plan, const StartPoint& start, const std::optional<RunIdentity>& earlier) {
+RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start, const std::optional<RunIdentity>& earlier) {
   RunClaim claim;
   if (has_emulated(plan)) return claim;
   const bool resumed = !start.checkpoint.empty();

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/record/run_folder.hpp"
 #include "runtime/schedule/data_cursor.hpp"
@@ -30,7 +30,7 @@ struct StartPoint {
 
 /// Resolves and verifies `resume`, as of --resume; empty: a fresh run. Throws JobError: nothing there, damaged files,
 /// another seed, more steps than the job has, a global batch that would skip or repeat samples.
-[[nodiscard]] StartPoint find_start_point(const JobPlan& plan, const std::filesystem::path& resume);
+[[nodiscard]] StartPoint find_start_point(const ResolvedJob& plan, const std::filesystem::path& resume);
 
 /// Claim of rank 0 on the output folder while the run lasts.
 struct RunClaim {
@@ -42,13 +42,13 @@ struct RunClaim {
 
 /// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails where a run would.
 /// `earlier`: the run that starts again, without a checkpoint so far. Throws JobError.
-[[nodiscard]] RunClaim claim_run(const JobPlan& plan, const StartPoint& start,
+[[nodiscard]] RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start,
                                  const std::optional<RunIdentity>& earlier);
 
 /// Returns the identity of a run's data: Corpus::fingerprint(), and the weights and the origin() of every frozen
 /// section, whose outputs others are trained on, and the weights below adapters (see weights_fingerprint). Throws
 /// JobError.
-[[nodiscard]] std::map<std::string, std::string> data_fingerprint(const JobPlan& plan);
+[[nodiscard]] std::map<std::string, std::string> data_fingerprint(const ResolvedJob& plan);
 
 /// Returns how `now` differs from the data of checkpoint `name`, a line per difference. Throws JobError for other data,
 /// unless `new_data`. A checkpoint without fingerprints yields a single line about that.

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "actors/job/transfer_paths.hpp"
 #include "actors/messages/message_types.hpp"
-#include "actors/plan/transfer_paths.hpp"
 #include "actors/replica/piece_writer.hpp"
 #include "runtime/core/memory_space.hpp"
 #include "runtime/device/backend.hpp"

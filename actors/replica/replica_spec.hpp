@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/job/transfer_paths.hpp"
 #include "actors/messages/message_types.hpp"
-#include "actors/plan/transfer_paths.hpp"
 #include "actors/services/imported_memories.hpp"
 #include "actors/services/network.hpp"
 #include "actors/services/snapshot_writer.hpp"

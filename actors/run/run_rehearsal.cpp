@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "actors/job/emulated_step_end.hpp"
+#include "actors/job/job_rehearsal.hpp"
 #include "actors/messages/wait_text.hpp"
-#include "actors/plan/emulated_step_end.hpp"
-#include "actors/plan/job_rehearsal.hpp"
 #include "actors/run/measured_steps.hpp"
 #include "runtime/core/quantile.hpp"
 
@@ -25,7 +25,7 @@ double median_of(std::vector<double> values) {
 /// The times of a run's steps, for their rehearsal.
 class MeasuredTimes {
  public:
-  MeasuredTimes(const JobPlan& plan, const std::deque<MeasuredStep>& steps) : plan_(&plan), all_(&steps) {
+  MeasuredTimes(const ResolvedJob& plan, const std::deque<MeasuredStep>& steps) : plan_(&plan), all_(&steps) {
     for (const MeasuredStep& step : steps) {
       steps_[step.step] = &step;
       for (const auto& [lane, report] : step.lanes) {
@@ -127,7 +127,7 @@ class MeasuredTimes {
     return median_of(std::move(waits));
   }
 
-  const JobPlan* plan_;
+  const ResolvedJob* plan_;
   const std::deque<MeasuredStep>* all_;
   std::map<StepId, const MeasuredStep*> steps_;
   std::map<std::pair<SectionId, SectionId>, TransferTimes> transfers_;
@@ -136,7 +136,7 @@ class MeasuredTimes {
 };
 
 /// Adds the measured shares of the compared steps, the first of which is `from`.
-void add_measured(RunRehearsal& rehearsal, const JobPlan& plan, const std::deque<MeasuredStep>& steps,
+void add_measured(RunRehearsal& rehearsal, const ResolvedJob& plan, const std::deque<MeasuredStep>& steps,
                   std::size_t from) {
   std::map<std::string, double> whole;
   for (std::size_t at = from; at < from + rehearsal.steps; ++at) {
@@ -158,7 +158,7 @@ void add_measured(RunRehearsal& rehearsal, const JobPlan& plan, const std::deque
 
 }  // namespace
 
-Result<RunRehearsal> rehearse_run(const JobPlan& plan, const std::deque<MeasuredStep>& measured) {
+Result<RunRehearsal> rehearse_run(const ResolvedJob& plan, const std::deque<MeasuredStep>& measured) {
   std::vector<TracedUnit> units;
   double planning_ms = 0;
   for (const MeasuredStep& step : measured) {

@@ -21,7 +21,7 @@
 
 namespace maestro {
 
-struct JobPlan;
+struct ResolvedJob;
 struct MeasuredStep;
 
 /// Shares of the time of a section's lanes.
@@ -41,6 +41,6 @@ struct RunRehearsal {
 
 /// Returns the reason as an error where the steps cannot be rehearsed: there are too few, or planning them anew would
 /// take over five seconds.
-[[nodiscard]] Result<RunRehearsal> rehearse_run(const JobPlan& plan, const std::deque<MeasuredStep>& measured);
+[[nodiscard]] Result<RunRehearsal> rehearse_run(const ResolvedJob& plan, const std::deque<MeasuredStep>& measured);
 
 }  // namespace maestro

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "actors/plan/lane_text.hpp"
-#include "actors/plan/memory_table.hpp"
+#include "actors/job/lane_text.hpp"
+#include "actors/job/memory_table.hpp"
 
 namespace maestro {
 
@@ -16,7 +16,7 @@ double per_second(std::uint64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-void describe_plan(const JobPlan& plan, Report& report) {
+void describe_plan(const ResolvedJob& plan, Report& report) {
   report.set("plan.job", plan.name);
   report.set("plan.steps", plan.train.steps);
   report.set("plan.seed", plan.train.seed);
@@ -49,7 +49,7 @@ void describe_plan(const JobPlan& plan, Report& report) {
 }
 
 /// Returns the memory of a GPU that all processes of its host have used.
-double used_of(const JobPlan& plan, const ProcessTotals& totals, std::uint32_t host, const std::string& device) {
+double used_of(const ResolvedJob& plan, const ProcessTotals& totals, std::uint32_t host, const std::string& device) {
   const std::vector<std::uint32_t>& hosts = plan.options.launch_info.place.hosts;
   double mb = 0;
   for (const auto& [at, used] : totals.device_mb) {
@@ -61,7 +61,7 @@ double used_of(const JobPlan& plan, const ProcessTotals& totals, std::uint32_t h
 }
 
 /// Returns the most that arenas of a rank have held, in whichever processes it was; 0 for emulated sections.
-double arenas_of(const JobPlan& plan, const ProcessTotals& totals, const RankMemory& rank) {
+double arenas_of(const ResolvedJob& plan, const ProcessTotals& totals, const RankMemory& rank) {
   const std::string name = rank_text(plan.graph, rank.section, rank.replica, rank.rank);
   double mb = 0;
   for (const auto& [at, used] : totals.device_mb) {
@@ -70,7 +70,7 @@ double arenas_of(const JobPlan& plan, const ProcessTotals& totals, const RankMem
   return mb;
 }
 
-void describe_memory(const JobPlan& plan, const ProcessTotals& totals, Report& report) {
+void describe_memory(const ResolvedJob& plan, const ProcessTotals& totals, Report& report) {
   const MemoryEstimate estimate = estimate_memory(plan);
   report.set("memory.estimated_mb", host_bytes(estimate) / bytes_per_mb);
   report.set("memory.used_mb", totals.max_rss_mb);
@@ -136,7 +136,7 @@ ProcessTotals total_of(const std::vector<ProcessSummary>& processes) {
   return totals;
 }
 
-Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals, ReportRows rows) {
+Report make_report(const ResolvedJob& plan, const RunRecord& record, const ProcessTotals& totals, ReportRows rows) {
   Report report;
   describe_plan(plan, report);
   report.set_rows("steps", std::move(rows.steps));

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "actors/job/resolved_job.hpp"
 #include "actors/messages/messages.hpp"
-#include "actors/plan/job_plan.hpp"
 #include "actors/run/run_journal.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_rehearsal.hpp"
@@ -27,7 +27,7 @@ struct ProcessTotals {
 };
 [[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
 
-[[nodiscard]] Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals,
+[[nodiscard]] Report make_report(const ResolvedJob& plan, const RunRecord& record, const ProcessTotals& totals,
                                  ReportRows rows);
 /// Sets the member "rehearsal": {"steps", "step_ms", "measured_step_ms", "passes", "measured_passes", "step_ends",
 /// "measured_step_ends": {section or stage: share}}, or {"reason"}.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/seats.hpp"
+#include "actors/job/seats.hpp"
 #include "actors/run/replacement_queue.hpp"
 #include "actors/run/seat_change.hpp"
 #include "actors/run/supervised_run.hpp"

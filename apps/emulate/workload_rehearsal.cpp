@@ -3,7 +3,7 @@
 
 namespace maestro {
 
-Result<SteadyRehearsal> rehearse_workload(const JobPlan& plan, std::int64_t steps, const PassConstants& constants,
+Result<SteadyRehearsal> rehearse_workload(const ResolvedJob& plan, std::int64_t steps, const PassConstants& constants,
                                           const RehearsalChange& change) {
   std::vector<TracedUnit> units;
   for (std::int64_t step = 0; step < steps + plan.train.ahead + 1; ++step) {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "actors/plan/job_rehearsal.hpp"
+#include "actors/job/job_rehearsal.hpp"
 
 namespace maestro {
 
@@ -14,7 +14,7 @@ using PassConstants = std::map<std::string, double>;
 
 /// Rehearses `steps` steps of all samples of an emulated workload's plan, and those that run ahead of the last of them.
 /// Error `invalid_argument` for fewer than four.
-[[nodiscard]] Result<SteadyRehearsal> rehearse_workload(const JobPlan& plan, std::int64_t steps,
+[[nodiscard]] Result<SteadyRehearsal> rehearse_workload(const ResolvedJob& plan, std::int64_t steps,
                                                         const PassConstants& constants, const RehearsalChange& change);
 
 }  // namespace maestro

@@ -55,8 +55,8 @@ std::set<std::string> planned_speeds_of(const PlannedApp& job) {
 }
 
 /// Resolves a job with every section on emulated devices, and with the slots that it has on the hosts of a cluster.
-JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, const std::set<std::string>& planned_speeds,
-                         std::vector<std::string> settings) {
+ResolvedJob resolve_emulated(PlannedApp& job, const DescribedCluster& cluster,
+                             const std::set<std::string>& planned_speeds, std::vector<std::string> settings) {
   const bool hosts = cluster.pools.size() > 1 || cluster.pools.front().hosts > 1;
   const auto sets = [&](const std::string& key) {
     return std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
@@ -76,7 +76,7 @@ JobPlan resolve_emulated(PlannedApp& job, const DescribedCluster& cluster, const
 constexpr std::size_t most_points = 8;  // of the front, in print
 
 /// Returns the price of a million samples at a price per hour.
-double price_of_samples(double price_per_hour, double step_ms, const JobPlan& job) {
+double price_of_samples(double price_per_hour, double step_ms, const ResolvedJob& job) {
   return price_per_hour * step_ms / 3.6e6 / static_cast<double>(job.train.global_batch) * 1e6;
 }
 
@@ -99,7 +99,7 @@ std::string devices_text(const ClusterLayout& on, const DescribedCluster& cluste
   return text;
 }
 
-void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
+void print_front(const ClusterChoice& chosen, const DescribedCluster& cluster, const ResolvedJob& job) {
   const std::size_t count = chosen.front.size();
   if (count < 2) return;
   PrintedLine() << "front     bound ms  an hour   a million samples  hosts";
@@ -158,7 +158,7 @@ void print_critical(const ClusterChoice& chosen, const PlanArguments& arguments)
   }
 }
 
-void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job,
+void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const ResolvedJob& job,
            const PlanArguments& arguments) {
   PrintedLine() << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of "
                 << cluster.devices() << " devices. " << chosen.priced << " layouts of sections priced, "
@@ -194,7 +194,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const J
   }
 }
 
-Json json_of(const Allocation& point, const DescribedCluster& cluster, const JobPlan& job) {
+Json json_of(const Allocation& point, const DescribedCluster& cluster, const ResolvedJob& job) {
   Json hosts = Json::object();
   for (std::size_t pool = 0; pool < point.hosts.size(); ++pool) hosts[cluster.pools[pool].name] = point.hosts[pool];
   return {{"bound_ms", point.bound_ms},
@@ -203,7 +203,7 @@ Json json_of(const Allocation& point, const DescribedCluster& cluster, const Job
           {"hosts", hosts}};
 }
 
-Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
+Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const ResolvedJob& job) {
   Json sections = Json::object();
   for (const auto& [section, on] : chosen.sections) {
     const SectionLayout& layout = on.layout;
@@ -247,7 +247,7 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
 }
 
 /// The file of a job's cells: what a scheduler of several jobs needs of it.
-std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedCluster& cluster, const JobPlan& job) {
+std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedCluster& cluster, const ResolvedJob& job) {
   Json list = Json::array();
   for (const ClusterCell& cell : cells) {
     const DescribedPool& pool = cluster.pools[cell.pool];
@@ -289,7 +289,7 @@ PageTable sections_table(const ClusterChoice& chosen, const DescribedCluster& cl
   return table;
 }
 
-PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const JobPlan& job) {
+PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const ResolvedJob& job) {
   PlanPage page;
   page.title = job.name + " on " + cluster.name;
   page.timeline = timeline_of(chosen.played.lanes, chosen.played.graph);

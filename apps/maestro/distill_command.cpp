@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/run/run_result.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/card_files.hpp"

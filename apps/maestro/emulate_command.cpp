@@ -76,7 +76,7 @@ Shares shares_of(const std::vector<SchedulingRow>& rows) {
 }
 
 int rehearse(const EmulateArguments& arguments, App app, Console& console) {
-  const JobPlan plan = app.plan();
+  const ResolvedJob plan = app.plan();
   std::set<std::string> sections;
   for (const GraphNode& node : plan.graph.nodes()) {
     if (node.role != Role::source) sections.insert(node.section_name());

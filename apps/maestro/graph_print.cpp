@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "actors/plan/lane_text.hpp"
+#include "actors/job/lane_text.hpp"
 #include "apps/maestro/padded.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/page/graph_chart.hpp"
@@ -49,7 +49,7 @@ std::string batch_text(const GraphNode& node) {
   return text;
 }
 
-std::vector<std::string> places_of(const JobPlan& plan, std::size_t index) {
+std::vector<std::string> places_of(const ResolvedJob& plan, std::size_t index) {
   std::vector<std::string> places;
   for (const ReplicaPlacement& at : plan.places) {
     if (at.section.value() == index && !at.shares) places.push_back(place_text(at));
@@ -72,7 +72,7 @@ std::string shape_text(const GraphEdge& edge) {
          (edge.gradient ? ", gradient returns" : "");
 }
 
-std::string edge_name(const JobPlan& plan, std::size_t index) {
+std::string edge_name(const ResolvedJob& plan, std::size_t index) {
   return plan.graph.name_of({EdgeId(static_cast<std::uint32_t>(index)), Direction::forward});
 }
 
@@ -111,7 +111,7 @@ std::size_t index_of(const std::vector<Port>& ports, const std::string& name) {
 }  // namespace
 
 std::string graph_text(const PrintedGraph& graph) {
-  const JobPlan& plan = graph.plan;
+  const ResolvedJob& plan = graph.plan;
   std::size_t names = 0, types = 0, edges = 0;
   for (const GraphNode& node : plan.graph.nodes()) {
     names = std::max(names, node.name.size());

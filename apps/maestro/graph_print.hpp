@@ -5,13 +5,13 @@
 #include <map>
 #include <string>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 
 namespace maestro {
 
 /// A planned job with the types of its sections, by the names of the job file.
 struct PrintedGraph {
-  const JobPlan& plan;
+  const ResolvedJob& plan;
   std::map<std::string, std::string> types;
 };
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "actors/plan/memory_estimate.hpp"
+#include "actors/job/memory_estimate.hpp"
 #include "apps/maestro/cluster_plan.hpp"
 #include "apps/maestro/cluster_rivals.hpp"
 #include "apps/maestro/commands.hpp"

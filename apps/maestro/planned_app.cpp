@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/served/served_section.hpp"
 #include "apps/maestro/planned_job_text.hpp"
 #include "apps/maestro/recorded_job.hpp"
@@ -39,7 +39,7 @@ JobDocument PlannedApp::document(const std::vector<std::string>& settings) const
   return job_document(text_, arguments_.job.string(), all, arguments_.plug_ins);
 }
 
-JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {
+ResolvedJob PlannedApp::resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices) {
   RunOptions options;
   options.check_only = true;
   options.quiet = true;
@@ -47,7 +47,7 @@ JobPlan PlannedApp::resolve(const std::vector<std::string>& settings, std::int64
   App composed = app(settings, std::move(options), console_);
   composed.reuse_corpus(corpus_);
   composed.default_to_one_replica();  // an app's default may be too many for the global batch
-  JobPlan plan = composed.plan();
+  ResolvedJob plan = composed.plan();
   corpus_ = plan.corpus;
   return plan;
 }

@@ -21,7 +21,7 @@ class PlannedApp {
   /// Returns the app with the settings behind those of --set. Throws JobError.
   [[nodiscard]] App app(const std::vector<std::string>& settings, RunOptions options, Console& console) const;
   /// Returns its plan, which nothing starts, on so many processor devices (0: any number). Throws JobError.
-  [[nodiscard]] JobPlan resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
+  [[nodiscard]] ResolvedJob resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
   /// Returns the job with the overrides and these settings.
   [[nodiscard]] JobDocument document(const std::vector<std::string>& settings = {}) const;
   /// Returns the names of the sections that are composed.

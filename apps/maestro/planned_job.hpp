@@ -27,7 +27,7 @@ class PlannedJob {
   /// Measures likewise, and ranks the layouts.
   [[nodiscard]] LayoutRanking rank();
   [[nodiscard]] JobPlanner& planner() { return *planner_; }
-  [[nodiscard]] const JobPlan& base() const { return planner_->base(); }
+  [[nodiscard]] const ResolvedJob& base() const { return planner_->base(); }
   [[nodiscard]] const PlannedMachine& machine() const { return machine_; }
   /// Returns "distill on 2 processors".
   [[nodiscard]] std::string title() const { return base().name + " on " + machine_.text(); }

@@ -10,7 +10,7 @@
 #include <ostream>
 #include <vector>
 
-#include "actors/plan/lane_text.hpp"
+#include "actors/job/lane_text.hpp"
 #include "actors/process/start_point.hpp"
 #include "actors/run/step_difference.hpp"
 #include "apps/maestro/bundled_apps.hpp"
@@ -110,7 +110,7 @@ std::optional<CheckpointFolder> checkpoint_to_start_from(const fs::path& run, co
 }
 
 /// Prints why bits may differ.
-void warn_of_differences(const RunStart& start, const JobPlan& plan, Console& console) {
+void warn_of_differences(const RunStart& start, const ResolvedJob& plan, Console& console) {
   const auto differs = [&](const std::string& what, const std::string& was, const std::string& is) {
     if (was == is || was.empty()) return;
     console.warning(what + " was " + printable(was) + ", is " + (is.empty() ? "unknown" : printable(is)) +
@@ -178,7 +178,7 @@ int run_replay(const ReplayArguments& arguments, Console& console) {
   options.command = write_job(folder, start, job);
   if (from) options.command.insert(options.command.end(), {"--resume", from->path.string()});
   App app = job_app(std::move(job), std::move(options), progress);
-  const JobPlan plan = app.plan();
+  const ResolvedJob plan = app.plan();
   if (const std::string other = changed_data(start, data_fingerprint(plan)); !other.empty()) {
     throw JobError("replay: steps " + steps.text() + " were trained on other data than there is now: " + other);
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 
 namespace maestro {
 

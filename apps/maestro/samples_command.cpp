@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/run_journal.hpp"
 #include "apps/maestro/commands.hpp"
@@ -64,7 +64,7 @@ int run_samples(const SamplesArguments& arguments, Console& console) {
   const RunStart start = start_of_step(record, arguments.step).value_or_throw();
   RunOptions options;
   options.check_only = true;
-  const JobPlan plan =
+  const ResolvedJob plan =
       job_app(recorded_document(record, start, {}, arguments.plug_ins), std::move(options), console).plan();
 
   const Corpus& corpus = *plan.corpus;

@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/process/signal_watcher.hpp"
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
@@ -80,7 +80,7 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-std::size_t index_of(const JobPlan& plan, const std::string& teacher) {
+std::size_t index_of(const ResolvedJob& plan, const std::string& teacher) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     if (node.section_name() != teacher) continue;
@@ -94,7 +94,7 @@ std::size_t index_of(const JobPlan& plan, const std::string& teacher) {
   throw JobError("teach: the job has no section named " + teacher);
 }
 
-TeachingOptions teaching_options(const JobPlan& plan, std::size_t teacher, const OperatorTable& ops) {
+TeachingOptions teaching_options(const ResolvedJob& plan, std::size_t teacher, const OperatorTable& ops) {
   const PlannedSection& planned = plan.sections[teacher];
   const GraphNode& node = plan.graph.nodes()[teacher];
   TeachingOptions options;
@@ -112,7 +112,7 @@ TeachingOptions teaching_options(const JobPlan& plan, std::size_t teacher, const
 }
 
 /// The identity of the job's teacher, as its records name it.
-std::map<std::string, std::string> identity(const JobPlan& plan, std::size_t teacher) {
+std::map<std::string, std::string> identity(const ResolvedJob& plan, std::size_t teacher) {
   const SectionConfig& config = plan.sections[teacher].config;
   const Section& section = *plan.meta_sections[teacher];
   return {{"model", section.description()},
@@ -226,7 +226,7 @@ std::string teacher_of(const TeachArguments& arguments, const JobTable& root) {
   return live.empty() ? names.front() : live.front();
 }
 
-JobPlan teaching_plan(const TeachArguments& arguments, const std::string& teacher, Console& console) {
+ResolvedJob teaching_plan(const TeachArguments& arguments, const std::string& teacher, Console& console) {
   std::vector<std::string> settings = arguments.overrides;
   const JobDocument given = document(arguments, settings);
   if (const JobTable table = given.root().table(teacher); is_recorded(table)) {
@@ -280,7 +280,7 @@ void run_teacher(const TeachArguments& arguments, Console& console) {
   const JobDocument given = document(arguments, arguments.overrides);
   check_app(given.root());
   const std::string name = teacher_of(arguments, given.root());
-  const JobPlan job = teaching_plan(arguments, name, console);
+  const ResolvedJob job = teaching_plan(arguments, name, console);
   const std::size_t teacher = index_of(job, name);
   for (const std::string& note : job.notes) console.note("note: " + note);
   TeacherRecords wanted = records_of(arguments, *job.corpus);

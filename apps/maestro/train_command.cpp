@@ -23,7 +23,7 @@ struct CheckArguments : TrainArguments {
 
 /// Prints the graph of an app in a form: text, dot or svg.
 void print_graph(App app, const std::string& form, Console& console) {
-  const JobPlan plan = app.plan();
+  const ResolvedJob plan = app.plan();
   PrintedGraph graph{plan, {}};
   for (const auto& [section, type] : app.section_types()) {
     graph.types[section] = read_type(app.table(section), type);

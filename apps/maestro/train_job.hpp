@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "actors/process/app.hpp"
 #include "actors/run/run_result.hpp"
 #include "apps/maestro/plug_in_option.hpp"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "actors/plan/job_plan.hpp"
+#include "actors/job/resolved_job.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/card_files.hpp"
 #include "apps/maestro/commands.hpp"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <set>
 
+#include "actors/job/job_rehearsal.hpp"
 #include "actors/layouts/collective_times.hpp"
-#include "actors/plan/job_rehearsal.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
@@ -85,7 +85,7 @@ std::string hosts_of(const TracedRun& run) {
 
 /// A job in virtual time.
 struct PlayedJob {
-  JobPlan plan;
+  ResolvedJob plan;
   std::vector<StepPlan> plans;
   Rehearsed rehearsed;
   SteadySteps time;
@@ -155,7 +155,7 @@ class WhatIf {
            arguments_.latency_ms > 0 || arguments_.processes > 0;
   }
 
-  JobPlan plan_of(const std::vector<std::string>& overrides, std::int64_t processes) {
+  ResolvedJob plan_of(const std::vector<std::string>& overrides, std::int64_t processes) {
     RunOptions options;
     options.check_only = true;
     options.quiet = true;
@@ -183,7 +183,7 @@ class WhatIf {
   }
 
   /// A damaged trace may have any number of samples, and planning takes time with their number.
-  void check_units(const JobPlan& plan) const {
+  void check_units(const ResolvedJob& plan) const {
     for (const TracedUnit& unit : run_.units) {
       const std::int64_t most = unit.pass == Pass::train ? plan.train.global_batch : plan.validation_samples;
       if (std::ssize(unit.samples) <= most) continue;
@@ -193,7 +193,7 @@ class WhatIf {
     }
   }
 
-  void check_latency(const JobPlan& plan) const {
+  void check_latency(const ResolvedJob& plan) const {
     if (arguments_.latency_ms <= 0 || plan.options.processes > 1) return;
     throw JobError(
         "--latency-ms is between processes, and the job has one; add --processes, or trace a run of several");
@@ -216,7 +216,7 @@ class WhatIf {
                    known);
   }
 
-  static void check_same_devices(const JobPlan& was, const JobPlan& is) {
+  static void check_same_devices(const ResolvedJob& was, const ResolvedJob& is) {
     for (const ReplicaPlacement& place : is.places) {
       const GraphNode& node = is.graph.node(place.section);
       const auto before = was.graph.find(node.name);
@@ -227,7 +227,7 @@ class WhatIf {
     }
   }
 
-  static std::set<std::string> sections_of(const JobPlan& plan) {
+  static std::set<std::string> sections_of(const ResolvedJob& plan) {
     std::set<std::string> names;
     for (const GraphNode& node : plan.graph.nodes()) {
       if (node.role != Role::source) names.insert(node.section_name());

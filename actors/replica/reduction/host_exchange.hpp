@@ -20,7 +20,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/plan/reduction_paths.hpp"
+#include "actors/job/reduction_paths.hpp"
 #include "actors/replica/reduction/exchange.hpp"
 #include "actors/replica/reduction/gradient_staging.hpp"
 #include "actors/services/network.hpp"

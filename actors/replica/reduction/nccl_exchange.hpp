@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/reduction_paths.hpp"
+#include "actors/job/reduction_paths.hpp"
 #include "actors/replica/reduction/exchange.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/ops/parameters.hpp"

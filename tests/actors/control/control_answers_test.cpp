@@ -73,7 +73,7 @@ class ControlAnswersTest : public ::testing::Test {
     return answer;
   }
 
-  JobPlan job_;
+  ResolvedJob job_;
   RunStatus run_;
 };
 
@@ -124,7 +124,7 @@ TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has
 }
 
 TEST_F(ControlAnswersTest, the_stages_of_a_section_are_a_row_of_status_with_their_mean_utilization) {
-  JobPlan staged;
+  ResolvedJob staged;
   staged.corpus = job_.corpus;
   RunStatus run;
   run.scheduling = SchedulingRow();

@@ -82,7 +82,7 @@ class RehearsedPart : public ::testing::TestWithParam<Devices> {
     teacher.rate = 1;
     teacher.more.push_back({1, 16, 0.5});
   }
-  [[nodiscard]] JobPlan resolved(const ClusterLayouts& layouts, std::int64_t batch) const {
+  [[nodiscard]] ResolvedJob resolved(const ClusterLayouts& layouts, std::int64_t batch) const {
     const ClusterPlaces places(cluster_, layouts);
     std::vector<std::string> settings{"train.global_batch=" + std::to_string(batch)};
     for (const auto& [section, of] : layouts) {
@@ -103,7 +103,7 @@ class RehearsedPart : public ::testing::TestWithParam<Devices> {
 };
 
 TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
-  const JobPlan base = plan_of(distillation_job, {"teacher.devices=[\"emulated\"]", "train.global_batch=256"});
+  const ResolvedJob base = plan_of(distillation_job, {"teacher.devices=[\"emulated\"]", "train.global_batch=256"});
   const ChosenKeys keys(base, {"devices"});
   LayoutCatalogue catalogue(cluster_, base, keys, 0.92, 0.001);
   const std::vector<TracedUnit> units = first_steps(base, 12);
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, RehearsedPart,
 
 TEST(EqualBatches, are_the_micro_batches_of_a_step_counted) {
   for (const std::string& job : {distillation_job, vision_job}) {
-    const JobPlan plan = plan_of(job);
+    const ResolvedJob plan = plan_of(job);
     const std::vector<SampleRef> samples = first_steps(plan, 1).front().samples;
     for (std::uint32_t number = 0; number < plan.graph.nodes().size(); ++number) {
       if (plan.graph.nodes()[number].role == Role::source) continue;

@@ -105,7 +105,7 @@ TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
       }
       settings.push_back(std::move(setting));
     }
-    const JobPlan plan = plan_of(job, settings, "a,b,c,d");
+    const ResolvedJob plan = plan_of(job, settings, "a,b,c,d");
     std::set<ProcessId> processes;
     for (const ReplicaPlacement& place : plan.places) processes.insert(place.process);
     EXPECT_GT(processes.size(), 1U) << degree;

@@ -32,8 +32,8 @@ double assumed_ms(const std::vector<ObservedCall>& calls) {
 }
 
 TEST(CollectiveTimes, passes_take_those_of_a_dry_pass_more) {
-  const JobPlan traced = plan_of(distillation_job);
-  const JobPlan plan = plan_of(distillation_job, {"student.tensor=2"});
+  const ResolvedJob traced = plan_of(distillation_job);
+  const ResolvedJob plan = plan_of(distillation_job, {"student.tensor=2"});
   const CollectiveTimes collectives(traced, plan);
   EXPECT_THAT(collectives.sections(), ElementsAre("student"));
   const JobTimes times = collectives.added_to(one_ms());
@@ -57,9 +57,9 @@ TEST(CollectiveTimes, passes_take_those_of_a_dry_pass_more) {
 }
 
 TEST(CollectiveTimes, ranks_that_were_traced_have_theirs_and_emulated_devices_none) {
-  const JobPlan single = plan_of(distillation_job);
-  const JobPlan ranks = plan_of(distillation_job, {"student.tensor=2"});
-  const JobPlan emulated = plan_of(distillation_job, {"student.tensor=2", "student.devices=[\"emulated\"]"});
+  const ResolvedJob single = plan_of(distillation_job);
+  const ResolvedJob ranks = plan_of(distillation_job, {"student.tensor=2"});
+  const ResolvedJob emulated = plan_of(distillation_job, {"student.tensor=2", "student.devices=[\"emulated\"]"});
   EXPECT_THAT(CollectiveTimes(ranks, ranks).sections(), IsEmpty());
   EXPECT_THAT(CollectiveTimes(ranks, single).sections(), IsEmpty());
   EXPECT_THAT(CollectiveTimes(single, emulated).sections(), IsEmpty());

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "actors/job/job_rehearsal.hpp"
 #include "actors/layouts/job_planner.hpp"
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/section_profiler.hpp"
-#include "actors/plan/job_rehearsal.hpp"
 #include "actors/services/device_groups.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
 
@@ -51,7 +51,7 @@ struct DeviceCase {
 class DeviceProbes : public ::testing::TestWithParam<DeviceCase> {};
 
 TEST_P(DeviceProbes, dry_passes_make_the_calls_of_a_gpu) {  // DY-1, DY-3
-  const JobPlan plan = plan_of(GetParam().job, on_gpus(GetParam().job, GetParam().settings));
+  const ResolvedJob plan = plan_of(GetParam().job, on_gpus(GetParam().job, GetParam().settings));
   DeviceOptions options;
   options.name = "cuda:0";
   const std::unique_ptr<Device> device = cuda_status().backend->open(options);
@@ -144,7 +144,7 @@ class DevicePlanner : public ::testing::Test {
         settings.push_back(section + "." + degree + "=2");
         settings.push_back(section + R"(.devices=["cuda:0", "cuda:1"])");
       }
-      const JobPlan plan = plan_of(distillation_job, on_gpus(distillation_job, settings));
+      const ResolvedJob plan = plan_of(distillation_job, on_gpus(distillation_job, settings));
       for (const std::string& section : sections) price(plan, *plan.graph.find(section), slower);
     }
   }
@@ -152,7 +152,7 @@ class DevicePlanner : public ::testing::Test {
   MachinePrices prices_;
 
  private:
-  void price(const JobPlan& plan, SectionId section, const std::function<double(double share)>& slower) {
+  void price(const ResolvedJob& plan, SectionId section, const std::function<double(double share)>& slower) {
     ProbeSite dry;
     dry.own_memory = true;
     PassProbe probe(probed_section(plan, section), LayoutRank(0), dry);
@@ -278,7 +278,7 @@ TEST_F(DevicePlanner, shares_are_measured_for_sections_that_do_not_fill_their_gp
 }
 
 TEST(RehearsalOnGpus, sections_of_a_common_gpu_share_it_unless_their_times_have_it_already) {
-  const JobPlan plan = plan_of(distillation_job, on_gpus(distillation_job));
+  const ResolvedJob plan = plan_of(distillation_job, on_gpus(distillation_job));
   JobTimes times;
   times.pass = [&plan](const MicroBatchPlan& batch) {
     const GraphNode& node = plan.graph.node(batch.section);

@@ -28,7 +28,7 @@ class JobPlannerTest : public ::testing::Test {
     std::vector<std::vector<std::string>> all{{}};
     if (with_ranks) all.insert(all.end(), {all_with(job, "tensor"), all_with(job, "context")});
     for (const std::vector<std::string>& settings : all) {
-      const JobPlan plan = plan_of(job, settings);
+      const ResolvedJob plan = plan_of(job, settings);
       const std::vector<StepPlan> steps = plans_of(plan, first_steps(plan, 1), nullptr).value_or_throw();
       for (const MicroBatchPlan& batch : steps.front().micro_batches) {
         if (plan.graph.node(batch.section).role == Role::source) continue;
@@ -63,7 +63,7 @@ class JobPlannerTest : public ::testing::Test {
  private:
   static std::vector<std::string> all_with(const std::string& job, const std::string& degree) {
     std::vector<std::string> settings;
-    const JobPlan plan = plan_of(job);
+    const ResolvedJob plan = plan_of(job);
     for (const GraphNode& node : plan.graph.nodes()) {
       if (node.role != Role::source) settings.push_back(node.name + "." + degree + "=2");
     }
@@ -85,7 +85,7 @@ TEST_F(JobPlannerTest, layouts_resolve_and_keep_the_keys_of_the_job) {  // JP-1,
   for (const RankedLayout& ranked : found.best) {
     EXPECT_EQ(ranked.sections.at("teacher").micro_batch, 2);
     EXPECT_EQ(ranked.sections.at("student").micro_batch, 4);
-    const JobPlan plan = plan_of(distillation_job, ranked.settings);
+    const ResolvedJob plan = plan_of(distillation_job, ranked.settings);
     for (const auto& [name, layout] : ranked.sections) {
       const PlannedSection& planned = plan.sections[plan.graph.stages_of(name).front().value()];
       EXPECT_EQ(planned.config.replicas, layout.replicas);

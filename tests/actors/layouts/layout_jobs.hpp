@@ -80,8 +80,8 @@ micro_batch = 4
 )";
 
 /// Composes the app of one of the jobs above, on 4 devices of each host: "a,b"; empty: of this one.
-inline JobPlan plan_of(const std::string& job, const std::vector<std::string>& settings = {},
-                       const std::string& hosts = {}) {
+inline ResolvedJob plan_of(const std::string& job, const std::vector<std::string>& settings = {},
+                           const std::string& hosts = {}) {
   static std::ostringstream out;
   static Console console({out, out, false, {}});
   RunOptions options;
@@ -114,7 +114,7 @@ inline JobPlan plan_of(const std::string& job, const std::vector<std::string>& s
 }
 
 /// Likewise a distillation whose sections are on emulated devices unless the settings name others.
-inline JobPlan plan_on_emulated(const std::string& job, std::vector<std::string> settings) {
+inline ResolvedJob plan_on_emulated(const std::string& job, std::vector<std::string> settings) {
   for (const char* const section : {"teacher", "student", "plain"}) {
     const std::string key = std::string(section) + ".devices=";
     const bool set = std::ranges::any_of(settings, [&](const auto& each) { return each.starts_with(key); });

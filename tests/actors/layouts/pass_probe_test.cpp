@@ -6,10 +6,10 @@
 #include <cmath>
 #include <thread>
 
+#include "actors/job/job_rehearsal.hpp"
+#include "actors/job/memory_table.hpp"
 #include "actors/layouts/job_probes.hpp"
 #include "actors/layouts/pass_memory.hpp"
-#include "actors/plan/job_rehearsal.hpp"
-#include "actors/plan/memory_table.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
@@ -30,7 +30,7 @@ struct Probed {
   std::size_t working_bytes = 0;
 };
 
-Probed probe_rank(const JobPlan& plan, const MicroBatchPlan& batch, LayoutRank rank, const ProbeSite& site) {
+Probed probe_rank(const ResolvedJob& plan, const MicroBatchPlan& batch, LayoutRank rank, const ProbeSite& site) {
   PassProbe probe(probed_section(plan, batch.section), rank, site);
   Probed probed;
   for (int pass = 0; pass < 2; ++pass) probed.passes.push_back(probe.pass(batch));
@@ -42,7 +42,7 @@ Probed probe_rank(const JobPlan& plan, const MicroBatchPlan& batch, LayoutRank r
 }
 
 /// Runs all ranks of a replica for real; returns the first rank's.
-Probed probe_replica(const JobPlan& plan, const MicroBatchPlan& batch, const OperatorTable& table) {
+Probed probe_replica(const ResolvedJob& plan, const MicroBatchPlan& batch, const OperatorTable& table) {
   const Layout layout = plan.graph.node(batch.section).layout;
   EXPECT_TRUE(layout.tensor == 1 || layout.context == 1) << "one group is enough here";
   auto groups = make_thread_group(layout.ranks());
@@ -69,7 +69,7 @@ std::vector<std::string> texts_of(const std::vector<ObservedCall>& calls) {
 class PassProbes : public ::testing::TestWithParam<ProbeCase> {};
 
 TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) {  // DY-1, DY-2, OB-1
-  JobPlan plan = plan_of(GetParam().job, GetParam().settings);
+  ResolvedJob plan = plan_of(GetParam().job, GetParam().settings);
   add_pass_bytes(plan);
   const cpu::CpuOperatorTable table;
   const auto units = first_steps(plan, 1);
@@ -120,12 +120,12 @@ std::vector<ProbeCase> cases() {
 }
 
 TEST(PassMemory, of_sections_that_do_not_run_dry_is_that_of_their_cost) {
-  JobPlan plan = plan_of(distillation_job, {"teacher.devices=[\"emulated:0\"]"});
+  ResolvedJob plan = plan_of(distillation_job, {"teacher.devices=[\"emulated:0\"]"});
   add_pass_bytes(plan);
   EXPECT_LT(plan.pass_bytes[plan.graph.find("teacher")->value()], 0);
   EXPECT_LT(plan.pass_bytes[plan.graph.find("corpus")->value()], 0);
   EXPECT_GT(plan.pass_bytes[plan.graph.find("student")->value()], 0);
-  const auto of_student = [](const JobPlan& estimated) {
+  const auto of_student = [](const ResolvedJob& estimated) {
     const MemoryEstimate estimate = estimate_memory(estimated);
     return std::ranges::find(estimate.ranks, *estimated.graph.find("student"), &RankMemory::section)->use.activations;
   };
@@ -158,7 +158,7 @@ TEST(SameWork, needs_equal_keys_edges_and_calls) {
   for (const std::string section : {"one", "two", "deeper", "frozen", "student"}) {
     for (const char* const port : {"tokens", "targets"}) app.connect({"corpus", port}, {section, port});
   }
-  const JobPlan plan = app.plan();
+  const ResolvedJob plan = app.plan();
   const std::vector<SampleRef> samples = first_steps(plan, 1).front().samples;
   EXPECT_TRUE(same_work(plan, "one", "two", samples));
   EXPECT_TRUE(same_work(plan, "two", "one", samples));

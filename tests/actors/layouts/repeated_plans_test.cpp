@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/plan/repeated_plans.hpp"
+#include "actors/job/repeated_plans.hpp"
 
 #include <gmock/gmock.h>
 
@@ -58,7 +58,7 @@ class RepeatedPlansTest : public ::testing::Test {
                 std::tuple(other.pieces[at].receiver, other.pieces[at].sequence, other.pieces[at].rows));
     }
   }
-  JobPlan plan_;
+  ResolvedJob plan_;
   std::vector<TracedUnit> units_;
   JobTimes times_;
 };

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "actors/job/job_rehearsal.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "actors/plan/job_rehearsal.hpp"
 #include "actors/run/measured_steps.hpp"
 #include "tests/actors/layouts/layout_jobs.hpp"
 
@@ -53,7 +53,7 @@ class RunRehearsalTest : public ::testing::Test {
   }
   [[nodiscard]] std::string problem() const { return rehearse_run(plan_, steps_).error().message; }
 
-  JobPlan plan_;
+  ResolvedJob plan_;
   std::deque<MeasuredStep> steps_;
 };
 

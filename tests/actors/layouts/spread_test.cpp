@@ -34,7 +34,7 @@ zero = false
 )";
 
 /// The plan of a language model, on emulated devices unless the settings name others.
-JobPlan lm_plan(std::vector<std::string> settings) {
+ResolvedJob lm_plan(std::vector<std::string> settings) {
   const auto names_devices = [](const std::string& each) { return each.starts_with("plain.devices="); };
   if (std::ranges::none_of(settings, names_devices)) settings.emplace_back("plain.devices=[\"emulated\"]");
   std::ostringstream out;
@@ -75,7 +75,7 @@ class Exhaustive {
  public:
   Exhaustive(const DescribedCluster& cluster, std::int64_t most_samples) : cluster_(cluster) {
     for (std::int64_t samples = 1; samples <= most_samples; samples *= 2) {
-      const JobPlan plan = lm_plan({"plain.replicas=1", "plain.micro_batch=" + std::to_string(samples)});
+      const ResolvedJob plan = lm_plan({"plain.replicas=1", "plain.micro_batch=" + std::to_string(samples)});
       const std::vector<SampleRef> step = first_steps(plan, 1).front().samples;
       for (std::size_t pool = 0; pool < 2; ++pool) price(plan, step, pool);
       for (std::int64_t fast = 0; fast <= cluster.pools[0].devices(); ++fast) {
@@ -91,7 +91,7 @@ class Exhaustive {
     double batch_ms = 0, end_ms = 0, step_ms = 0;
   };
 
-  void price(const JobPlan& plan, const std::vector<SampleRef>& step, std::size_t pool) {
+  void price(const ResolvedJob& plan, const std::vector<SampleRef>& step, std::size_t pool) {
     const SectionId section = plan.graph.stages_of("plain").front();
     const DescribedPrices prices(cluster_.pools[pool]);
     PricedPasses passes;
@@ -186,7 +186,7 @@ TEST(SpreadReplicas, are_written_with_a_speed_a_device_and_a_process_each) {  //
   for (const std::string& setting : chosen.settings) {
     if (!setting.starts_with("plain.devices=") && !setting.starts_with("plain.processes=")) settings.push_back(setting);
   }
-  const JobPlan plan = lm_plan(settings);
+  const ResolvedJob plan = lm_plan(settings);
   const SectionConfig& config = plan.sections[plan.graph.stages_of("plain").front().value()].config;
   ASSERT_EQ(std::ssize(config.replica_speeds), on.layout.replicas);
   EXPECT_EQ(config.replica_speed(0), 1);

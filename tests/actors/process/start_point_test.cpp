@@ -110,7 +110,7 @@ TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
   const TempFolder folder;
   const CheckpointStore store(folder.path());
   ASSERT_TRUE(write_checkpoint(store, 9, 9 * 4).ok());  // 4 samples a step
-  JobPlan plan;
+  ResolvedJob plan;
   plan.options.resume = store.latest().value_or_throw();
   plan.train.seed = 0;
   const auto refusal_of = [&](std::int64_t batch, std::int64_t seed) -> std::string {
@@ -132,7 +132,7 @@ TEST(ResumedRun, of_fewer_steps_than_are_done_is_refused) {
   const TempFolder folder;
   const CheckpointStore store(folder.path());
   ASSERT_TRUE(write_checkpoint(store, 9, 9 * 4).ok());
-  JobPlan plan;
+  ResolvedJob plan;
   plan.options.resume = store.latest().value_or_throw();
   plan.train.seed = 0;
   plan.train.global_batch = 4;
@@ -167,7 +167,7 @@ TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2
     });
     return std::move(branched).value_or_throw().string();
   };
-  JobPlan plan;
+  ResolvedJob plan;
   plan.train.seed = 0;
   plan.train.global_batch = 4;
   plan.options.resume = change(11 * 4);

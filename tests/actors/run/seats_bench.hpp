@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/seats.hpp"
+#include "actors/job/seats.hpp"
 #include "actors/run/supervisor.hpp"
 #include "tests/actors/actor_bench.hpp"
 #include "tests/schedule/small_graph.hpp"

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/job/job_rehearsal.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "actors/job/emulated_step_end.hpp"
+#include "actors/job/planning_options.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Units whose passes have been measured when a step is planned: those before the steps that are announced ahead.
+std::size_t measured_before(std::size_t unit, std::int64_t ahead) {
+  const auto open = static_cast<std::size_t>(ahead) + 1;
+  return unit > open ? unit - open : 0;
+}
+
+StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane) {
+  const GraphNode& node = plan.graph.node(lane.section);
+  StepEndOptions options;
+  options.trained = node.trained();
+  options.ranks = static_cast<std::size_t>(node.layout.ranks());
+  options.optimizer_sharded = plan.sections[lane.section.value()].config.zero && node.replicas > 1;
+  options.timed_sum = emulated_step_end(plan, lane.section).sum_ms > 0;
+  options.awaits_total = joins_norms(plan) || node.stages > 1;
+  options.writes_snapshot = lane.replica == ReplicaIndex(0);
+  return options;
+}
+
+/// Adds the devices of all lanes, and their cores where those of a host are shared: a device's thread belongs to its
+/// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
+/// device of its own, and so is its stream; the core of both is the GPU.
+void add_devices(const ResolvedJob& plan, const JobTimes& times, RehearsalOptions& options) {
+  const std::int64_t cores = times.cores;
+  options.devices.resize(plan.graph.nodes().size());
+  options.streams = times.sharing == DeviceSharing::streams;
+  std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
+  std::map<std::tuple<std::uint32_t, DeviceId>, int> core_of;  // of a host's processors, or a process' GPUs
+  int next = 0;
+  for (const ReplicaPlacement& place : plan.places) {
+    std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
+    const bool source = plan.graph.node(place.section).role == Role::source;  // has a thread of its own
+    const bool part = plan.sections[place.section.value()].config.share < 1;
+    if (source) lane.push_back(next++);
+    for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
+      const DeviceId& device = place.devices[rank];
+      const bool cpu = device.kind == DeviceId::Kind::cpu;
+      const bool measured = times.sharing == DeviceSharing::measured && device.kind == DeviceId::Kind::cuda;
+      const bool stream = options.streams && !cpu;
+      const bool own = part || measured || stream;
+      const auto [known, fresh] = numbers.try_emplace({place.process, device, own ? place.section : SectionId()}, next);
+      lane.push_back(known->second);
+      if (!fresh) continue;
+      ++next;
+      DeviceId core = device;
+      std::uint32_t owner = place.process.value();
+      if (cpu && cores > 0) {
+        core.index = static_cast<int>(device.index % cores);
+        owner = plan.options.launch_info.place.hosts.at(owner);
+      } else if (!stream || (part && !times.demand)) {
+        continue;
+      }
+      if (part && !cpu) {
+        options.demands.resize(static_cast<std::size_t>(next), 1);
+        options.demands.back() = times.demand(place.section);
+      }
+      options.cores.resize(static_cast<std::size_t>(next), -1);
+      options.cores.back() = core_of.try_emplace({owner, core}, std::ssize(core_of)).first->second;
+    }
+  }
+  if (!options.streams) return;
+  std::vector<int> streams(core_of.size());
+  for (const int core : options.cores) {
+    if (core >= 0) ++streams[static_cast<std::size_t>(core)];
+  }
+  for (int& core : options.cores) {
+    if (core >= 0 && streams[static_cast<std::size_t>(core)] == 1) core = -1;  // the same times (CO-2), sooner
+  }
+}
+
+/// The passes of a plan with their times, as a run would report them to its planner.
+std::vector<MeasuredPass> measured_passes(const ResolvedJob& plan, const StepPlan& step, const JobTimes& times) {
+  std::vector<MeasuredPass> measured;
+  for (const MicroBatchPlan& batch : step.micro_batches) {
+    if (plan.graph.node(batch.section).role == Role::source) continue;
+    const PassCost ms = times.pass(batch);
+    const double speed = plan.sections[batch.section.value()].config.replica_speed(batch.replica.value());
+    if (ms.forward > 0) measured.push_back({batch.section, false, batch.samples, ms.forward * speed});
+    if (ms.backward > 0) measured.push_back({batch.section, true, batch.samples, ms.backward * speed});
+  }
+  return measured;
+}
+
+/// The times of a job, changed.
+class ChangedTimes {
+ public:
+  ChangedTimes(const ResolvedJob& plan, const JobTimes& times, const RehearsalChange& change)
+      : plan_(&plan), times_(&times), change_(&change) {
+    const std::size_t sections = plan.graph.nodes().size();
+    apart_.resize(sections);
+    written_.resize(sections * sections);
+    std::map<SectionId, ProcessId> first;
+    for (const ReplicaPlacement& place : plan.places) {
+      processes_[{place.section, place.replica}] = place.process;
+      if (first.try_emplace(place.section, place.process).first->second != place.process) {
+        apart_[place.section.value()] = true;
+      }
+    }
+    several_ = std::ranges::any_of(plan.places, [](const auto& place) { return place.process != ProcessId(0); });
+  }
+
+  [[nodiscard]] RehearsalTimes times() const {
+    RehearsalTimes made;
+    made.passes = [this](const MicroBatchPlan& batch) { return pass(batch); };
+    made.actions = [this](const LaneKey& lane, StepAction action) { return this->action(lane, action); };
+    made.transfer = [this](const LaneKey& from, const LaneKey& to, Channel, std::int64_t rows) {
+      return transfer(from, to, rows);
+    };
+    made.hop_ms = times_->hop_ms;
+    made.coordinator = [this](const LaneKey& lane) {
+      return processes_.at(lane) == ProcessId(0) ? 0 : change_->latency_ms;
+    };
+    return made;
+  }
+
+ private:
+  [[nodiscard]] PassCost pass(const MicroBatchPlan& batch) const {
+    const PassCost cost = times_->pass(batch);
+    const auto faster = change_->faster.find(plan_->graph.node(batch.section).section_name());
+    if (faster == change_->faster.end()) return cost;
+    return {cost.forward / faster->second, cost.backward / faster->second};
+  }
+  [[nodiscard]] double action(const LaneKey& lane, StepAction action) const {
+    const double ms = times_->action(lane.section, action);
+    if (action == StepAction::await_total) return ms + (several_ ? 2 * change_->latency_ms : 0);
+    if (!is_exchange(action)) return ms;
+    const GraphNode& node = plan_->graph.node(lane.section);
+    if (node.replicas == 1) return 0;
+    return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms
+                                              : 0);  // the parts go to their owner, and the sums come back
+  }
+  [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
+    if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
+    const bool credit = rows == 0;  // a message
+    const double ms = credit ? 0 : write_ms(from.section, to.section, rows);
+    return {ms + change_->latency_ms, false, ms};
+  }
+
+  /// Most writes between two sections have as many rows as the one before.
+  [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const {
+    Written& last = written_[from.value() * apart_.size() + to.value()];
+    if (last.rows != rows) last = {rows, times_->write(from, to, rows)};
+    return last.ms;
+  }
+
+  struct Written {
+    std::int64_t rows = 0;
+    double ms = 0;
+  };
+  const ResolvedJob* plan_;
+  const JobTimes* times_;
+  const RehearsalChange* change_;
+  std::map<LaneKey, ProcessId> processes_;
+  std::vector<bool> apart_;               // by section: its replicas are in several processes
+  mutable std::vector<Written> written_;  // by sections
+  bool several_ = false;
+};
+
+}  // namespace
+
+TimedJob timed_job(const ResolvedJob& plan) {
+  TimedJob job{&plan.graph, plan.cost, joins_norms(plan)};
+  for (const PlannedSection& section : plan.sections) job.speeds.push_back(section.config.replica_speeds);
+  return job;
+}
+
+bool shares_cores(const ResolvedJob& plan, std::int64_t cores) {
+  JobTimes times;
+  times.cores = cores;
+  RehearsalOptions options;
+  add_devices(plan, times, options);
+  std::set<int> used;
+  return std::ranges::any_of(options.cores, [&](int core) { return core >= 0 && !used.insert(core).second; });
+}
+
+JobTimes traced_job_times(const ResolvedJob& plan, const TracedRun& run, const TracedTimes& times) {
+  JobTimes made;
+  made.pass = [&plan, &times](const MicroBatchPlan& batch) { return times.pass(timed_job(plan), batch); };
+  made.action = [&plan, &times](SectionId section, StepAction action) {
+    return times.action(timed_job(plan), section, action);
+  };
+  made.write = [&plan, &times](SectionId from, SectionId to, std::int64_t rows) {
+    return times.write(plan.graph.node(from).name, plan.graph.node(to).name, rows);
+  };
+  made.hop_ms = run.hop_ms;
+  made.sharing = DeviceSharing::measured;
+  return made;
+}
+
+Result<std::vector<StepPlan>> plans_of(const ResolvedJob& plan, const std::vector<TracedUnit>& units,
+                                       const JobTimes* times) {
+  StepPlannerOptions options = planner_options(plan);
+  PolicyOptions policy = policy_options(plan);
+  policy.deterministic = true;  // a search by the clock would give another plan each time
+  options.policy = make_policy(plan.schedule.policy, policy);
+  StepPlanner planner(std::move(options));
+  const bool follows = times != nullptr && !plan.train.deterministic;
+  std::vector<StepPlan> plans;
+  std::size_t measured = 0;  // units
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    for (; follows && measured < measured_before(unit, plan.train.ahead); ++measured) {
+      for (const MeasuredPass& pass : measured_passes(plan, plans[measured], *times)) planner.costs().measured(pass);
+    }
+    Result<PlannedStep> planned = planner.plan(units[unit].step, units[unit].pass, units[unit].samples, 1);
+    if (!planned) return planned.error();
+    plans.push_back(std::move(planned->plan));
+  }
+  return plans;
+}
+
+Result<Rehearsed> rehearse_units(const ResolvedJob& plan, std::size_t units, const UnitMaker& unit_of,
+                                 const JobTimes& times, const RehearsalChange& change,
+                                 std::optional<std::size_t> last) {
+  const ChangedTimes changed(plan, times, change);
+  RehearsalOptions options;
+  options.graph = &plan.graph;
+  options.limits = flow_limits(plan);
+  add_devices(plan, times, options);
+  options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
+  options.joined_norms = joins_norms(plan);
+  options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
+  options.times = changed.times();
+  options.last = last;
+  return Rehearsal(std::move(options)).play(units, unit_of);
+}
+
+Result<Rehearsed> rehearse(const ResolvedJob& plan, const std::vector<TracedUnit>& given,
+                           const std::vector<StepPlan>& plans, const JobTimes& times, const RehearsalChange& change) {
+  std::vector<RehearsalUnit> units;
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    units.push_back({plans[at], false, given[at].planning_ms});
+    if (!given[at].checkpoint) continue;
+    RehearsalUnit& checkpoint = units.emplace_back();
+    checkpoint.plan.step = plans[at].step;
+    checkpoint.checkpoint = true;
+  }
+  const auto unit_of = [&units](std::size_t at) { return std::move(units[at]); };
+  return rehearse_units(plan, units.size(), unit_of, times, change);
+}
+
+std::size_t units_behind(const ResolvedJob& plan) {
+  return static_cast<std::size_t>(plan.train.ahead) + 1;
+}
+
+Result<SteadyRehearsal> steady_rehearsal(const ResolvedJob& plan, Result<Rehearsed> rehearsed) {
+  if (!rehearsed) return rehearsed.error();
+  const std::size_t behind = units_behind(plan);
+  std::vector<double> ends = rehearsed->unit_ends_ms;
+  ends.resize(ends.size() - std::min(ends.size(), behind));
+  const std::optional<SteadySteps> time = steady_steps(ends);
+  if (time) return SteadyRehearsal{{}, std::move(*rehearsed), *time};
+  return Error{ErrorCode::invalid_argument, "a rehearsal needs " + std::to_string(behind + 4) + " steps or more, not " +
+                                                std::to_string(rehearsed->unit_ends_ms.size())};
+}
+
+Result<SteadyRehearsal> rehearse_steps(const ResolvedJob& plan, const std::vector<TracedUnit>& units,
+                                       const JobTimes& times, const RehearsalChange& change) {
+  Result<std::vector<StepPlan>> plans = plans_of(plan, units, &times);
+  if (!plans) return plans.error();
+  Result<SteadyRehearsal> steady = steady_rehearsal(plan, rehearse(plan, units, *plans, times, change));
+  if (steady) steady->plans = std::move(*plans);
+  return steady;
+}
+
+}  // namespace maestro

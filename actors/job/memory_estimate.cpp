@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/job/memory_estimate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr double mib = 1024.0 * 1024.0;
+constexpr double bytes_of_f32 = sizeof(float);
+constexpr double bytes_of_bf16 = sizeof(bfloat16);
+constexpr double bytes_of_device_chunk = 256 * mib;  // a GPU's memory of a micro-batch grows in these
+
+/// Of frozen values: in bf16 the vectors and the tables whose rows it does not hold (PA-6) stay in f32.
+/// `forms`: packed forms of a matrix, one for each direction of passes.
+double frozen_bytes(const MemoryDemand& demand, const HeldElements& held, double forms) {
+  if (demand.precision == DType::f32) return static_cast<double>(held.all) * bytes_of_f32;
+  const std::int64_t table_alone = held.tied ? 0 : held.table;
+  const auto vectors = static_cast<double>(held.all - held.matrices - table_alone);
+  double bytes = vectors * bytes_of_f32 + forms * static_cast<double>(held.matrices) * bytes_of_bf16;
+  if (demand.from_file) return bytes + static_cast<double>(table_alone) * bytes_of_bf16;
+  return bytes + static_cast<double>(held.table) * bytes_of_f32;
+}
+
+double parameter_bytes(const MemoryDemand& demand) {
+  const HeldElements& held = demand.held;
+  if (demand.shared) return held.extra_bytes;
+  if (!demand.trained && !demand.keeps_activations) return frozen_bytes(demand, held, 1) + held.extra_bytes;
+  const double bytes =
+      static_cast<double>(held.all) * bytes_of_f32 + frozen_bytes(demand, demand.below, 2) + held.extra_bytes;
+  if (demand.precision == DType::f32) return bytes;  // products read the values themselves
+  // A CPU packs matrices for either direction; a GPU's products read a copy of all values.
+  return bytes +
+         (demand.on_cuda ? static_cast<double>(held.all) : 2.0 * static_cast<double>(held.matrices)) * bytes_of_bf16;
+}
+
+HeldElements held_elements(Parameters& parameters, const ProductParameters& products) {
+  HeldElements held;
+  for (const Parameter& parameter : parameters.all()) {
+    held.all += parameter.shape().elements();
+    held.largest = std::max(held.largest, parameter.shape().elements());
+  }
+  for (const Parameter* matrix : products.matrices) {
+    held.matrices += matrix->shape().elements();
+    held.tied = held.tied || matrix == products.table;
+  }
+  if (products.table != nullptr) held.table = products.table->shape().elements();
+  return held;
+}
+
+}  // namespace
+
+HeldElements held_elements(Section& section) {
+  const bool adapters = section.adapters().has_value();
+  HeldElements held = held_elements(section.parameters(), adapters ? ProductParameters() : section.products());
+  if (adapters) held.matrices = held.all;
+  held.extra_bytes = section.extra_bytes();
+  return held;
+}
+
+HeldElements held_below_adapters(Section& section) {
+  return section.adapters() ? held_elements(*section.weights().parameters, section.products()) : HeldElements();
+}
+
+MemoryUse use_of(const MemoryDemand& demand) {
+  const auto elements = static_cast<double>(demand.held.all);
+  MemoryUse use;
+  use.parameters = parameter_bytes(demand);
+  if (demand.trained) {
+    use.gradients = elements * bytes_of_f32 + demand.exchange_bytes;
+    const auto moments = static_cast<double>(2 * size_of(demand.moments));
+    use.optimizer = elements * moments / static_cast<double>(demand.moment_shards);
+  }
+  const double kept = demand.keeps_activations ? demand.sample_bytes : 0;
+  double batch = (kept + demand.working_bytes) * static_cast<double>(demand.micro_batch);
+  if (demand.on_cuda) batch = std::ceil(batch / bytes_of_device_chunk) * bytes_of_device_chunk;
+  batch = demand.pass_bytes.value_or(batch);
+  use.activations = batch * static_cast<double>(demand.in_flight);
+  use.edges = demand.edge_bytes;
+  use.device_edges = demand.device_edge_bytes;
+  use.checkpoint = demand.checkpoint_bytes;
+  return use;
+}
+
+void check_memory(const std::string& section, const MemoryDemand& demand, std::int64_t memory_mib) {
+  const double limit = static_cast<double>(memory_mib) * mib;
+  const MemoryUse use = use_of(demand);
+  const double needed = demand.on_cuda ? use.on_device() : use.sum();
+  if (memory_mib == 0 || needed <= limit) return;
+  const double fixed = needed - use.activations;
+  const std::string needs = section + ".micro_batch = " + std::to_string(demand.micro_batch) + " needs about " +
+                            in_mib(needed) + " on each device (parameters " + in_mib(fixed) + ", activations of " +
+                            std::to_string(demand.in_flight) + " micro-batches in flight " + in_mib(use.activations) +
+                            "), more than memory_mib = " + std::to_string(memory_mib);
+  const double one = use.activations / static_cast<double>(demand.micro_batch);
+  const auto fits = static_cast<std::int64_t>((limit - fixed) / std::max(one, 1.0));
+  if (limit > fixed && fits >= 1) {
+    throw JobError(needs + "; nearest that fits: micro_batch = " + std::to_string(fits));
+  }
+  throw JobError(needs + "; not even one sample fits: raise tensor, pipeline or memory_mib" +
+                 (demand.in_flight > 1 ? ", or lower max_in_flight" : ""));
+}
+
+std::string in_mib(double bytes) {
+  return std::to_string(static_cast<std::int64_t>(std::ceil(bytes / mib))) + " MiB";
+}
+
+std::string text_of_bytes(double bytes) {
+  char text[32];
+  if (bytes < 999.5e6) {
+    std::snprintf(text, sizeof text, "%.0f MB", std::ceil(bytes / 1e6));
+  } else {
+    std::snprintf(text, sizeof text, "%.1f GB", bytes / 1e9);
+  }
+  return text;
+}
+
+}  // namespace maestro

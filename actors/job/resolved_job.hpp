@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A composed job, resolved: graph, section factories and settings, the same in every process. Nothing has started yet.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/job/memory_estimate.hpp"
+#include "actors/job/run_options.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/graph/placement.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/job/config.hpp"
+#include "runtime/job/plan_reader.hpp"
+#include "runtime/observe/run_observer.hpp"
+#include "runtime/schedule/cost_model.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// A section, or a stage of it: an entry per node of the graph.
+struct PlannedSection {
+  SectionConfig config;  ///< of the section; `devices` of this stage
+  SectionFactory factory;
+  Stage stage;
+};
+
+struct ResolvedJob {
+  std::string name;
+  TrainConfig train;
+  TransportConfig transport;
+  ScheduleConfig schedule;
+  GuardConfig guard;
+  PlanConfig planned;  ///< [plan]
+  RunOptions options;
+  std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
+  std::string tokenizer;                 ///< of the tokens: "bytes", a folder or a file; empty: they mean nothing
+  SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
+  std::int64_t max_bad_samples = 0;
+  std::int64_t validation_samples = 0;                        ///< of a validation pass
+  std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections
+  std::vector<std::shared_ptr<const Section>> meta_sections;  ///< by SectionId: ports and costs only
+  std::vector<HeldElements> held;                             ///< by SectionId: by a rank
+  std::vector<HeldElements> below;                            ///< likewise of the frozen weights below adapters
+  SectionGraph graph;
+  std::vector<PlannedSection> sections;  ///< by SectionId
+  std::vector<ReplicaPlacement> places;
+  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
+  EmulationConfig emulation;            ///< of the job
+  double unit_per_ms = 1;               ///< units per millisecond of an emulated device
+  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
+  std::vector<double> pass_bytes;       ///< by SectionId, of a rank for the largest micro-batch; negative: by its cost
+  double program_bytes = 0;             ///< of a process before its sections are built: program and corpus
+  std::vector<NamedObserver> observers;
+  std::vector<std::string> notes;
+  std::string effective_job;                    ///< the job file with all overrides, TOML
+  std::map<std::string, std::string> settings;  ///< the same by key
+};
+
+/// Returns whether the coordinator answers the gradient norms of all trained sections together.
+[[nodiscard]] inline bool joins_norms(const ResolvedJob& plan) {
+  return plan.train.clip == ClipScope::global || plan.guard.action == GuardAction::skip;
+}
+
+}  // namespace maestro
