@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "actors/job/resolved_job.hpp"
-#include "runtime/estimate/rehearsal.hpp"
-#include "runtime/estimate/rehearsed_shares.hpp"
-#include "runtime/estimate/traced_times.hpp"
+#include "runtime/rehearsal/rehearsal.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
+#include "runtime/rehearsal/traced_times.hpp"
 
 namespace maestro {
 

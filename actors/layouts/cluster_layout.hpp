@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "actors/layouts/layout_search.hpp"
-#include "runtime/estimate/described_cluster.hpp"
+#include "runtime/rehearsal/described_cluster.hpp"
 
 namespace maestro {
 

@@ -11,7 +11,7 @@
 
 #include "actors/job/resolved_job.hpp"
 #include "actors/layouts/cluster_layout.hpp"
-#include "runtime/estimate/traced_run.hpp"
+#include "runtime/rehearsal/traced_run.hpp"
 
 namespace maestro {
 

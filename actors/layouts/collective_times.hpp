@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "actors/job/job_rehearsal.hpp"
-#include "runtime/estimate/described_cluster.hpp"
-#include "runtime/estimate/pass_fit.hpp"
+#include "runtime/rehearsal/described_cluster.hpp"
+#include "runtime/rehearsal/pass_fit.hpp"
 
 namespace maestro {
 

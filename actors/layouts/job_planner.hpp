@@ -24,7 +24,7 @@
 #include "actors/layouts/certainty.hpp"
 #include "actors/layouts/job_prices.hpp"
 #include "actors/layouts/planned_keys.hpp"
-#include "runtime/estimate/rehearsed_shares.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
 
 namespace maestro {
 

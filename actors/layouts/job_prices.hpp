@@ -15,7 +15,7 @@
 
 #include "actors/layouts/planned_machine.hpp"
 #include "actors/layouts/priced_times.hpp"
-#include "runtime/estimate/profile_file.hpp"
+#include "runtime/rehearsal/profile_file.hpp"
 
 namespace maestro {
 

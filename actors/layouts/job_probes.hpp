@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "actors/job/resolved_job.hpp"
-#include "runtime/estimate/traced_run.hpp"
+#include "runtime/rehearsal/traced_run.hpp"
 #include "sections/pass_probe.hpp"
 
 namespace maestro {

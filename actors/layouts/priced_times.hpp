@@ -12,7 +12,7 @@
 
 #include "actors/job/job_rehearsal.hpp"
 #include "actors/layouts/job_probes.hpp"
-#include "runtime/estimate/call_prices.hpp"
+#include "runtime/rehearsal/call_prices.hpp"
 #include "sections/pass_probe.hpp"
 
 namespace maestro {

@@ -14,7 +14,7 @@
 
 #include "actors/job/resolved_job.hpp"
 #include "actors/layouts/planned_machine.hpp"
-#include "runtime/estimate/profile_file.hpp"
+#include "runtime/rehearsal/profile_file.hpp"
 
 namespace maestro {
 

@@ -14,10 +14,10 @@
 #include "apps/maestro/plan_page.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/estimate/rehearsed_trace.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
+#include "runtime/rehearsal/rehearsed_trace.hpp"
 
 namespace maestro {
 

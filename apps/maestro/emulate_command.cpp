@@ -19,7 +19,7 @@
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/estimate/rehearsed_shares.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
 #include "runtime/wavefront/policy.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/fleet/fleet_figures.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/padded.hpp"
 #include "apps/maestro/planned_app.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/fleet/fleet_figures.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 

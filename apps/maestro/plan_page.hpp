@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/estimate/rehearsed_shares.hpp"
 #include "runtime/page/page_parts.hpp"
 #include "runtime/page/run_tables.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
 
 namespace maestro {
 

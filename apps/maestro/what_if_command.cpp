@@ -20,10 +20,10 @@
 #include "apps/maestro/recorded_job.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/estimate/rehearsed_shares.hpp"
-#include "runtime/estimate/rehearsed_trace.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
+#include "runtime/rehearsal/rehearsed_trace.hpp"
 
 namespace maestro {
 

@@ -45,8 +45,7 @@ ROOMS = {
         ("graph", "section graph, layouts, placement", None),
         ("wavefront", "planning of one step, bounds", None),
         ("schedule", "micro-batches, resharding, credits, lanes", None),
-        ("estimate", "runs in virtual time", None),
-        ("fleet", "several jobs on a described cluster, in virtual time", None),
+        ("rehearsal", "runs in virtual time", None),
     ],
     "actors": [
         ("messages", "messages and addresses; CAF's type ids", []),

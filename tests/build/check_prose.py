@@ -34,9 +34,9 @@ PATTERNS = [(name, re.compile(pattern, re.M if "///" in pattern else re.I) if pa
 OPEN = {
     ".", "actors/control", "actors/launch", "actors/layouts", "actors/live", "actors/messages", "actors/job",
     "actors/process", "actors/replica", "actors/rpc", "actors/run", "actors/served", "actors/services",
-    "apps/distill", "apps/emulate", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
+    "apps/distill", "apps/emulate", "apps/fleet", "apps/maestro", "apps/python", "apps/vlm", "benchmarks", "clients",
     "cmake", "docs", "runtime/chat", "runtime/collective", "runtime/data", "runtime/device",
-    "runtime/estimate", "runtime/fleet", "runtime/job", "runtime/dataset", "runtime/state",
+    "runtime/rehearsal", "runtime/job", "runtime/dataset", "runtime/state",
     "runtime/wavefront", "sections/plug_in", "sections/vision", "tests",
 }
 SMALL = 2  # places of a kind that a room of few words may have

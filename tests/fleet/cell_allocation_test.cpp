@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/cell_allocation.hpp"
+#include "apps/fleet/cell_allocation.hpp"
 
 #include <gtest/gtest.h>
 

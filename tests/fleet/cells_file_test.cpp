@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/cells_file.hpp"
+#include "apps/fleet/cells_file.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/fleet_jobs.hpp"
+#include "apps/fleet/fleet_jobs.hpp"
 
 #include <gmock/gmock.h>
 
+#include "apps/fleet/fleet_curves.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/fleet/fleet_curves.hpp"
 #include "tests/fleet/fleets.hpp"
 
 namespace maestro {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/fleet_simulation.hpp"
+#include "apps/fleet/fleet_simulation.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
+#include "apps/fleet/fleet_figures.hpp"
 #include "runtime/core/random.hpp"
-#include "runtime/fleet/fleet_figures.hpp"
 #include "tests/fleet/fleets.hpp"
 
 namespace maestro {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/fleet/fleet_curves.hpp"
+#include "apps/fleet/fleet_curves.hpp"
 
 namespace maestro {
 

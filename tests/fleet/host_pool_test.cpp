@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/host_pool.hpp"
+#include "apps/fleet/host_pool.hpp"
 
 #include <gtest/gtest.h>
 

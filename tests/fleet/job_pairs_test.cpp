@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/fleet/job_pairs.hpp"
+#include "apps/fleet/job_pairs.hpp"
 
 #include <gtest/gtest.h>
 

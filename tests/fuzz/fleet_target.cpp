@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/fleet/fleet_figures.hpp"
 #include "fuzz_target.hpp"
-#include "runtime/fleet/fleet_figures.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "fuzz_target.hpp"
-#include "runtime/estimate/described_cluster.hpp"
-#include "runtime/estimate/profile_file.hpp"
+#include "runtime/rehearsal/described_cluster.hpp"
+#include "runtime/rehearsal/profile_file.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fuzz_target.hpp"
-#include "runtime/estimate/traced_run.hpp"
+#include "runtime/rehearsal/traced_run.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace maestro;

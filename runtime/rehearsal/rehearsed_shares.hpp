@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a rehearsal: how long a step takes, and the uses of each section's time. Pure.
+//
+// SH-1 (whole): the shares of a section add up to 1.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/rehearsal/rehearsal.hpp"
+
+namespace maestro {
+
+/// The time in which steps follow each other as they do in a long run: the first two are left out, as sections start
+/// then.
+struct SteadySteps {
+  double begin_ms = 0;
+  double end_ms = 0;
+  std::size_t steps = 0;
+  [[nodiscard]] double period_ms() const { return (end_ms - begin_ms) / static_cast<double>(steps); }
+};
+
+/// `step_ends_ms`: of training steps, in order. Nothing for fewer than four steps.
+[[nodiscard]] std::optional<SteadySteps> steady_steps(const std::vector<double>& step_ends_ms);
+
+/// Shares of the time of a section's lanes.
+struct SectionShares {
+  double passes = 0;
+  double step_ends = 0;
+  std::map<std::string, double> waits;  ///< by reason of WaitReasons
+};
+
+/// Returns the shares by the name of section or stage, sources left out.
+[[nodiscard]] std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, const SectionGraph& graph,
+                                                                  const SteadySteps& time);
+
+/// Returns the means over the stages of a section.
+[[nodiscard]] SectionShares mean_shares(const std::map<std::string, SectionShares>& by_stage,
+                                        const std::string& section);
+
+/// Returns the milliseconds of a step that each section is in passes, the mean of its replicas and stages.
+[[nodiscard]] std::map<std::string, double> passes_ms(const std::map<std::string, SectionShares>& shares,
+                                                      double step_ms);
+
+}  // namespace maestro
