@@ -74,7 +74,7 @@ class LayerCheck(unittest.TestCase):
 
     def test_L3_a_library_is_known_only_in_its_home(self):
         self.refuses({"transport/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
-        self.refuses({"actors/plan/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
+        self.refuses({"actors/job/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
         self.refuses({"actors/run/a.cpp": "#include <thrift/TProcessor.h>\n"}, "Thrift", "actors/control/", "L-3")
         self.refuses({"apps/a.cpp": "#include <openssl/ssl.h>\n"}, "OpenSSL", "actors/launch/", "L-3")
         self.refuses({"actors/run/a.cpp": "#include <rdma/fi_cm.h>\n"}, "libfabric", "transport/", "L-3")

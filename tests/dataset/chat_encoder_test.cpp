@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using Messages = std::vector<ChatMessage>;
 
-const std::string references = std::string(MAESTRO_SOURCE_DIR) + "/tests/records/references/";
+const std::string references = std::string(MAESTRO_SOURCE_DIR) + "/tests/dataset/references/";
 const ChatContext special{"<s>", "</s>"};
 
 std::string contents(const std::string& file) {
