@@ -64,7 +64,7 @@ class LayerCheck(unittest.TestCase):
 
     def test_L2_a_room_of_actors_includes_the_rooms_of_its_list(self):
         self.accepts({"actors/process/a.hpp": '#include "actors/replica/reduction/b.hpp"\n'})
-        self.refuses({"actors/replica/a.hpp": '#include "actors/run/b.hpp"\n'}, "actors/replica/a.hpp:1:", "plan", "L-2")
+        self.refuses({"actors/replica/a.hpp": '#include "actors/run/b.hpp"\n'}, "actors/replica/a.hpp:1:", "job", "L-2")
         self.refuses({"actors/run/a.hpp": '#include "actors/process/b.hpp"\n'}, "L-2")
 
     def test_the_table_names_every_room(self):
