@@ -83,6 +83,10 @@ void remove_sockets_of(std::int64_t pid) noexcept {
   }
 }
 
+void remove_sockets_of(const ProcessIdentity& process) noexcept {
+  if (process.pid_namespace == own_identity().pid_namespace) remove_sockets_of(process.pid);
+}
+
 void sweep_runtime_folder() noexcept {
   constexpr std::chrono::seconds young(10);
   try {

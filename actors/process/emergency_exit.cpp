@@ -56,6 +56,10 @@ void close_within_limit(const std::function<void()>& close) {
 
 }  // namespace
 
+void await_exit() {
+  while (true) pause();
+}
+
 void exit_now(Launcher& launcher, const EmergencyExit& emergency_exit) {
   const std::vector<ProcessHandle> lost = handles_of(emergency_exit.lost);
   for (const ProcessHandle& process : lost) process.kill();

@@ -16,6 +16,9 @@
 
 namespace maestro {
 
+/// Limit of a phase that ends with exit_now(), which bounds itself (DE-1).
+inline constexpr std::chrono::milliseconds departure_limit(5000);
+
 struct EmergencyExit {
   int status = 1;
   std::vector<ProcessIdentity> lost;        ///< of this job; processes of another PID namespace are skipped (PI-1)
@@ -23,6 +26,9 @@ struct EmergencyExit {
   std::function<void()> close;              ///< orderly part, which may hang; may be empty
   std::function<void()> last;               ///< called last; must not hang; may be empty
 };
+
+/// Blocks the calling thread for ever: another thread is ending the process.
+[[noreturn]] void await_exit();
 
 /// Thread-safe: with two concurrent callers, the first to finish decides the status.
 [[noreturn]] void exit_now(Launcher& launcher, const EmergencyExit& emergency_exit);

@@ -29,12 +29,10 @@
 #include <utility>
 #include <vector>
 
-#include "actors/launch/join_terms.hpp"
-#include "actors/launch/launch_info.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/launch/parent_watch.hpp"
 #include "actors/launch/rendezvous.hpp"
-#include "actors/launch/run_keys.hpp"
+#include "actors/process/job_access.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/observe/console.hpp"
@@ -54,13 +52,6 @@ struct RendezvousInfo {
 };
 /// Returns the data of a run of a single process.
 [[nodiscard]] RendezvousInfo new_rendezvous_info();
-
-struct JobStartOptions {
-  LaunchInfo run;
-  TransportConfig transport;
-  std::string ssh;                   ///< RunOptions::ssh
-  std::vector<std::string> command;  ///< RunOptions::command
-};
 
 /// Prefix of the file in the output folder by which hosts detect that they share it; digits follow.
 inline constexpr const char* shared_file_prefix = ".maestro-";
@@ -82,17 +73,8 @@ class JobStart {
   JobStart(const JobStart&) = delete;
   JobStart& operator=(const JobStart&) = delete;
 
-  /// Returns the address of this host that all its listeners use.
-  [[nodiscard]] const std::string& listen_address() const { return listen_; }
-  /// Returns the address of this process's PeerAcceptor: a local socket that only its user can open, or
-  /// listen_address().
-  [[nodiscard]] std::string gate_host() const;
-  /// Returns null when the job stays on this host.
-  [[nodiscard]] std::shared_ptr<const KeySet> keys() const { return keys_; }
-  /// Returns this process's host as named by the user; empty in a job on a single host.
-  [[nodiscard]] const std::string& host() const { return host_; }
-  /// Returns "process 1 (host b)".
-  [[nodiscard]] std::string own_name() const;
+  /// Returns the addresses, the host name and the keys of this process.
+  [[nodiscard]] const JobAccess& access() const { return access_; }
 
   /// Publishes rank 0's supervisor on an address and a port (0: any), and returns the port.
   using Publish = std::function<std::uint16_t(const RendezvousInfo&, const std::string& address, std::int64_t port)>;
@@ -108,8 +90,8 @@ class JobStart {
   /// Rank 0: starts a process on this host that joins so, and blocks until it has. Throws JobError.
   void start_new(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process,
                  const std::string& section);
-  /// Rank 0: blocks until the process of open_door() has joined. Throws JobError.
-  void await_joining(const JobText& job);
+  /// Rank 0: calls `start`, then blocks until the process of open_door() has joined. Throws JobError.
+  void await_joining(const JobText& job, const std::function<void()>& start = {});
   /// The process of start_again() or open_door() takes part in the run: its end is no end of a start any more.
   /// Thread-safe.
   void started_again();
@@ -158,17 +140,8 @@ class JobStart {
   void route_child_ends(ChildEndRoute route);
 
  private:
-  [[nodiscard]] bool several_hosts() const { return options_.run.several_hosts(); }
-  void check_first_host() const;
-  void choose_listen_address();
-  void find_keys();
-  [[nodiscard]] JoinRequest own_request(const std::string& job) const;
-  [[nodiscard]] std::string server_address() const;
-  [[nodiscard]] std::chrono::milliseconds patience() const;
   [[nodiscard]] SharedMemoryUse decide_on_shared_memory(std::size_t processes) const;
   void find_providers();
-  [[nodiscard]] JoinOptions join_options(const std::string& job) const;
-  [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
   [[nodiscard]] RendezvousOptions rendezvous_options(const JobText& job, const RendezvousInfo& info) const;
   [[nodiscard]] ProcessEnv place_of_server() const;
   /// Starts the processes that neither run nor have joined. `counts`: the run relies on them from now on.
@@ -183,14 +156,10 @@ class JobStart {
   /// Starts the processes of an earlier start that have ended since (JS-5).
   void replace_survivors(Launcher& launcher);
 
-  JobStartOptions options_;
+  JobAccess access_;
   Console& console_;
-  std::string listen_;
-  std::string host_;
   std::atomic<bool> child_printed_ = false;  // an ended child has printed the reason
   std::int64_t parent_ = 0;                  // rank 0, when it is this process's parent
-  std::optional<RunKeys> run_keys_;
-  std::shared_ptr<const KeySet> keys_;
   std::filesystem::path shared_file_;
   std::optional<SharedMemoryUse> shared_memory_;  // on rank 0, once it has decided (JS-6)
   std::mutex mutex_;
@@ -205,8 +174,8 @@ class JobStart {
   ChildEndRoute route_;
   std::vector<std::pair<ProcessId, std::string>> unrouted_;  // ends that no route has received
   std::map<ProcessId, std::chrono::milliseconds> stopped_;   // stopped children: time that was counted
-  std::mutex leaving_;                                       // never unlocked
-  std::unique_ptr<ParentWatch> parent_watch_;                // last: its thread uses all above
+  std::atomic<bool> leaving_ = false;
+  std::unique_ptr<ParentWatch> parent_watch_;  // last: its thread uses all above
 };
 
 }  // namespace maestro

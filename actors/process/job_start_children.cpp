@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/launch/listen_address.hpp"
 #include "actors/process/job_start.hpp"
 #include "runtime/core/result.hpp"
 
@@ -17,36 +16,9 @@ namespace {
 constexpr std::chrono::milliseconds look_interval(250);  // of RendezvousServer::wait_all()
 }
 
-std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
-  const std::vector<InterfaceAddress> here = interface_addresses();
-  const std::string& wanted = options_.transport.listen;
-  const bool interface = std::ranges::find(here, wanted, &InterfaceAddress::interface) != here.end();
-  std::vector<ProcessStart> starts;
-  for (std::int64_t rank = 1; rank < place.processes; ++rank) {
-    ProcessStart start;
-    start.rank = rank;
-    start.variables = place_variables(place, rank);
-    const std::uint32_t host = place.hosts[static_cast<std::size_t>(rank)];
-    if (host == 0) start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
-    if (!options_.run.host_names.empty())
-      start.variables.push_back("MAESTRO_HOST_NAME=" + options_.run.host_names[host]);
-    if (host > 0) {
-      start.host = options_.run.host_names[host];
-      start.variables.emplace_back("MAESTRO_SECRETS=stdin");
-      start.variables.push_back("MAESTRO_LISTEN=" + (interface ? wanted : "auto"));
-    } else {
-      start.variables.push_back("MAESTRO_LISTEN=" + listen_);
-      if (keys_) start.variables.push_back("MAESTRO_KEYS=" + keys_->folder.string());
-      if (!place.token.empty()) start.variables.push_back("MAESTRO_TOKEN=" + place.token);
-    }
-    starts.push_back(std::move(start));
-  }
-  return starts;
-}
-
 /// Returns the place of rank 0 with the address of its rendezvous.
 ProcessEnv JobStart::place_of_server() const {
-  ProcessEnv place = options_.run.place;
+  ProcessEnv place = access_.place();
   const std::string address = server_->address();
   if (address.starts_with("unix:")) {
     place.root_host = address;
@@ -61,9 +33,9 @@ ProcessEnv JobStart::place_of_server() const {
 
 void JobStart::start_missing(Launcher& launcher, bool counts) {
   RemoteShell shell;
-  shell.words = remote_shell_words(options_.ssh);
-  if (several_hosts()) shell.secrets = pack(*keys_);
-  std::vector<ProcessStart> missing = starts(place_of_server());
+  shell.words = remote_shell_words(access_.options().ssh);
+  if (access_.several_hosts()) shell.secrets = pack(*access_.keys());
+  std::vector<ProcessStart> missing = access_.starts(place_of_server());
   std::set<std::int64_t> there;
   for (const JoinRequest& present : server_->present()) there.insert(present.rank);
   for (const ProcessId running : launcher.running()) there.insert(running.value());
@@ -74,7 +46,7 @@ void JobStart::start_missing(Launcher& launcher, bool counts) {
     const std::lock_guard lock(mutex_);
     if (survivors_.erase(process) > 0) std::erase_if(unrouted_, [&](const auto& end) { return end.first == process; });
   }
-  launcher.start(options_.command, missing, shell);
+  launcher.start(access_.options().command, missing, shell);
 }
 
 void JobStart::replace_survivors(Launcher& launcher) {
@@ -95,10 +67,16 @@ void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId 
   for (std::size_t at = 0; at < options.present.size(); ++at) options.present[at].rank = static_cast<std::int64_t>(at);
   for (const JoinRequest& there : joined_) options.present.at(static_cast<std::size_t>(there.rank)) = there;
   std::erase_if(options.present, [&](const JoinRequest& there) { return there.rank == 0 || there.rank == rank; });
-  const std::lock_guard lock(mutex_);
+  std::unique_ptr<RendezvousServer> earlier;
+  {
+    const std::lock_guard lock(mutex_);
+    earlier = std::move(server_);
+  }
+  earlier.reset();  // its address is free
+  auto server = std::make_unique<RendezvousServer>(std::move(options));
+  const std::lock_guard lock(mutex_);  // handlers of the supervisor take it: nothing is opened or joined under it
   if (stopped_starting_) throw JobError("the run is over", ErrorCode::cancelled);
-  server_.reset();  // its address is free
-  server_ = std::make_unique<RendezvousServer>(std::move(options));
+  server_ = std::move(server);
   starting_ = process;
   stopped_.erase(process);
 }
@@ -106,18 +84,13 @@ void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId 
 void JobStart::start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process) {
   launcher.end(process, std::chrono::seconds(5));  // of the lost one, or of its remote shell
   expect(job, info, process);
-  try {
-    start_missing(launcher, false);
-  } catch (const JobError&) {
-    server_->stop();
-    throw;
-  }
-  await_joining(job);
+  await_joining(job, [&] { start_missing(launcher, false); });
 }
 
-void JobStart::await_joining(const JobText& job) {
+void JobStart::await_joining(const JobText& job, const std::function<void()>& start) {
   try {
-    server_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
+    if (start) start();
+    server_->wait_all(access_.patience(), [this, &job] { look_at_stopped_children(job.silence); });
   } catch (const JobError&) {
     server_->stop();
     throw;
@@ -127,20 +100,22 @@ void JobStart::await_joining(const JobText& job) {
 
 JoinTerms JobStart::open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
                               const SeatRequest& request) {
-  if (!request.on_this_host && !several_hosts()) {
+  if (!request.on_this_host && !access_.several_hosts()) {
     throw JobError("its processes meet on the host of rank 0; call `maestro join` there");
   }
-  if (!request.on_this_host && run_keys_) {
+  if (!request.on_this_host && access_.generated_keys()) {
     throw JobError("its keys were generated for this run; start it with --keys FOLDER for others to join");
   }
   expect(job, info, process);
   ProcessEnv place = place_of_server();
   place.joins = request.section;
   place.join_devices = request.devices;
-  JoinTerms terms{process, options_.command, place_variables(place, process.value()), fs::current_path().string()};
-  if (several_hosts()) terms.variables.push_back("MAESTRO_HOST_NAME=" + request.host);
-  terms.variables.push_back("MAESTRO_LISTEN=" + (request.on_this_host ? listen_ : "auto"));
-  if (request.on_this_host && keys_) terms.variables.push_back("MAESTRO_KEYS=" + keys_->folder.string());
+  JoinTerms terms{process, access_.options().command, place_variables(place, process.value()),
+                  fs::current_path().string()};
+  if (access_.several_hosts()) terms.variables.push_back("MAESTRO_HOST_NAME=" + request.host);
+  terms.variables.push_back("MAESTRO_LISTEN=" + (request.on_this_host ? access_.listen() : "auto"));
+  if (request.on_this_host && access_.keys())
+    terms.variables.push_back("MAESTRO_KEYS=" + access_.keys()->folder.string());
   if (request.on_this_host && !place.token.empty()) terms.variables.push_back("MAESTRO_TOKEN=" + place.token);
   return terms;
 }
@@ -150,15 +125,9 @@ void JobStart::start_new(Launcher& launcher, const JobText& job, const Rendezvou
   launcher.end(process, std::chrono::seconds(5));  // of one that has left
   ProcessStart start;
   start.rank = process.value();
-  start.variables = open_door(job, info, process, {section, {}, host_, true}).variables;
+  start.variables = open_door(job, info, process, {section, {}, access_.host(), true}).variables;
   start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
-  try {
-    launcher.start(options_.command, {start}, {});
-  } catch (const JobError&) {
-    server_->stop();
-    throw;
-  }
-  await_joining(job);
+  await_joining(job, [&] { launcher.start(access_.options().command, {start}, {}); });
 }
 
 void JobStart::started_again() {
@@ -180,12 +149,12 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
     return;
   }
   const bool again = starting_ == process;
-  if (route_ && again) server_->fail("it ended before it joined: " + how, ErrorCode::peer_lost);
+  if (route_ && again && server_) server_->fail("it ended before it joined: " + how, ErrorCode::peer_lost);
   if (route_ && !gathering_) return route_(process, how, again);
   if (!server_) return;
-  const std::vector<std::uint32_t>& hosts = options_.run.place.hosts;
+  const std::vector<std::uint32_t>& hosts = access_.place().hosts;
   const std::uint32_t host = process.value() < hosts.size() ? hosts[process.value()] : 0;  // one that joined: of this
-  const std::string where = several_hosts() ? " on host " + options_.run.host_names[host] : "";
+  const std::string where = access_.several_hosts() ? " on host " + access_.options().run.host_names[host] : "";
   const bool here = host == 0;
   const bool refused =
       how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh

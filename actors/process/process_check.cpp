@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "actors/job/planning_options.hpp"
+#include "actors/process/model_folders.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/run/data_source.hpp"
 #include "runtime/core/scratch_folder.hpp"
@@ -31,7 +32,7 @@ void check_first_batch(const ResolvedJob& plan, const StartPoint& start) {
 
 }  // namespace
 
-void ProcessRun::State::check_start() const {
+void check_start(const ResolvedJob& plan, const StartPoint& start) {
   const ScratchFolder scratch(std::filesystem::temp_directory_path(), "maestro-check",
                               "set TMPDIR to a folder that can be written");
   (void)prepare_model_files(plan, start, scratch.path());

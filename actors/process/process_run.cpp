@@ -7,6 +7,7 @@
 
 #include "actors/control/control_place.hpp"
 #include "actors/job/headroom.hpp"
+#include "actors/job/lane_text.hpp"
 #include "actors/job/memory_table.hpp"
 #include "actors/job/planning_options.hpp"
 #include "actors/job/preflight.hpp"
@@ -14,6 +15,8 @@
 #include "actors/job/transfer_paths.hpp"
 #include "actors/launch/listen_address.hpp"
 #include "actors/live/http_address.hpp"
+#include "actors/process/emergency_exit.hpp"
+#include "actors/process/model_folders.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/record/run_log.hpp"
@@ -29,6 +32,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds closing_limit(30000);
+constexpr milliseconds failed_limit(2000);
 
 /// Checks train.out and what a run writes there.
 void check_output_folder(const TrainConfig& train) {
@@ -62,10 +66,10 @@ void ProcessRun::State::check_surroundings() const {
   // Of a killed run that this one may go on with. Several processes sweep as they open the network.
   if (!several() && !plan.options.check_only) (void)sweep_shared_memory();
   if (several()) check_control_address(plan.options.control);
-  if (!recovering()) check_http_address(plan.options.http, keys() != nullptr);
+  if (!recovering()) check_http_address(plan.options.http, services.keys() != nullptr);
   TransportConfig transport = plan.transport;
   if (job_start) {
-    transport.listen = job_start->listen_address();
+    transport.listen = job_start->access().listen();
   } else if (several()) {  // of `check`
     const bool any = transport.listen == "0.0.0.0";
     transport.listen = choose_listen_address(any ? "auto" : transport.listen, "127.0.0.1", interface_addresses());
@@ -77,83 +81,22 @@ void ProcessRun::State::check_surroundings() const {
   if ((several() || plan.transport.force_rma) && !later) check_provider(transport);
 }
 
-/// Brings the processes together, and connects this process's supervisor to that of rank 0.
-void ProcessRun::State::join_job() {
-  JoinRoot root;
-  if (job_start && !is_root()) {
-    rendezvous_info = job_start->join(job_text());
-    if (memory.again && has_state()) start = find_start_point(plan, rendezvous_info.resume);
-    open_actors();
-    root.root = find_root();
-  } else if (job_start) {
-    rendezvous_info = job_start->gather(*launcher, job_text(),
-                                        [this](const RendezvousInfo& info, const std::string& address, auto port) {
-                                          rendezvous_info = info;
-                                          open_actors();
-                                          route_child_ends();
-                                          // The gate's port goes out with the RendezvousInfo that gather() returns.
-                                          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
-                                        });
-    route_child_ends();  // also of those that had ended before
-    root.root = supervisor;
-  } else {
-    rendezvous_info = new_rendezvous_info();
-    open_actors();
-    root.root = supervisor;
+void ProcessRun::State::make_shadows() {
+  const bool check = plan.options.check_only;
+  const bool required = plan.train.shadow_every > 0 && (several() || !check);
+  const bool useful =
+      several() && recovery.may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
+  if (!(required || (useful && !check)) || memory.shadows) return;
+  constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
+  std::int64_t bytes = 0;
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (node.trained()) bytes += plan.held[index].all * node.layout.ranks() * bytes_of_parameter;
   }
-  send_from_outside(supervisor, root);
-}
-
-void ProcessRun::State::route_child_ends() {
-  job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how, bool again) {
-    send_from_outside(to, ChildEnded{child, how, again});
-  });
-}
-
-/// Returns rank 0's supervisor, over a connection that has carried a message in each direction (Supervisor::ping).
-caf::actor ProcessRun::State::find_root() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  caf::scoped_actor self(actors->system());
-  std::string problem;
-  while (std::chrono::steady_clock::now() < deadline) {
-    const caf::actor found = actors->find(rendezvous_info.root_address, rendezvous_info.root_port);
-    bool answered = false;
-    self->request(found, std::chrono::seconds(5), Ping{process})
-        .receive([&](const Ping&) { answered = true; },
-                 [&](const caf::error& error) { problem = actors->system().render(error); });
-    if (answered) return found;
-  }
-  throw JobError("cannot reach the supervisor of rank 0 at " + rendezvous_info.root_address + ":" +
-                     std::to_string(rendezvous_info.root_port) + ": " + problem +
-                     "; over long distances raise train.peer_timeout_s",
-                 ErrorCode::peer_lost);
-}
-
-/// Returns the job and all other data that must be equal in every process.
-JobText ProcessRun::State::job_text() const {
-  JobText text;
-  text.job = plan.effective_job +
-             "\n[corpus]\ntraining_samples = " + std::to_string(plan.corpus->samples(Split::train)) +
-             "\nvalidation_samples = " + std::to_string(plan.corpus->samples(Split::validation)) + "\n";
-  const DataFingerprint data = plan.corpus->fingerprint();
-  if (const auto content = data.find("content"); content != data.end()) {
-    text.job += "content = \"" + content->second + "\"\n";
-  }
-  text.job += "\n[places]\n";
-  for (const ReplicaPlacement& at : plan.places) {
-    text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
-                place_text(at) + "\"\n";
-  }
-  if (stores_checkpoints()) text.shared_folder = plan.train.out;
-  text.resume = plan.options.resume;
-  text.most_processes = hosts.size();
-  // After a network cut that a running job survives, TCP waits as long again.
-  text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
-  return text;
-}
-
-std::string ProcessRun::State::build_name() const {
-  return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+  memory.shadows.emplace(prepared_files_folder(plan));
+  const Status room = memory.shadows->room_for(static_cast<std::uint64_t>(bytes));
+  if (required) room.or_throw();
+  if (!room || check) memory.shadows.reset();
 }
 
 std::string ProcessRun::State::on_host(std::uint32_t host) const {
@@ -166,7 +109,7 @@ void ProcessRun::State::print_header() const {
   if (plan.options.quiet || !is_root() || recovering()) return;
   std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
                        std::to_string(plan.train.global_batch) + " samples, " + std::to_string(plan.options.processes) +
-                       (several() ? " processes" : " process") + ", transport: " + network->provider();
+                       (several() ? " processes" : " process") + ", transport: " + built.network().provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
   console.note("  memory    " + memory_in_short(plan) + ", by an estimate");
@@ -204,47 +147,31 @@ void ProcessRun::State::print_memory() const {
   for (const std::string& line : describe_memory(plan)) console.note("  " + line);
 }
 
-ProcessRun::ProcessRun(const ResolvedJob& plan, Console& console, RunMemory& memory)
-    : state_(std::make_unique<State>(plan, console, memory)) {}
-ProcessRun::~ProcessRun() {
-  state_->stop();
-}
-
-void ProcessRun::prepare() {
-  State& state = *state_;
-  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start. One
-  // that was part of an earlier start receives the checkpoint from rank 0.
-  if (state.has_state() && !state.memory.again) state.start = find_start_point(state.plan, state.plan.options.resume);
-  if (state.recovering()) {
-    state.continue_record();
+/// Brings the processes together, and connects this process's supervisor to that of rank 0.
+void ProcessRun::State::join_job() {
+  JoinRoot root;
+  if (job_start && !is_root()) {
+    rendezvous_info = job_start->join(job_text());
+    if (memory.again && has_state()) start = find_start_point(plan, rendezvous_info.resume);
+    open_actors();
+    root.root = find_root();
+  } else if (job_start) {
+    rendezvous_info = job_start->gather(
+        *launcher, job_text(), [this](const RendezvousInfo& info, const std::string& address, auto port) {
+          rendezvous_info = info;
+          open_actors();
+          route_child_ends();
+          // The gate's port goes out with the RendezvousInfo that gather() returns.
+          return built.actors().publish(built.supervisor(), address, static_cast<std::uint16_t>(port));
+        });
+    route_child_ends();  // also of those that had ended before
+    root.root = built.supervisor();
   } else {
-    state.record->resumed_from = state.record->last_step = state.start.first_step - 1;
+    rendezvous_info = new_rendezvous_info();
+    open_actors();
+    root.root = built.supervisor();
   }
-  for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
-    const SectionConfig& config = state.plan.sections[index].config;
-    if (config.weights.empty()) continue;
-    SectionContext context;
-    context.name = config.name;
-    context.precision = config.precision;
-    context.meta = true;
-    context.ops = &state.ops;
-    check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
-  }
-  state.check_elastic();
-  state.check_surroundings();
-  if (!state.is_root()) return;
-  state.make_shadows();
-  state.builder.try_stored_states(state.process, state.recovering());
-  state.claim = claim_run(state.plan, state.start, state.memory.run);
-  state.memory.run = state.claim.origin.run;
-  if (!state.plan.options.check_only) {
-    state.claim.origin.dtypes = prepare_model_files(state.plan, state.start, prepared_files_folder(state.plan));
-    return;
-  }
-  state.check_start();
-  state.print_models();
-  state.print_memory();
-  for (const std::string& note : state.claim.notes) state.note(note);
+  send_from_outside(built.supervisor(), root);
 }
 
 /// Joins the job's other processes. Returns the result of a start that has failed and was reported; throws JobError for
@@ -258,9 +185,8 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
     const bool peer_lost = job_start != nullptr && (late || problem.code() == ErrorCode::peer_lost);
     if (peer_lost && !is_root()) job_start->leave(problem.what());
     close_failed_start(problem.what());
-    if (peer_lost && recovering() && may_recover()) {
-      begin_recovery(problem.what());
-      record->recoveries.push_back(*recovery);
+    if (peer_lost && recovering() && recovery.may_recover()) {
+      recovery.end_failed_start(problem.what());
       return RunResult();
     }
     if (peer_lost) {
@@ -283,7 +209,7 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
 void ProcessRun::State::begin() {
   try {
     if (job_start) job_start->check_shared_folder(rendezvous_info);
-    build();
+    built.build();
     console.begin_run();
     set_form_of_last_words(console.form());
     print_header();
@@ -295,9 +221,98 @@ void ProcessRun::State::begin() {
       close_failed_start(reported.what());
       throw reported;
     }
-    const std::string whose = is_root() ? std::string() : job_start->own_name() + ": ";
-    send_from_outside(supervisor, Failure{whose + describe(std::current_exception())});
+    const std::string whose = is_root() ? std::string() : job_start->access().own_name() + ": ";
+    send_from_outside(built.supervisor(), Failure{whose + describe(std::current_exception())});
   }
+}
+
+void ProcessRun::State::stop() {
+  seats.close();
+  services.close();
+  built.stop_threads();
+  stop_policy.ends();
+  if (job_start) job_start->route_child_ends({});
+  services.release();
+  built.stop_actors();
+}
+
+RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
+  console.finish();
+  if (by_hand()) console.note(ended.left ? "left the run, which goes on" : "the run has ended");
+  if (recovering()) (void)sweep_shared_memory();  // of lost processes
+  const ProcessTotals totals = total_of(ended.processes);
+  RunResult result = make_result(*record, totals);
+  if (is_root()) outputs.write_rest(result, ended);
+  return result;
+}
+
+int ProcessRun::State::fail(const RunOutcome& ended) {
+  console.finish();
+  if (!ended.error.empty()) console.error(ended.error);  // first: the steps below may hang
+  if (const auto& journal = outputs.journal()) {
+    journal->event("failed", {{"step", record->last_step}, {"error", ended.error}});
+    outputs.flush();
+  }
+  if (by_hand()) console.note("if the run goes on without this process, `maestro join` it again");
+  bound("the end of the failed run", several() ? departure_limit : failed_limit);
+  services.stop();
+  if (!several()) {
+    stop();
+    watchdog->no_limit();
+    return 1;
+  }
+  stop_policy.leave_failed(ended.lost);  // PR-2
+}
+
+/// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.
+void ProcessRun::State::close_failed_start(const std::string& problem) {
+  bound(problem + "; the end of the process", failed_limit);
+  stop();
+  launcher->end_others({}, milliseconds(0));
+  bound({}, milliseconds(0));
+}
+
+ProcessRun::ProcessRun(const ResolvedJob& plan, Console& console, RunMemory& memory)
+    : state_(std::make_unique<State>(plan, console, memory)) {}
+ProcessRun::~ProcessRun() {
+  state_->stop();
+}
+
+void ProcessRun::prepare() {
+  State& state = *state_;
+  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start. One
+  // that was part of an earlier start receives the checkpoint from rank 0.
+  if (state.has_state() && !state.memory.again) state.start = find_start_point(state.plan, state.plan.options.resume);
+  if (state.recovering()) {
+    state.recovery.continue_record();
+  } else {
+    state.record->resumed_from = state.record->last_step = state.start.first_step - 1;
+  }
+  for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
+    const SectionConfig& config = state.plan.sections[index].config;
+    if (config.weights.empty()) continue;
+    SectionContext context;
+    context.name = config.name;
+    context.precision = config.precision;
+    context.meta = true;
+    context.ops = &state.memory.ops;
+    check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
+  }
+  state.seats.check_elastic();
+  state.check_surroundings();
+  if (!state.is_root()) return;
+  state.make_shadows();
+  state.built.builder().try_stored_states(state.process, state.recovering());
+  state.claim = claim_run(state.plan, state.start, state.memory.run);
+  state.memory.run = state.claim.origin.run;
+  if (!state.plan.options.check_only) {
+    state.claim.origin.dtypes = prepare_model_files(state.plan, state.start, prepared_files_folder(state.plan));
+    return;
+  }
+  check_start(state.plan, state.start);
+  state.print_models();
+  state.print_memory();
+  for (const std::string& note : state.claim.notes) state.note(note);
 }
 
 std::optional<RunResult> ProcessRun::run() {
@@ -312,26 +327,23 @@ std::optional<RunResult> ProcessRun::run() {
           return console.relay(host, line);
         });
   }
-  Watchdog watchdog([&](const std::string& line) {
-    if (!state.replaceable) state.console.error(line);
-    state.leave(1);
-  });
+  Watchdog watchdog([&](const std::string& line) { state.stop_policy.expired(line); });
   state.watchdog = &watchdog;
   state.launcher = launcher.get();
-  const SignalWatcher signals([&](int signal) { state.signalled(signal); });
+  const SignalWatcher signals([&](int signal) { state.stop_policy.signalled(signal); });
   if (std::optional<RunResult> refused = state.try_to_join()) {
-    return state.recovery ? std::nullopt : refused;
+    return state.recovery.begun() ? std::nullopt : refused;
   }
   state.begin();
   RunOutcome ended = future.get();
   watchdog.stop_watching();
   if (ended.again) {
-    state.end_to_start_again();
+    state.recovery.end_to_start_again();
     return std::nullopt;
   }
-  if (!ended.ok && state.record->rollback && state.end_to_roll_back(ended)) return std::nullopt;
-  if (ended.recoverable && state.may_recover()) {
-    state.end_to_recover(ended);
+  if (!ended.ok && state.record->rollback && state.recovery.end_to_roll_back(ended)) return std::nullopt;
+  if (ended.recoverable && state.recovery.may_recover()) {
+    state.recovery.end_to_recover(ended);
     return std::nullopt;
   }
   if (!ended.ok) {
@@ -339,9 +351,9 @@ std::optional<RunResult> ProcessRun::run() {
     failed.status = state.fail(ended);
     return failed;
   }
-  if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
-  state.close_record();
-  state.write_report(ended);
+  state.outputs.write_trace_part();
+  state.outputs.close_record();
+  state.outputs.write_report(ended);
   state.bound("the end of the run", closing_limit);
   state.stop();
   launcher->kill_forgiven();
@@ -349,7 +361,7 @@ std::optional<RunResult> ProcessRun::run() {
   watchdog.no_limit();
   RunResult result = state.succeed(ended);
   if (!launcher->all_clean()) {
-    state.tidy_up({});
+    state.stop_policy.tidy_up({});
     state.console.error("the run is complete, but another process of it ended with an error");
     result.status = 1;
   }

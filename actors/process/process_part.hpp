@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's part of a run: the job, the place of the process in it, and where the run starts. The classes that build,
+// run and end the part share it. It owns nothing that runs.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/job/seats.hpp"
+#include "actors/launch/launcher.hpp"
+#include "actors/process/process_run.hpp"
+#include "actors/process/start_point.hpp"
+#include "actors/run/run_record.hpp"
+#include "actors/run/supervised_run.hpp"
+#include "actors/run/watchdog.hpp"
+
+namespace maestro {
+
+/// Set up by the main thread before other threads use it, but for the atomic members.
+struct ProcessPart {
+  ProcessPart(const ResolvedJob& job, Console& terminal, RunMemory& kept);
+
+  [[nodiscard]] bool is_root() const { return place.rank == 0; }
+  [[nodiscard]] bool several() const { return place.processes > 1; }
+  [[nodiscard]] bool started_by_rank_0() const {
+    return place.launcher == JobLauncher::maestro || plan.options.launch_info.starts_others();
+  }
+  /// Returns whether this process is rank 0, or has a trained section.
+  [[nodiscard]] bool has_state() const;
+  [[nodiscard]] bool joins_later() const { return !place.joins.empty(); }
+  /// Returns whether a user has started this process to join the run.
+  [[nodiscard]] bool by_hand() const { return joins_later() && std::getenv("MAESTRO_PARENT") == nullptr; }
+  /// Returns how many processes may join the run in addition to those of its start.
+  [[nodiscard]] std::size_t joining() const { return hosts.size() - place.hosts.size(); }
+  [[nodiscard]] bool recovering() const { return !record->recoveries.empty(); }
+  [[nodiscard]] bool stores_checkpoints() const {
+    return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0 || plan.train.archive_every > 0;
+  }
+  [[nodiscard]] bool seats_may_move() const;
+  [[nodiscard]] bool recovers_in_place() const;
+  /// Returns whether rank 0 starts a lost process of seats again.
+  [[nodiscard]] bool replacements_may_come() const { return started_by_rank_0() && recovers_in_place(); }
+  /// Returns the replicas that this process builds.
+  [[nodiscard]] std::vector<ReplicaPlacement> own_places() const;
+  [[nodiscard]] std::vector<ReplicaPlacement> joining_places(const std::string& section, ProcessId joining_process,
+                                                             const std::string& wanted) const;
+  /// Returns the sections that the start is behind of, and their step.
+  [[nodiscard]] std::map<SectionId, StepId> trained_until() const;
+  /// Returns the job and all other data that must be equal in every process.
+  [[nodiscard]] JobText job_text() const;
+  [[nodiscard]] std::filesystem::path record_path() const;
+  /// Returns "section 'student' replica 0".
+  [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
+    return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());
+  }
+  /// Prints a note, from any thread.
+  void note(const std::string& line) const {
+    if (!plan.options.quiet) console.note("  note: " + line);
+  }
+  /// Limits the time of a phase, after which the watchdog ends the process.
+  void bound(std::string phase, std::chrono::milliseconds most) const {
+    if (watchdog != nullptr) watchdog->limit(std::move(phase), most);
+  }
+
+  const ResolvedJob& plan;
+  Console& console;
+  RunMemory& memory;
+  JobStart* job_start;  // null: this process is alone
+  ProcessEnv place;
+  std::vector<std::uint32_t> hosts;  // of each process that the job may have
+  ProcessId process;
+  std::shared_ptr<RunRecord> record;  // of memory
+  StartPoint start;
+  RunClaim claim;  // of rank 0
+  RendezvousInfo rendezvous_info;
+  std::atomic<std::uint64_t> current_step = 0;
+  std::atomic<std::size_t> losses;  // recoveries of the run; the coordinator records those in place
+  Watchdog* watchdog = nullptr;     // while the run lasts
+  Launcher* launcher = nullptr;     // likewise
+};
+
+}  // namespace maestro
