@@ -8,7 +8,8 @@ packages_for_build=(
   libonig-dev libutf8proc-dev libsentencepiece-dev libarchive-dev
   libpng-dev libjpeg62-turbo-dev libwebp-dev libthrift-dev libboost-dev thrift-compiler libssl-dev libcpp-httplib-dev
 )
-packages_for_test=(libgtest-dev libgmock-dev pkgconf:pkg-config python3:python3 python3-thrift python3-jsonschema)
+packages_for_test=(libgtest-dev libgmock-dev pkgconf:pkg-config python3:python3 python3-thrift python3-jsonschema
+  universal-ctags:ctags)
 packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
 packages_for_package=(dpkg-dev:dpkg-shlibdeps file:file help2man:help2man lintian:lintian)
