@@ -239,7 +239,8 @@ void ProcessRun::State::stop() {
 RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   console.finish();
   if (by_hand()) console.note(ended.left ? "left the run, which goes on" : "the run has ended");
-  if (recovering()) (void)sweep_shared_memory();  // of lost processes
+  // Of lost processes, and of one whose start the end of the run has cut off.
+  if (recovering() || joining() > 0) (void)sweep_shared_memory();
   const ProcessTotals totals = total_of(ended.processes);
   RunResult result = make_result(*record, totals);
   if (is_root()) outputs.write_rest(result, ended);
