@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "actors/services/imported_memories.hpp"
 #include "tests/actors/actor_bench.hpp"
@@ -33,13 +34,13 @@ class ReplicaPortsTest : public ::testing::Test {
     graph_.connect("encoder", "out", "decoder", "in");
   }
 
-  ReplicaPorts receiver() {
+  std::unique_ptr<ReplicaPorts> receiver() {
     ReplicaPortsOptions options;
     options.graph = &graph_;
     options.section = SectionId(1);
     options.limits.slots = slots;
     options.limits.train_samples = 64;
-    ReplicaPorts ports(options, network_, {[] {}, {}});
+    auto ports = std::make_unique<ReplicaPorts>(options, network_, PortEvents{[] {}, {}});
     Directory directory;
     directory.processes.emplace_back();
     for (std::uint32_t sender = 0; sender < senders; ++sender) {
@@ -55,7 +56,7 @@ class ReplicaPortsTest : public ::testing::Test {
       const auto at = std::ranges::find(peers_, to) - peers_.begin();
       credits_.emplace_back(static_cast<std::uint32_t>(at), credit.released);
     };
-    ports.connect(directory, std::move(outbox));
+    ports->connect(directory, std::move(outbox));
     return ports;
   }
 
@@ -92,7 +93,8 @@ using Credits = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 
 TEST_F(ReplicaPortsTest,
        a_released_slot_is_told_to_the_sender_of_the_sequence_that_it_lets_in_and_to_no_other) {  // RB-3
-  ReplicaPorts ports = receiver();
+  const std::unique_ptr<ReplicaPorts> owned = receiver();
+  ReplicaPorts& ports = *owned;
   const std::vector<std::uint32_t> sender_of = {0, 1, 2, 3, 1, 1};
   for (std::uint64_t sequence = 0; sequence < sender_of.size(); ++sequence) {
     expect(ports, token(sequence, sender_of[sequence]));
@@ -105,7 +107,8 @@ TEST_F(ReplicaPortsTest,
 }
 
 TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RB-2, RB-3
-  ReplicaPorts ports = receiver();
+  const std::unique_ptr<ReplicaPorts> owned = receiver();
+  ReplicaPorts& ports = *owned;
   expect(ports, token(0, 0));
   expect(ports, token(1, 1));
   take_and_release(ports, token(0, 0));
@@ -119,7 +122,8 @@ TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when
 }
 
 TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_prefix) {  // RB-3, CL-6
-  ReplicaPorts ports = receiver();
+  const std::unique_ptr<ReplicaPorts> owned = receiver();
+  ReplicaPorts& ports = *owned;
   for (std::uint64_t sequence = 0; sequence < 4; ++sequence) expect(ports, token(sequence, sequence < 2 ? 0 : 2));
   take_and_release(ports, token(1, 0));
   EXPECT_TRUE(credits_.empty());
