@@ -93,7 +93,7 @@ TEST(SharedVocabulary, tokenizer_files_of_two_folders_must_give_every_id_the_sam
   EXPECT_EQ(compared(one, other, 2), "no error");  // beyond the smaller vocabulary
   EXPECT_NE(compared(one, R"({"model": {"vocab": {"a": 0}}})", 3).find("token 1 is \"b\" in the first and missing"),
             std::string::npos);
-  EXPECT_NE(compared(one, R"({"a": 1})").find("is no tokenizer that can be compared"), std::string::npos);
+  EXPECT_NE(compared(one, R"({"a": 1})").find("model is missing"), std::string::npos) << compared(one, R"({"a": 1})");
 }
 
 }  // namespace
