@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this folder: TOML as text. (The formatter of toml++ 3.3 writes a key such as `it's` without quotes, and 0.1
-// with seventeen digits.)
+// Private to this folder: TOML as text. (The formatter of toml++ 3.3 writes a key such as `it's` without quotes, and
+// 0.1 with seventeen digits.)
 #pragma once
 
 #include <toml++/toml.h>
@@ -12,8 +12,8 @@ namespace maestro {
 
 /// True for a key that TOML takes without quotes.
 [[nodiscard]] bool is_bare_key(std::string_view key);
-/// Returns a document of these values: strings in double quotes, numbers with the fewest digits that read back the same,
-/// and lists over 100 bytes with an element in a line. The lines of a long string are of a few KiB at most.
+/// Returns a document of these values: strings in double quotes, numbers with the fewest digits that read back the
+/// same, and lists over 100 bytes with an element in a line. The lines of a long string are of a few KiB at most.
 [[nodiscard]] std::string toml_text(const toml::table& root);
 
 }  // namespace maestro

@@ -13,7 +13,6 @@
 namespace maestro::testing {
 namespace {
 
-
 DecoderConfig trained_model(bool tied) {
   DecoderConfig config;
   config.layers = staged_layers;

@@ -12,7 +12,6 @@
 namespace maestro::testing {
 namespace {
 
-
 DecoderConfig shape(std::int64_t width, double init_std) {
   DecoderConfig config;
   config.layers = 1;

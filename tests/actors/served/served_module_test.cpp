@@ -49,8 +49,7 @@ TEST(ServedModule, that_cannot_be_a_section_is_refused_in_a_line_that_names_the_
       {[](auto& m) { m.inputs.push_back(m.inputs[0]); }, "two inputs are named 'x'"},
       {[](auto& m) { m.outputs[0].columns = 0; }, "output 'y' has 0 columns"},
       {[](auto& m) { m.outputs[0].columns = std::numeric_limits<std::int64_t>::max(); }, "columns; expected 1 to"},
-      {[](auto& m) { m.outputs[0].dtype = 77; },
-       "output 'y' has the unknown dtype 77"},
+      {[](auto& m) { m.outputs[0].dtype = 77; }, "output 'y' has the unknown dtype 77"},
       {[](auto& m) { m.inputs[0].dtype = served::DataType::I32; }, "input 'x' is i32 and cannot be differentiable"},
       {[](auto& m) { m.parameters[0].shape = {}; }, "parameter 'weight' has 0 dimensions"},
       {[](auto& m) {
