@@ -29,7 +29,8 @@ void check_control_address(const std::string& address);
 void sweep_runtime_folder() noexcept;
 /// Removes the sockets there of a dead process of this run. Never fails: a later sweep removes the rest.
 void remove_sockets_of(std::int64_t pid) noexcept;
-/// Likewise, unless the process is of another PID namespace: its number may be that of a living process here (PI-1).
+/// Removes the sockets of a dead process of this run, unless it is of another PID namespace: a living process may have
+/// its number here (PI-1).
 void remove_sockets_of(const ProcessIdentity& process) noexcept;
 
 }  // namespace maestro

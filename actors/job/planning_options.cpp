@@ -31,7 +31,7 @@ std::shared_ptr<const SchedulingPolicy> scheduling_policy(const ResolvedJob& pla
 namespace {
 
 /// FLOPs that a GPU is assumed to do in a millisecond until passes have been measured: those of training steps in bf16
-/// on an H200 (benchmarks/README.md).
+/// on an H200 (benchmarks/gpu/README.md).
 constexpr double gpu_unit_per_ms = 4.5e11;
 
 /// Returns whether all sections with work are on GPUs.

@@ -31,8 +31,8 @@ struct PlannedRunKeys {
 };
 
 struct ClusterJob {
-  /// Throws the errors of ChosenKeys, and JobError for a kept section that the job does not have or give replicas to,
-  /// and for a cost if a pool has no price.
+  /// Throws the errors of ChosenKeys. Also throws JobError if the job lacks the kept section or its replicas, or if a
+  /// cost is wanted and a pool has no price.
   ClusterJob(LayoutCatalogue::Resolve resolve_job, DescribedCluster described, ClusterPlannerOptions given);
 
   /// Returns whether the job gives the section's speed.

@@ -9,10 +9,10 @@
 // longest micro-batch, R the end of a step.
 //
 // Replicas of a section may be on several pools, all with the same tensor, context, pipeline and micro_batch. With r_g
-// lanes on pool g, max(W / r, ceil(B / r) S) becomes max(U / sum(r_g / W_g), T'), where U is the sum over micro-batches
-// of the least t_g / W_g of their times t_g (1 if pools differ only by a factor), and T' the least time in which all
-// lanes together can do B micro-batches of S_g each. F and L are the values of the faster pool, and R has the exchange
-// over the slowest of all networks between the replicas.
+// lanes on pool g, max(W / r, ceil(B / r) S) becomes max(U / sum(r_g / W_g), T'). A micro-batch with the times t_g adds
+// its least t_g / W_g to U (1 if pools differ only by a factor). T' is the least time in which all lanes together can
+// do B micro-batches of S_g each. F and L are the values of the faster pool, and R has the exchange over the slowest of
+// all networks between the replicas.
 //
 // LX-1 (memory): no returned layout needs more than the stated share of a device's memory, and neither do all layouts
 //       together that share a device.
@@ -85,8 +85,8 @@ class ClusterLanes {
     ClusterLayout on;
     double busy_ms = 0;  // work and the share of the exchanges
   };
-  /// Returns the layouts of a section on up to so many devices, the least busy first, without layouts for which another
-  /// has no longer a bound, is no busier and needs no more bytes.
+  /// Returns the layouts of a section on up to so many devices, the least busy first. Omits a layout if another one is
+  /// at most as busy, with at most its bound and its bytes.
   [[nodiscard]] const std::vector<Sharer>& worthwhile(const std::string& section, std::size_t pool,
                                                       std::int64_t devices, const Sharing& sharing) const;
   /// Returns the layouts of sections together on up to so many devices that keep these busy for the least time, or have

@@ -5,9 +5,9 @@
 // time, or costs least.
 //
 // LayoutCatalogue prices all layouts. Divisions gives out devices by bounds, for every division of the sections into
-// groups. The best divisions are rehearsed (TrialBench), if sections share devices in up to four sets of layouts
-// (Sharing), for each of which devices are given out anew, since bounds leave out what layouts on shared devices wait
-// for. If pools differ, a section may get replicas on several of them (SpreadLayouts). A rehearsal that takes longer
+// groups. TrialBench rehearses the best divisions. If sections share devices, up to four sets of layouts (Sharing) are
+// rehearsed, each with devices given out anew: bounds do not include the waits between layouts on shared devices. If
+// pools differ, a section may get replicas on several of them (SpreadLayouts). A rehearsal that takes longer
 // than its bound is repeated with more micro-batches in flight; if the critical section still waits, run keys (speeds,
 // slots) and more devices are tried, the keys also for the closest rivals. Layouts of equal parts are compared by one
 // part (ClusterPart), and on many devices chosen so that they have such parts; the choice is rehearsed at full size.

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_divided = 5;             // sections of which every division is tried
+constexpr std::size_t most_divided = 5;             // sections; with more, not every division is tried
 constexpr std::size_t most_of_all_variants = 2048;  // samples of a step; with more a rehearsal takes seconds
 constexpr std::size_t most_candidates = 3;          // divisions to rehearse, without the one that shares no devices
 constexpr double near_the_best = 1.25;              // by bounds
@@ -170,7 +170,7 @@ std::vector<const DivisionCandidate*> Divisions::promising(const std::vector<Div
   std::ranges::stable_sort(order, {}, estimate);
   const double most = estimate(order.front()) * near_the_best;
   std::erase_if(order, [&](const DivisionCandidate* each) { return estimate(each) > most; });
-  // Bounds leave out the waits of groups for each other: where they are alike, those of fewer groups are first.
+  // Bounds do not include the waits between groups: among alike bounds, divisions with fewer groups are first.
   const double least = estimate(order.front()) * alike_costs;
   const auto others =
       std::ranges::find_if(order, [&](const DivisionCandidate* each) { return estimate(each) > least; });

@@ -25,7 +25,7 @@ struct DivisionCandidate {
   Division division = {};
   Allocation allocation;          ///< the fastest allocation, or the cheapest if the options ask for it
   double least_bound_ms = 0;      ///< bound of the fastest allocation
-  std::vector<Allocation> front;  ///< empty if a pool has no price, or a section is kept
+  std::vector<Allocation> front;  ///< allocations by price and time; empty: a pool without a price, or a kept section
 };
 
 /// Returns "teacher and student together, without stages", "all apart".

@@ -84,12 +84,12 @@ class JobPlanner {
  public:
   /// Resolves the job with these settings; throws JobError if it cannot have them.
   using Resolve = std::function<ResolvedJob(const std::vector<std::string>& settings)>;
-  /// Throws the errors of ChosenKeys, and JobError if a section has no layout.
+  /// Throws the errors of ChosenKeys, or JobError if no layout fits a section.
   JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
 
   using Progress = JobPrices::Progress;
-  /// Measures the layouts whose calls have no price yet, also on shares of GPUs if the job gives some; `progress`
-  /// receives a line for each.
+  /// Measures the calls of layouts that lack a price. If the job gives sections shares of GPUs, measures them on shares
+  /// too. `progress` receives a line for each layout.
   void measure(SectionProfiler& profiler, const Progress& progress);
   /// Throws JobError if no layout resolves. `profiler`: measures sections on shares of GPUs that may gain and have
   /// no prices yet; without it such shares are not tried.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of a job's calls on this machine, and the times of plans by them, of which sections may have shares of GPUs.
+// Prices of a job's calls on this machine, and the times of plans by these prices. Sections may have shares of GPUs.
 // JobPrices owns the priced passes, which plans have in common, and fills in missing prices by measurements. Equal
 // prices give equal times. Not thread-safe.
 #pragma once
@@ -22,7 +22,7 @@ namespace maestro {
 class SectionProfiler;
 
 /// With shares of a GPU, sections have its memory and its power in common: together they do this part of the work that
-/// the best rates of single calls allow. Measured on an H200 (benchmarks/README.md).
+/// the best rates of single calls allow. Measured on an H200 (benchmarks/gpu/README.md).
 inline constexpr double shared_rate = 0.73;
 
 class JobPrices {

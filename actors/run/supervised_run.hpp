@@ -24,8 +24,8 @@ struct RunOutcome {
   std::string error;  ///< a single line; empty when another process prints it
   std::vector<ProcessSummary> processes;
   std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
-  bool recoverable =
-      false;  ///< a process other than rank 0, or of a served section, is lost, and nothing else is wrong
+  /// The only problem is a lost process: not rank 0, or the process of a served section.
+  bool recoverable = false;
   std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
   bool left = false;                ///< this process has left the run, which goes on
   bool again = false;               ///< not on rank 0: this process takes part in the next start
@@ -101,8 +101,8 @@ struct SupervisorOptions {
   bool survives = false;                   ///< not on rank 0: this process can take part in the next start
   std::function<bool()> may_recover;       ///< on rank 0: whether a lost process is followed by another start
   std::chrono::milliseconds start_timeout{60000};
-  std::chrono::milliseconds join_timeout{
-      60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
+  /// Time for all processes, after the rendezvous, to reach rank 0's supervisor.
+  std::chrono::milliseconds join_timeout{60000};
   std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0 has also noticed a lost process
   /// On rank 0: returns a line about a child that has been stopped for too long. Called until all processes have
   /// joined, with the time since the call before. May be empty.

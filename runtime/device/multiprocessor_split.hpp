@@ -6,8 +6,7 @@
 //       the lower, at least 1, and never all groups for a share below 1. So the order of shares changes nothing, but
 //       for a last one that finds fewer groups left, and gets those.
 // MP-3 (remainder): the multiprocessors of no group stay idle: the driver promises no clusters of thread blocks on
-// them,
-//       and passes were no faster with them (benchmarks/README.md). An H200's 132 are 15 groups of 8, and 12.
+//       them, and passes were no faster with them (benchmarks/gpu/README.md). An H200's 132 are 15 groups of 8, and 12.
 #pragma once
 
 #include <span>
