@@ -5,9 +5,8 @@
 // LL-1 (checked at opening): every sample was checked at opening: its text, that its pictures exist with a readable
 //       header, and that they and the start of an answer fit data.sequence. A sample that fails is skipped and counted.
 // LL-2 (split by id): the split of a conversation depends on its id and the settings only; if an earlier row of the
-// file
-//       has its id, it depends on the row's whole content. Of at least two conversations, each side has one: a side
-//       that would be empty gets the conversation that is nearest to the border.
+//       file has its id, it depends on the row's whole content. Of at least two conversations, each side has one: a
+//       side that would be empty gets the conversation that is nearest to the border.
 // LL-3 (as opened): a sample has as many `image_token`s as its pictures had patches at opening, even if the files have
 //       changed.
 #pragma once

@@ -3,10 +3,8 @@
 // computation (a dry pass).
 //
 // OB-1 (same calls): without a table to call, it accepts every call that a CPU table accepts, or a GPU table if its
-// space
-//       is not host memory; it returns zeros if a value is expected, and neither reads nor writes the memory of
-//       tensors,
-//       except for targets of losses in host memory.
+//       space is not host memory; it returns zeros if a value is expected, and neither reads nor writes the memory of
+//       tensors, except for targets of losses in host memory.
 #pragma once
 
 #include <functional>

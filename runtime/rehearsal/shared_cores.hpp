@@ -7,8 +7,7 @@
 //       of the higher priority.
 // CO-2 (alone): a piece that is alone on its core from begin to end takes exactly its own time.
 // CO-3 (demands): a piece may need a part of its core alone, its demand. Pieces beside each other progress as if each
-// was
-//       alone while their demands add up to 1 at most, else all of them more slowly by that sum.
+//       was alone while their demands add up to 1 at most, else all of them more slowly by that sum.
 #pragma once
 
 #include <algorithm>

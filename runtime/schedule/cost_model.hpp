@@ -3,8 +3,7 @@
 // follows measured passes, since every pass takes time in addition to its FLOPs. Pure; not thread-safe.
 //
 // CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend only
-// on
-//       FLOPs and repeat; transfers take no time.
+//       on FLOPs and repeat; transfers take no time.
 // CS-2 (calm transfers): the planned time of an edge changes only when the measured mean has moved by more than a
 //       quarter of it and by more than 0.1 ms, so transfers inside a process keep 0.
 #pragma once

@@ -4,8 +4,8 @@
 // NG-1 (by earlier norms): the decision depends only on the norms of earlier steps and the settings: a run that goes
 //       on, or is replayed, with the norms of its record decides the same.
 // NG-2 (usual values): a norm is huge if it exceeds `norm` times the median of the section's last `window` finite
-// norms,
-//       once there are a quarter of them. A huge norm is among them afterwards, so a level that stays becomes usual.
+//       norms, once there are a quarter of them. A huge norm is among them afterwards, so a level that stays becomes
+//       usual.
 #pragma once
 
 #include <cstdint>

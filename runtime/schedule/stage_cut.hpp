@@ -3,8 +3,7 @@
 //
 // TC-1 (partition): every stage has at least one layer; stages are consecutive and together hold all layers.
 // TC-2 (balance): no other partition has a cheaper most expensive stage; among equal partitions earlier stages take
-// fewer
-//       layers (they also keep more micro-batches in flight).
+//       fewer layers (they also keep more micro-batches in flight).
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,7 @@
 //       holds: input rings release in order, so a plan that breaks this would wait for itself. Such a plan is replaced
 //       by a plan of `arrival`.
 // ST-6 (trained already): leaving out a section's micro-batches changes nothing in other sections' micro-batches but
-// the
-//       pieces between them.
+//       the pieces between them.
 #pragma once
 
 #include <cstdint>
