@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The files of share/new as C++ (apps/maestro/template_files.hpp), in `out`.
+# The files of share/new as C++ (apps/maestro/help/template_files.hpp), in `out`.
 function(maestro_template_source out)
   set(folder "${PROJECT_SOURCE_DIR}/share/new")
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.in")
@@ -11,7 +11,7 @@ function(maestro_template_source out)
     string(APPEND entries "    {\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_2}\", R\"maestro_new(${text})maestro_new\"},\n")
   endforeach()
   string(CONCAT source
-    "// Made by cmake/MaestroTemplates.cmake.\n#include \"apps/maestro/template_files.hpp\"\n\nnamespace maestro {\n\n"
+    "// Made by cmake/MaestroTemplates.cmake.\n#include \"apps/maestro/help/template_files.hpp\"\n\nnamespace maestro {\n\n"
     "std::span<const TemplateFile> template_files() {\n  static constexpr TemplateFile files[] = {\n${entries}  };\n"
     "  return files;\n}\n\n}  // namespace maestro\n")
   set(${out} "${PROJECT_BINARY_DIR}/generated/template_files.cpp")

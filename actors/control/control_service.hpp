@@ -31,7 +31,7 @@ struct ControlServiceOptions {
   caf::actor coordinator;
   std::function<void()> stop_run;  ///< same effect as Ctrl-C; called on any thread
   /// Let a process join, and leave; the latter returns a line. Called on any thread; throw JobError.
-  std::function<JoinTerms(const SeatRequest&)> let_join;
+  std::function<JoinTerms(const ElasticJoin&)> let_join;
   std::function<std::string(ProcessId)> let_leave;
   Console* console = nullptr;  ///< receives a line for each of the first refused peers; may be null
   std::chrono::milliseconds status_patience{30};

@@ -25,7 +25,7 @@ struct Places {
     for (const ProcessInfo& info : directory->processes) processes[info.process] = &info;
     for (const ReplicaAddress& replica : directory->replicas()) move(replica, job.places);
   }
-  /// A replica whose seat has moved shares the devices of its section there.
+  /// A replica whose placement has moved shares the devices of its section there.
   void move(const ReplicaAddress& replica, const std::vector<ReplicaPlacement>& planned) {
     ReplicaPlacement& place = places.at({replica.section, replica.replica});
     if (place.process == replica.process) return;

@@ -7,7 +7,7 @@
 
 #include "actors/job/resolved_job.hpp"
 #include "actors/messages/messages.hpp"
-#include "actors/run/control_messages.hpp"
+#include "actors/run/coordinator/control_messages.hpp"
 
 namespace maestro {
 

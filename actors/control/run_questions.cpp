@@ -92,7 +92,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   bool answered = false;
   const auto query_replicas = [&](const RunStatus& run) {
     if (!run.directory || run.directory == directory) return;
-    directory = run.directory;  // a new one after a move of seats: the replicas of the last may have retired
+    directory = run.directory;  // a new one after a move of placements: the replicas of the last may have retired
     queried = 0;
     for (const ReplicaAddress& replica : run.directory->replicas()) {
       mailbox.self()->send(replica.actor, StatusRequest{});

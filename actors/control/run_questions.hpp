@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "actors/messages/message_types.hpp"
-#include "actors/run/control_messages.hpp"
+#include "actors/run/coordinator/control_messages.hpp"
 
 namespace maestro {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "actors/job/memory_table.hpp"
+#include "actors/job/placements.hpp"
 #include "actors/job/planning_options.hpp"
-#include "actors/job/seats.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/data/sampler.hpp"
@@ -302,12 +302,12 @@ void check_predictions(const ResolvedJob& plan, const JobTable& root) {
   for (const auto& [name, ms] : plan.planned.predicted_passes_ms) check("predicted_passes_ms", name);
 }
 
-void check_seats(const ResolvedJob& plan) {
+void check_placements(const ResolvedJob& plan) {
   const std::vector<bool> repeatable = plan.graph.repeatable();
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
     if (node.least == 0) continue;
-    std::string problem = why_seats_stay(plan.graph, plan.places);
+    std::string problem = why_placements_stay(plan.graph, plan.places);
     if (!repeatable[index]) {
       problem = "section '" + node.section_name() + "' " +
                 (node.trained() ? "is trained" : "gets inputs or gradients from a trained section");

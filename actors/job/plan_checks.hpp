@@ -42,6 +42,6 @@ void check_guard(const ResolvedJob& plan);
 /// Refuses names in [plan] that are no sections.
 void check_predictions(const ResolvedJob& plan, const JobTable& root);
 /// Of sections with `least`: their replicas can move.
-void check_seats(const ResolvedJob& plan);
+void check_placements(const ResolvedJob& plan);
 
 }  // namespace maestro

@@ -10,7 +10,7 @@
 namespace maestro {
 
 /// A user's request for a part in a running job.
-struct SeatRequest {
+struct ElasticJoin {
   std::string section;
   std::string devices;       ///< ProcessEnv::join_devices
   std::string host;          ///< of the process, as it names it

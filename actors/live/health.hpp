@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/run/control_messages.hpp"
+#include "actors/run/coordinator/control_messages.hpp"
 
 namespace maestro {
 

@@ -128,7 +128,7 @@ class Conversation final : public httplib::Server {
     });
   }
 
-  /// `crowded`: whether others wait for the seat.
+  /// `crowded`: whether others wait for the slot.
   void serve(Pace& pace, const std::function<bool()>& crowded) {
     RpcSocket& socket = *client_.stream();
     ClientStream stream(socket);

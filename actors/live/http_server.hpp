@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves short answers over HTTP/1.1 to a bounded number of clients. cpp-httplib reads requests and writes answers; the
-// connections are those of a ConnectionAcceptor, whose seats and deadlines bound what a client can hold.
+// connections are those of a ConnectionAcceptor, whose slots and deadlines bound what a client can hold.
 //
-// HT-1 (bounded clients): a client has a seat, 16 KiB for the head of a request, and a deadline for the whole request
+// HT-1 (bounded clients): a client has a slot, 16 KiB for the head of a request, and a deadline for the whole request
 //       and for reading the answer. A body is never read: the connection ends behind the answer.
 // HT-2 (bounded work): over all clients at most `most_per_second` requests are read in a second; further ones wait.
 //       All threads have the lowest priority, so work of the run comes first.

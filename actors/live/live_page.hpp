@@ -8,7 +8,7 @@
 #include <string>
 
 #include "actors/job/resolved_job.hpp"
-#include "actors/run/step_figures.hpp"
+#include "actors/run/record/step_figures.hpp"
 
 namespace maestro {
 

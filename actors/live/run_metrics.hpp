@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "actors/run/control_messages.hpp"
+#include "actors/run/coordinator/control_messages.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {

@@ -29,11 +29,11 @@ struct ReplicaAddress {
 };
 
 /// The process of a replica.
-struct Seat {
+struct Placement {
   SectionId section;
   ReplicaIndex replica;
   ProcessId process;
-  friend auto operator<=>(const Seat&, const Seat&) = default;
+  friend auto operator<=>(const Placement&, const Placement&) = default;
 };
 
 /// A process has started: rank 0 watches it from now on, while it builds its sections.
@@ -97,16 +97,16 @@ struct Directory {
   }
 };
 
-/// Rank 0 to every supervisor: these seats move, as processes are lost or have come. All replicas of repeatable
-/// sections begin anew, under this epoch. Answered with SeatsTaken.
-struct MoveSeats {
+/// Rank 0 to every supervisor: these placements move, as processes are lost or have come. All replicas of repeatable
+/// sections begin anew, under this epoch. Answered with PlacementsTaken.
+struct MovePlacements {
   Epoch epoch;
   std::vector<ProcessId> lost;
   std::vector<ProcessId> left;  ///< these end by themselves
-  std::vector<Seat> moved;
+  std::vector<Placement> moved;
 };
 /// The replicas of a process, and the rings of those that have not begun anew.
-struct SeatsTaken {
+struct PlacementsTaken {
   Epoch epoch;
   ProcessId process;
   std::vector<ReplicaAddress> replicas;
@@ -118,12 +118,12 @@ struct InputsRenewed {
   std::vector<RingArrivals> arrivals;
 };
 /// Rank 0 to every supervisor, and on to replicas that have not begun anew: the addresses after a move. Supervisors
-/// answer with SeatsReady.
-struct SeatsMoved {
+/// answer with PlacementsReady.
+struct PlacementsMoved {
   Epoch epoch;
   Directory directory;
 };
-/// To the coordinator: all seats have moved.
+/// To the coordinator: all placements have moved.
 struct BeginAgain {
   std::string reason;  ///< "process 2 takes section 'teacher' replica 1"
   Directory directory;

@@ -27,7 +27,7 @@ struct StartTimeout {};
 struct ChildEnded {
   ProcessId process;
   std::string how;     ///< "exit status 1", "signal 9"
-  bool again = false;  ///< it is, or was, the successor of a lost process
+  bool again = false;  ///< it is, or was, the replacement of a lost process
 };
 /// To the coordinator: all processes are connected, training begins.
 struct Begin {};
@@ -234,10 +234,10 @@ struct WaitingFor {
   std::uint64_t events = 0;         ///< progress messages handled by the replica
 };
 
-// ---- moves of seats; in actors/messages/addresses.hpp those with addresses ----
+// ---- moves of placements; in actors/messages/addresses.hpp those with addresses ----
 
-/// A process's replicas at the new seats are connected.
-struct SeatsReady {
+/// A process's replicas at the new placements are connected.
+struct PlacementsReady {
   Epoch epoch;
   ProcessId process;
 };
@@ -245,35 +245,35 @@ struct SeatsReady {
 /// Rank 0 to the supervisors of a start that another start follows (SV-13); the answer of a process that takes part.
 struct StartAgain {};
 
-/// Rank 0 to every supervisor: the process is lost, and no seats move.
+/// Rank 0 to every supervisor: the process is lost, and no placements move.
 struct ProcessGone {
   ProcessId process;
-  bool awaited = false;  ///< its seats wait for its successor
+  bool awaited = false;  ///< its placements wait for its replacement
 };
 
 // ---- local ----
 
 /// To the supervisor of rank 0: a lost process has not started again.
-struct SuccessorFailed {
+struct ReplacementFailed {
   ProcessId process;
   std::string problem;
 };
-/// To the supervisor of rank 0: a process is to join the run, or to leave it. Answered with SeatAnswer.
+/// To the supervisor of rank 0: a process is to join the run, or to leave it. Answered with PlacementAnswer.
 struct JoinWanted {
   std::string section;
 };
 struct LeaveWanted {
   ProcessId process;
 };
-struct SeatAnswer {
+struct PlacementAnswer {
   ProcessId process;
   std::string text;     ///< a line: what follows
   std::string refusal;  ///< a line; empty: granted
 };
 /// To the supervisor of a process that has left: it ends in order.
 struct Dismissed {};
-/// To a replica of a repeatable section: another actor takes its seat. The replica finishes its pass and does nothing
-/// more.
+/// To a replica of a repeatable section: another actor takes its placement. The replica finishes its pass and does
+/// nothing more.
 struct Retire {};
 /// To a retired replica, from itself: its memory may be free.
 struct MemoryDue {};
@@ -281,8 +281,8 @@ struct MemoryDue {};
 struct RenewInputs {
   Epoch epoch;
 };
-/// To the coordinator: a process is lost, and its seats move.
-struct SeatsLost {
+/// To the coordinator: a process is lost, and its placements move.
+struct PlacementsLost {
   std::string cause;  ///< a line
 };
 

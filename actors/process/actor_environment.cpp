@@ -6,7 +6,7 @@
 
 #include "actors/job/headroom.hpp"
 #include "actors/launch/peer_acceptor.hpp"
-#include "actors/run/peer_connection.hpp"
+#include "actors/run/supervisor/peer_connection.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <system_error>
 
-#include "actors/layouts/pass_memory.hpp"
+#include "actors/job/pass_memory.hpp"
 #include "actors/messages/caf_compat.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"

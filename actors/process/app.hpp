@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "actors/job/run_options.hpp"
-#include "actors/run/run_result.hpp"
+#include "actors/run/record/run_result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/corpus_registry.hpp"
 #include "runtime/graph/section_graph.hpp"

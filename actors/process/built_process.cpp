@@ -114,17 +114,17 @@ std::unique_ptr<Device> BuiltProcess::open_device(const ReplicaPlacement& at, co
   return cuda_status().backend->open(options);
 }
 
-ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Seat& seat, Epoch epoch) {
+ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch) {
   const ReplicaPlacement& at = built.place;
   ReplicaSpec spec;
   spec.graph = &part_.plan.graph;
-  spec.section = seat.section;
-  spec.replica = seat.replica;
+  spec.section = placement.section;
+  spec.replica = placement.replica;
   spec.process = part_.process;
   spec.largest = part_.plan.largest;
   spec.limits = flow_limits(part_.plan);
   if (part_.plan.sections[at.section.value()].config.emulated()) {
-    spec.emulated.passes = replica_costs(part_.plan, at.section, seat.replica);
+    spec.emulated.passes = replica_costs(part_.plan, at.section, placement.replica);
     const auto time_of = [](double ms) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
     };
@@ -140,7 +140,7 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Seat& se
   spec.log = [this](const std::string& line) { part_.note(line); };
   spec.joined_norms = joins_norms(part_.plan);
   const auto until = part_.trained_until();
-  if (const auto found = until.find(seat.section); found != until.end()) spec.trained_until = found->second;
+  if (const auto found = until.find(placement.section); found != until.end()) spec.trained_until = found->second;
   for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
     spec.ranks.push_back({built.runners[index], device(at, LayoutRank(index)), at.devices[index]});
   }
@@ -162,17 +162,17 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Seat& se
   return spec;
 }
 
-const BuiltReplica& BuiltProcess::built_for(const Seat& seat) const {
-  const auto has_seat = [&](const BuiltReplica& built) {
-    return built.place.section == seat.section && built.place.replica == seat.replica;
+const BuiltReplica& BuiltProcess::built_for(const Placement& placement) const {
+  const auto has_placement = [&](const BuiltReplica& built) {
+    return built.place.section == placement.section && built.place.replica == placement.replica;
   };
-  if (const auto own = std::ranges::find_if(replicas_, has_seat); own != replicas_.end()) return *own;
-  return *std::ranges::find(replicas_, seat.section, [](const BuiltReplica& one) { return one.place.section; });
+  if (const auto own = std::ranges::find_if(replicas_, has_placement); own != replicas_.end()) return *own;
+  return *std::ranges::find(replicas_, placement.section, [](const BuiltReplica& one) { return one.place.section; });
 }
 
-OwnActor BuiltProcess::spawn_replica(const Seat& seat, Epoch epoch) {
-  keep(actors_->system().spawn<SectionReplica>(replica_spec(built_for(seat), seat, epoch)));
-  return {spawned_.back(), part_.label_of(seat.section, seat.replica)};
+OwnActor BuiltProcess::spawn_replica(const Placement& placement, Epoch epoch) {
+  keep(actors_->system().spawn<SectionReplica>(replica_spec(built_for(placement), placement, epoch)));
+  return {spawned_.back(), part_.label_of(placement.section, placement.replica)};
 }
 
 void BuiltProcess::set_supervisor(const caf::actor& supervisor) {

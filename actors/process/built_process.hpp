@@ -23,7 +23,7 @@
 
 namespace maestro {
 
-/// Used by the main thread. While the run runs, the supervisor's thread spawns replicas (ProcessSeats) and calls
+/// Used by the main thread. While the run runs, the supervisor's thread spawns replicas (ProcessPlacements) and calls
 /// summaries; abandon() is thread-safe once the network is open.
 class BuiltProcess {
  public:
@@ -51,7 +51,7 @@ class BuiltProcess {
   void set_coordinator(const caf::actor& coordinator);
   [[nodiscard]] const caf::actor& supervisor() const { return supervisor_; }
   [[nodiscard]] const caf::actor& coordinator() const { return coordinator_; }
-  OwnActor spawn_replica(const Seat& seat, Epoch epoch);
+  OwnActor spawn_replica(const Placement& placement, Epoch epoch);
 
   [[nodiscard]] ProcessSummary summary() const;
   /// Returns the summary with the peaks of the replicas' arenas; closes the memories of other processes (OM-1).
@@ -70,9 +70,10 @@ class BuiltProcess {
  private:
   [[nodiscard]] Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   [[nodiscard]] std::unique_ptr<Device> open_device(const ReplicaPlacement& at, const DeviceId& id);
-  [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Seat& seat, Epoch epoch);
-  /// Returns the replica built for this seat, or the first of its section, whose values and devices the seat shares.
-  [[nodiscard]] const BuiltReplica& built_for(const Seat& seat) const;
+  [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch);
+  /// Returns the replica built for this placement, or the first of its section, whose values and devices the placement
+  /// shares.
+  [[nodiscard]] const BuiltReplica& built_for(const Placement& placement) const;
 
   ProcessPart& part_;
   TraceRecorder trace_;

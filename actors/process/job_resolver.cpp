@@ -8,12 +8,12 @@
 #include <set>
 
 #include "actors/job/chosen_sections.hpp"
+#include "actors/job/data_source.hpp"
 #include "actors/job/learning_rates.hpp"
+#include "actors/job/pass_memory.hpp"
 #include "actors/job/plan_checks.hpp"
 #include "actors/job/section_context.hpp"
-#include "actors/layouts/pass_memory.hpp"
 #include "actors/process/sample_cost.hpp"
-#include "actors/run/data_source.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -301,7 +301,7 @@ ResolvedJob JobResolver::resolve() && {
   const auto limited = [](const PlannedSection& section) { return section.config.memory_mib > 0; };
   if (std::ranges::any_of(plan_.sections, limited)) add_pass_bytes(plan_);
   check_memory(plan_);
-  check_seats(plan_);
+  check_placements(plan_);
   check_shadows(plan_);
   check_guard(plan_);
   check_pause(plan_);

@@ -86,7 +86,7 @@ class JobStart {
   /// Rank 0: returns what a process that a user starts needs to join the running job of `info` as `process`, in place
   /// of the replicas of a section. Throws JobError, as after stop_starting().
   [[nodiscard]] JoinTerms open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
-                                    const SeatRequest& request);
+                                    const ElasticJoin& request);
   /// Rank 0: starts a process on this host that joins so, and blocks until it has. Throws JobError.
   void start_new(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process,
                  const std::string& section);

@@ -99,7 +99,7 @@ void JobStart::await_joining(const JobText& job, const std::function<void()>& st
 }
 
 JoinTerms JobStart::open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
-                              const SeatRequest& request) {
+                              const ElasticJoin& request) {
   if (!request.on_this_host && !access_.several_hosts()) {
     throw JobError("its processes meet on the host of rank 0; call `maestro join` there");
   }

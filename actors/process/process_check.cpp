@@ -2,10 +2,10 @@
 // The start of a run as far as `check` goes: the files of its models, and its first batch.
 #include <filesystem>
 
+#include "actors/job/data_source.hpp"
 #include "actors/job/planning_options.hpp"
 #include "actors/process/model_folders.hpp"
 #include "actors/process/process_state.hpp"
-#include "actors/run/data_source.hpp"
 #include "runtime/core/scratch_folder.hpp"
 #include "runtime/schedule/step_planner.hpp"
 

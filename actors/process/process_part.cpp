@@ -40,14 +40,14 @@ bool ProcessPart::has_state() const {
 }
 
 bool ProcessPart::recovers_in_place() const {
-  return plan.train.recover == RecoverChoice::restart && plan.train.max_recoveries > 0 && seats_may_move();
+  return plan.train.recover == RecoverChoice::restart && plan.train.max_recoveries > 0 && placements_may_move();
 }
 
-bool ProcessPart::seats_may_move() const {
+bool ProcessPart::placements_may_move() const {
   const bool wanted = plan.train.recover == RecoverChoice::restart || joining() > 0;
   // The phases of a synchronous plan are of the lanes that were there when the step began.
   return several() && wanted && !scheduling_policy(plan)->synchronous() &&
-         why_seats_stay(plan.graph, plan.places).empty();
+         why_placements_stay(plan.graph, plan.places).empty();
 }
 
 std::vector<ReplicaPlacement> ProcessPart::own_places() const {

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/job/seats.hpp"
+#include "actors/job/placements.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/process/process_run.hpp"
 #include "actors/process/start_point.hpp"
-#include "actors/run/run_record.hpp"
-#include "actors/run/supervised_run.hpp"
-#include "actors/run/watchdog.hpp"
+#include "actors/run/record/run_record.hpp"
+#include "actors/run/supervisor/supervised_run.hpp"
+#include "actors/run/watch/watchdog.hpp"
 
 namespace maestro {
 
@@ -42,9 +42,9 @@ struct ProcessPart {
   [[nodiscard]] bool stores_checkpoints() const {
     return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0 || plan.train.archive_every > 0;
   }
-  [[nodiscard]] bool seats_may_move() const;
+  [[nodiscard]] bool placements_may_move() const;
   [[nodiscard]] bool recovers_in_place() const;
-  /// Returns whether rank 0 starts a lost process of seats again.
+  /// Returns whether rank 0 starts a lost process of placements again.
   [[nodiscard]] bool replacements_may_come() const { return started_by_rank_0() && recovers_in_place(); }
   /// Returns the replicas that this process builds.
   [[nodiscard]] std::vector<ReplicaPlacement> own_places() const;

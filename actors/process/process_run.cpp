@@ -227,7 +227,7 @@ void ProcessRun::State::begin() {
 }
 
 void ProcessRun::State::stop() {
-  seats.close();
+  placements.close();
   services.close();
   built.stop_threads();
   stop_policy.ends();
@@ -299,7 +299,7 @@ void ProcessRun::prepare() {
     context.ops = &state.memory.ops;
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
-  state.seats.check_elastic();
+  state.placements.check_elastic();
   state.check_surroundings();
   if (!state.is_root()) return;
   state.make_shadows();

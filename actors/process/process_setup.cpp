@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <functional>
 
+#include "actors/job/data_source.hpp"
 #include "actors/job/lane_text.hpp"
 #include "actors/job/planning_options.hpp"
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
-#include "actors/run/data_source.hpp"
-#include "actors/run/planner.hpp"
+#include "actors/run/coordinator/planner.hpp"
 
 namespace maestro {
 
@@ -76,7 +76,7 @@ SupervisorOptions ProcessRun::State::supervisor_options() {
   supervision.summary = [this] { return built.summary_at_end(); };
   if (is_root()) supervision.stopping = [this] { return stop_policy.stopping(); };
   supervision.stop_run = [this] { stop_policy.stop_for_another(); };
-  supervision.seats = seats.options();
+  supervision.placements = placements.options();
   return supervision;
 }
 
@@ -156,7 +156,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.measure = !train.deterministic;
   options.predicted = plan.planned;
   options.finishing = [this] { outputs.rehearse(); };
-  options.moves_seats = seats_may_move();
+  options.moves_placements = placements_may_move();
   options.global_clip = train.clip == ClipScope::global;
   options.joined_norms = joins_norms(plan);
   options.trained_until = trained_until();
@@ -183,7 +183,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::scoped_actor self(built.actors().system());
   for (const ReplicaPlacement& at : plan.places) {
     if (at.process != process || joins_later()) continue;
-    local.own.push_back(seats.begin(at));
+    local.own.push_back(placements.begin(at));
     self->request(local.own.back().actor, std::chrono::seconds(30), AddressRequest{})
         .receive(
             [&](const ReplicaAddress& address) { local.info.replicas.push_back(address); },

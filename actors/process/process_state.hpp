@@ -9,14 +9,14 @@
 
 #include "actors/process/built_process.hpp"
 #include "actors/process/process_part.hpp"
+#include "actors/process/process_placements.hpp"
 #include "actors/process/process_run.hpp"
-#include "actors/process/process_seats.hpp"
 #include "actors/process/recovery_path.hpp"
 #include "actors/process/run_outputs.hpp"
 #include "actors/process/run_services.hpp"
 #include "actors/process/stop_policy.hpp"
-#include "actors/run/coordinator.hpp"
-#include "actors/run/supervisor.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
+#include "actors/run/supervisor/supervisor.hpp"
 
 namespace maestro {
 
@@ -25,11 +25,11 @@ struct ProcessRun::State : ProcessPart {
 
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();  // shared with the supervisor
   BuiltProcess built{*this};
-  ProcessSeats seats{*this, built};
+  ProcessPlacements placements{*this, built};
   RunOutputs outputs{*this, built.trace()};
-  RunServices services{*this, built, seats};
+  RunServices services{*this, built, placements};
   StopPolicy stop_policy{*this, built, services};
-  RecoveryPath recovery{*this, {built, seats, outputs, stop_policy, [this] { stop(); }}};
+  RecoveryPath recovery{*this, {built, placements, outputs, stop_policy, [this] { stop(); }}};
 
   // Before the run starts.
 

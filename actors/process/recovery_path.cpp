@@ -6,7 +6,7 @@
 
 #include "actors/job/planning_options.hpp"
 #include "actors/process/emergency_exit.hpp"
-#include "actors/run/coordinator.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
 #include "runtime/checkpoint/checkpoint_archive.hpp"
 #include "runtime/record/run_log.hpp"
 #include "transport/fabric/shared_memory_sweep.hpp"
@@ -72,7 +72,7 @@ void RecoveryPath::end_to_recover(const RunOutcome& ended) {
 
 void RecoveryPath::take_down(const RunOutcome& ended) {
   part_.bound("the end of the processes before the recovery", departure_limit);
-  parts_.seats.close();
+  parts_.placements.close();
   parts_.outputs.flush();
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   part_.launcher->end_others(ended.survivors, recovery_patience);

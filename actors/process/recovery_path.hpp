@@ -8,11 +8,11 @@
 #include <string>
 
 #include "actors/process/built_process.hpp"
-#include "actors/process/process_seats.hpp"
+#include "actors/process/process_placements.hpp"
 #include "actors/process/run_outputs.hpp"
 #include "actors/process/stop_policy.hpp"
-#include "actors/run/rollback.hpp"
-#include "actors/run/run_guard.hpp"
+#include "actors/run/coordinator/rollback.hpp"
+#include "actors/run/coordinator/run_guard.hpp"
 
 namespace maestro {
 
@@ -22,7 +22,7 @@ class RecoveryPath {
   /// The parts of the process that a start takes down.
   struct Parts {
     BuiltProcess& built;
-    ProcessSeats& seats;
+    ProcessPlacements& placements;
     RunOutputs& outputs;
     StopPolicy& stop;
     std::function<void()> take_down;  ///< stops all of them in order (PR-1)

@@ -11,7 +11,7 @@
 #include "actors/job/planning_options.hpp"
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/model_folders.hpp"
-#include "actors/run/step_figures.hpp"
+#include "actors/run/record/step_figures.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/usable_cores.hpp"
 #include "runtime/files/atomic_file.hpp"

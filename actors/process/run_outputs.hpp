@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "actors/process/process_part.hpp"
-#include "actors/run/run_journal.hpp"
-#include "actors/run/run_rehearsal.hpp"
-#include "actors/run/run_report.hpp"
+#include "actors/run/coordinator/run_rehearsal.hpp"
+#include "actors/run/record/run_journal.hpp"
+#include "actors/run/record/run_report.hpp"
 #include "runtime/observe/trace.hpp"
 
 namespace maestro {

@@ -43,8 +43,8 @@ void RunServices::open_control(std::function<void()> stop_run) {
   // Answers of other hosts take a round trip; with all answers present no time is spent waiting.
   if (part_.plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
   options.stop_run = std::move(stop_run);
-  options.let_join = [this](const SeatRequest& request) { return seats_.let_join(request); };
-  options.let_leave = [this](ProcessId leaver) { return seats_.let_leave(leaver); };
+  options.let_join = [this](const ElasticJoin& request) { return placements_.let_join(request); };
+  options.let_leave = [this](ProcessId leaver) { return placements_.let_leave(leaver); };
   options.console = &part_.console;
   try {
     control_ = std::make_unique<ControlService>(std::move(options));

@@ -9,15 +9,15 @@
 #include "actors/control/control_service.hpp"
 #include "actors/control/run_questions.hpp"
 #include "actors/live/http_service.hpp"
-#include "actors/process/process_seats.hpp"
+#include "actors/process/process_placements.hpp"
 
 namespace maestro {
 
 /// Used by the main thread. Its services stop before the actors (PR-1).
 class RunServices {
  public:
-  RunServices(ProcessPart& part, BuiltProcess& built, ProcessSeats& seats)
-      : part_(part), built_(built), seats_(seats) {}
+  RunServices(ProcessPart& part, BuiltProcess& built, ProcessPlacements& placements)
+      : part_(part), built_(built), placements_(placements) {}
 
   /// Returns the keys of the job start, else those of options or job; null: none.
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
@@ -44,7 +44,7 @@ class RunServices {
 
   ProcessPart& part_;
   BuiltProcess& built_;
-  ProcessSeats& seats_;
+  ProcessPlacements& placements_;
   std::atomic<std::uint64_t> events_ = 0;
   std::unique_ptr<ControlService> control_;  // may be absent
   std::unique_ptr<HttpService> http_;        // with --http

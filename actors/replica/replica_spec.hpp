@@ -54,7 +54,7 @@ struct ReplicaSpec {
   FlowLimits limits;
   EmulatedTimes emulated;
   Epoch epoch;
-  bool again = false;  ///< it takes the seat of a predecessor in a running job
+  bool again = false;  ///< it takes the placement of a predecessor in a running job
   bool remote = false;
   TransferPaths paths;
   const DeviceBackend* backend = nullptr;  ///< of ranks on devices with memory of their own

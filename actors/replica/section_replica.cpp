@@ -119,7 +119,7 @@ caf::behavior SectionReplica::make_behavior() {
       [this](StatusRequest) { return status(); },
       [this](Retire) { retire(); },
       [this](const RenewInputs& renewal) { return renew_inputs(renewal.epoch); },
-      [this](const SeatsMoved& moved) {
+      [this](const PlacementsMoved& moved) {
         for (const auto& rank : ranks_) rank->ports().connect_renewed(moved.directory);
       },
   };

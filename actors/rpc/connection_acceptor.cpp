@@ -82,7 +82,7 @@ struct ConnectionAcceptor::State {
   std::thread acceptor;       // last: uses all above
 };
 
-/// State of a seat; the acceptor's lock guards all members that change except the stream.
+/// State of a slot; the acceptor's lock guards all members that change except the stream.
 class ConnectionAcceptor::State::Client final : public Visitor {
  public:
   Client(State& acceptor, std::string peer, std::shared_ptr<RpcSocket> stream)
@@ -101,7 +101,7 @@ class ConnectionAcceptor::State::Client final : public Visitor {
 
   std::thread thread;
   bool admitted = false;
-  bool ended = false;  ///< its seat was taken by another client
+  bool ended = false;  ///< its slot was taken by another client
   bool gone = false;   ///< its thread is about to end
 
  private:
@@ -150,7 +150,7 @@ void ConnectionAcceptor::State::admit(FileDescriptor socket) {
     return refuse(peer, "there are " + std::to_string(options.most_clients) + " clients already");
   }
   if (count(false) >= options.most_strangers) end_oldest_stranger();
-  // Clients whose seat was taken end at once; until then they hold a descriptor and a thread each.
+  // Clients whose slot was taken end at once; until then they hold a descriptor and a thread each.
   const std::size_t most = options.most_clients + options.most_strangers;
   left.wait_for(lock, options.stranger_patience, [&] { return stopping || held() < most; });
   if (stopping) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts connections, with or without TLS, and serves each on a thread of its own.
 //
-// CN-1 (seats): clients that have not been admitted share `most_strangers` seats, and a new client ends the oldest of
-//       them; admitted clients have `most_clients` seats of their own. A new client waits at most `stranger_patience`
+// CN-1 (slots): clients that have not been admitted share `most_strangers` slots, and a new client ends the oldest of
+//       them; admitted clients have `most_clients` slots of their own. A new client waits at most `stranger_patience`
 //       for clients that are ending.
 // CN-2 (deadlines): a stranger's handshake and its first message take `stranger_patience` each at most.
 // CN-3 (bounded stop): stop() ends in bounded time whatever clients do, if `serve` returns when its stream is shut

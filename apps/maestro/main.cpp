@@ -8,8 +8,8 @@
 
 #include "actors/process/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
-#include "apps/maestro/run_options.hpp"
-#include "apps/maestro/usage_error.hpp"
+#include "apps/maestro/help/usage_error.hpp"
+#include "apps/maestro/run/run_options.hpp"
 #include "runtime/core/last_words.hpp"
 #include "runtime/core/listed_error.hpp"
 #include "runtime/core/result.hpp"

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "runtime/core/result.hpp"
-#include "runtime/data/image_resize.hpp"
-#include "runtime/data/llava_corpus.hpp"
+#include "runtime/data/image/image_resize.hpp"
+#include "runtime/data/image/llava_corpus.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -98,7 +98,7 @@ std::vector<SampleId> chosen_samples(const LlavaCorpus& corpus, const AnswerOpti
   return out;
 }
 
-PagePicture picture_for_card(const StoredPicture& picture) {
+PageImage picture_for_card(const StoredImage& picture) {
   Image image = decode_image(picture).value_or_throw();
   const std::int64_t side = std::max(image.width, image.height);
   if (side > shown_side) {
@@ -127,7 +127,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   out.question = view.question;
   out.reference = view.answer;
   out.written = corpus.decode(view.prompt, model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
-  for (const StoredPicture& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
+  for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }
 

@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "actors/process/actor_environment.hpp"
-#include "actors/run/coordinator.hpp"
-#include "actors/run/planner.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
+#include "actors/run/coordinator/planner.hpp"
 
 namespace maestro {
 namespace {

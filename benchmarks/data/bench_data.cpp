@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "runtime/data/prepared_corpus.hpp"
+#include "runtime/data/text/prepared_corpus.hpp"
 
 namespace maestro {
 namespace {

@@ -60,7 +60,7 @@ class Stops(Ends):
 
 
 class IsStartedAgain(Ends):
-    """A worker is lost, and rank 0 starts it again, or others take its seats."""
+    """A worker is lost, and rank 0 starts it again, or others take its placements."""
 
     def __init__(self, name, how):
         super().__init__(name, how, -1)

@@ -12,7 +12,7 @@
 
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/data/patches.hpp"
+#include "runtime/data/image/patches.hpp"
 #include "runtime/data/sample_index.hpp"
 #include "runtime/data/sampler.hpp"
 #include "runtime/job/config.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/prepared_corpus.hpp"
+#include "runtime/data/text/prepared_corpus.hpp"
 
 namespace maestro {
 

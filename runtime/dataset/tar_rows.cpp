@@ -23,7 +23,7 @@ Error wrong(std::string reason) {
   return {ErrorCode::invalid_argument, std::move(reason)};
 }
 
-bool is_picture(std::string_view ending) {
+bool is_image(std::string_view ending) {
   constexpr std::array<std::string_view, 4> endings{"jpg", "jpeg", "png", "webp"};
   const std::string_view last = ending.substr(ending.rfind('.') + 1);  // of "0.jpg"
   return std::ranges::find(endings, last) != endings.end();
@@ -40,7 +40,7 @@ Result<std::string> head_of(ByteSource& tar) {
 /// Adds the current member of `tar` to its row. `where` names it.
 Status add_member(ByteSource& tar, const std::string& name, const std::string& where, TarRow& row) {
   const std::string ending = name.substr(row.stem.size() + 1);
-  if (is_picture(ending)) {
+  if (is_image(ending)) {
     Result<std::string> head = head_of(tar);
     if (!head) return head.error();
     row.pictures.push_back({name, tar.position(), tar.bytes(), *std::move(head)});
@@ -84,7 +84,7 @@ Status read_tar_rows(const fs::path& file, const std::function<Status(TarRow&&)>
   }
 }
 
-Result<std::string> read_tar_picture(const fs::path& file, std::int64_t position) {
+Result<std::string> read_tar_image(const fs::path& file, std::int64_t position) {
   Result<ByteSource> tar = ByteSource::open_tar(file, position);
   if (!tar) return tar.error();
   const Result<std::optional<std::string>> member = tar->next_member();

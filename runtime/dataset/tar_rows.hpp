@@ -14,7 +14,7 @@
 namespace maestro {
 
 /// A member that holds a picture (.jpg, .jpeg, .png, .webp).
-struct TarPicture {
+struct TarImage {
   std::string name;
   std::optional<std::int64_t> position;  ///< where it begins in the file; nothing: the archive is compressed
   std::uint64_t bytes = 0;
@@ -25,7 +25,7 @@ struct TarRow {
   std::string stem;
   std::optional<std::string> json;
   std::optional<std::string> text;
-  std::vector<TarPicture> pictures;  ///< in the order of the archive
+  std::vector<TarImage> pictures;  ///< in the order of the archive
 };
 
 /// Passes the rows of an archive to `sink`, in order, until it returns an error. Members without a dot in their name,
@@ -34,6 +34,6 @@ struct TarRow {
 [[nodiscard]] Status read_tar_rows(const std::filesystem::path& file, const std::function<Status(TarRow&&)>& sink);
 
 /// Returns the content of a picture of an archive that is not compressed.
-[[nodiscard]] Result<std::string> read_tar_picture(const std::filesystem::path& file, std::int64_t position);
+[[nodiscard]] Result<std::string> read_tar_image(const std::filesystem::path& file, std::int64_t position);
 
 }  // namespace maestro

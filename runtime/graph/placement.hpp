@@ -5,7 +5,7 @@
 // PL-2 (sources on rank 0): rank 0 always hosts sources; with enough processes it hosts nothing else, except a section
 //       that names its processes.
 // PL-3 (one host per replica): a replica's ranks are on devices of a single host, the host of its process.
-// PL-4 (shared seats): a section's first `least` replicas are placed like any other section's; each further
+// PL-4 (shared placements): a section's first `least` replicas are placed like any other section's; each further
 //       replica shares process and devices with one of them, in turn.
 // PL-5 (numbered emulated devices): replicas of any sections may share one, ranks of one replica may not. It is in a
 //       single process: a replica that names no process is in its devices' process.

@@ -80,10 +80,10 @@ std::string data_value(const std::string& exact) {
   return exact.empty() ? "" : " data-value=\"" + escaped(exact) + "\"";
 }
 
-std::string pictures(const std::vector<PagePicture>& all) {
+std::string pictures(const std::vector<PageImage>& all) {
   if (all.empty()) return "";
   std::string out = all.size() == 1 ? "<div class=\"pictures\">" : "<div class=\"pictures two\">";
-  for (const PagePicture& picture : all) {
+  for (const PageImage& picture : all) {
     out += std::string("<img alt=\"\"") + (picture.enlarged ? " class=\"enlarged\"" : "") +
            " src=\"data:image/png;base64," + base64(picture.png) + "\">";
   }

@@ -17,14 +17,14 @@ struct PageFigure {
   std::string exact = {};  ///< the value without rounding, for programs; may be empty
 };
 
-struct PagePicture {
+struct PageImage {
   std::string png;        ///< the bytes of a PNG file
   bool enlarged = false;  ///< few pixels, to be shown as squares
 };
 
 /// A question of the validation set, with the model's answer.
 struct PageAnswer {
-  std::vector<PagePicture> pictures;
+  std::vector<PageImage> pictures;
   std::string question;
   std::string reference;
   std::string written;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/data/patches.hpp"
+#include "runtime/data/image/patches.hpp"
 #include "runtime/job/job_table.hpp"
 #include "runtime/model/decoder_config.hpp"
 #include "sections/section.hpp"

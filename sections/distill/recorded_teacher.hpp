@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/data/teacher_shards.hpp"
+#include "runtime/data/teacher/teacher_shards.hpp"
 #include "runtime/job/job_table.hpp"
 #include "sections/section.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/teacher_shards.hpp"
+#include "runtime/data/teacher/teacher_shards.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {

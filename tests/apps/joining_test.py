@@ -273,7 +273,7 @@ class AnElasticSection(Joining):
             return pid and any(f"-{pid}-" in name for name in os.listdir("/dev/shm"))
 
         moments = {"begun": lambda run: True, "running": lambda run: 3 in run.members(), "opening": segment_of,
-                   "seated": lambda run: "process 3 takes" in run.text["out"]}
+                   "placed": lambda run: "process 3 takes" in run.text["out"]}
         for how in (signal.SIGTERM, signal.SIGINT):
             for name, reached in moments.items():
                 with self.subTest(moment=name, how=how.name):

@@ -174,7 +174,7 @@ class Frozen(ServedTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.curve("loss", "kl"), whole.curve("loss", "kl"))
 
-    def test_teacher_moves_with_its_seat_when_its_process_is_killed(self):
+    def test_teacher_moves_with_its_placement_when_its_process_is_killed(self):
         server = Server(self, MODULES, "teacher.sock", "{}", "logits", "slow_s=0.005")
         teacher = {"address": server.address, "replicas": 2, "processes": [0, 1]}
         whole = self.train(distillation(teacher, steps=20), "--processes", 2)

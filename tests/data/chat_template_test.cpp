@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/chat_template.hpp"
+#include "runtime/data/text/chat_template.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

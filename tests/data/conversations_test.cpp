@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/conversations.hpp"
+#include "runtime/data/text/conversations.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

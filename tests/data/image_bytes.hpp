@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/data/image.hpp"
+#include "runtime/data/image/image.hpp"
 
 namespace maestro {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/image.hpp"
+#include "runtime/data/image/image.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/length_distribution.hpp"
+#include "runtime/data/synthetic/length_distribution.hpp"
 
 #include <gtest/gtest.h>
 

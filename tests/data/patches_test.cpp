@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/patches.hpp"
+#include "runtime/data/image/patches.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 
-#include "runtime/data/image_resize.hpp"
+#include "runtime/data/image/image_resize.hpp"
 #include "tests/data/image_bytes.hpp"
 
 namespace maestro {

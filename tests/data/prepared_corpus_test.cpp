@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/prepared_corpus.hpp"
+#include "runtime/data/text/prepared_corpus.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,10 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include "runtime/data/llava_corpus.hpp"
-#include "runtime/data/scene_dataset.hpp"
-#include "runtime/data/scene_generator.hpp"
-#include "runtime/data/scene_painter.hpp"
+#include "runtime/data/image/llava_corpus.hpp"
+#include "runtime/data/synthetic/scene_dataset.hpp"
+#include "runtime/data/synthetic/scene_generator.hpp"
+#include "runtime/data/synthetic/scene_painter.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/served_teacher.hpp"
+#include "runtime/data/teacher/served_teacher.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
 #include "runtime/ops/distillation_options.hpp"
 #include "tests/data/temp_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

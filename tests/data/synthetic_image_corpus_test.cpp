@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/synthetic_image_corpus.hpp"
+#include "runtime/data/synthetic/synthetic_image_corpus.hpp"
 
 #include <gtest/gtest.h>
 

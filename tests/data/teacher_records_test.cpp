@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/teacher_records.hpp"
+#include "runtime/data/teacher/teacher_records.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "runtime/data/synthetic_corpus.hpp"
-#include "runtime/data/teacher_writer.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
+#include "runtime/data/teacher/teacher_writer.hpp"
 #include "runtime/ops/distillation_options.hpp"
 #include "tests/data/temp_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/text_corpus.hpp"
+#include "runtime/data/text/text_corpus.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

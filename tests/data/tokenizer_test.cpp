@@ -6,7 +6,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/core/utf8.hpp"
-#include "runtime/data/token_store.hpp"
+#include "runtime/data/text/token_store.hpp"
 
 namespace maestro {
 namespace {

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "fuzz_target.hpp"
-#include "runtime/data/chat_template.hpp"
-#include "runtime/data/conversations.hpp"
+#include "runtime/data/text/chat_template.hpp"
+#include "runtime/data/text/conversations.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro::fuzz {

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
   TARGET(chat_template)              \
   TARGET(workload)                   \
   TARGET(checkpoint)                 \
-  TARGET(picture)                    \
+  TARGET(image)                      \
   TARGET(conversation)               \
   TARGET(rows)                       \
   TARGET(teacher)                    \

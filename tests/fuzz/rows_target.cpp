@@ -5,7 +5,7 @@
 
 #include "fuzz_target.hpp"
 #include "runtime/core/json_text.hpp"
-#include "runtime/data/conversations.hpp"
+#include "runtime/data/text/conversations.hpp"
 #include "runtime/dataset/prepared_data.hpp"
 #include "runtime/dataset/record_format.hpp"
 #include "runtime/dataset/row_files.hpp"
@@ -40,8 +40,8 @@ void read(const std::filesystem::path& file) {
     read_conversations(file.string(), [](const std::string&, const Result<Conversation>& conversation) {
       if (!accepted(conversation)) return;
       require(conversation->images.size() == conversation->members.size(), "pictures of an archive are its members");
-      for (const TarPicture& picture : conversation->members) {
-        accepted(read_tar_picture(conversation->archive, *picture.position));
+      for (const TarImage& picture : conversation->members) {
+        accepted(read_tar_image(conversation->archive, *picture.position));
       }
     });
   });

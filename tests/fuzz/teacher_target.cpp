@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "fuzz_target.hpp"
-#include "runtime/data/served_teacher.hpp"
-#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
+#include "runtime/data/teacher/served_teacher.hpp"
 
 namespace maestro::fuzz {
 namespace {

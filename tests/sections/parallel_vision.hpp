@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "tests/sections/parallel_bench.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 

@@ -7,7 +7,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "tests/sections/pipeline_bench.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

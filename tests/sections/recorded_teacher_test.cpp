@@ -6,8 +6,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "runtime/data/synthetic_corpus.hpp"
-#include "runtime/data/teacher_writer.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
+#include "runtime/data/teacher/teacher_writer.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/decoder_trunk.hpp"

@@ -10,7 +10,7 @@
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "tests/sections/section_bench.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "sections/state_io.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/state_io.hpp"
 #include "sections/vision/generate.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "runtime/model/hf_config.hpp"
 #include "sections/state_io.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "actors/control/control_types.h"
 #include "actors/control/run_answers.hpp"
 #include "actors/messages/wait_text.hpp"
-#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/synthetic/synthetic_corpus.hpp"
 
 namespace maestro {
 namespace {
@@ -91,7 +91,7 @@ TEST(ControlText, a_sparkline_has_the_means_of_its_values) {
   EXPECT_EQ(sparkline({1, 2, 3}, 0), "");
 }
 
-TEST_F(ControlAnswersTest, a_replica_whose_seat_has_moved_is_where_it_is_now) {
+TEST_F(ControlAnswersTest, a_replica_whose_placement_has_moved_is_where_it_is_now) {
   Directory moved = *run_.directory;
   moved.processes[0].replicas.push_back({SectionId(1), ReplicaIndex(1), ProcessId(0), nullptr, {}, {}});
   run_.directory = std::make_shared<const Directory>(moved);

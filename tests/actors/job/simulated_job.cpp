@@ -6,7 +6,7 @@
 #include <set>
 
 #include "actors/messages/wait_text.hpp"
-#include "actors/run/planner.hpp"
+#include "actors/run/coordinator/planner.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 
 namespace maestro::testing {
@@ -290,7 +290,7 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.global_batch = options.global_batch;
   coordination.synchronous = planning.policy->synchronous();
   coordination.measure = options.measure;
-  coordination.moves_seats = options.moves > 0;
+  coordination.moves_placements = options.moves > 0;
   coordination.global_clip = coordination.joined_norms = options.global_clip;
   coordination.planner = bench_.spawn<Planner>(std::move(planning), nullptr, supervisor_);
   coordination.record = record_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "actors/replica/section_replica.hpp"
-#include "actors/run/coordinator.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
 #include "actors/services/network.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/actors/actor_bench.hpp"
@@ -78,7 +78,7 @@ class SimulatedJob {
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
-  /// Moves of seats, as supervisors make them (SV-8), in steps between which anything may be delivered.
+  /// Moves of placements, as supervisors make them (SV-8), in steps between which anything may be delivered.
   void begin_move();
   void continue_move();
   void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);

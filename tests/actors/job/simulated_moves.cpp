@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of seats in a simulated job.
+// Moves of placements in a simulated job.
 #include <algorithm>
 
 #include "tests/actors/job/simulated_job.hpp"
@@ -20,7 +20,7 @@ void SimulatedJob::begin_move() {
   move_ = decltype(move_)::value_type{};  // clang 14 has no emplace() of a nested class
   ++moves_;
   const Epoch epoch(static_cast<std::uint32_t>(moves_) + 1);
-  bench_.send(coordinator_, SeatsLost{"a loss"});
+  bench_.send(coordinator_, PlacementsLost{"a loss"});
   for (std::size_t at = 0; at < replicas_.size(); ++at) {
     ReplicaSpec& spec = specs_[at];
     if (!graph_.repeatable()[spec.section.value()]) {
@@ -51,7 +51,7 @@ void SimulatedJob::continue_move() {
       move_->next = Move::Next::connect_keepers;
       return;
     case Move::Next::connect_keepers:
-      send(false, SeatsMoved{Epoch(static_cast<std::uint32_t>(moves_) + 1), move_->directory});
+      send(false, PlacementsMoved{Epoch(static_cast<std::uint32_t>(moves_) + 1), move_->directory});
       move_->next = Move::Next::connect_movers;
       return;
     case Move::Next::connect_movers:

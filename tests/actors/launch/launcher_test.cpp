@@ -161,7 +161,7 @@ TEST_F(Forgiven, children_alone_are_killed) {
   EXPECT_TRUE(launcher.all_clean()) << "process 1 runs";
 }
 
-TEST_F(Forgiven, children_count_again_when_the_run_relies_on_their_successors) {
+TEST_F(Forgiven, children_count_again_when_the_run_relies_on_their_replacements) {
   Launcher launcher({});
   start(launcher);
   launcher.forgive(ProcessId(1));

@@ -49,17 +49,17 @@ class RendezvousAgain : public ::testing::Test {
 };
 
 TEST_F(RendezvousAgain, awaits_nobody_but_the_lost_process) {
-  auto successor = joiner(request(1));
+  auto replacement = joiner(request(1));
   door_->wait_all(start_patience);
-  EXPECT_EQ(successor.get().epoch, 7u);
+  EXPECT_EQ(replacement.get().epoch, 7u);
 }
 
-TEST_F(RendezvousAgain, refuses_a_successor_of_another_job) {
+TEST_F(RendezvousAgain, refuses_a_replacement_of_another_job) {
   JoinRequest changed = request(1);
   changed.job = "lr = 0.2\n";  // the job file was edited meanwhile
-  auto successor = joiner(changed);
+  auto replacement = joiner(changed);
   EXPECT_THROW(door_->wait_all(start_patience), JobError);
-  EXPECT_THROW((void)successor.get(), JobError);
+  EXPECT_THROW((void)replacement.get(), JobError);
 }
 
 TEST_F(RendezvousAgain, refuses_a_process_that_runs) {

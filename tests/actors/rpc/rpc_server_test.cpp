@@ -185,7 +185,7 @@ TEST_F(RpcServerTest, closes_further_clients_at_once_and_takes_new_ones_when_old
   EXPECT_EQ(answer, "3");
 }
 
-TEST_F(RpcServerTest, strangers_take_no_seat_of_a_client_and_the_oldest_makes_room) {  // CN-1
+TEST_F(RpcServerTest, strangers_take_no_slot_of_a_client_and_the_oldest_makes_room) {  // CN-1
   AcceptorOptions options = server_at("127.0.0.1:0");
   options.most_clients = 2;
   options.most_strangers = 3;

@@ -8,8 +8,8 @@
 #include <future>
 #include <sstream>
 
-#include "actors/run/coordinator.hpp"
-#include "actors/run/planner.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
+#include "actors/run/coordinator/planner.hpp"
 #include "tests/actors/actor_bench.hpp"
 #include "tests/data/temp_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/coordinator.hpp"
+#include "actors/run/coordinator/coordinator.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

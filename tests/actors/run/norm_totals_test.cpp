@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/norm_totals.hpp"
+#include "actors/run/coordinator/norm_totals.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/peer_watch.hpp"
+#include "actors/run/supervisor/peer_watch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

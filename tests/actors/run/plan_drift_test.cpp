@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/plan_drift.hpp"
+#include "actors/run/coordinator/plan_drift.hpp"
 
 #include <gtest/gtest.h>
 
-#include "actors/run/measured_steps.hpp"
+#include "actors/run/coordinator/measured_steps.hpp"
 
 namespace maestro {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/recent_rows.hpp"
+#include "actors/run/record/recent_rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/rescue_point.hpp"
+#include "actors/run/coordinator/rescue_point.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/run_guard.hpp"
+#include "actors/run/coordinator/run_guard.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/run_journal.hpp"
+#include "actors/run/record/run_journal.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/run_membership.hpp"
+#include "actors/run/supervisor/run_membership.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ RunMembership root_in(RunPhase phase) {
 TEST(RunMembership, the_phases_follow_the_run_on_rank_0) {
   RunMembership root = member(p0);
   EXPECT_EQ(root.phase(), RunPhase::gathering);
-  EXPECT_EQ(root.listed(), Tally::last) << "rank 0 has no neighbours to ping";
+  EXPECT_EQ(root.listed(), Tally::last) << "rank 0 has no peers to ping";
   EXPECT_EQ(root.phase(), RunPhase::connecting);
   EXPECT_TRUE(root.wired());
   EXPECT_EQ(root.phase(), RunPhase::wiring);
@@ -153,7 +153,7 @@ TEST(RunMembership, a_loss_before_the_run_finishes_is_noted_on_rank_0) {
 
 TEST(RunMembership, another_process_notes_the_loss_of_rank_0_alone) {
   RunMembership other = member(p1);
-  EXPECT_EQ(other.lost(p2), LossVerdict::neighbour);
+  EXPECT_EQ(other.lost(p2), LossVerdict::peer);
   EXPECT_EQ(other.phase(), RunPhase::gathering);
   EXPECT_EQ(other.lost(p0), LossVerdict::noted);
 }
@@ -165,7 +165,7 @@ TEST(RunMembership, a_process_whose_summary_has_come_may_end) {  // RM-5
   EXPECT_EQ(root.lost(p2), LossVerdict::noted) << "its summary is missing";
 }
 
-TEST(RunMembership, while_the_run_finishes_neighbours_may_end_and_the_end_of_rank_0_ends_the_run) {  // RM-5
+TEST(RunMembership, while_the_run_finishes_peers_may_end_and_the_end_of_rank_0_ends_the_run) {  // RM-5
   RunMembership other = member(p1);
   other.finish();
   EXPECT_EQ(other.lost(p2), LossVerdict::ignored);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/run_record.hpp"
+#include "actors/run/record/run_record.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/run_schedule.hpp"
+#include "actors/run/coordinator/run_schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/stall_judge.hpp"
+#include "actors/run/watch/stall_judge.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/step_difference.hpp"
+#include "actors/run/record/step_difference.hpp"
 
 #include <gmock/gmock.h>
 

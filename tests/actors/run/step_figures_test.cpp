@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/step_figures.hpp"
+#include "actors/run/record/step_figures.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/step_watch.hpp"
+#include "actors/run/watch/step_watch.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "tests/actors/run/seats_bench.hpp"
+#include "tests/actors/run/placements_bench.hpp"
 
 namespace maestro {
 namespace {
@@ -9,24 +9,24 @@ namespace {
 using namespace testing;  // NOLINT: the bench is a vocabulary
 
 /// Processes 1 and 2 have two replicas of the teacher each; processes 4 and 5 may join.
-class JoiningProcesses : public MovesOfSeats {
+class JoiningProcesses : public MovesOfPlacements {
  protected:
   JoiningProcesses() {
     graph_ = testing::distillation_graph(4, 2);
     joining_ = 2;
   }
   LocalActors local(std::uint32_t rank) override {
-    LocalActors local = MovesOfSeats::local(rank);
+    LocalActors local = MovesOfPlacements::local(rank);
     if (rank != 1 && rank != 2) return local;
     const std::uint32_t index = rank + 1;  // 2 on process 1, 3 on process 2
     replicas_.push_back(replica(teacher, index, rank));
-    seats_of_[rank].push_back(seat(teacher, index, rank));
+    placements_of_[rank].push_back(placement(teacher, index, rank));
     local.info.replicas.push_back({teacher, ReplicaIndex(index), ProcessId(rank), replicas_.back(), {}, {}});
     return local;
   }
-  SeatAnswer ask(const auto& wanted) {
-    std::optional<SeatAnswer> answer;
-    const caf::actor asker = bench_.stand_in([&](const SeatAnswer& given) { answer = given; });
+  PlacementAnswer ask(const auto& wanted) {
+    std::optional<PlacementAnswer> answer;
+    const caf::actor asker = bench_.stand_in([&](const PlacementAnswer& given) { answer = given; });
     caf::send_as(asker, supervisors_[0], wanted);
     bench_.deliver_all();
     return answer.value();
@@ -34,30 +34,31 @@ class JoiningProcesses : public MovesOfSeats {
   std::string refusal(const auto& wanted) { return ask(wanted).refusal; }
   /// Process 4 joins.
   void join() {
-    const SeatAnswer answer = ask(JoinWanted{"teacher"});
+    const PlacementAnswer answer = ask(JoinWanted{"teacher"});
     ASSERT_EQ(answer.refusal, "");
     ASSERT_EQ(answer.process, ProcessId(4));
     come(4);
   }
 };
 
-TEST_F(JoiningProcesses, take_a_fair_share_of_the_seats) {  // SV-10
+TEST_F(JoiningProcesses, take_a_fair_share_of_the_placements) {  // SV-10
   start();
   join();
   ASSERT_TRUE(moved_);
   EXPECT_EQ(moved_->reason, "process 4 takes section 'teacher' replica 2");
-  EXPECT_EQ(seats(), (std::vector<Seat>{seat(text, 0, 0), seat(teacher, 0, 1), seat(teacher, 1, 2), seat(teacher, 2, 4),
-                                        seat(teacher, 3, 2), seat(student, 0, 3)}));
+  EXPECT_EQ(placements(),
+            (std::vector<Placement>{placement(text, 0, 0), placement(teacher, 0, 1), placement(teacher, 1, 2),
+                                    placement(teacher, 2, 4), placement(teacher, 3, 2), placement(student, 0, 3)}));
   EXPECT_EQ(times("teacher2@1 retires"), 1);
   EXPECT_EQ(times("teacher2@4 begins"), 1);
   EXPECT_EQ(times("student0@3 goes on"), 1);
-  EXPECT_EQ(seated_, std::vector<std::uint32_t>{4});
+  EXPECT_EQ(placed_, std::vector<std::uint32_t>{4});
   bench_.advance(std::chrono::seconds(100));  // beyond the time limits of the start
   EXPECT_FALSE(ended(0));
   EXPECT_TRUE(lines_.empty()) << "nothing was lost";
 }
 
-TEST_F(JoiningProcesses, that_have_no_seat_by_the_end_of_the_run_do_not_hold_it_up) {  // SV-10
+TEST_F(JoiningProcesses, that_have_no_placement_by_the_end_of_the_run_do_not_hold_it_up) {  // SV-10
   start();
   ASSERT_EQ(ask(JoinWanted{"teacher"}).refusal, "");
   supervisors_.push_back(spawn(4));
@@ -73,7 +74,7 @@ TEST_F(JoiningProcesses, that_have_no_seat_by_the_end_of_the_run_do_not_hold_it_
 TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-10
   start();
   join();
-  const SeatAnswer answer = ask(LeaveWanted{ProcessId(4)});
+  const PlacementAnswer answer = ask(LeaveWanted{ProcessId(4)});
   EXPECT_EQ(answer.refusal, "");
   EXPECT_EQ(answer.text, "process 1 takes section 'teacher' replica 2");
   EXPECT_TRUE(removed_.empty());
@@ -82,8 +83,9 @@ TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-1
   ASSERT_TRUE(ended(4));
   EXPECT_TRUE(ends_[4].get().ok);
   EXPECT_TRUE(ends_[4].get().left);
-  EXPECT_EQ(seats(), (std::vector<Seat>{seat(text, 0, 0), seat(teacher, 0, 1), seat(teacher, 1, 2), seat(teacher, 2, 1),
-                                        seat(teacher, 3, 2), seat(student, 0, 3)}));
+  EXPECT_EQ(placements(),
+            (std::vector<Placement>{placement(text, 0, 0), placement(teacher, 0, 1), placement(teacher, 1, 2),
+                                    placement(teacher, 2, 1), placement(teacher, 3, 2), placement(student, 0, 3)}));
   kill(4);  // its end is no loss
   for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
   EXPECT_TRUE(lines_.empty());
@@ -112,7 +114,7 @@ TEST_F(JoiningProcesses, that_do_not_come_leave_everything_as_it_is) {
   start();
   ASSERT_EQ(ask(JoinWanted{"teacher"}).refusal, "");
   EXPECT_EQ(refusal(JoinWanted{"teacher"}), "another process is joining or starting again; try again");
-  bench_.send(supervisors_[0], SuccessorFailed{ProcessId(4), "it did not come within 60 s"});
+  bench_.send(supervisors_[0], ReplacementFailed{ProcessId(4), "it did not come within 60 s"});
   bench_.deliver_all();
   EXPECT_EQ(lines_, std::vector<std::string>{"process 4 has not joined: it did not come within 60 s"});
   EXPECT_FALSE(moved_);
@@ -141,7 +143,7 @@ class ElasticSection : public JoiningProcesses {
     idle.kind = WaitKind::work;
     states_[student] = student_waits ? waits : busy;
     states_[teacher] = student_waits ? busy : idle;
-    pass(3 * SeatBalance::window);
+    pass(3 * PlacementBalance::window);
   }
   void pass(int looks) {
     while (looks-- > 0) bench_.advance(std::chrono::milliseconds(100));
@@ -169,7 +171,7 @@ TEST_F(ElasticSection, has_processes_while_its_consumers_wait_for_it) {  // SV-1
   EXPECT_EQ(started_, (std::vector<std::uint32_t>{4, 5, 4}));
   come(4);
   states_[student].kind = states_[teacher].kind = WaitKind::work;
-  pass(3 * SeatBalance::window);
+  pass(3 * PlacementBalance::window);
   EXPECT_FALSE(ended(6)) << "a paused run gives nothing back: the second process 4";
 }
 
@@ -180,10 +182,10 @@ TEST_F(ElasticSection, keeps_what_users_have_started) {  // SV-11
   EXPECT_FALSE(ended(4));
 }
 
-TEST_F(MovesOfSeats, happen_for_no_joining_process_unless_the_job_has_such_a_section) {
+TEST_F(MovesOfPlacements, happen_for_no_joining_process_unless_the_job_has_such_a_section) {
   start();
-  std::optional<SeatAnswer> answer;
-  const caf::actor asker = bench_.stand_in([&](const SeatAnswer& given) { answer = given; });
+  std::optional<PlacementAnswer> answer;
+  const caf::actor asker = bench_.stand_in([&](const PlacementAnswer& given) { answer = given; });
   caf::send_as(asker, supervisors_[0], JoinWanted{"teacher"});
   bench_.deliver_all();
   EXPECT_NE(answer.value().refusal.find("no process can join or leave"), std::string::npos);

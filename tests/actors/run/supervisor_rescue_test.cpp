@@ -2,13 +2,13 @@
 // What rank 0's supervisor does before it reports a loss that the run recovers from (SV-12).
 #include <gtest/gtest.h>
 
-#include "tests/actors/run/seats_bench.hpp"
+#include "tests/actors/run/placements_bench.hpp"
 
 namespace maestro::testing {
 namespace {
 
 /// Process 3, which has the student, is lost.
-class RescueOfState : public MovesOfSeats {
+class RescueOfState : public MovesOfPlacements {
  protected:
   void lose() {
     rescues_ = true;

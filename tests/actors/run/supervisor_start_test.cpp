@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "actors/run/supervisor.hpp"
+#include "actors/run/supervisor/supervisor.hpp"
 #include "tests/actors/actor_bench.hpp"
 
 namespace maestro {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/supervisor.hpp"
+#include "actors/run/supervisor/supervisor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -194,7 +194,7 @@ TEST_F(SupervisorsTest, each_connects_to_those_before_it_but_rank_0_and_then_the
   EXPECT_EQ(begun_, 1);
 }
 
-TEST_F(SupervisorsTest, a_neighbour_that_cannot_be_reached_is_told_by_the_first_process_of_every_host) {  // SV-3, SV-5
+TEST_F(SupervisorsTest, a_peer_that_cannot_be_reached_is_told_by_the_first_process_of_every_host) {  // SV-3, SV-5
   reachable_ = false;
   start();
   EXPECT_EQ(begun_, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/run/watchdog.hpp"
+#include "actors/run/watch/watchdog.hpp"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include "sections/vision/vision_language_decoder.hpp"
 #include "tests/ops/cuda/fake_rank.hpp"
 #include "tests/sections/parallel_bench.hpp"
-#include "tests/sections/vision_pictures.hpp"
+#include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
 namespace {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/job/data_source.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
+  const std::uint64_t all = corpus.samples(Split::validation);
+  return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
+}
+
+BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler)
+    : corpus_(std::move(corpus)),
+      sampler_(std::move(sampler)),
+      most_positions_(corpus_->max_length()),
+      most_patches_(corpus_->max_patches()) {}
+
+void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
+  if (const Status ready = corpus_->prepare(split, id); !ready) {
+    batch.left_out.push_back(ready.error().message);
+    return;
+  }
+  const SamplePictures pictures = corpus_->pictures(split, id);
+  const std::int64_t positions = corpus_->length(split, id);
+  if (positions > most_positions_ || pictures.patches > most_patches_) {
+    batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " + std::to_string(positions) +
+                             " positions and " + std::to_string(pictures.patches) +
+                             " patches, more than the largest that the corpus declares: " +
+                             std::to_string(most_positions_) + " and " + std::to_string(most_patches_));
+    return;
+  }
+  SampleRef sample{id, positions, pictures.patches, pictures.images};
+  sample.source = corpus_->source(split, id);
+  batch.samples.push_back(sample);
+  batch.target_tokens += corpus_->targets(split, id);
+}
+
+BatchMetadata BatchDrawer::training(StepId step, std::int64_t global_batch, const DataCursor& cursor) const {
+  BatchMetadata batch;
+  batch.step = step;
+  const auto size = static_cast<std::uint64_t>(global_batch);
+  const std::uint64_t first = cursor.position(step.value(), size);
+  for (std::uint64_t position = first; position < first + size; ++position) {
+    const SampleId id = sampler_.at(position);
+    add(batch, Split::train, id);
+  }
+  return batch;
+}
+
+BatchMetadata BatchDrawer::validation(StepId step, std::int64_t limit) const {
+  BatchMetadata batch;
+  batch.step = step;
+  batch.pass = Pass::evaluate;
+  const std::uint64_t all = corpus_->samples(Split::validation);
+  const std::uint64_t count = validation_size(*corpus_, limit);
+  for (std::uint64_t at = 0; at < count; ++at) {
+    // Spread over the split, the same samples every time.
+    const SampleId id(at * all / count);
+    add(batch, Split::validation, id);
+  }
+  return batch;
+}
+
+std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most) {
+  if (static_cast<std::int64_t>(reasons.size()) <= most) return std::nullopt;
+  std::string list;
+  for (const std::string& reason : reasons) list += (list.empty() ? "" : "; ") + reason;
+  return std::to_string(reasons.size()) + " samples cannot be read and data.max_bad_samples = " + std::to_string(most) +
+         ": " + list;
+}
+
+std::string nothing_to_train_on(StepId step, const std::vector<std::string>& reasons) {
+  return "step " + std::to_string(step.value()) +
+         ": every training sample so far was left out, so there is nothing to train on; the first: " +
+         (reasons.empty() ? "?" : reasons.front());
+}
+
+DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
+                       Sampler sampler, DataSourceOptions options)
+    : RunActor(config, std::move(supervisor)), drawer_(std::move(corpus), std::move(sampler)), options_(options) {}
+
+caf::behavior DataSource::make_behavior() {
+  return {
+      [this](const BatchRequest& request) {
+        step_ = request.step;
+        return request.pass == Pass::train ? drawer_.training(request.step, options_.global_batch, options_.cursor)
+                                           : drawer_.validation(request.step, options_.validation_samples);
+      },
+  };
+}
+
+}  // namespace maestro

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of the control service to the coordinator, inside rank 0's process. Answers are values and handles that
+// never change again: the service reads them on its own threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/run/coordinator/run_schedule.hpp"
+#include "actors/run/record/run_record.hpp"
+#include "actors/run/record/step_figures.hpp"
+
+namespace maestro {
+
+enum class RunState : std::uint8_t { starting, running, pausing, paused, stopping, finished };
+
+struct RunStatusRequest {};
+struct RunStatus {
+  RunState state = RunState::starting;
+  std::uint64_t last_step = 0;  ///< the last complete step
+  std::uint64_t position = 0;   ///< of the sampler after that step
+  std::vector<RunUnit> units;   ///< announced and not complete, oldest first
+  double elapsed_s = 0;         ///< since the first step began
+  double samples_per_s = 0;     ///< over the last steps
+  std::uint64_t samples_trained = 0;
+  std::uint64_t tokens_trained = 0;
+  std::optional<double> loss;                  ///< of the section whose loss the progress line shows
+  std::map<std::string, StepRow> latest;       ///< the last row of each section that has rows
+  std::optional<SchedulingRow> scheduling;     ///< of the last complete step
+  std::string checkpoint;                      ///< path of the last checkpoint
+  std::vector<std::string> recoveries;         ///< a line for each
+  std::uint64_t left_out = 0;                  ///< samples that could not be read
+  StepTotals figures;                          ///< of the steps that have ended
+  bool announced = false;                      ///< some announced work has not ended
+  std::uint64_t events = 0;                    ///< progress messages so far
+  std::string working;                         ///< work of the coordinator or on its behalf; empty: none
+  std::shared_ptr<const Directory> directory;  ///< null until all processes are connected
+  std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
+};
+
+/// Rows are numbered from 0 in the order of their creation, steps and validations apart; a row that is made again after
+/// a recovery has a new number. A negative number counts from the end. Rows that have left memory are left out: the
+/// record's files have them.
+struct MetricsRequest {
+  std::int64_t first_step_row = 0;
+  std::int64_t first_validation_row = 0;
+  std::int64_t most = 0;  ///< of either kind
+};
+struct MetricsRows {
+  std::vector<StepRow> steps;
+  std::vector<StepRow> validations;
+  std::int64_t first_step_row = 0;  ///< of `steps`; later than requested where rows have left memory
+  std::int64_t next_step_row = 0;
+  std::int64_t first_validation_row = 0;
+  std::int64_t next_validation_row = 0;
+};
+
+/// Answered when the checkpoint is committed, or at once with a refusal.
+struct CheckpointRequest {};
+struct CheckpointAnswer {
+  StepId step;
+  std::string path;
+  std::string refusal;  ///< empty: committed
+};
+
+/// A pause is answered when the run stands still or is resumed; a resume is answered at once.
+struct PauseRequest {
+  bool pause = true;
+};
+struct PauseAnswer {
+  RunState state = RunState::paused;
+  StepId step;
+};
+
+}  // namespace maestro
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::RunStatusRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::RunStatus)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::MetricsRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::MetricsRows)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::CheckpointRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::CheckpointAnswer)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PauseRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PauseAnswer)

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The response to the guard's findings: warnings, skipped steps, and the way back before a spike that lasts (CR-7).
+// Owns the guard, the checkpoints kept for spikes and the rollback that the run ends for. Coordinator's thread only.
+#pragma once
+
+#include "actors/run/coordinator/coordinator_options.hpp"
+#include "actors/run/coordinator/norm_totals.hpp"
+
+namespace maestro {
+
+/// A step that no section trains on, since the guard has refused a norm.
+struct SkippedStep {
+  std::optional<std::string> failure;  ///< none: the run goes on
+};
+
+class SpikeResponse {
+ public:
+  /// Called on the writer's thread with the result of a copy; the coordinator passes it to base_kept().
+  using Kept = std::function<void(const SpikeBase&)>;
+
+  /// `guard`: none if losses are not judged. Options and schedule outlive the response.
+  SpikeResponse(std::optional<RunGuard> guard, const CoordinatorOptions& options, RunSchedule& schedule)
+      : guard_(std::move(guard)), options_(&options), schedule_(&schedule) {}
+
+  /// Answers the spike that the run's record ends with, if it lasts.
+  void answer_recorded(const Kept& kept);
+  /// Judges the norms of a step before it is trained.
+  [[nodiscard]] std::optional<SkippedStep> skip(StepId step, const NormTotals::Answers& norms);
+  /// Judges the rows of a finished step.
+  void judge(const std::vector<StepRow>& rows, const Kept& kept);
+  /// Takes the result of a copy; returns whether a spike that lasts waited for it.
+  bool base_kept(const SpikeBase& base);
+  /// Returns the rollback for which the schedule has been paused; none: the run goes on.
+  [[nodiscard]] const std::optional<Rollback>& rollback() const { return rollback_; }
+
+ private:
+  void act_on(const GuardFinding& finding, const Kept& kept);
+  /// Copies the newest checkpoint before the spike on the writer's thread: it may have been replaced by the time it is
+  /// needed.
+  void keep_base(std::uint64_t spike, const Kept& kept);
+  /// Removes the copy after the spike has ended in all sections.
+  void drop_base(std::uint64_t spike);
+  void roll_back(const GuardFinding& finding);
+  /// Reports why the run does not go back.
+  void stay(const GuardFinding& finding, const std::string& reason) const;
+
+  std::optional<RunGuard> guard_;
+  const CoordinatorOptions* options_;
+  RunSchedule* schedule_;
+  std::map<std::uint64_t, std::optional<SpikeBase>> bases_;  // by the spike's first step; none: being kept
+  std::map<std::uint64_t, int> spiking_;                     // number of sections, by the spike's first step
+  std::vector<GuardFinding> lasting_;                        // findings that wait for their base
+  std::optional<Rollback> rollback_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a run as its work ends: rows of sections and steps in RunRecord, journal and figures, recoveries, and
+// the console's lines of progress and validation. Owns the times that rows are measured from and the last row of each
+// section. Coordinator's thread only.
+#pragma once
+
+#include <chrono>
+
+#include "actors/run/coordinator/control_messages.hpp"
+#include "actors/run/coordinator/coordinator_options.hpp"
+#include "actors/run/coordinator/open_unit.hpp"
+#include "runtime/observe/progress.hpp"
+
+namespace maestro {
+
+/// Returns the section whose loss and samples represent the run: the first with a loss of its own.
+[[nodiscard]] SectionId watched_section(const SectionGraph& graph);
+
+class StepRecorder {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// The options outlive it.
+  explicit StepRecorder(const CoordinatorOptions& options);
+
+  /// Starts the clocks; if the run goes on after a loss or a rollback, records that it has recovered.
+  void begin();
+  /// Measures times from now on: a pause belongs to no step.
+  void restart_clocks();
+
+  void step_announced(const OpenUnit& step);
+  void micro_batch_done(OpenUnit& open, const MicroBatchDone& message);
+  /// Records the figures of a section after all its replicas have ended the unit.
+  void section_ended(OpenUnit& open, SectionId section);
+  /// Records that a training step has ended. Returns its rows, by section.
+  std::vector<StepRow> step_ended(const OpenUnit& step);
+  /// Writes the step to journal and figures; its samples and the reports of its lanes are moved.
+  void keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::time_point end);
+  void unit_ended(const OpenUnit& open, Clock::time_point end);
+
+  void placements_lost(const PlacementsLost& loss);
+  /// `repeated`: number of micro-batches that are done again.
+  void seats_moved(const std::string& reason, std::size_t repeated);
+
+  /// Sets the fields of the status that come from the record.
+  void describe(RunStatus& status) const;
+
+ private:
+  void recovered(Recovery& recovery) const;
+  void validated(OpenUnit& open, StepRow row);
+  void report_progress(StepId step);
+  void print_validation(const OpenUnit& open) const;
+  /// Returns the times of the lanes by "section/replica", except the source's, which computes nothing.
+  [[nodiscard]] std::map<std::string, LaneTimes> lanes_of(const OpenUnit& open) const;
+  void keep_measured(OpenUnit& open, double seconds);
+  /// Compares the run with the prediction of its job, once.
+  void compare_with_plan();
+  [[nodiscard]] double recent_samples_per_s() const;
+
+  const CoordinatorOptions* options_;
+  std::optional<Clock::time_point> began_;
+  Clock::time_point unit_began_;
+  std::vector<Clock::time_point> last_end_;  // end of the last step or validation, by section
+  ProgressMeter meter_;
+  double loss_ = 0;                        // last loss of the watched section
+  std::map<std::string, double> parts_;    // other figures of its last step
+  std::map<std::string, StepRow> latest_;  // last row, by section
+};
+
+}  // namespace maestro

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actors of a process, as its supervisor watches them (SV-6), and their part in a move of placements (SV-8):
+// replicas of repeatable sections begin anew, all others renew their inputs.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/run/supervisor/supervised_run.hpp"
+
+namespace maestro {
+
+/// Belongs to the supervisor; the run must outlive it.
+class OwnReplicas {
+ public:
+  explicit OwnReplicas(SupervisedRun& run) : run_(run) {}
+
+  void watch(const std::vector<OwnActor>& actors);
+  /// Returns the label of an actor; null: it is not watched.
+  [[nodiscard]] const std::string* find(const caf::actor_addr& actor) const;
+  /// Takes the placements of a move, and sends the addresses of all replicas to rank 0.
+  void move(const MovePlacements& order);
+  /// Ends the move: all replicas receive the new directory.
+  void go_on(const PlacementsMoved& moved);
+  void cannot_move(const std::string& problem) const;
+  /// Returns whether another actor has taken the placement of this one.
+  [[nodiscard]] bool retired(const caf::actor_addr& actor) const { return retired_.contains(actor); }
+  void clear();
+
+ private:
+  void moved(const ReplicaAddress& address);
+  void answer_if_complete();
+
+  SupervisedRun& run_;
+  std::map<caf::actor_addr, std::string> labels_;
+  std::set<caf::actor_addr> retired_;
+  PlacementsTaken taken_;        // while replicas move
+  std::size_t answers_due_ = 0;  // of replicas
+};
+
+}  // namespace maestro

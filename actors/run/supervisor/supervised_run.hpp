@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run as the supervisor of a process knows it: options, members, directory. The supervisor and its parts share it
+// (PeerMesh, OwnReplicas, PlacementMover, StartEnd). A placement is the place of a replica in a process.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/run/supervisor/run_membership.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+struct RunOutcome {
+  bool ok = false;
+  std::string error;  ///< a single line; empty when another process prints it
+  std::vector<ProcessSummary> processes;
+  std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
+  /// The only problem is a lost process: not rank 0, or the process of a served section.
+  bool recoverable = false;
+  std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
+  bool left = false;                ///< this process has left the run, which goes on
+  bool again = false;               ///< not on rank 0: this process takes part in the next start
+  std::set<ProcessId> survivors{};  ///< on rank 0: the other processes that do
+};
+
+/// Set once; read by the process's main thread.
+class OutcomePromise {
+ public:
+  void set(RunOutcome outcome) {
+    if (!decided_.exchange(true)) promise_.set_value(std::move(outcome));  // SV-1
+  }
+  [[nodiscard]] std::future<RunOutcome> future() { return promise_.get_future(); }
+
+ private:
+  std::atomic<bool> decided_ = false;
+  std::promise<RunOutcome> promise_;
+};
+
+/// Returns "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" in jobs on several hosts.
+[[nodiscard]] std::string process_label(const ProcessInfo& peer, const SectionGraph& graph);
+
+/// An actor that must not end before the run does.
+struct OwnActor {
+  caf::actor actor;
+  std::string label;  ///< "section 'student' replica 0"
+};
+
+/// The process of a supervisor, as moves of placements use it (SV-8). Called by handlers of the supervisor: no call
+/// blocks.
+class PlacementHost {
+ public:
+  virtual ~PlacementHost() = default;
+  /// Returns the new replicas of repeatable sections in this process.
+  virtual std::vector<OwnActor> take(const MovePlacements& order) = 0;
+  /// The process is not to run any more, nor to be written to; `here`: it is on this host.
+  virtual void remove(const ProcessInfo& lost, bool here) = 0;
+  /// The process is not to be written to any more, and ends by itself.
+  virtual void left(ProcessId process) = 0;
+
+  // On rank 0.
+
+  virtual void start_again(ProcessId lost) = 0;
+  /// Starts a process for an elastic section.
+  virtual void start_new(ProcessId process, const std::string& section) = 0;
+  /// The replacement of a process takes part in the run.
+  virtual void placed(ProcessId replacement) = 0;
+  /// A recovery in place has begun.
+  virtual void begun(const std::string& line) = 0;
+  virtual void warn(const std::string& line) = 0;
+  virtual void note(const std::string& line) = 0;
+};
+
+/// Moves of placements (SV-8).
+struct PlacementOptions {
+  PlacementHost* host = nullptr;     ///< null: placements do not move
+  std::size_t most = 0;              ///< of this start
+  Epoch epoch;                       ///< of the start
+  bool starts = false;               ///< on rank 0: lost processes start again
+  bool may_join = false;             ///< processes may join the job, and leave it
+  bool by_hand = false;              ///< this process has joined by a user's command, in a terminal of its own
+  std::vector<std::string> elastic;  ///< on rank 0: sections (SV-11)
+};
+
+struct SupervisorOptions {
+  const SectionGraph* graph = nullptr;
+  ProcessId process;
+  std::vector<std::uint32_t> hosts = {0};  ///< of each process that the job may have
+  std::size_t joining = 0;                 ///< the last of these are not there at the start
+  std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
+  bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
+  bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
+  bool rescues = false;                    ///< on rank 0: this start may be followed by another
+  bool survives = false;                   ///< not on rank 0: this process can take part in the next start
+  std::function<bool()> may_recover;       ///< on rank 0: whether a lost process is followed by another start
+  std::chrono::milliseconds start_timeout{60000};
+  /// Time for all processes, after the rendezvous, to reach rank 0's supervisor.
+  std::chrono::milliseconds join_timeout{60000};
+  std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0 has also noticed a lost process
+  /// On rank 0: returns a line about a child that has been stopped for too long. Called until all processes have
+  /// joined, with the time since the call before. May be empty.
+  std::function<std::optional<std::string>(std::chrono::milliseconds since)> stopped_child;
+  std::string build;
+  /// Connects to a published supervisor, from a handler of this supervisor. Unused by up to two processes.
+  std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,
+                     std::function<void(const caf::actor&)> done,
+                     std::function<void(const std::string& problem)> failed)>
+      connect;
+  /// Called by the supervisor when all connections between processes are made; may be empty.
+  std::function<void(caf::event_based_actor*)> connected;
+  std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
+  std::atomic<std::uint64_t>* current_step = nullptr;
+  std::function<ProcessSummary()> summary;
+  std::function<void(const ProcessInfo&)> connect_transport;  ///< to a process's memory; throws JobError; may be empty
+  std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
+  std::function<bool()> stopping;                             ///< on rank 0: a stop is under way; may be empty
+  PlacementOptions placements;
+};
+
+/// The process's own actors, sent after they were spawned.
+struct LocalActors {
+  ProcessInfo info;
+  caf::actor coordinator;     ///< rank 0 only
+  std::vector<OwnActor> own;  ///< all actors of the process
+};
+
+/// Belongs to the supervisor `self`; used by its handlers only.
+struct SupervisedRun {
+  SupervisedRun(caf::event_based_actor* supervisor, SupervisorOptions given)
+      : self(supervisor), options(std::move(given)), membership(options.process, options.hosts, options.joining) {}
+
+  /// Returns whether this process prints an error (SV-3).
+  [[nodiscard]] bool prints() const {
+    if (options.placements.by_hand) return true;
+    const bool left_to_root = options.recovers && !membership.is_root() && membership.loss() != ProcessId(0);
+    return membership.prints() && !left_to_root;
+  }
+  [[nodiscard]] bool stops() const { return options.stopping && options.stopping(); }
+  [[nodiscard]] bool joins_later(ProcessId process) const {
+    return process.value() + options.joining >= options.hosts.size();
+  }
+  [[nodiscard]] std::string own_name() const { return "process " + std::to_string(options.process.value()); }
+  [[nodiscard]] std::string step() const {
+    return std::to_string(options.current_step->load(std::memory_order_relaxed));
+  }
+
+  caf::event_based_actor* self;
+  SupervisorOptions options;
+  RunMembership membership;
+  LocalActors local;
+  Directory directory;
+  caf::actor root;              // rank 0's supervisor
+  std::set<ProcessId> awaited;  // lost processes for whose replacements the run waits
+  /// Ends this process's part of the run, if nothing has ended it.
+  std::function<void(const std::string& problem, bool print, bool recoverable)> fail;
+};
+
+}  // namespace maestro
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

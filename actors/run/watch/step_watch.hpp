@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Execution of a planned step: begin and duration of its passes, compared with the plan and with the lower bound. Pure;
+// belongs to the coordinator.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages/messages.hpp"
+#include "actors/run/coordinator/measured_steps.hpp"
+#include "actors/run/record/run_record.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/phase_counts.hpp"
+
+namespace maestro {
+
+class StepWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  StepWatch() = default;
+  /// Samples may be moved out of the plan afterwards, unless measured() is used.
+  StepWatch(const SectionGraph& graph, StepPlanned planned);
+
+  /// Records that the passes of a micro-batch are done.
+  void done(const MicroBatchDone& message, Clock::time_point now);
+  /// Returns the makespan from the begin of the first pass to the end of the last, and the lower bound of the measured
+  /// times, which the makespan is never below.
+  [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
+  /// Returns the measured passes, for the cost model, as if on the fastest lanes of their sections. Needs the samples
+  /// of the plan.
+  [[nodiscard]] std::vector<MeasuredPass> measured() const;
+  /// Returns their times by section and MicroBatchPlan::index; nothing where a section was trained on the step already.
+  [[nodiscard]] PassTimes times() const;
+  /// Whether the passes of all micro-batches of the section are done.
+  [[nodiscard]] bool complete(SectionId section) const { return planned_ && left_.at(section.value()) == 0; }
+  /// Whether the section has a micro-batch in the step.
+  [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
+  /// Null before the step was planned.
+  [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
+
+  /// Of a bulk-synchronous plan; else without phases.
+  [[nodiscard]] PhaseCounts& phases() { return phases_; }
+
+ private:
+  /// Returns nothing for the source, which is not planned.
+  [[nodiscard]] std::optional<std::size_t> task_of(SectionId section, std::uint32_t index) const;
+
+  std::shared_ptr<PlannedStep> planned_;
+  double planning_ms_ = 0;
+  Workload measured_;                              // of the plan, with measured times
+  std::vector<double> busy_ms_;                    // by section of the workload
+  std::vector<PassCost> times_;                    // by task
+  std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
+  std::vector<bool> active_;                       // by section
+  std::vector<std::size_t> left_;                  // by section: micro-batches whose passes are not done
+  PhaseCounts phases_;
+  std::optional<Clock::time_point> begin_;
+  Clock::time_point end_;
+};
+
+}  // namespace maestro

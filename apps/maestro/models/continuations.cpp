@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/models/continuations.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/result.hpp"
+#include "runtime/model/hf_generation.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "sections/decoder/text_generator.hpp"
+#include "sections/weights_folder.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::size_t name_width = 20;  // as the other tables of a command
+
+}  // namespace
+
+std::string in_quotes(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<std::string> continuations_of(const std::string& folder, std::span<const std::string> prompts) {
+  const auto tokenizer = open_tokenizer(folder).value_or_throw();
+  const ContinuationLimits limits =
+      continuation_limits(read_stop_tokens(folder).value_or_throw(), *tokenizer, continuation_tokens);
+  const auto weights = ModelFolder::open(folder).value_or_throw().weights;
+  const bool bf16 = WeightsFolder::open(weights).value_or_throw().dtype() == WeightDtype::bf16;
+  const cpu::CpuOperatorTable ops;
+  TextGenerator generator(ops, folder, bf16 ? DType::bf16 : DType::f32);
+  std::vector<std::string> texts;
+  for (const std::string& prompt : prompts) {
+    TokenSampler likeliest({});
+    std::vector<std::int32_t> tokens;
+    generator.continue_prompt(tokenizer->encode_special(prompt), limits, likeliest,
+                              [&](std::int32_t token) { tokens.push_back(token); });
+    texts.push_back(tokenizer->decode(tokens, true));
+  }
+  return texts;
+}
+
+void print_continuations(std::span<const NamedModel> models, std::span<const std::string> prompts, Console& console) {
+  std::vector<std::vector<std::string>> texts;
+  for (const NamedModel& model : models) {
+    try {
+      std::vector<std::string> written = continuations_of(model.folder, prompts);
+      std::ranges::transform(written, written.begin(), in_quotes);
+      texts.push_back(std::move(written));
+    } catch (const JobError& problem) {
+      texts.emplace_back(prompts.size(), std::string("(") + problem.what() + ")");
+    }
+  }
+  console.note("continuations (the likeliest " + std::to_string(continuation_tokens) + " tokens)");
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    console.note("  " + in_quotes(prompts[i]));
+    for (std::size_t model = 0; model < models.size(); ++model) {
+      std::string name = "    " + models[model].name;
+      name.resize(std::max(name.size() + 1, name_width + 2), ' ');
+      console.note(name + texts[model][i]);
+    }
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// `maestro generate FOLDER`: text that continues prompts.
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/models/json_lines.hpp"
+#include "apps/maestro/number_options.hpp"
+#include "runtime/chat/chat_template.hpp"
+#include "runtime/core/dtype.hpp"
+#include "runtime/core/hub_cache.hpp"
+#include "runtime/core/iso_time.hpp"
+#include "runtime/core/utf8.hpp"
+#include "runtime/model/hf_generation.hpp"
+#include "runtime/observe/printed_line.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/ops/cpu/thread.hpp"
+#include "runtime/tokenizer/text_stream.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer_config.hpp"
+#include "sections/decoder/text_generator.hpp"
+
+namespace maestro {
+
+namespace {
+
+struct GenerateArguments {
+  std::string folder;
+  std::string tokenizer;  ///< empty: the folder's
+  std::vector<std::string> prompts;
+  std::string lines;                  ///< a file
+  std::optional<double> temperature;  ///< absent: as generation_config.json has it, like the two below
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+  std::uint64_t seed = 0;
+  std::int64_t max_tokens = 256;
+  std::string precision = "fp32";
+  bool chat = false;
+  bool no_begin_of_text = false;
+  bool json = false;
+};
+
+/// Writes a continuation to standard output while it grows.
+class Printer {
+ public:
+  Printer(const Tokenizer& tokenizer, bool json) : tokenizer_(&tokenizer), stream_(tokenizer), json_(json) {}
+
+  void add(std::int32_t token) {
+    if (json_) {
+      tokens_.push_back(token);
+    } else {
+      print_foreign_text(stream_.add(token));
+      std::cout.flush();
+    }
+    check();
+  }
+  void finish(Finish how) {
+    if (!json_) {
+      print_foreign_text(stream_.finish() + "\n");
+      std::cout.flush();
+      return check();
+    }
+    const nlohmann::ordered_json line{{"ids", tokens_},
+                                      {"text", tokenizer_->decode(tokens_, true)},
+                                      {"finish", how == Finish::stop ? "stop" : "length"}};
+    std::cout << line.dump() << std::endl;
+    check();
+  }
+
+ private:
+  static void check() {
+    if (!std::cout) throw JobError("generate: cannot write to standard output", ErrorCode::unavailable);
+  }
+  const Tokenizer* tokenizer_;
+  TextStream stream_;
+  bool json_;
+  std::vector<std::int32_t> tokens_;
+};
+
+struct GivenPrompt {
+  std::string where;  ///< for messages
+  std::vector<std::int32_t> tokens;
+};
+
+/// Tokens of prompts: of a text with the begin-of-text tokens of the tokenizer, as in training, or of a conversation in
+/// the model's format, which may print today's date.
+class PromptReader {
+ public:
+  PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
+      : tokenizer_(&tokenizer),
+        begin_of_text_(begin_of_text),
+        context_{.bos_token = config.bos_token, .eos_token = config.eos_token, .date = local_day()} {}
+  /// Takes the template of `folder` for all prompts. Throws JobError: there is none.
+  void use_template(const TokenizerConfig& config, const std::string& folder) {
+    if (config.chat_template.empty()) {
+      throw JobError("generate --chat: " + folder + " has no chat template, neither chat_template.jinja nor that of " +
+                     "tokenizer_config.json; without --chat, --prompt takes text that has its format already");
+    }
+    template_.emplace(config.chat_template, config.template_file);
+  }
+
+  [[nodiscard]] GivenPrompt text(const std::string& where, const std::string& text) const {
+    if (template_) return conversation(where, {{"user", text}});
+    return {where, tokenizer_->encode_text(text, begin_of_text_)};
+  }
+  [[nodiscard]] GivenPrompt value(const JsonValue& value) const {
+    if (value.json().is_string()) return text(value.file(), value.text());
+    if (!template_) value.expected("a string (with --chat also a list of messages)");
+    std::vector<ChatMessage> messages;
+    for (const JsonValue& message : value.items()) {
+      message.allow_keys({"role", "content"});
+      messages.push_back({message.at("role").text(), message.at("content").text()});
+    }
+    return conversation(value.file(), messages);
+  }
+
+ private:
+  [[nodiscard]] GivenPrompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
+    return {where, tokenizer_->encode(template_->render_text(messages, context_))};
+  }
+
+  const Tokenizer* tokenizer_;
+  bool begin_of_text_;
+  ChatContext context_;
+  std::optional<ChatTemplate> template_;
+};
+
+SamplingOptions sampling(const GenerateArguments& arguments, const HfGenerationConfig& config) {
+  return {.repetition_penalty = config.repetition_penalty,
+          .temperature = config.temperature,
+          .top_k = config.top_k,
+          .top_p = config.top_p,
+          .seed = arguments.seed};
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateArguments& arguments) {
+  if (arguments.tokenizer == "bytes") return std::make_unique<ByteTokenizer>();
+  auto opened = open_tokenizer(arguments.tokenizer.empty() ? arguments.folder : arguments.tokenizer);
+  if (!opened && arguments.tokenizer.empty()) throw JobError(opened.error().message + "; name another by --tokenizer");
+  return std::move(opened).value_or_throw();
+}
+
+std::vector<GivenPrompt> read_prompts(const GenerateArguments& arguments, const PromptReader& reader) {
+  std::vector<GivenPrompt> prompts;
+  for (const std::string& text : arguments.prompts) {
+    if (valid_utf8_prefix(text) != text.size()) throw JobError("generate --prompt: the text is no UTF-8");
+    prompts.push_back(reader.text("generate --prompt", text));
+  }
+  if (arguments.lines.empty()) return prompts;
+  for_json_lines(arguments.lines, "generate", [&](const JsonValue& value) { prompts.push_back(reader.value(value)); });
+  return prompts;
+}
+
+int run_generate(const GenerateArguments& arguments, Console& console) {
+  if (arguments.prompts.empty() && arguments.lines.empty())
+    throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
+  const HfGenerationConfig generation =
+      read_hf_generation(arguments.folder, {arguments.temperature, arguments.top_k, arguments.top_p}).value_or_throw();
+  TokenSampler sampler(sampling(arguments, generation));
+  for (const std::string& setting : generation.unused) {
+    console.warning("generate: " + arguments.folder + "/generation_config.json: " + setting + " has no effect here");
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(arguments);
+  const TokenizerConfig config = read_tokenizer_config(arguments.folder).value_or_throw();
+  const ContinuationLimits limits =
+      continuation_limits(read_stop_tokens(arguments.folder).value_or_throw(), *tokenizer, arguments.max_tokens);
+  PromptReader reader(*tokenizer, !arguments.no_begin_of_text, config);
+  if (arguments.chat) reader.use_template(config, arguments.folder);
+  const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
+  cpu::prepare_thread();
+  const cpu::CpuOperatorTable ops;
+  TextGenerator generator(ops, arguments.folder, arguments.precision == "bf16" ? DType::bf16 : DType::f32);
+  for (const GivenPrompt& prompt : prompts) {
+    const std::string refusal = generator.refusal(prompt.tokens);
+    if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
+  }
+  for (const GivenPrompt& prompt : prompts) {
+    Printer printer(*tokenizer, arguments.json);
+    const auto print = [&](std::int32_t token) { printer.add(token); };
+    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(Commands& commands) {
+  const auto [command, arguments] = commands.add("generate", "print text that continues prompts", run_generate);
+  command
+      .add_option("model", arguments.folder,
+                  "a model's folder (config.json, weights and tokenizer), or its name in the hub's cache")
+      ->required()
+      ->transform([](const std::string& name) { return find_model(name).value_or_throw(); });
+  auto* prompt = command.add_option("--prompt", arguments.prompts, "the text to continue; may be repeated")
+                     ->allow_extra_args(false);
+  command.add_option("--jsonl", arguments.lines, "a file with a prompt, a JSON string, a line; - is standard input")
+      ->excludes(prompt);
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "another folder, a tokenizer file, or bytes (default: the folder's)");
+  command.add_option("--temperature", arguments.temperature,
+                     "0: the likeliest token (default: as generation_config.json has it, else 0)");
+  command.add_option("--top-k", arguments.top_k, "only the k likeliest tokens; 0: all (default: likewise, else all)")
+      ->check(whole_number(0));
+  command.add_option("--top-p", arguments.top_p,
+                     "of those the fewest whose probabilities reach p (default: likewise, else 1)");
+  command.add_option("--seed", arguments.seed, "of the draws")->check(whole_number(0));
+  command.add_option("--max-tokens", arguments.max_tokens, "tokens at most for a prompt (default: 256)")
+      ->check(whole_number(0));
+  command.add_option("--precision", arguments.precision, "of the products: fp32 (default) or bf16")
+      ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
+  command.add_flag("--chat", arguments.chat,
+                   "prompts are questions, or lists of messages, in the folder's chat template");
+  command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
+                   "leave out the begin-of-text tokens of the tokenizer, for models trained without them");
+  command.add_flag("--json", arguments.json, "print a line of ids, text and reason of the end for each prompt");
+}
+
+}  // namespace maestro

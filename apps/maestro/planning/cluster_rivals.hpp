@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How sure a plan for a cluster is beside the other divisions of its sections, for people and programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/plan/certainty.hpp"
+#include "apps/plan/cluster_planner.hpp"
+#include "runtime/page/run_tables.hpp"
+
+namespace maestro {
+
+/// Returns "teacher 0.80 to 1.40, student 0.70 to 1.10".
+[[nodiscard]] std::string certainty_text(const std::vector<Certainty>& certainties);
+
+/// Prints the lines "why not" and "sure", as far as divisions were compared.
+void print_rivals(const ClusterChoice& chosen);
+/// Adds the keys "rivals" and "sure".
+void add_rivals(const ClusterChoice& chosen, nlohmann::ordered_json& answer);
+/// Returns tables for the page.
+[[nodiscard]] std::vector<PageTable> rival_tables(const ClusterChoice& chosen);
+
+}  // namespace maestro

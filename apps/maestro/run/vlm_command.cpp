@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// `maestro vlm`: a vision-language model, end to end, and a card with its answers.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+
+#include "actors/job/resolved_job.hpp"
+#include "apps/maestro/commands.hpp"
+#include "apps/maestro/number_options.hpp"
+#include "apps/maestro/run/bundled_apps.hpp"
+#include "apps/maestro/run/end_lines.hpp"
+#include "apps/maestro/run/run_options.hpp"
+#include "apps/maestro/run/train_job.hpp"
+#include "apps/maestro/watch/card_files.hpp"
+#include "apps/vlm/answers.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/data/synthetic/scene_dataset.hpp"
+#include "runtime/job/job_document.hpp"
+#include "runtime/page/markup.hpp"
+#include "runtime/record/run_folder.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct VisionLanguageArguments {
+  std::filesystem::path data;        ///< conversations (JSON); empty: scenes that are drawn
+  std::filesystem::path images;      ///< folder of their pictures; empty: "images" beside the file
+  std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
+  std::filesystem::path out = "runs";
+  std::int64_t seed = 1;
+  std::int64_t shown = 12;  ///< validation pictures on the card
+  std::vector<std::string> overrides;
+  RunOptions run;
+};
+
+constexpr const char* model_section = "llm";
+
+std::string setting(const char* key, const fs::path& path) {
+  return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
+}
+
+/// Returns the settings for the conversations' files; draws the scenes where no conversations are given.
+std::vector<std::string> data_settings(const VisionLanguageArguments& arguments, const fs::path& folder,
+                                       Console& console) {
+  if (!arguments.data.empty()) {
+    std::vector<std::string> settings{setting("data.path", arguments.data), "data.validation_path=\"\""};
+    if (!arguments.validation.empty()) settings.back() = setting("data.validation_path", arguments.validation);
+    if (!arguments.images.empty()) settings.push_back(setting("data.images", arguments.images));
+    return settings;
+  }
+  RunFolder(folder).check_free().or_throw();  // a run that lasts reads the scenes there
+  SceneDatasetOptions options;
+  options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
+  console.note("[1/3] drawing " + std::to_string(options.train_samples) + " scenes to learn from and " +
+               std::to_string(options.validation_samples) + " for validation");
+  const SceneDataset scenes = write_scene_dataset(folder / "scenes", options);
+  if (!scenes.written) console.note("  " + (folder / "scenes").string() + " holds them already");
+  return {setting("data.path", scenes.train), setting("data.validation_path", scenes.validation)};
+}
+
+TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::path& folder, Console& console) {
+  TrainArguments job;
+  job.job = bundled_jobs() / "vlm" / "vlm.toml";
+  job.overrides = data_settings(arguments, folder, console);
+  job.overrides.push_back("train.seed=" + std::to_string(arguments.seed));
+  job.overrides.push_back("train.out=" + quoted(folder.string()));
+  job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  job.run = arguments.run;
+  job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
+  const fs::path out = output_folder(job);
+  if (job.run.report.empty()) job.run.report = out / "report.json";
+  if (job.run.trace.empty()) job.run.trace = out / "trace.json";
+  return job;
+}
+
+void print_validation(const RunResult& result, Console& console) {
+  const auto found = result.validation.find(model_section);
+  if (found == result.validation.end()) return;
+  const std::map<std::string, double>& metrics = found->second;
+  console.note("");
+  console.note("validation, on samples outside the training");
+  if (metrics.contains("exact_match")) console.note("  exact match         " + percent(metrics.at("exact_match"), 1));
+  if (metrics.contains("ce")) console.note("  ce                  " + fixed(metrics.at("ce"), 4) + " nats per token");
+}
+
+/// The answers on the card come from the weights of the last checkpoint.
+void check_keeps_weights(const JobDocument& job) {
+  const JobTable train = job.root().table("train");
+  if (train.flag("checkpoint_at_end", true)) return;
+  train.fail("checkpoint_at_end",
+             "the card needs the trained weights for its answers; leave it true, or use maestro train");
+}
+
+int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
+  const fs::path folder = arguments.out / "vlm";
+  const TrainArguments training = training_of(arguments, folder, console);
+  const JobDocument job = JobDocument::load(training.job, training.overrides);
+  check_keeps_weights(job);
+  console.note("[2/3] training");
+  RunResult result = train(training, console);
+  result.resume.clear();  // the command begins anew
+  if (result.status != 0) return result.status;
+  if (result.interrupted) {
+    print_summary(result, console);
+    return 0;
+  }
+
+  console.note("[3/3] generating answers, and writing the card");
+  AnswerOptions options;
+  options.with_pictures = arguments.shown;
+  options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments.shown / 6, 0), 500);
+  CardOptions card;
+  card.trace = training.run.trace;
+  card.checkpoints = 0;  // the answers are its texts
+  card.answers = answer_samples(job, result.weights, options);
+  print_validation(result, console);
+  print_summary(result, console);
+  end_with_card(training, card, console);
+  return 0;
+}
+
+}  // namespace
+
+void add_vlm(Commands& commands) {
+  const auto [command, arguments] =
+      commands.add("vlm", "train a small vision-language model, and show its answers", run_vlm);
+  CLI::Option* data =
+      command.add_option("--data", arguments.data, "conversations in LLaVA's format (default: drawn scenes)");
+  command.add_option("--images", arguments.images, "folder of their pictures (default: images beside the file)")
+      ->needs(data);
+  command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
+      ->needs(data);
+  command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and card");
+  command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
+  command.add_option("--shown", arguments.shown, "validation pictures on the card")->check(whole_number(0, 10000));
+  command.add_option("--set", arguments.overrides, "override a key of the job")->allow_extra_args(false);
+  add_run_options(command, arguments.run);
+}
+
+}  // namespace maestro

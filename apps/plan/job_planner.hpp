@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the layouts of a job's sections on the CPUs or the GPUs of this machine: micro-batches, degrees and
+// devices with which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
+//
+// Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
+// busiest device (or core, if devices share cores), as if replicas shared evenly, and the best are rehearsed with
+// the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised if that
+// gains. If sections of the best have GPUs in common and do not fill them, shares of the multiprocessors are
+// measured and tried.
+//
+// JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
+// JP-2 (no clock): equal jobs, options and prices give equal rankings.
+// JP-3 (runs as it is): the settings of every ranked layout resolve on so many devices, as App::plan() has resolved
+//       them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/plan/certainty.hpp"
+#include "apps/plan/job_prices.hpp"
+#include "apps/plan/planned_keys.hpp"
+#include "runtime/rehearsal/rehearsed_shares.hpp"
+
+namespace maestro {
+
+struct JobPlannerOptions {
+  PlannedMachine machine;
+  double headroom = 0.92;        ///< share of a GPU's memory that layouts may need
+  std::set<std::string> varied;  ///< "teacher.micro_batch", "micro_batch" of all sections, "all"
+  std::size_t least = 5;         ///< layouts that are rehearsed whatever their bounds are
+  std::size_t most = 200;        ///< layouts that are rehearsed before the neighbours of the best
+  double hop_ms = usual_hop_ms;
+};
+
+/// A layout of the job, rehearsed.
+struct RankedLayout {
+  std::map<std::string, SectionLayout> sections;
+  std::string kind;  ///< kind of the devices: "cpu", "cuda"
+  std::map<std::string, std::vector<int>> devices;
+  std::map<std::string, double> shares_of_devices;  ///< shares of GPUs; other sections have whole devices
+  std::vector<std::string> settings;                ///< chosen keys as for --set
+  std::vector<std::string> more;                    ///< settings that are not layout keys
+  double step_ms = 0;
+  double bound_ms = 0;
+  double bytes = 0;  ///< memory of all ranks, estimated
+  std::map<std::string, SectionShares> shares;
+  std::map<std::string, double> passes_ms;  ///< passes of a step by section, the mean of its replicas and stages
+  PriceSources sources;
+};
+
+/// A layout that differs from the best in a single key.
+struct Alternative {
+  std::string change;  ///< "student.tensor = 2"
+  double step_ms = 0;
+};
+
+struct LayoutRanking {
+  /// Layouts by step_ms, but layouts within a hundredth of the best by devices, then by degrees, then by memory.
+  std::vector<RankedLayout> best;
+  std::vector<Alternative> alternatives;
+  double least_bound_ms = 0;  ///< no layout that was compared takes less time, by the lower of its prices
+  std::uint64_t compared = 0;
+  std::size_t priced = 0;   ///< layouts of sections
+  std::size_t refused = 0;  ///< layouts of sections that the job cannot have
+  std::size_t rehearsed = 0;
+  std::string first_refusal;  ///< reason of the first
+  /// Part of the GPU's best rates that sections on common GPUs reach without shares, if shares were not tried; else 0.
+  double filled = 0;
+};
+
+/// The lanes of a layout in virtual time.
+struct LaneRehearsal {
+  Rehearsed rehearsed;
+  SectionGraph graph;
+};
+
+/// Not thread-safe.
+class JobPlanner {
+ public:
+  /// Resolves the job with these settings; throws JobError if it cannot have them.
+  using Resolve = std::function<ResolvedJob(const std::vector<std::string>& settings)>;
+  /// Throws the errors of ChosenKeys, or JobError if no layout fits a section.
+  JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices);
+
+  using Progress = JobPrices::Progress;
+  /// Measures the calls of layouts that lack a price. If the job gives sections shares of GPUs, measures them on shares
+  /// too. `progress` receives a line for each layout.
+  void measure(SectionProfiler& profiler, const Progress& progress);
+  /// Throws JobError if no layout resolves. `profiler`: measures sections on shares of GPUs that may gain and have
+  /// no prices yet; without it such shares are not tried.
+  [[nodiscard]] LayoutRanking rank(SectionProfiler* profiler = nullptr, const Progress& progress = {});
+  /// Rehearses the best layouts with longer and shorter passes of each section.
+  [[nodiscard]] std::vector<Certainty> certainties(const LayoutRanking& ranking);
+  /// Rehearses a ranked layout again.
+  [[nodiscard]] LaneRehearsal rehearsal(const RankedLayout& layout);
+  /// Returns whether shares of GPUs are chosen: the job gives none, and has two sections or more.
+  [[nodiscard]] bool chooses_shares() const;
+
+  [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
+  [[nodiscard]] const ResolvedJob& base() const { return base_; }
+  [[nodiscard]] const PlannedMachine& machine() const { return options_.machine; }
+
+ private:
+  struct Choice {
+    SectionLayout layout;
+    ResolvedJob plan;  // with this layout, the others as the job has them
+  };
+  struct Choices {
+    std::string section;
+    std::vector<int> devices;  // given
+    std::vector<Choice> layouts;
+  };
+  void find_choices(const std::string& section);
+  [[nodiscard]] PricedLayout priced(const Choices& of, const Choice& choice);
+  /// Returns whether the job itself has sections with a share of a GPU.
+  [[nodiscard]] bool gives_shares() const;
+  /// Rehearses a layout once; null if it does not resolve.
+  const RankedLayout* rehearsed(const std::vector<LayoutChoices>& choices, const JobLayout& layout);
+  /// Rehearses the layouts that differ from one in a single key of a section.
+  [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
+                                                       const JobLayout& centre);
+  /// Rehearses a layout with shares of the GPUs that its sections have in common, unless they fill them.
+  void try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre, SectionProfiler* profiler,
+                  const Progress& progress, LayoutRanking& ranking);
+  /// Rehearses it with each division of the GPUs of `sharers`.
+  [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
+                                                const std::vector<std::size_t>& sharers);
+  /// Returns the layout with more micro-batches in flight, if a section awaits gradients and that gains.
+  [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
+  [[nodiscard]] SearchedDevices searched() const {
+    return {static_cast<int>(options_.machine.devices), options_.machine.cores};
+  }
+  /// Throws JobError for a share of the job that is not in measured_shares.
+  void check_shares() const;
+  [[nodiscard]] double most_bytes() const { return options_.headroom * options_.machine.memory_bytes; }
+  /// Returns the layouts rehearsed so far, in order.
+  [[nodiscard]] std::vector<RankedLayout> ranked_layouts() const;
+
+  Resolve resolve_;
+  JobPlannerOptions options_;
+  ResolvedJob base_;
+  ChosenKeys keys_;
+  std::vector<TracedUnit> units_;  // first steps of the job, for every layout
+  JobPrices prices_;
+  std::vector<Choices> choices_;
+  std::size_t refused_ = 0;
+  std::string first_refusal_;
+  std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
+  std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
+};
+
+}  // namespace maestro

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// In place of jpeg_codec.cpp where a build was made without libjpeg.
+#include "runtime/data/image/image_codecs.hpp"
+
+namespace maestro {
+
+Result<Image> decode_jpeg(std::string_view /*bytes*/) {
+  return Error{ErrorCode::unavailable, "this build cannot read JPEG (CMake found no libjpeg)"};
+}
+
+}  // namespace maestro

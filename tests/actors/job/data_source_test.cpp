@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/job/data_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/actors/actor_bench.hpp"
+
+namespace maestro {
+namespace {
+
+class DataSourceTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] static DataConfig config() {
+    DataConfig config;
+    config.kind = DataKind::synthetic;
+    config.sequence = 16;
+    return config;
+  }
+  BatchMetadata ask(std::int64_t validation_samples, std::uint64_t step, Pass pass) {
+    const caf::actor source = bench_.spawn<DataSource>(supervisor_, corpus_, Sampler(3, corpus_->samples(Split::train)),
+                                                       DataSourceOptions{8, validation_samples});
+    return bench_.ask<BatchMetadata>(source, BatchRequest{StepId(step), pass});
+  }
+
+  std::shared_ptr<const Corpus> corpus_ = open_corpus(config(), 3);
+  std::vector<std::string> failures_;
+  testing::ActorBench bench_;
+  caf::actor supervisor_ = bench_.stand_in([this](const Failure& failure) { failures_.push_back(failure.message); });
+};
+
+/// Throws while samples are prepared, as a corpus may when memory runs out.
+class Throwing final : public Corpus {
+ public:
+  explicit Throwing(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return real_->samples(split); }
+  [[nodiscard]] std::int64_t length(Split, SampleId) const override { throw std::bad_alloc(); }
+  [[nodiscard]] std::int64_t max_length() const override { return real_->max_length(); }
+  [[nodiscard]] std::int64_t vocabulary() const override { return real_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override { return real_->describe(); }
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::shared_ptr<const Corpus> real_;
+};
+
+TEST_F(DataSourceTest, an_exception_of_the_corpus_reaches_the_supervisor_with_the_step) {  // RN-1
+  corpus_ = std::make_shared<Throwing>(corpus_);
+  const caf::actor source = bench_.spawn<DataSource>(supervisor_, corpus_, Sampler(3, corpus_->samples(Split::train)),
+                                                     DataSourceOptions{8, 0});
+  ::testing::internal::CaptureStdout();
+  bench_.send(source, BatchRequest{StepId(7), Pass::train});
+  bench_.deliver_all();
+  EXPECT_EQ(failures_, std::vector<std::string>{"data source, step 7: out of memory"});
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");  // RN-2
+}
+
+/// Declares less of its samples than is true.
+class Understating final : public Corpus {
+ public:
+  explicit Understating(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return real_->samples(split); }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override {
+    return real_->length(split, sample);
+  }
+  [[nodiscard]] std::int64_t max_length() const override { return 15; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return real_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override { return real_->describe(); }
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::shared_ptr<const Corpus> real_;
+};
+
+TEST_F(DataSourceTest, a_sample_larger_than_the_corpus_said_is_left_out_since_no_buffer_could_hold_it) {
+  corpus_ = std::make_shared<Understating>(corpus_);
+  const BatchMetadata batch = ask(0, 1, Pass::train);
+  EXPECT_TRUE(batch.samples.empty());
+  ASSERT_EQ(batch.left_out.size(), 8u);
+  EXPECT_NE(batch.left_out[0].find("has 16 positions"), std::string::npos) << batch.left_out[0];
+}
+
+TEST_F(DataSourceTest, steps_go_through_the_sampler_without_gap_or_overlap) {
+  const Sampler sampler(3, corpus_->samples(Split::train));
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    const BatchMetadata batch = ask(0, step, Pass::train);
+    EXPECT_EQ(batch.step, StepId(step));
+    EXPECT_EQ(batch.pass, Pass::train);
+    ASSERT_EQ(batch.samples.size(), 8u);
+    std::int64_t tokens = 0;
+    for (std::uint64_t at = 0; at < 8; ++at) {
+      EXPECT_EQ(batch.samples[at].id, sampler.at((step - 1) * 8 + at));
+      EXPECT_EQ(batch.samples[at].tokens, corpus_->length(Split::train, batch.samples[at].id));
+      tokens += batch.samples[at].tokens;
+    }
+    EXPECT_EQ(batch.target_tokens, tokens);
+  }
+}
+
+TEST_F(DataSourceTest, a_validation_pass_is_the_same_distinct_samples_at_every_step) {
+  const std::uint64_t all = corpus_->samples(Split::validation);
+  ASSERT_GT(all, 5u);
+  const BatchMetadata early = ask(5, 1, Pass::evaluate);
+  const BatchMetadata late = ask(5, 9, Pass::evaluate);
+  ASSERT_EQ(early.samples.size(), 5u);
+  std::set<SampleId> distinct;
+  for (std::size_t at = 0; at < 5; ++at) {
+    EXPECT_EQ(early.samples[at].id, late.samples[at].id);
+    EXPECT_LT(early.samples[at].id.value(), all);
+    distinct.insert(early.samples[at].id);
+  }
+  EXPECT_EQ(distinct.size(), 5u);
+  for (std::size_t at = 0; at < 5; ++at) {
+    EXPECT_EQ(early.samples[at].id.value(), at * all / 5) << "spread over the split";
+  }
+  EXPECT_EQ(ask(0, 1, Pass::evaluate).samples.size(), all);
+  EXPECT_EQ(ask(static_cast<std::int64_t>(all) + 7, 1, Pass::evaluate).samples.size(), all);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sections/pass_probe.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "actors/job/job_probes.hpp"
+#include "actors/job/job_rehearsal.hpp"
+#include "actors/job/memory_table.hpp"
+#include "actors/job/pass_memory.hpp"
+#include "runtime/collective/thread_group.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/plan/layout_jobs.hpp"
+
+namespace maestro::testing {
+namespace {
+
+struct ProbeCase {
+  std::string name;
+  std::string job;
+  std::vector<std::string> settings;
+};
+
+/// The results of a rank: two micro-batches, the end of a step, and a micro-batch with newly packed weights.
+struct Probed {
+  std::vector<ObservedPasses> passes;
+  ObservedStepEnd end;
+  std::size_t working_bytes = 0;
+};
+
+Probed probe_rank(const ResolvedJob& plan, const MicroBatchPlan& batch, LayoutRank rank, const ProbeSite& site) {
+  PassProbe probe(probed_section(plan, batch.section), rank, site);
+  Probed probed;
+  for (int pass = 0; pass < 2; ++pass) probed.passes.push_back(probe.pass(batch));
+  probed.working_bytes = probe.working_bytes();
+  if (!plan.graph.node(batch.section).trained()) return probed;
+  probed.end = probe.step_end();
+  probed.passes.push_back(probe.pass(batch));
+  return probed;
+}
+
+/// Runs all ranks of a replica for real; returns the first rank's.
+Probed probe_replica(const ResolvedJob& plan, const MicroBatchPlan& batch, const OperatorTable& table) {
+  const Layout layout = plan.graph.node(batch.section).layout;
+  EXPECT_TRUE(layout.tensor == 1 || layout.context == 1) << "one group is enough here";
+  auto groups = make_thread_group(layout.ranks());
+  std::vector<Probed> probed(static_cast<std::size_t>(layout.ranks()));
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < probed.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      ProbeSite site;
+      site.table = &table;
+      (layout.tensor > 1 ? site.tensor_group : site.context_group) = groups[rank].get();
+      probed[rank] = probe_rank(plan, batch, LayoutRank(static_cast<std::uint32_t>(rank)), site);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return std::move(probed.front());
+}
+
+std::vector<std::string> texts_of(const std::vector<ObservedCall>& calls) {
+  std::vector<std::string> texts;
+  for (const ObservedCall& observed : calls) texts.push_back(text_of(observed.call));
+  return texts;
+}
+
+class PassProbes : public ::testing::TestWithParam<ProbeCase> {};
+
+TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) {  // DY-1, DY-2, OB-1
+  ResolvedJob plan = plan_of(GetParam().job, GetParam().settings);
+  add_pass_bytes(plan);
+  const cpu::CpuOperatorTable table;
+  const auto units = first_steps(plan, 1);
+  const auto plans = plans_of(plan, units, nullptr).value_or_throw();
+  std::set<SectionId> seen;
+  for (const MicroBatchPlan& batch : plans.front().micro_batches) {
+    const GraphNode& node = plan.graph.node(batch.section);
+    if (node.role == Role::source || !seen.insert(batch.section).second) continue;
+    const Probed real = probe_replica(plan, batch, table);
+    const Probed dry = probe_rank(plan, batch, LayoutRank(0), ProbeSite());
+    for (std::size_t pass = 0; pass < real.passes.size(); ++pass) {
+      EXPECT_GT(real.passes[pass].forward.size(), 0U) << node.name;
+      EXPECT_EQ(texts_of(dry.passes[pass].forward), texts_of(real.passes[pass].forward)) << node.name << pass;
+      EXPECT_EQ(texts_of(dry.passes[pass].backward), texts_of(real.passes[pass].backward)) << node.name << pass;
+      EXPECT_EQ(texts_of(dry.passes[pass].packs), texts_of(real.passes[pass].packs)) << node.name << pass;
+      EXPECT_GT(real.passes[pass].forward_ms, 0) << node.name;
+      EXPECT_EQ(dry.passes[pass].forward_ms, 0) << node.name;
+    }
+    EXPECT_EQ(texts_of(dry.end.add_ranks), texts_of(real.end.add_ranks)) << node.name;
+    EXPECT_EQ(texts_of(dry.end.norm), texts_of(real.end.norm)) << node.name;
+    EXPECT_EQ(texts_of(dry.end.step), texts_of(real.end.step)) << node.name;
+    EXPECT_EQ(dry.working_bytes, real.working_bytes) << node.name;
+    if (GetParam().job != vision_job) {  // whose samples differ
+      EXPECT_EQ(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;
+    } else {
+      EXPECT_GE(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;
+    }
+  }
+  EXPECT_GE(seen.size(), 3U);
+}
+
+std::vector<ProbeCase> cases() {
+  const std::string& kd = distillation_job;
+  const std::string& vlm = vision_job;
+  return {
+      {"distillation", kd, {}},
+      {"bf16", kd, {"teacher.precision=bf16", "student.precision=bf16", "plain.precision=bf16"}},
+      {"tensor", kd, {"teacher.tensor=2", "student.tensor=2", "plain.tensor=2"}},
+      {"context", kd, {"teacher.context=2", "student.context=2", "plain.context=2"}},
+      {"pipeline", kd, {"student.pipeline=2", "plain.pipeline=2"}},
+      {"shards", kd, {"student.replicas=2", "student.zero=true", "plain.moments=bf16"}},
+      {"recompute", kd, {"plain.recompute=1"}},
+      {"adapters", kd, {"plain.lora={rank=2}", "plain.weights=random"}},
+      {"pictures", vlm, {}},
+      {"pictures_tensor", vlm, {"vision.tensor=2", "llm.tensor=2"}},
+      {"frozen_llm", vlm, {"llm.trained=false", "llm.weights=random"}},
+  };
+}
+
+TEST(PassMemory, of_sections_that_do_not_run_dry_is_that_of_their_cost) {
+  ResolvedJob plan = plan_of(distillation_job, {"teacher.devices=[\"emulated:0\"]"});
+  add_pass_bytes(plan);
+  EXPECT_LT(plan.pass_bytes[plan.graph.find("teacher")->value()], 0);
+  EXPECT_LT(plan.pass_bytes[plan.graph.find("corpus")->value()], 0);
+  EXPECT_GT(plan.pass_bytes[plan.graph.find("student")->value()], 0);
+  const auto of_student = [](const ResolvedJob& estimated) {
+    const MemoryEstimate estimate = estimate_memory(estimated);
+    return std::ranges::find(estimate.ranks, *estimated.graph.find("student"), &RankMemory::section)->use.activations;
+  };
+  const double in_flight = of_student(plan) / plan.pass_bytes[plan.graph.find("student")->value()];
+  EXPECT_EQ(in_flight, std::round(in_flight)) << "whole arenas";
+  EXPECT_GE(in_flight, 1);
+  EXPECT_NE(of_student(plan), of_student(plan_of(distillation_job)));
+}
+
+TEST(SameWork, needs_equal_keys_edges_and_calls) {
+  std::string job = "[train]\nglobal_batch = 8\n[data]\nkind = \"synthetic\"\nvocabulary = 40\nsequence = 12\n";
+  for (const std::string section : {"one", "two", "deeper", "frozen", "teacher"}) {
+    job += "[" + section + "]\nfamily = \"llama\"\nwidth = 16\nheads = 4\nvocabulary = 40\npositions = 12\n";
+    job += "weights = \"random\"\nlayers = " + std::string(section == "deeper" ? "3" : "2") + "\n";
+  }
+  job += "[student]\nfamily = \"llama\"\nlayers = 2\nwidth = 16\nheads = 4\nvocabulary = 40\npositions = 12\n";
+  std::ostringstream out;
+  Console console({out, out, false, {}});
+  RunOptions options;
+  options.check_only = true;
+  options.quiet = true;
+  App app(JobDocument::parse(job, "job.toml", {}), options, console);
+  app.source("corpus");
+  for (const std::string section : {"one", "two", "deeper"}) app.section(section, "decoder_lm");
+  app.section("frozen", "decoder_lm").forward_only();
+  app.section("teacher", "decoder_trunk").forward_only();
+  app.section("student", "distilled_decoder");
+  app.connect({"corpus", "tokens"}, {"teacher", "tokens"});
+  app.connect({"teacher", "hidden"}, {"student", "teacher_hidden"});
+  for (const std::string section : {"one", "two", "deeper", "frozen", "student"}) {
+    for (const char* const port : {"tokens", "targets"}) app.connect({"corpus", port}, {section, port});
+  }
+  const ResolvedJob plan = app.plan();
+  const std::vector<SampleRef> samples = first_steps(plan, 1).front().samples;
+  EXPECT_TRUE(same_work(plan, "one", "two", samples));
+  EXPECT_TRUE(same_work(plan, "two", "one", samples));
+  for (const char* const other : {"deeper", "frozen", "teacher", "student"}) {
+    EXPECT_FALSE(same_work(plan, "one", other, samples)) << other;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, PassProbes, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace maestro::testing
