@@ -36,12 +36,12 @@ LoraConfig lora_of(const AdapterConfig& config) {
 }
 
 template <class Stored>
-void copy_values(const Tensor& from, std::span<float> to) {
+void copy_values(const ConstTensor& from, std::span<float> to) {
   std::ranges::transform(from.span<Stored>(), to.begin(), [](Stored value) { return static_cast<float>(value); });
 }
 
 /// Returns a matrix (rows, columns), or its transpose, row by row.
-std::vector<float> laid_out(const Tensor& matrix, bool transposed) {
+std::vector<float> laid_out(const ConstTensor& matrix, bool transposed) {
   const std::span<const float> values = matrix.span<float>();
   if (!transposed) return {values.begin(), values.end()};
   std::vector<float> turned;
@@ -60,12 +60,12 @@ class AdaptedWeights {
   static Result<AdaptedWeights> open(const StoredSection& adapters, const AdapterConfig& config);
 
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
-  [[nodiscard]] Status make(const NamedTensor& into) const;
+  [[nodiscard]] Status make(const std::string& name, std::span<float> values) const;
 
  private:
   struct Pair {
-    Tensor a;  // (r, K)
-    Tensor b;  // (N, r)
+    ConstTensor a;  // (r, K)
+    ConstTensor b;  // (N, r)
   };
   AdaptedWeights(WeightsFolder weights, const AdapterConfig& config)
       : weights_(std::move(weights)), scale_(config.scale()), transposed_(config.transposed) {}
@@ -103,7 +103,7 @@ Result<AdaptedWeights> AdaptedWeights::open(const StoredSection& adapters, const
 
 Status AdaptedWeights::check() const {
   for (const auto& [name, pair] : pairs_) {
-    const Result<Tensor> weight = weights_.described(name);
+    const Result<ConstTensor> weight = weights_.described(name);
     if (!weight) return weight.error();
     const bool whole = pair.a.defined() && pair.b.defined() && pair.a.rows() == pair.b.columns();
     const Shape& shape = weight->shape();
@@ -120,24 +120,23 @@ Result<std::vector<NamedTensor>> AdaptedWeights::tensors() const {
   std::vector<NamedTensor> tensors;
   for (const std::string& name : weights_.names()) {
     if (is_stored_buffer(name) || (tied_ && name == head_name)) continue;
-    const Result<Tensor> tensor = weights_.described(name);
+    const Result<ConstTensor> tensor = weights_.described(name);
     if (!tensor) return tensor.error();
-    tensors.push_back({name, Tensor(nullptr, DType::f32, tensor->shape())});
+    tensors.push_back({name, ConstTensor(nullptr, DType::f32, tensor->shape())});
   }
   return tensors;
 }
 
-Status AdaptedWeights::make(const NamedTensor& into) const {
-  const Result<Tensor> weight = weights_.tensor(into.name);
+Status AdaptedWeights::make(const std::string& name, std::span<float> values) const {
+  const Result<ConstTensor> weight = weights_.tensor(name);
   if (!weight) return weight.error();
-  const std::span<float> values = into.tensor.span<float>();
   if (weight->dtype() == DType::bf16) {
     copy_values<bfloat16>(*weight, values);
   } else {
     copy_values<float>(*weight, values);
   }
-  weights_.release(into.name);
-  if (const auto pair = pairs_.find(into.name); pair != pairs_.end()) add(pair->second, values);
+  weights_.release(name);
+  if (const auto pair = pairs_.find(name); pair != pairs_.end()) add(pair->second, values);
   return {};
 }
 
@@ -209,7 +208,7 @@ Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterCon
   const auto adapted = std::make_shared<const AdaptedWeights>(*std::move(opened));
   Result<std::vector<NamedTensor>> tensors = adapted->tensors();
   if (!tensors) return tensors.error();
-  return MadeModel{*std::move(tensors), [adapted](const NamedTensor& into) { return adapted->make(into); }};
+  return MadeModel{*std::move(tensors), [adapted](const std::string& name, std::span<float> values) { return adapted->make(name, values); }};
 }
 
 }  // namespace maestro

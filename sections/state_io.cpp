@@ -15,7 +15,7 @@ namespace maestro {
 
 namespace {
 
-using Names = std::map<std::string, Tensor, std::less<>>;
+using Names = std::map<std::string, ConstTensor, std::less<>>;
 
 /// A section and the flat buffer that is read or written.
 struct Source {
@@ -74,12 +74,12 @@ struct View {
   std::int64_t column_stride = 0;
 };
 
-/// Returns the place of `piece` in `stored`, the entry's full tensor.
+/// Returns the place of `piece` in the entry's full tensor, whose first element is `stored`.
 template <class Value>
-View<Value> place_of(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
+View<Value> place_of(const Piece& piece, const StateEntry& entry, Value* stored) {
   const Shape shape = untransposed_shape(entry);
   const std::int64_t whole_rows = rows_of(entry).count;
-  View<Value> view{stored.data<Value>(), shape.elements() / whole_rows, 1};
+  View<Value> view{stored, shape.elements() / whole_rows, 1};
   if (entry.transposed) view = {view.data, 1, whole_rows};
   view.data += piece.stored_row * view.row_stride + piece.stored_column * view.column_stride;
   return view;
@@ -115,7 +115,7 @@ void copy_values(View<From> from, View<To> to, std::int64_t rows, std::int64_t c
 
 /// Calls body(Value()), Value being float or bfloat16.
 template <class Body>
-void with_value_of(const Tensor& tensor, Body body) {
+void with_value_of(const ConstTensor& tensor, Body body) {
   if (tensor.dtype() == DType::bf16) {
     body(bfloat16());
   } else {
@@ -127,16 +127,16 @@ void with_value_of(const Tensor& tensor, Body body) {
 void copy_out(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
   with_value_of(piece.held, [&]<class Held>(Held) {
     with_value_of(stored, [&]<class Stored>(Stored) {
-      copy_values(view_of<Held>(piece), place_of<Stored>(piece, entry, stored), piece.held.rows(),
+      copy_values(view_of<Held>(piece), place_of(piece, entry, stored.data<Stored>()), piece.held.rows(),
                   piece.held.columns());
     });
   });
 }
 /// Copies the piece from its place in `stored`.
-void copy_in(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
+void copy_in(const Piece& piece, const StateEntry& entry, const ConstTensor& stored) {
   with_value_of(piece.held, [&]<class Held>(Held) {
     with_value_of(stored, [&]<class Stored>(Stored) {
-      copy_values(place_of<Stored>(piece, entry, stored), view_of<Held>(piece), piece.held.rows(),
+      copy_values(place_of(piece, entry, stored.data<Stored>()), view_of<Held>(piece), piece.held.rows(),
                   piece.held.columns());
     });
   });
@@ -192,7 +192,7 @@ Error missing(const std::string& file, const std::string& name, const Names& sto
 Status check_entry(const StateEntry& entry, const std::string& name, const Names& stored, const std::string& file) {
   const auto found = stored.find(name);
   if (found == stored.end()) return missing(file, name, stored);
-  const Tensor& tensor = found->second;
+  const ConstTensor& tensor = found->second;
   const Shape expected = stored_shape(entry);
   if (tensor.shape() != expected) {
     return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' has shape " + tensor.shape().to_string() +
@@ -232,7 +232,7 @@ Status check_all(const Section& section, const std::vector<StateEntry>& entries,
 }
 
 /// Copies the stored tensor's pieces into `held`, the rank's part of the entry's parameter.
-void take(const Tensor& from, const StateEntry& entry, const Tensor& held) {
+void take(const ConstTensor& from, const StateEntry& entry, const Tensor& held) {
   for (const Piece& piece : pieces_of(held, entry)) copy_in(piece, entry, from);
 }
 
@@ -243,8 +243,13 @@ Status make_folder(const std::filesystem::path& folder) {
   return Error{ErrorCode::unavailable, folder.string() + ": cannot be created: " + error.message()};
 }
 
+/// A snapshot whose tensors are not filled yet.
+struct Room {
+  TensorSnapshot snapshot;
+  std::vector<Tensor> tensors;  // those of `snapshot`
+};
 /// Returns uninitialised memory for copies of the full tensors.
-TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix, ExportedAs as) {
+Room room_for(const std::vector<StateEntry>& entries, std::string_view prefix, ExportedAs as) {
   constexpr std::size_t alignment = 64;  // each copy starts on a cache line
   std::vector<std::size_t> offsets;
   std::size_t bytes = 0;
@@ -253,13 +258,14 @@ TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view
     const std::size_t own = static_cast<std::size_t>(stored_shape(entry).elements()) * size_of(as.dtype);
     bytes += (own + alignment - 1) / alignment * alignment;
   }
-  TensorSnapshot snapshot;
+  Room room;
+  TensorSnapshot& snapshot = room.snapshot;
   snapshot.memory = as.reused.size() >= bytes ? std::move(as.reused) : AlignedMemory(bytes);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Tensor whole(snapshot.memory.data() + offsets[i], as.dtype, stored_shape(entries[i]));
-    snapshot.tensors.push_back({std::string(prefix) + entries[i].name, whole});
+    room.tensors.emplace_back(snapshot.memory.data() + offsets[i], as.dtype, stored_shape(entries[i]));
+    snapshot.tensors.push_back({std::string(prefix) + entries[i].name, room.tensors.back()});
   }
-  return snapshot;
+  return room;
 }
 
 /// Copies the rank's pieces into the full tensor; returns the number of elements copied.
@@ -279,19 +285,19 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
     entries.push_back(rank.section->state());
     std::erase_if(entries.back(), [](const StateEntry& entry) { return entry.copy; });
   }
-  TensorSnapshot snapshot = room_for(entries.front(), prefix, std::move(as));
-  for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
-    const NamedTensor& whole = snapshot.tensors[i];
+  Room room = room_for(entries.front(), prefix, std::move(as));
+  for (std::size_t i = 0; i < room.tensors.size(); ++i) {
+    const Tensor& whole = room.tensors[i];
     // Replicated tensors are the same on every rank.
     const std::size_t holders = entries.front()[i].parameter->sharded() ? ranks.size() : 1;
     std::int64_t copied = 0;
-    for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole.tensor);
-    if (copied == whole.tensor.elements()) continue;
-    return Error{ErrorCode::invalid_argument, "'" + whole.name + "' is held in parts, " + std::to_string(copied) +
-                                                  " of " + std::to_string(whole.tensor.elements()) +
+    for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole);
+    if (copied == whole.elements()) continue;
+    return Error{ErrorCode::invalid_argument, "'" + room.snapshot.tensors[i].name + "' is held in parts, " + std::to_string(copied) +
+                                                  " of " + std::to_string(whole.elements()) +
                                                   " elements here; store all tensor ranks together"};
   }
-  return snapshot;
+  return std::move(room.snapshot);
 }
 
 Status write_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder) {

@@ -122,7 +122,7 @@ std::string_view missing_prefix(std::string_view name) {
   return {};
 }
 
-std::vector<float> values_of(const Tensor& tensor) {
+std::vector<float> values_of(const ConstTensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
   if (tensor.dtype() == DType::bf16) {
     std::ranges::transform(tensor.span<bfloat16>(), values.begin(), [](bfloat16 value) { return float(value); });
@@ -132,7 +132,7 @@ std::vector<float> values_of(const Tensor& tensor) {
   return values;
 }
 
-bool same_values(const Tensor& a, const Tensor& b) {
+bool same_values(const ConstTensor& a, const ConstTensor& b) {
   if (a.shape() != b.shape()) return false;
   if (a.dtype() == b.dtype()) return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
   return values_of(a) == values_of(b);
@@ -228,12 +228,12 @@ Error WeightsFolder::unknown(std::string_view name) const {
                                     (nearest ? "; the nearest is '" + *nearest + "'" : "")};
 }
 
-Result<Tensor> WeightsFolder::tensor(std::string_view name) const {
+Result<ConstTensor> WeightsFolder::tensor(std::string_view name) const {
   const auto found = places_.find(name);
   return found == places_.end() ? unknown(name) : files_[found->second.file].tensor(found->second.stored_name);
 }
 
-Result<Tensor> WeightsFolder::described(std::string_view name) const {
+Result<ConstTensor> WeightsFolder::described(std::string_view name) const {
   const auto found = places_.find(name);
   return found == places_.end() ? unknown(name) : files_[found->second.file].described(found->second.stored_name);
 }

@@ -35,11 +35,11 @@ class WeightsFolder {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
   /// Returns a tensor. Errors: not_found, with the nearest name; a dtype this program does not compute with.
-  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
   /// Returns the dtype that takes the most bytes; F32 if the folder has none of the three.
   [[nodiscard]] WeightDtype dtype() const;
   /// Does the same as SafetensorsFile::described() and release(), by a name in names().
-  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   void release(std::string_view name) const;
   /// Returns the file, or the folder if there are several; for error messages.
   [[nodiscard]] std::string label() const;

@@ -96,7 +96,7 @@ void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
     return;
   }
   const Shape shape{static_cast<std::int64_t>(copy.bytes)};
-  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
+  const ConstTensor from(copy.from, DType::u8, shape);
   const Tensor to(copy.to, DType::u8, shape);
   copy.to_host ? ops.download(from, to) : ops.upload(from, to);
 }

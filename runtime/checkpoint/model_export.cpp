@@ -44,9 +44,10 @@ Result<AlignedMemory> make_tensors(const MadeModel& model, std::vector<NamedTens
   AlignedMemory memory(bytes);
   std::byte* next = memory.data();
   for (NamedTensor& named : tensors) {
-    named.tensor = Tensor(next, DType::f32, named.tensor.shape());
-    next += named.tensor.bytes();
-    if (Status made = model.make(named); !made) return made.error();
+    const Tensor values(next, DType::f32, named.tensor.shape());
+    next += values.bytes();
+    if (Status made = model.make(named.name, values.span<float>()); !made) return made.error();
+    named.tensor = values;
   }
   return memory;
 }

@@ -26,8 +26,9 @@ namespace maestro {
 
 /// A model whose tensors are made while it is written, a file at a time.
 struct MadeModel {
-  std::vector<NamedTensor> tensors;                ///< names and shapes, f32, without memory
-  std::function<Status(const NamedTensor&)> make;  ///< writes a tensor's values to its memory
+  std::vector<NamedTensor> tensors;  ///< names and shapes, f32, without memory
+  /// Writes the values of the tensor of this name.
+  std::function<Status(const std::string&, std::span<float>)> make;
 };
 /// Returns the model that adapters and the weights below them are together. The arguments outlive it.
 using MergeAdapters = std::function<Result<MadeModel>(const StoredSection&, const AdapterConfig&)>;

@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dense row-major view of typed memory. A Tensor never owns: arenas, parameter stores and buffers do.
+// Dense row-major views of typed memory. A view never owns: arenas, parameter stores and buffers do.
 #pragma once
 
 #include <cassert>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "runtime/core/dtype.hpp"
 #include "runtime/core/shape.hpp"
 
 namespace maestro {
 
-class Tensor {
+/// `Byte`: std::byte, or const std::byte for memory that is only read.
+template <class Byte>
+class TensorView {
  public:
-  Tensor() = default;
-  Tensor(void* data, DType dtype, Shape shape) : data_(data), shape_(shape), dtype_(dtype) {}
+  using Void = std::conditional_t<std::is_const_v<Byte>, const void, void>;
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+
+  TensorView() = default;
+  TensorView(Void* data, DType dtype, Shape shape) : data_(data), shape_(shape), dtype_(dtype) {}
+  /// A view of mutable memory is one of constant memory, too.
+  operator TensorView<const Byte>() const requires(!std::is_const_v<Byte>) { return {data_, dtype_, shape_}; }
 
   [[nodiscard]] bool defined() const { return data_ != nullptr; }
   [[nodiscard]] DType dtype() const { return dtype_; }
@@ -23,39 +32,42 @@ class Tensor {
   [[nodiscard]] std::int64_t rows() const { return shape_.rows(); }
   [[nodiscard]] std::int64_t columns() const { return shape_.columns(); }
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype_); }
-  [[nodiscard]] std::byte* raw() const { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] Byte* raw() const { return static_cast<Byte*>(data_); }
 
   /// Returns a typed pointer; the element type must match the dtype.
   template <class T>
-  [[nodiscard]] T* data() const {
+  [[nodiscard]] Element<T>* data() const {
     assert(dtype_of<T> == dtype_);
-    return static_cast<T*>(data_);
+    return static_cast<Element<T>*>(data_);
   }
   template <class T>
-  [[nodiscard]] std::span<T> span() const {
+  [[nodiscard]] std::span<Element<T>> span() const {
     return {data<T>(), static_cast<std::size_t>(elements())};
   }
   /// Returns the same memory with another shape of as many elements.
-  [[nodiscard]] Tensor reshaped(Shape shape) const {
+  [[nodiscard]] TensorView reshaped(Shape shape) const {
     assert(shape.elements() == elements());
     return {data_, dtype_, shape};
   }
   /// Returns rows [first, first + count) of the tensor folded to (rows, columns).
-  [[nodiscard]] Tensor row_slice(std::int64_t first, std::int64_t count) const {
+  [[nodiscard]] TensorView row_slice(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && first + count <= rows());
     const auto skip = static_cast<std::size_t>(first * columns()) * size_of(dtype_);
     return {raw() + skip, dtype_, Shape{count, columns()}};
   }
   /// Returns elements [first, first + count) as a vector.
-  [[nodiscard]] Tensor flat_slice(std::int64_t first, std::int64_t count) const {
+  [[nodiscard]] TensorView flat_slice(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && first + count <= elements());
     return {raw() + static_cast<std::size_t>(first) * size_of(dtype_), dtype_, Shape{count}};
   }
 
  private:
-  void* data_ = nullptr;
+  Void* data_ = nullptr;
   Shape shape_;
   DType dtype_ = DType::f32;
 };
+
+using Tensor = TensorView<std::byte>;
+using ConstTensor = TensorView<const std::byte>;  ///< of files, and of buffers that others write
 
 }  // namespace maestro

@@ -111,13 +111,13 @@ Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const 
   };
   const auto find = [&](const char* name, auto& span) -> Status {
     using Element = typename std::remove_reference_t<decltype(span)>::value_type;
-    Result<Tensor> tensor = made.file_.tensor(name);
+    Result<ConstTensor> tensor = made.file_.tensor(name);
     if (!tensor) return tensor.error();
     if (tensor->dtype() != dtype_of<Element>) return corrupt(std::string(name) + " has another dtype");
     span = tensor->span<Element>();
     return {};
   };
-  Result<Tensor> tokens = made.file_.tensor("tokens");
+  Result<ConstTensor> tokens = made.file_.tensor("tokens");
   if (!tokens) return tokens.error();
   Status found = tokens->dtype() == DType::u16 ? find("tokens", made.narrow_) : find("tokens", made.wide_);
   if (found) found = find("offsets", made.offsets_);

@@ -23,9 +23,10 @@
 
 namespace maestro {
 
+/// A tensor of a file, to be written or as read.
 struct NamedTensor {
   std::string name;
-  Tensor tensor;
+  ConstTensor tensor;
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -57,8 +58,7 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
                                                 WeightDtype dtype, OperationHook hook = {});
 
 /// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
-/// views into this object, valid while it (or the object it was moved to) lives, and must not be written to.
-/// Thread-safe.
+/// views into this object, valid while it (or the object it was moved to) lives. Thread-safe.
 class SafetensorsFile {
  public:
   /// Errors (corrupt, or of the system) name the file and, if a tensor is at fault, the tensor.
@@ -69,10 +69,10 @@ class SafetensorsFile {
   [[nodiscard]] bool contains(std::string_view name) const { return entries_.contains(name); }
   /// An F16 tensor comes as f32 (exact), in memory of this object from the first call on. Errors: not_found with the
   /// nearest name; invalid_argument for a dtype (F64, BOOL, ...) or a rank (over 4) this program does not compute with.
-  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
   /// Returns the tensor's shape and dtype as tensor() gives them, without memory and without reading its data. Errors
   /// as tensor().
-  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   /// Writes elements [first, first + to.size()) of an F16 tensor as f32, reading those alone. Errors as tensor(), and
   /// invalid_argument for another dtype or a range beyond the tensor.
   [[nodiscard]] Status widen(std::string_view name, std::int64_t first, std::span<float> to) const;
@@ -103,10 +103,10 @@ class SafetensorsFile {
   SafetensorsFile() = default;
   void realign();
   [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
-  [[nodiscard]] Result<Tensor> described(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] Result<ConstTensor> described(const std::string& name, const Entry& entry) const;
   [[nodiscard]] Error unknown(std::string_view name) const;
   /// `entry` is F16.
-  [[nodiscard]] std::byte* widened(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] const std::byte* widened(const std::string& name, const Entry& entry) const;
 
   std::filesystem::path path_;
   MappedFile file_;

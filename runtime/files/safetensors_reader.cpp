@@ -223,13 +223,13 @@ Error SafetensorsFile::unknown(std::string_view name) const {
   return {ErrorCode::not_found, path_.string() + " has no tensor " + printable(name) + "; " + known};
 }
 
-Result<Tensor> SafetensorsFile::described(std::string_view name) const {
+Result<ConstTensor> SafetensorsFile::described(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return unknown(name);
   return described(found->first, found->second);
 }
 
-Result<Tensor> SafetensorsFile::described(const std::string& name, const Entry& entry) const {
+Result<ConstTensor> SafetensorsFile::described(const std::string& name, const Entry& entry) const {
   const KnownDtype* known = known_dtype(entry.dtype);
   const std::string where = path_.string() + ": tensor " + printable(name);
   if (!known->dtype) {
@@ -240,17 +240,17 @@ Result<Tensor> SafetensorsFile::described(const std::string& name, const Entry& 
     return Error{ErrorCode::invalid_argument,
                  where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
   }
-  return Tensor(nullptr, *known->dtype, shape_of(entry.shape));
+  return ConstTensor(nullptr, *known->dtype, shape_of(entry.shape));
 }
 
-Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
+Result<ConstTensor> SafetensorsFile::tensor(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return unknown(name);
   const auto& [stored_name, entry] = *found;
-  const Result<Tensor> form = described(stored_name, entry);
+  const Result<ConstTensor> form = described(stored_name, entry);
   if (!form) return form.error();
-  std::byte* const data = entry.dtype == "F16" ? widened(stored_name, entry) : const_cast<std::byte*>(bytes_of(entry));
-  return Tensor(data, form->dtype(), form->shape());
+  const std::byte* const data = entry.dtype == "F16" ? widened(stored_name, entry) : bytes_of(entry);
+  return ConstTensor(data, form->dtype(), form->shape());
 }
 
 Status SafetensorsFile::widen(std::string_view name, std::int64_t first, std::span<float> to) const {
@@ -290,7 +290,7 @@ const std::byte* SafetensorsFile::bytes_of(const Entry& entry) const {
   return entry.realigned.data() != nullptr ? entry.realigned.data() : data_.data() + entry.begin;
 }
 
-std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry) const {
+const std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry) const {
   const std::scoped_lock lock(widened_->mutex);
   const auto [held, added] = widened_->memory.try_emplace(name);
   if (!added) return held->second.data();
@@ -304,7 +304,7 @@ std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry)
 Result<std::vector<NamedTensor>> SafetensorsFile::tensors() const {
   std::vector<NamedTensor> all;
   for (std::string& name : names()) {
-    Result<Tensor> found = tensor(name);
+    Result<ConstTensor> found = tensor(name);
     if (!found) return found.error();
     all.push_back({std::move(name), *found});
   }

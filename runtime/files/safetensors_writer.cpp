@@ -75,11 +75,11 @@ struct Content {
   Metadata metadata;
   WeightDtype weights = WeightDtype::f32;  // dtype of the f32 tensors in the file
 
-  [[nodiscard]] std::string_view dtype_of(const Tensor& tensor) const {
+  [[nodiscard]] std::string_view dtype_of(const ConstTensor& tensor) const {
     constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
     return tensor.dtype() == DType::f32 ? names[static_cast<std::size_t>(weights)] : safetensors_name(tensor.dtype());
   }
-  [[nodiscard]] std::uint64_t bytes_of(const Tensor& tensor) const {
+  [[nodiscard]] std::uint64_t bytes_of(const ConstTensor& tensor) const {
     if (tensor.dtype() != DType::f32) return tensor.bytes();
     return static_cast<std::uint64_t>(tensor.elements()) * size_of(weights);
   }

@@ -10,10 +10,10 @@ namespace {
 
 using Sizes = std::initializer_list<std::int64_t>;
 
-OperatorCall made(std::string_view op, DType dtype, Sizes sizes, double flops, std::initializer_list<Tensor> tensors) {
+OperatorCall made(std::string_view op, DType dtype, Sizes sizes, double flops, std::initializer_list<ConstTensor> tensors) {
   OperatorCall call{std::string(op), dtype, {}, flops, 0};
   std::ranges::copy(sizes, call.sizes.begin());
-  for (const Tensor& tensor : tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
+  for (const ConstTensor& tensor : tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
   return call;
 }
 
@@ -22,8 +22,8 @@ double product(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 /// Returns the call of an operator that passes over its tensors once.
-OperatorCall pointwise(std::string_view op, const Tensor& largest, double flops_per_element,
-                       std::initializer_list<Tensor> tensors, std::int64_t kind = 0) {
+OperatorCall pointwise(std::string_view op, const ConstTensor& largest, double flops_per_element,
+                       std::initializer_list<ConstTensor> tensors, std::int64_t kind = 0) {
   return made(op, largest.dtype(), {largest.rows(), largest.columns(), kind},
               flops_per_element * static_cast<double>(largest.elements()), tensors);
 }
@@ -41,7 +41,7 @@ double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout) {
 }
 
 OperatorCall attention(std::string_view op, const Tensor& qkv, const AttentionShape& shape,
-                       const SequenceLayout& layout, double products, std::initializer_list<Tensor> tensors) {
+                       const SequenceLayout& layout, double products, std::initializer_list<ConstTensor> tensors) {
   const double pairs = scored_pairs(shape, layout);
   const double flops = 2 * products * pairs * static_cast<double>(shape.heads * shape.head_size);
   return made(op, qkv.dtype(),

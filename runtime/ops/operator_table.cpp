@@ -6,22 +6,33 @@
 
 namespace maestro {
 
+namespace {
+
+void copy_on_host(const ConstTensor& from, const Tensor& to) {
+  assert(from.dtype() == to.dtype() && from.bytes() == to.bytes());
+  if (to.bytes() > 0) std::memcpy(to.raw(), from.raw(), to.bytes());
+}
+
+}  // namespace
+
 void OperatorTable::run(const Zero& op) const {
   assert(memory().host());
   if (op.to.bytes() > 0) std::memset(op.to.raw(), 0, op.to.bytes());
 }
 
 void OperatorTable::run(const Copy& op) const {
-  assert(memory().host() && op.from.dtype() == op.to.dtype() && op.from.bytes() == op.to.bytes());
-  if (op.to.bytes() > 0) std::memcpy(op.to.raw(), op.from.raw(), op.to.bytes());
+  assert(memory().host());
+  copy_on_host(op.from, op.to);
 }
 
 void OperatorTable::run(const Upload& op) const {
-  copy(op.from, op.to);
+  assert(memory().host());
+  copy_on_host(op.from, op.to);
 }
 
 void OperatorTable::run(const Download& op) const {
-  copy(op.from, op.to);
+  assert(memory().host());
+  copy_on_host(op.from, op.to);
 }
 
 void OperatorTable::run(const Put& op) const {

@@ -52,8 +52,8 @@ class OperatorTable : public RunsAll<Operators> {
   // Shorthands.
   void zero(const Tensor& to) const { run(Zero{to}); }
   void copy(const Tensor& from, const Tensor& to) const { run(Copy{from, to}); }
-  void upload(const Tensor& from, const Tensor& to) const { run(Upload{from, to}); }
-  void download(const Tensor& from, const Tensor& to) const { run(Download{from, to}); }
+  void upload(const ConstTensor& from, const Tensor& to) const { run(Upload{from, to}); }
+  void download(const ConstTensor& from, const Tensor& to) const { run(Download{from, to}); }
   void put(std::span<const std::byte> values, const Tensor& to) const { run(Put{values, to}); }
 
   /// Returns the memory space of this table's tensors; it outlives the table.

@@ -71,13 +71,13 @@ struct Copy {
 
 /// Sets to = from, which does not change until the work is complete.
 struct Upload {
-  Tensor from{};  ///< host, or memory of another device
+  ConstTensor from{};  ///< host, or memory of another device
   Tensor to{};
 };
 
 /// Sets to = from, when the work is complete.
 struct Download {
-  Tensor from{};  ///< may also be in another device's memory
+  ConstTensor from{};  ///< may also be in another device's memory
   Tensor to{};    ///< host
 };
 

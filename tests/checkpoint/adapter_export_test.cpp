@@ -55,8 +55,8 @@ class AdapterExport : public testing::Test {
     options.merge = [this](const StoredSection& stored, const AdapterConfig& config) -> Result<MadeModel> {
       adapters_ = stored.state.parameters.size();
       scale_ = config.scale();
-      const auto make = [](const NamedTensor& into) {
-        std::ranges::fill(into.tensor.span<float>(), 3.0F);
+      const auto make = [](const std::string&, std::span<float> values) {
+        std::ranges::fill(values, 3.0F);
         return Status();
       };
       return MadeModel{{{"h.weight", Tensor(nullptr, DType::f32, Shape{2, 3})}}, make};

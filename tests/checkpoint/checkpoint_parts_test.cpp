@@ -113,10 +113,9 @@ TEST_F(CheckpointParts, have_the_digest_of_the_whole_section) {  // DX-1
     return section_digests(store_.latest().value_or_throw()).value_or_throw().at("deep");
   };
   EXPECT_EQ(digest_of(whole), in_parts.at("deep"));
-  auto* const last = reinterpret_cast<unsigned char*>(whole.optimizer.back().tensor.raw());
-  *last ^= 1;
+  parts.front().flip_a_bit();
   EXPECT_NE(digest_of(whole), in_parts.at("deep")) << "one bit of a moment differs";
-  *last ^= 1;
+  parts.front().flip_a_bit();
   std::swap(whole.parameters.front().name, whole.parameters.back().name);
   EXPECT_NE(digest_of(whole), in_parts.at("deep")) << "two tensors have changed places";
 }

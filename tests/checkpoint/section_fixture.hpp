@@ -29,6 +29,9 @@ class SmallSection {
     return state;
   }
 
+  /// Flips a bit of the second moment, which state() views.
+  void flip_a_bit() { reinterpret_cast<unsigned char&>(values_[8]) ^= 1; }
+
  private:
   std::uint64_t step_;
   StatePart part_;

@@ -34,7 +34,7 @@ Status open_and_touch(const TempFolder& folder, std::string_view bytes) {
   if (!file) return file.error();
   unsigned sum = 0;
   for (const std::string& name : file->names()) {
-    const Result<Tensor> tensor = file->tensor(name);
+    const Result<ConstTensor> tensor = file->tensor(name);
     if (!tensor) return tensor.error();
     for (std::size_t at = 0; at < tensor->bytes(); ++at) sum += std::to_integer<unsigned>(tensor->raw()[at]);
   }

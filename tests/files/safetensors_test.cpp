@@ -68,7 +68,7 @@ void expect_tensors(const SafetensorsFile& file) {
   Tensors expected;
   for (const auto& [name, tensor] : expected.list()) {
     SCOPED_TRACE(name);
-    const Result<Tensor> read = file.tensor(name);
+    const Result<ConstTensor> read = file.tensor(name);
     ASSERT_TRUE(read.ok()) << read.error().message;
     EXPECT_EQ(read->dtype(), tensor.dtype());
     EXPECT_EQ(read->shape(), tensor.shape());
@@ -101,7 +101,7 @@ TEST(Safetensors, tensors_stay_valid_when_the_file_object_is_moved) {
   const TempFolder folder;
   auto file = SafetensorsFile::open(folder.write("m.safetensors", file_of_the_python_package()));
   ASSERT_TRUE(file.ok());
-  const Tensor before = *file->tensor("h.weight");
+  const ConstTensor before = *file->tensor("h.weight");
   const SafetensorsFile moved = *std::move(file);
   EXPECT_EQ(moved.tensor("h.weight")->raw(), before.raw());
   expect_tensors(moved);
@@ -117,7 +117,7 @@ TEST(Safetensors, data_at_an_odd_address_is_copied_to_an_even_one) {
                                                        data));
   const auto file = SafetensorsFile::open(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const Tensor tensor = *file->tensor("f");
+  const ConstTensor tensor = *file->tensor("f");
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.raw()) % 4, 0u);
   EXPECT_EQ(tensor.data<float>()[0], 1.25f);
 }
@@ -134,7 +134,7 @@ TEST(Safetensors, a_file_without_tensors_is_a_file) {
 TEST(Safetensors, an_unknown_tensor_is_answered_with_the_nearest_one) {
   const TempFolder folder;
   const auto file = SafetensorsFile::open(folder.write("m.safetensors", file_of_the_python_package()));
-  const Result<Tensor> tensor = file->tensor("h.wieght");
+  const Result<ConstTensor> tensor = file->tensor("h.wieght");
   ASSERT_FALSE(tensor.ok());
   EXPECT_EQ(tensor.error().code, ErrorCode::not_found);
   EXPECT_THAT(tensor.error().message,
@@ -175,7 +175,7 @@ TEST(Safetensors, every_f16_value_is_read_as_the_f32_of_the_same_value) {
       "m", safetensors_file(R"({"half":{"dtype":"F16","shape":[65536],"data_offsets":[0,131072]}})", bytes));
   const auto file = SafetensorsFile::open(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const Tensor wide = file->tensor("half").value_or_throw();
+  const ConstTensor wide = file->tensor("half").value_or_throw();
   ASSERT_EQ(wide.dtype(), DType::f32);
   for (unsigned half = 0; half < 0x10000; ++half) {
     const float found = wide.data<float>()[half];
@@ -216,11 +216,11 @@ TEST(Safetensors, a_released_tensor_reads_the_same_again) {
   ASSERT_TRUE(write_safetensors(folder.path() / "m", {{"a", tensor}, {"b", tensor}}).ok());
   const auto file = SafetensorsFile::open(folder.path() / "m");
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const Tensor described = file->described("b").value_or_throw();
+  const ConstTensor described = file->described("b").value_or_throw();
   EXPECT_FALSE(described.defined());
   EXPECT_EQ(described.shape(), tensor.shape());
   EXPECT_EQ(described.dtype(), DType::f32);
-  const Tensor first = file->tensor("b").value_or_throw();
+  const ConstTensor first = file->tensor("b").value_or_throw();
   EXPECT_EQ(first.data<float>()[4999], 4999);
   file->release("b");
   file->release("c");

@@ -31,9 +31,9 @@ void read(const SafetensorsFile& file) {
   static_cast<void>(file.bytes_by_dtype());
   accepted(file.tensor("model.embed_tokens.weight"));
   for (const std::string& name : file.names()) {
-    const Result<Tensor> described = file.described(name);
+    const Result<ConstTensor> described = file.described(name);
     if (!accepted(described)) continue;
-    const Result<Tensor> tensor = file.tensor(name);
+    const Result<ConstTensor> tensor = file.tensor(name);
     require(tensor.ok() && tensor->shape() == described->shape(), "a described tensor can be read", name);
   }
   Result<std::vector<NamedTensor>> tensors = file.tensors();

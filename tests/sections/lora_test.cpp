@@ -89,8 +89,8 @@ TEST_P(LoraReference, merged_weights_make_the_same_logits_without_adapters) {
   std::deque<std::vector<float>> memory;
   for (NamedTensor& named : tensors) {
     std::vector<float>& values = memory.emplace_back(static_cast<std::size_t>(named.tensor.elements()));
-    named.tensor = Tensor(values.data(), DType::f32, named.tensor.shape());
-    merged.make(named).or_throw();
+    named.tensor = ConstTensor(values.data(), DType::f32, named.tensor.shape());
+    merged.make(named.name, values).or_throw();
   }
   DecoderTrunk trunk(bench.context("teacher", false), {config, TeacherOutput::logits, 1, {}});
   import_tensors(trunk, ParameterBuffer::values, tensors, "merged").or_throw();

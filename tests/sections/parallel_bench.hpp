@@ -20,6 +20,12 @@
 
 namespace maestro::testing {
 
+/// Returns the values of a snapshot's tensor, to change them.
+inline std::span<float> values_in(TensorSnapshot& snapshot, const NamedTensor& named) {
+  std::byte* const data = snapshot.memory.data() + (named.tensor.raw() - snapshot.memory.data());
+  return Tensor(data, DType::f32, named.tensor.shape()).span<float>();
+}
+
 /// A whole tensor for an input port.
 struct Feed {
   std::string port;

@@ -94,7 +94,7 @@ TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_
   const auto found = std::ranges::find(stored.tensors, "model.layers.1.self_attn.k_proj.weight", &NamedTensor::name);
   ASSERT_NE(found, stored.tensors.end());
   found->tensor = found->tensor.reshaped({32, 16});
-  std::ranges::fill(stored.tensors.front().tensor.span<float>(), 9.0f);
+  std::ranges::fill(values_in(stored, stored.tensors.front()), 9.0f);
   for (std::int64_t rank = 0; rank < 2; ++rank) {
     Section& section = ranks.section(rank);
     const std::vector<float> before = values_of(section);

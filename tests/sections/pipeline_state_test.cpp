@@ -36,7 +36,7 @@ PipelineBench cut(Bench& bench, const DecoderConfig& config, std::int64_t stages
 void count_up(TensorSnapshot& snapshot) {
   float next = 0.25f;
   for (const NamedTensor& each : snapshot.tensors) {
-    for (float& value : each.tensor.span<float>()) value = next += 1;
+    for (float& value : values_in(snapshot, each)) value = next += 1;
   }
 }
 

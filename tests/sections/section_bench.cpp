@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "runtime/model/decoder_config.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 
@@ -194,7 +195,7 @@ Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench
   return OptimizerStep{optimizer.learning_rate(number), norm};
 }
 
-double largest_difference(const Tensor& a, const Tensor& b) {
+double largest_difference(const ConstTensor& a, const ConstTensor& b) {
   EXPECT_EQ(a.elements(), b.elements());
   double largest = 0;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -218,7 +219,7 @@ std::vector<std::string> recorded_decoders() {
 }
 
 std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name) {
-  const Tensor tensor = file.tensor(name).value_or_throw();
+  const ConstTensor tensor = file.tensor(name).value_or_throw();
   const auto values = tensor.span<std::int32_t>();
   return {values.begin(), values.end()};
 }

@@ -96,7 +96,7 @@ Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench
                                    std::int64_t number);
 
 /// Largest absolute difference of two f32 tensors of equal shape.
-double largest_difference(const Tensor& a, const Tensor& b);
+double largest_difference(const ConstTensor& a, const ConstTensor& b);
 
 /// Folder of a recorded model, see record_references.py.
 std::filesystem::path reference_folder(const std::string& model);

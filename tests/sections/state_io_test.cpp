@@ -231,7 +231,7 @@ TEST(StateIo, a_trunk_and_a_head_each_take_their_part_of_one_folder) {
   LanguageModelHead head(bench.context("h", true), {stored.config, {}});
   ASSERT_TRUE(load_weights(trunk, stored.folder).ok());
   ASSERT_TRUE(load_weights(head, stored.folder).ok());
-  const Tensor layer = stored.file.tensor("lm_head.weight").value_or_throw();
+  const ConstTensor layer = stored.file.tensor("lm_head.weight").value_or_throw();
   EXPECT_EQ(largest_difference(head.parameters().find("lm_head.weight")->value(), layer), 0);
 }
 

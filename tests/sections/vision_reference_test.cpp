@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 
 #include "runtime/model/hf_config.hpp"
@@ -19,10 +20,16 @@ struct Recorded {
   explicit Recorded(const std::string& model)
       : folder(reference_folder(model)),
         file(SafetensorsFile::open(folder / "expected.safetensors").value_or_throw()) {}
-  [[nodiscard]] Tensor at(const std::string& name) const { return file.tensor(name).value_or_throw(); }
+  [[nodiscard]] ConstTensor at(const std::string& name) const { return file.tensor(name).value_or_throw(); }
+  /// Returns a copy that this owns.
+  [[nodiscard]] Tensor copied(const std::string& name) const {
+    const ConstTensor stored = at(name);
+    std::vector<float>& copy = copies_.emplace_back(stored.data<float>(), stored.data<float>() + stored.elements());
+    return {copy.data(), DType::f32, stored.shape()};
+  }
   template <class T>
   [[nodiscard]] std::vector<T> values(const std::string& name) const {
-    const Tensor tensor = at(name);
+    const ConstTensor tensor = at(name);
     const auto span = tensor.span<T>();
     return {span.begin(), span.end()};
   }
@@ -36,6 +43,9 @@ struct Recorded {
   }
   std::filesystem::path folder;
   SafetensorsFile file;
+
+ private:
+  mutable std::deque<std::vector<float>> copies_;
 };
 
 std::vector<std::int32_t> counts_of(const std::vector<std::int32_t>& offsets) {
@@ -68,7 +78,7 @@ TEST(VisionReference, features_and_gradients_are_those_of_siglip) {
   pictures.connect(pass);
   pass.forward();
   EXPECT_LT(largest_difference(pass.output("features"), recorded.at("features")), 2e-5);
-  pass.seed("features", recorded.at("dfeatures"));
+  pass.seed("features", recorded.copied("dfeatures"));
   pass.backward();
   recorded.expect_gradients(encoder, 2e-4);
 }
@@ -84,7 +94,8 @@ TEST(VisionReference, a_siglip_written_again_holds_the_same_tensors_under_full_n
   const auto ours = SafetensorsFile::open(out.path() / "model.safetensors").value_or_throw();
   for (const std::string& name : ours.names()) {
     ASSERT_EQ(name.find("vision_model."), 0u);
-    const Tensor stored = theirs.tensor(name.substr(13)).value_or_throw(), written = ours.tensor(name).value_or_throw();
+    const ConstTensor stored = theirs.tensor(name.substr(13)).value_or_throw(),
+                      written = ours.tensor(name).value_or_throw();
     EXPECT_EQ(written.shape(), stored.shape()) << name;
     EXPECT_EQ(largest_difference(written, stored), 0) << name;
   }
@@ -148,10 +159,10 @@ TEST(VisionReference, the_projector_is_that_of_llava) {
   Batch batch({0}, {0}, {0, 1});
   batch.with_patches({7});
   MicroBatch pass(bench, projector, batch);
-  pass.connect("features", recorded.at("features"), true);
+  pass.connect("features", recorded.copied("features"), true);
   pass.forward();
   EXPECT_LT(largest_difference(pass.output("visual"), recorded.at("visual")), 1e-5);
-  pass.seed("visual", recorded.at("dvisual"));
+  pass.seed("visual", recorded.copied("dvisual"));
   pass.backward();
   recorded.expect_gradients(projector, 2e-5);
   EXPECT_LT(largest_difference(pass.input("features").gradient(), recorded.at("gradient.features")), 1e-5);
@@ -190,7 +201,7 @@ class VisionLanguageReference : public ::testing::TestWithParam<const char*> {
 TEST_P(VisionLanguageReference, loss_and_gradients_are_those_of_transformers_with_rows_put_in) {  // VD-1
   const auto decoder = model(true);
   MicroBatch pass(bench, *decoder, batch);
-  pass.connect("visual", recorded.at("visual"), true);
+  pass.connect("visual", recorded.copied("visual"), true);
   pass.forward();
   EXPECT_NEAR(pass.metric("loss"), recorded.values<float>("loss")[0], 1e-5);
   EXPECT_EQ(pass.metric_sum("ce").weight, batch.target_tokens());
@@ -204,7 +215,7 @@ TEST_P(VisionLanguageReference, a_frozen_decoder_passes_the_gradient_to_visual) 
   for (const bool packed_alone : {false, true}) {
     if (packed_alone) decoder->freeze();
     MicroBatch pass(bench, *decoder, batch);
-    pass.connect("visual", recorded.at("visual"), true);
+    pass.connect("visual", recorded.copied("visual"), true);
     pass.forward();
     EXPECT_NEAR(pass.metric("loss"), recorded.values<float>("loss")[0], 1e-5);
     pass.backward();
@@ -215,7 +226,7 @@ TEST_P(VisionLanguageReference, a_frozen_decoder_passes_the_gradient_to_visual) 
 TEST_P(VisionLanguageReference, exact_match_counts_samples_whose_every_target_is_the_largest_logit) {
   const auto decoder = model(false);
   MicroBatch pass(bench, *decoder, batch, Pass::evaluate);
-  pass.connect("visual", recorded.at("visual"));
+  pass.connect("visual", recorded.copied("visual"));
   pass.forward();
   const MetricSum match = pass.metric_sum("exact_match");
   EXPECT_EQ(match.sum, recorded.values<float>("exact_match")[0]);

@@ -74,7 +74,7 @@ class TeacherShards {
     SafetensorsFile file;
     std::vector<std::int64_t> entries;  // first entry of each sample, and the end
     std::span<const std::int64_t> offsets;
-    Tensor ids, counts;
+    ConstTensor ids, counts;
   };
   TeacherShards() = default;
   [[nodiscard]] Result<Shard> open_shard(const std::filesystem::path& folder, std::uint64_t number, Check check) const;
