@@ -41,6 +41,13 @@ Tensor Inputs::host(std::string_view port) const {
   return found == hosts_.end() ? (*this)[port].value() : found->second;
 }
 
+bool PassMetrics::may_have_loss() const {
+  return std::ranges::any_of(entries_, [](const auto& entry) {
+    const auto* const now = std::get_if<MetricSum>(&entry);
+    return now == nullptr || now->name == "loss";
+  });
+}
+
 std::vector<MetricSum> PassMetrics::get() const {
   std::vector<MetricSum> metrics;
   for (const auto& entry : entries_) {

@@ -95,6 +95,8 @@ class PassMetrics {
   }
   [[nodiscard]] std::vector<MetricSum> get() const;
   operator std::vector<MetricSum>() const { return get(); }  // NOLINT(google-explicit-constructor)
+  /// Returns whether the figure "loss" is among them, or may be: the name of a later figure is not known yet.
+  [[nodiscard]] bool may_have_loss() const;
 
  private:
   struct Losses {

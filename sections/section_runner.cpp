@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
+
+#include "runtime/core/nearest_name.hpp"
 
 namespace maestro {
 
@@ -134,7 +137,7 @@ struct SectionRunner::MicroBatch {
 
 SectionRunner::SectionRunner(std::shared_ptr<Section> section, const SectionContext& context,
                              const OptimizerConfig& optimizer, std::int64_t total_steps)
-    : context_(context), section_(std::move(section)), optimizer_(optimizer, total_steps) {
+    : context_(context), section_(std::move(section)), ports_(section_->ports()), optimizer_(optimizer, total_steps) {
   if (context.ops == nullptr || section_->parameters().elements() == 0) return;
   if (section_->parameters().values().empty() || &section_->parameters().memory() == &context.ops->memory()) return;
   throw std::logic_error("section '" + context.name +
@@ -174,12 +177,12 @@ void check_numbers(const PortTensor& output) {
   constexpr std::uint16_t bf16_exponent = 0x7f80, bf16_minus_infinity = 0xff80;
   if (output.memory != MemoryKind::host) return;
   const auto is_bad = [](float value) { return !(value <= std::numeric_limits<float>::max()); };
-  const auto is_bad_half = [](std::uint16_t bits) {
-    return (bits & bf16_exponent) == bf16_exponent && bits != bf16_minus_infinity;
+  const auto is_bad_half = [](bfloat16 value) {
+    return (value.bits & bf16_exponent) == bf16_exponent && value.bits != bf16_minus_infinity;
   };
   const Tensor& values = output.tensor;
   const bool bad = (values.dtype() == DType::f32 && std::ranges::any_of(values.span<float>(), is_bad)) ||
-                   (values.dtype() == DType::bf16 && std::ranges::any_of(values.span<std::uint16_t>(), is_bad_half));
+                   (values.dtype() == DType::bf16 && std::ranges::any_of(values.span<bfloat16>(), is_bad_half));
   if (!bad) return;
   throw std::logic_error("output port '" + output.port +
                          "' has values that are not numbers in the first pass (NaN or infinity); check its weights and "
@@ -187,6 +190,28 @@ void check_numbers(const PortTensor& output) {
 }
 
 }  // namespace
+
+void SectionRunner::check(const Outputs& results, bool trains) const {
+  for (auto at = results.values().begin(); at != results.values().end(); ++at) {
+    const std::string& name = at->first;
+    if (std::ranges::find(ports_.outputs, name, &Port::name) == ports_.outputs.end()) {
+      std::vector<std::string> declared;
+      for (const Port& port : ports_.outputs) declared.push_back(port.name);
+      const auto nearest = nearest_name(name, declared);
+      throw std::logic_error("output '" + name + "' is set, but is not declared in ports()" +
+                             (nearest ? "; the nearest is '" + *nearest + "'" : ""));
+    }
+    const auto again =
+        std::ranges::find(std::next(at), results.values().end(), name, &std::pair<std::string, Var>::first);
+    if (again != results.values().end()) throw std::logic_error("output '" + name + "' is set twice in a pass");
+  }
+  if (!trains || std::ranges::any_of(ports_.outputs, &Port::differentiable) || results.pass_metrics().may_have_loss()) {
+    return;
+  }
+  throw std::logic_error(
+      "the section is trained, but its pass reports no loss and it has no differentiable output: call "
+      "Outputs::losses(), or Outputs::metric(\"loss\", sum, weight), or set trained = false");
+}
 
 PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
                                    std::span<const PortTensor> outputs) {
@@ -207,14 +232,17 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
+  check(results, keep && context_.trained);
   for (const PortTensor& output : outputs) {
     const Var* value = results.find(output.port);
     if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");
-    if (value->value().dtype() != output.tensor.dtype() || value->value().bytes() != output.tensor.bytes()) {
-      throw std::logic_error("output port '" + output.port + "' gave " + text_of(value->value()) +
-                             ", its edge carries " + text_of(output.tensor));
+    const Tensor& given = value->value();
+    if (given.dtype() != output.tensor.dtype() || given.elements() != output.tensor.elements() ||
+        given.columns() != output.tensor.columns()) {
+      throw std::logic_error("output port '" + output.port + "' gave " + text_of(given) + ", its edge carries " +
+                             text_of(output.tensor));
     }
-    give(ops, value->value(), output);
+    give(ops, given, output);
     if (!outputs_checked_ && context_.memory().holds_values()) check_numbers(output);
   }
   outputs_checked_ = true;

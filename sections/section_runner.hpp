@@ -90,9 +90,14 @@ class SectionRunner {
   void repeat(PassKind kind, const std::function<void()>& calls) const;
   [[nodiscard]] std::vector<std::span<float>> counted_gradients() const;
 
+  /// Throws std::logic_error unless the outputs are declared ports, each set once, and a trained section has a loss or
+  /// an output that gradients come back to.
+  void check(const Outputs& results, bool trains) const;
+
   bool outputs_checked_ = false;  // outputs of the first pass are numbers
   SectionContext context_;
   std::shared_ptr<Section> section_;
+  Ports ports_;
   AdamWOptimizer optimizer_;
   std::vector<std::unique_ptr<MicroBatch>> free_;
   std::map<Key, std::unique_ptr<MicroBatch>> in_flight_;

@@ -89,6 +89,13 @@ std::string failure_of(const WorkResult& result, const ParallelContext& parallel
   return failure;
 }
 
+/// Returns " (step 3, micro-batch 0, forward)".
+std::string place_of(const TracedWork& work) {
+  std::string place = " (step " + std::to_string(work.step.value());
+  if (work.batch) place += ", micro-batch " + std::to_string(work.batch->index);
+  return place + ", " + std::string(work.label) + ")";
+}
+
 /// Joins rows that arrived in several pieces.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
   if (copy.from_host && copy.to_host) {
@@ -210,7 +217,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
     } catch (const ServiceLost& lost) {
       fail(lost.what(), true);
     } catch (const std::exception& problem) {
-      fail(problem.what());
+      fail(problem.what() + place_of(traced));
     } catch (...) {  // by a section of a plug-in
       fail("an exception that is no std::exception");
     }

@@ -2,13 +2,13 @@
 // Dense row-major views of typed memory. A view never owns: arenas, parameter stores and buffers do.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <span>
 #include <type_traits>
 
 #include "runtime/core/dtype.hpp"
 #include "runtime/core/shape.hpp"
+#include "runtime/core/shape_error.hpp"
 
 namespace maestro {
 
@@ -34,34 +34,42 @@ class TensorView {
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype_); }
   [[nodiscard]] Byte* raw() const { return static_cast<Byte*>(data_); }
 
-  /// Returns a typed pointer; the element type must match the dtype.
+  /// Returns a typed pointer; null if the tensor is undefined. Throws ShapeError if the dtype is not that of T.
   template <class T>
   [[nodiscard]] Element<T>* data() const {
-    assert(dtype_of<T> == dtype_);
+    if (dtype_of<T> != dtype_ && defined()) [[unlikely]]
+      fail_dtype(dtype_, dtype_of<T>, shape_);
     return static_cast<Element<T>*>(data_);
   }
   template <class T>
   [[nodiscard]] std::span<Element<T>> span() const {
     return {data<T>(), static_cast<std::size_t>(elements())};
   }
-  /// Returns the same memory with another shape of as many elements.
+  /// Returns the same memory with another shape of as many elements. Throws ShapeError.
   [[nodiscard]] TensorView reshaped(Shape shape) const {
-    assert(shape.elements() == elements());
+    if (shape.elements() != elements()) [[unlikely]]
+      fail_reshaped(shape_, shape);
     return {data_, dtype_, shape};
   }
-  /// Returns rows [first, first + count) of the tensor folded to (rows, columns).
+  /// Returns rows [first, first + count) of the tensor folded to (rows, columns). Throws ShapeError.
   [[nodiscard]] TensorView row_slice(std::int64_t first, std::int64_t count) const {
-    assert(first >= 0 && first + count <= rows());
+    if (!within(first, count, rows())) [[unlikely]]
+      fail_slice("row_slice", first, count, rows(), shape_);
     const auto skip = static_cast<std::size_t>(first * columns()) * size_of(dtype_);
     return {raw() + skip, dtype_, Shape{count, columns()}};
   }
-  /// Returns elements [first, first + count) as a vector.
+  /// Returns elements [first, first + count) as a vector. Throws ShapeError.
   [[nodiscard]] TensorView flat_slice(std::int64_t first, std::int64_t count) const {
-    assert(first >= 0 && first + count <= elements());
+    if (!within(first, count, elements())) [[unlikely]]
+      fail_slice("flat_slice", first, count, elements(), shape_);
     return {raw() + static_cast<std::size_t>(first) * size_of(dtype_), dtype_, Shape{count}};
   }
 
  private:
+  static bool within(std::int64_t first, std::int64_t count, std::int64_t size) {
+    return first >= 0 && count >= 0 && first <= size - count;
+  }
+
   Void* data_ = nullptr;
   Shape shape_;
   DType dtype_ = DType::f32;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/functions.hpp"
 
-#include <cassert>
 #include <utility>
+
+#include "runtime/ops/call_checks.hpp"
 
 namespace maestro {
 
@@ -27,6 +28,7 @@ Tensor as_matrix(const Tensor& weight) {
 
 Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table, const SequenceLayout& layout,
               double scale) {
+  check_embedding(ids, table, positions_table, layout.positions.size());
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().run(Embedding{.table = table.value(),
                            .packed = table.packed_rows(tape.ops(), tape.compute()),
@@ -49,6 +51,7 @@ Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positi
 
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
   const DType compute = tape.compute();
+  check_product("linear", compute, x.value(), weight, bias);
   Var y = tape.output({x.value().rows(), weight.shape()[0]}, compute, x.needs_gradient() || weight.trained());
   tape.ops().run(Linear{.x = x.value(),
                         .w = &weight.packed(tape.ops(), compute, PackFor::forward),
@@ -107,6 +110,7 @@ Block rounded_gradient(Tape& tape, const Addends& of, const Var& sum, const Var&
 /// Runs `call`, a norm of x (the sum of `addends`, with call.added), with its parameters and results filled in, and
 /// records its backward pass. A null bias: RMS norm.
 Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm call, const Addends& addends = {}) {
+  check_norm(bias == nullptr ? "rms_norm" : "layer_norm", tape.compute(), x.value(), weight, bias);
   const std::int64_t rows = x.value().rows();
   Var y = tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || weight.trained());
   const Block mean = bias == nullptr ? Block() : tape.scratch({rows}, DType::f32);
@@ -139,6 +143,7 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
 }
 
 Var sum_output(Tape& tape, const Var& residual, const Var& branch) {
+  check_sum("add", residual.value(), branch.value());
   return tape.output(residual.value().shape(), DType::f32, residual.needs_gradient() || branch.needs_gradient());
 }
 void record_add(Tape& tape, const Addends& addends, const Var& y) {
@@ -187,6 +192,7 @@ NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Param
 }
 
 Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index) {
+  check_rows("index_add", x.value(), index.tensor(), rows.value());
   Var y = tape.output(x.value().shape(), DType::f32, x.needs_gradient() || rows.needs_gradient());
   tape.ops().run(Cast{.from = x.value(), .to = y.value()});
   tape.ops().run(IndexAdd{.rows = rows.value(), .index = index.tensor().span<std::int32_t>(), .to = y.value()});
@@ -205,6 +211,7 @@ Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index) {
 
 Var index_select(Tape& tape, const Var& x, const Block& index) {
   const Tensor& from = x.value();
+  check_rows("index_select", from, index.tensor());
   Var y = tape.output({index.tensor().elements(), from.columns()}, from.dtype(), x.needs_gradient());
   tape.ops().run(IndexSelect{.from = from, .index = index.tensor().span<std::int32_t>(), .to = y.value()});
   if (!y.needs_gradient()) return y;
@@ -218,6 +225,7 @@ Var index_select(Tape& tape, const Var& x, const Block& index) {
 
 Var converted(Tape& tape, const Var& x, DType dtype) {
   if (x.value().dtype() == dtype) return x;
+  check_pointwise("converted", x.value());
   Var y = tape.output(x.value().shape(), dtype, x.needs_gradient());
   tape.ops().run(Cast{.from = x.value(), .to = y.value()});
   if (y.needs_gradient()) tape.record(y, [&tape, x, y] { tape.add_gradient(x, tape.gradient_block(y)); });
@@ -269,6 +277,7 @@ void gelu_network_backward(Tape& tape, const GeluNetwork& network) {
 }  // namespace
 
 Var gelu(Tape& tape, const Var& x) {
+  check_pointwise("gelu", x.value());
   Var y = tape.output(x.value().shape(), x.value().dtype(), x.needs_gradient());
   tape.ops().run(Gelu{.x = x.value(), .y = y.value()});
   if (!y.needs_gradient()) return y;
@@ -284,11 +293,13 @@ Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) 
   if (in.adapter != nullptr || out.adapter != nullptr) return linear(tape, gelu(tape, linear(tape, x, in)), out);
   const DType compute = tape.compute();
   const OperatorTable& ops = tape.ops();
+  check_product("gelu_network", compute, x.value(), *in.weight, in.bias);
   const std::int64_t rows = x.value().rows();
   const bool differentiable = x.needs_gradient() || in.weight->trained() || out.weight->trained();
   Var y = tape.output({rows, out.weight->shape()[0]}, compute, differentiable);
   const Block pre = tape.scratch({rows, in.weight->shape()[0]}, compute);
   const Block inner = tape.scratch(pre.tensor().shape(), compute);
+  check_product("gelu_network", compute, inner.tensor(), *out.weight, out.bias);
   ops.run(Linear{.x = x.value(),
                  .w = &in.weight->packed(ops, compute, PackFor::forward),
                  .bias = value_of(in.bias),
@@ -305,6 +316,7 @@ Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) 
 }
 
 Var glu(Tape& tape, const Var& x, GluGate gate) {
+  check_gate(x.value());
   Var y = tape.output({x.value().rows(), x.value().columns() / 2}, x.value().dtype(), x.needs_gradient());
   tape.ops().run(Glu{.x = x.value(), .y = y.value(), .gate = gate});
   if (!y.needs_gradient()) return y;
@@ -328,6 +340,7 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
 
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout) {
   const Tensor& in = qkv.value();
+  check_attention("attention", in, options, layout, layout.rows());
   rotate(tape, in, options, options.shape, layout, +1);
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   Block lse = tape.scratch({in.rows(), options.shape.heads}, DType::f32);
@@ -350,8 +363,12 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
 
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      const AttentionCache& cache) {
-  assert(!tape.recording() && layout.sequences() == 1);
   const Tensor& in = qkv.value();
+  if (tape.recording() || layout.sequences() != 1) {
+    throw std::logic_error("cached_attention: takes a single sequence, on a tape that does not record");
+  }
+  check_attention("cached_attention", in, options, layout, layout.rows());
+  check_cache(in, options, cache);
   rotate(tape, in, options, options.shape, layout, +1);
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), false);
   tape.ops().run(CachedAttention{.qkv = in,

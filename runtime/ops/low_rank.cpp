@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/low_rank.hpp"
 
-#include <cassert>
 #include <utility>
+
+#include "runtime/core/shape_error.hpp"
 
 namespace maestro {
 
@@ -15,7 +16,9 @@ LowRank::LowRank(Parts parts) : parts_(std::move(parts)) {
       ++row;
     }
   }
-  assert(row == parts_.b->shape()[0]);
+  if (row == parts_.b->shape()[0]) return;
+  throw ShapeError("LowRank: '" + parts_.b->name() + "' has " + std::to_string(parts_.b->shape()[0]) +
+                   " rows, its modules " + std::to_string(row));
 }
 
 LowRank::Wide LowRank::wide(Tape& tape, const Block& places, PackFor use) {

@@ -10,7 +10,8 @@ namespace {
 
 using Sizes = std::initializer_list<std::int64_t>;
 
-OperatorCall made(std::string_view op, DType dtype, Sizes sizes, double flops, std::initializer_list<ConstTensor> tensors) {
+OperatorCall made(std::string_view op, DType dtype, Sizes sizes, double flops,
+                  std::initializer_list<ConstTensor> tensors) {
   OperatorCall call{std::string(op), dtype, {}, flops, 0};
   std::ranges::copy(sizes, call.sizes.begin());
   for (const ConstTensor& tensor : tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;

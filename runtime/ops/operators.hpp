@@ -78,7 +78,7 @@ struct Upload {
 /// Sets to = from, when the work is complete.
 struct Download {
   ConstTensor from{};  ///< may also be in another device's memory
-  Tensor to{};    ///< host
+  Tensor to{};         ///< host
 };
 
 /// Sets `to` to these bytes, which may change after the call has returned. For small lists, such as indices.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/parallel_functions.hpp"
 
-#include <cassert>
 #include <utility>
 #include <vector>
 
 #include "runtime/collective/rank_part.hpp"
+#include "runtime/ops/call_checks.hpp"
 
 namespace maestro {
 
 Var all_gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows) {
   if (group == nullptr) return x;
   const Tensor& part = x.value();
-  assert(part.rows() == rank_part(rows, *group).count);
+  check_part("all_gather_rows", part, rank_part(rows, *group).count);
   Var y = tape.output({rows, part.columns()}, part.dtype(), x.needs_gradient());
   group->all_gather_rows(part, y.value());
   if (!y.needs_gradient()) return y;
@@ -60,7 +60,11 @@ class HeadExchange {
  public:
   HeadExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
       : context_(&context), rows_(rows), shape_(shape) {
-    assert(shape.heads % context.size() == 0 && shape.kv_heads % context.size() == 0);
+    if (shape.heads % context.size() != 0 || shape.kv_heads % context.size() != 0) {
+      throw ShapeError("context_attention: " + std::to_string(shape.heads) + " heads and " +
+                       std::to_string(shape.kv_heads) + " kv_heads cannot be shared by " +
+                       std::to_string(context.size()) + " ranks");
+    }
     own_ = shape;
     own_.heads /= context.size();
     own_.kv_heads /= context.size();
@@ -164,7 +168,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
   if (context == nullptr) return attention(tape, qkv, options, layout);
   const Tensor& in = qkv.value();
   const HeadExchange exchange(options.shape, layout.rows(), *context);
-  assert(in.rows() == rank_part(layout.rows(), *context).count && in.columns() == options.shape.qkv_columns());
+  check_attention("context_attention", in, options, layout, rank_part(layout.rows(), *context).count);
   OwnAttention own;
   own.qkv = tape.scratch({exchange.rows(), exchange.own().qkv_columns()}, in.dtype());
   own.out = tape.scratch({exchange.rows(), exchange.own().out_columns()}, in.dtype());
@@ -210,6 +214,7 @@ Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const Attentio
   const Shape groups{rows, norms.whole ? 2 : shape.heads + shape.kv_heads};
   Parameter& query = *norms.query;
   Parameter& key = *norms.key;
+  check_head_norm(qkv.value(), query, key, shape, norms.whole);
   Var y =
       tape.output(qkv.value().shape(), qkv.value().dtype(), qkv.needs_gradient() || query.trained() || key.trained());
   const Block sums = tape.scratch(groups, DType::f32);
@@ -250,6 +255,7 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
                    std::span<const std::int32_t> positions, const VocabularyPart& part, double scale) {
   if (part.group == nullptr)
     return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions}, scale);
+  check_embedding(ids, table, positions_table, positions.size());
   if (part.group->rank() != 0) positions_table = nullptr;
   const Block own_ids = tape.scratch({ids.elements()}, DType::i32);
   tape.ops().run(ShiftIds{.ids = ids, .by = -part.first, .limit = table.shape()[0], .out = own_ids.tensor()});

@@ -49,8 +49,8 @@ Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const Attentio
 /// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G)
 /// D) act -> (M_c, H D) act. Rank c has the rows row_part(M, size, c), options.shape counts all H and G heads of this
 /// rank's qkv, and `layout` covers all M rows. Ranks exchange rows for H / size and G / size heads per rank and back;
-/// both must be divisible by the group's size (asserted). Without a group it is attention(). As there, qkv's values may
-/// change and the layout's arrays must live until the backward pass.
+/// both must be divisible by the group's size (ShapeError). Without a group it is attention(). As there, qkv's values
+/// may change and the layout's arrays must live until the backward pass.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
 

@@ -3,6 +3,8 @@
 
 #include <cassert>
 
+#include "runtime/ops/call_checks.hpp"
+
 namespace maestro {
 
 namespace {
@@ -122,6 +124,7 @@ Block Tape::take_gradient(const Var& var) {
 
 void Tape::add_gradient(const Var& var, const Block& gradient) {
   Var::State& state = *var.node_;
+  check_gradient(state.value.tensor(), gradient.tensor());
   const DType dtype = state.value.tensor().dtype();
   if (!state.gradient.defined() && gradient.tensor().dtype() == dtype) {
     state.gradient = gradient;

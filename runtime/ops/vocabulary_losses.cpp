@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/collective/rank_part.hpp"
+#include "runtime/ops/call_checks.hpp"
 
 namespace maestro {
 
@@ -168,6 +169,7 @@ Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& h
 
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
                                      const VocabularyPart& part) {
+  check_loss("cross_entropy_loss", tape.compute(), hidden.value(), head, loss);
   Block dhidden;
   const CrossEntropyHead call = student_call(tape, hidden, head, loss, dhidden);
   const Pending<LossSums> sums = tape.ops().run(CrossEntropyLoss{.head = call, .part = part});
@@ -184,6 +186,8 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
                                     const DistillationTerms& terms, const HeadLoss& loss,
                                     const VocabularyParts& parts) {
   const VocabularyPart& student = parts.student;
+  check_loss("distillation_loss", tape.compute(), hidden.value(), head, loss);
+  check_teacher(hidden.value(), head, teacher, terms, student);
   Block dhidden;
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
@@ -218,6 +222,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
 
 void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part,
            std::int64_t tokens) {
+  check_top_k(logits, values, indices);
   const OperatorTable& ops = tape.ops();
   if (part.group == nullptr)
     return ops.run(TopK{.logits = logits, .values = values, .indices = indices, .columns = tokens});

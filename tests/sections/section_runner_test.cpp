@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "sections/decoder/decoder_lm.hpp"
@@ -189,6 +190,84 @@ TEST(SectionRunner, an_output_the_section_does_not_give_or_of_another_size_is_a_
   float value = 0;
   const std::vector<PortTensor> outputs{{"hidden", Tensor(&value, DType::f32, {1, 1}), false}};
   EXPECT_THROW((void)runner->forward(plan_of(batch), inputs_of(batch), outputs), std::logic_error);
+}
+
+/// A section of one weight whose forward pass a test gives.
+class Given final : public Section {
+ public:
+  using Forward = std::function<void(Tape&, const Inputs&, Outputs&, Parameter&)>;
+  Given(const SectionContext& context, std::vector<Port> outputs, Forward forward)
+      : outputs_(std::move(outputs)), forward_(std::move(forward)) {
+    weight_ = &parameters_.add({"weight", Shape{4, 4}, true, [](std::span<float> to) { std::ranges::fill(to, 1.0F); }});
+    context.allocate(parameters_);
+  }
+  [[nodiscard]] Ports ports() const override { return {{}, outputs_}; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    forward_(tape, inputs, outputs, *weight_);
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  std::vector<Port> outputs_;
+  Forward forward_;
+  Parameters parameters_;
+  Parameter* weight_ = nullptr;
+};
+
+/// Returns the message of a training pass of `forward`, whose section declares the output "hidden" (M, 4) if
+/// `declares`.
+std::string message_of(bool declares, Given::Forward forward) {
+  const Bench bench;
+  const SectionContext context = bench.context("given", true);
+  std::vector<Port> ports;
+  if (declares) ports.push_back({.name = "hidden", .dtype = DType::f32, .columns = 4, .differentiable = true});
+  SectionRunner runner(std::make_unique<Given>(context, ports, std::move(forward)), context, constant_rate(1e-3, 0),
+                       10);
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  std::vector<float> sent(40);
+  std::vector<PortTensor> outputs;
+  if (declares) outputs.push_back({"hidden", Tensor(sent.data(), DType::f32, {10, 4}), true});
+  try {
+    (void)runner.forward(plan_of(batch), {}, outputs);
+    return "accepted";
+  } catch (const std::logic_error& problem) {
+    return problem.what();
+  }
+}
+
+TEST(SectionRunner, an_undeclared_output_is_refused_with_the_nearest_port) {
+  EXPECT_EQ(message_of(true,
+                       [](Tape& tape, const Inputs&, Outputs& outputs, Parameter&) {
+                         outputs.set("hiden", tape.output({10, 4}, DType::f32, true));
+                       }),
+            "output 'hiden' is set, but is not declared in ports(); the nearest is 'hidden'");
+  EXPECT_EQ(message_of(true,
+                       [](Tape& tape, const Inputs&, Outputs& outputs, Parameter&) {
+                         for (int twice = 0; twice < 2; ++twice)
+                           outputs.set("hidden", tape.output({10, 4}, DType::f32, true));
+                       }),
+            "output 'hidden' is set twice in a pass");
+}
+
+TEST(SectionRunner, an_output_of_as_many_elements_and_another_shape_is_refused) {
+  EXPECT_EQ(message_of(true,
+                       [](Tape& tape, const Inputs&, Outputs& outputs, Parameter&) {
+                         outputs.set("hidden", tape.output({20, 2}, DType::f32, true));
+                       }),
+            "output port 'hidden' gave fp32 (20, 2), its edge carries fp32 (10, 4)");
+}
+
+TEST(SectionRunner, a_trained_section_without_a_loss_and_outputs_is_refused) {
+  EXPECT_TRUE(
+      message_of(false, [](Tape&, const Inputs&, Outputs&, Parameter&) {}).starts_with("the section is trained"));
+  EXPECT_TRUE(message_of(false, [](Tape&, const Inputs&, Outputs& outputs, Parameter&) {
+                outputs.metric("accuracy", 1, 1);
+              }).starts_with("the section is trained"));
+  EXPECT_EQ(message_of(false, [](Tape&, const Inputs&, Outputs& outputs, Parameter&) { outputs.metric("loss", 1, 1); }),
+            "accepted");
 }
 
 TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_finite_is_an_error) {

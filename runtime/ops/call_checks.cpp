@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/call_checks.hpp"
+
+#include <initializer_list>
+#include <string>
+
+#include "runtime/ops/parameters.hpp"
+
+namespace maestro {
+
+namespace {
+
+struct Argument {
+  Argument(const char* argument, const Tensor& tensor)
+      : name(argument), text(std::string(name_of(tensor.dtype())) + " " + tensor.shape().to_string()) {}
+  Argument(const char* argument, const Parameter& parameter)
+      : name(argument), text("'" + parameter.name() + "' " + parameter.shape().to_string()) {}
+  Argument(const char* argument, std::int64_t number) : name(argument), text(std::to_string(number)) {}
+  const char* name;
+  std::string text;
+};
+
+[[noreturn]] void fail(const char* op, const char* rule, std::initializer_list<Argument> arguments) {
+  std::string text = std::string(op) + ": ";
+  const char* separator = "";
+  for (const Argument& argument : arguments) {
+    text += std::string(separator) + argument.name + " is " + argument.text;
+    separator = ", ";
+  }
+  throw ShapeError(text + "; " + rule);
+}
+
+/// Returns the columns of a weight whose dimensions but the first are folded, also if it has no rows.
+std::int64_t columns_of(const Parameter& weight) {
+  std::int64_t columns = 1;
+  for (int axis = 1; axis < weight.shape().rank(); ++axis) columns *= weight.shape()[axis];
+  return columns;
+}
+
+bool is_float(const Tensor& tensor) {
+  return tensor.dtype() == DType::f32 || tensor.dtype() == DType::bf16;
+}
+
+bool same_rows_and_columns(const Tensor& a, const Tensor& b) {
+  return a.columns() == b.columns() && a.elements() == b.elements();
+}
+
+void check_ids(const char* op, const char* name, const Tensor& ids) {
+  if (ids.dtype() != DType::i32) fail(op, "ids are i32", {{name, ids}});
+}
+
+}  // namespace
+
+void check_product(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias) {
+  if (x.columns() != columns_of(weight)) {
+    fail(op, "the columns of x must be those of the weight", {{"x", x}, {"the weight", weight}});
+  }
+  if (x.dtype() != compute) {
+    fail(op, compute == DType::f32 ? "products of this section take fp32" : "products of this section take bf16",
+         {{"x", x}, {"the weight", weight}});
+  }
+  if (bias != nullptr && bias->shape().elements() != weight.shape()[0]) {
+    fail(op, "the bias must have an element for each row of the weight", {{"the weight", weight}, {"the bias", *bias}});
+  }
+}
+
+void check_norm(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias) {
+  if (x.dtype() != DType::f32 && x.dtype() != compute)
+    fail(op, "a norm takes fp32 or the section's precision", {{"x", x}});
+  for (const Parameter* each : {&weight, bias}) {
+    if (each == nullptr || each->shape().elements() == x.columns()) continue;
+    fail(op, "weight and bias must have an element for each column of x",
+         {{"x", x}, {each == bias ? "the bias" : "the weight", *each}});
+  }
+}
+
+void check_sum(const char* op, const Tensor& a, const Tensor& b) {
+  if (!is_float(a) || !is_float(b)) fail(op, "both must be fp32 or bf16", {{"residual", a}, {"branch", b}});
+  if (!same_rows_and_columns(a, b)) fail(op, "both must have the same shape", {{"residual", a}, {"branch", b}});
+}
+
+void check_rows(const char* op, const Tensor& x, const Tensor& index, const Tensor& rows) {
+  if (index.dtype() != DType::i32) fail(op, "the index is i32", {{"index", index}});
+  if (!rows.defined()) return;
+  if (rows.columns() != x.columns()) fail(op, "rows and x must have as many columns", {{"x", x}, {"rows", rows}});
+  if (rows.rows() != index.elements()) {
+    fail(op, "the index must have an element for each of the rows", {{"rows", rows}, {"index", index}});
+  }
+}
+
+void check_pointwise(const char* op, const Tensor& x) {
+  if (!is_float(x)) fail(op, "x must be fp32 or bf16", {{"x", x}});
+}
+
+void check_gate(const Tensor& x) {
+  check_pointwise("glu", x);
+  if (x.columns() % 2 != 0) fail("glu", "the columns of x are those of gate and up, an even number", {{"x", x}});
+}
+
+void check_embedding(const Tensor& ids, const Parameter& table, const Parameter* positions_table,
+                     std::size_t positions) {
+  check_ids("embedding", "ids", ids);
+  if (positions_table == nullptr) return;
+  if (positions_table->shape().columns() != table.shape().columns()) {
+    fail("embedding", "both tables must have as many columns", {{"table", table}, {"positions", *positions_table}});
+  }
+  if (static_cast<std::int64_t>(positions) < ids.elements()) {
+    fail("embedding", "the layout must have a position for each id",
+         {{"ids", ids}, {"the number of positions", static_cast<std::int64_t>(positions)}});
+  }
+}
+
+void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& options, const SequenceLayout& layout,
+                     std::int64_t rows) {
+  const AttentionShape& shape = options.shape;
+  check_pointwise(op, qkv);
+  if (shape.heads < 1 || shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
+    fail(op, "kv_heads must divide heads", {{"heads", shape.heads}, {"kv_heads", shape.kv_heads}});
+  }
+  if (qkv.columns() != shape.qkv_columns()) {
+    fail(op, "qkv must have (heads + 2 kv_heads) head_size columns",
+         {{"qkv", qkv}, {"heads", shape.heads}, {"kv_heads", shape.kv_heads}, {"head_size", shape.head_size}});
+  }
+  if (qkv.rows() != rows) {
+    fail(op, "qkv must have the layout's rows", {{"qkv", qkv}, {"the number of rows", rows}});
+  }
+  if (shape.window != 0 && !shape.causal) fail(op, "a window needs causal attention", {{"window", shape.window}});
+  if (options.rotary == nullptr) return;
+  const auto rotated = static_cast<std::int64_t>(2 * options.rotary->inverse.size());
+  if (rotated > shape.head_size) {
+    fail(op, "a head must hold the rotated columns",
+         {{"head_size", shape.head_size}, {"the number of rotated columns", rotated}});
+  }
+  if (static_cast<std::int64_t>(layout.positions.size()) < rows) {
+    fail(op, "the layout must have a position for each row",
+         {{"qkv", qkv}, {"the number of positions", static_cast<std::int64_t>(layout.positions.size())}});
+  }
+}
+
+void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter& key, const AttentionShape& shape,
+                     bool whole) {
+  const std::int64_t queries = shape.head_size * (whole ? shape.heads : 1);
+  const std::int64_t keys = shape.head_size * (whole ? shape.kv_heads : 1);
+  check_pointwise("head_norm", qkv);
+  const bool fits = query.shape().elements() == queries && key.shape().elements() == keys;
+  if (fits && qkv.columns() == shape.qkv_columns()) return;
+  fail("head_norm", "qkv must have (heads + 2 kv_heads) head_size columns, and weights those of a head or of all heads",
+       {{"qkv", qkv},
+        {"the query weight", query},
+        {"the key weight", key},
+        {"heads", shape.heads},
+        {"kv_heads", shape.kv_heads},
+        {"head_size", shape.head_size}});
+}
+
+void check_cache(const Tensor& qkv, const AttentionOptions& options, const AttentionCache& cache) {
+  constexpr const char* op = "cached_attention";
+  const std::int64_t columns = options.shape.kv_heads * options.shape.head_size;
+  for (const Tensor* each : {&cache.keys, &cache.values}) {
+    if (each->dtype() == qkv.dtype() && each->columns() == columns && each->rows() == cache.keys.rows()) continue;
+    fail(op, "keys and values must have kv_heads head_size columns and the dtype of qkv",
+         {{"qkv", qkv}, {"keys", cache.keys}, {"values", cache.values}});
+  }
+  if (cache.first < 0 || cache.first + qkv.rows() > cache.keys.rows()) {
+    fail(op, "the cache must hold the new rows", {{"first", cache.first}, {"qkv", qkv}, {"keys", cache.keys}});
+  }
+}
+
+void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss) {
+  check_product(op, compute, hidden, head, nullptr);
+  if (loss.targets == nullptr) fail(op, "HeadLoss::targets is null", {{"x", hidden}});
+  check_ids(op, "targets", *loss.targets);
+  if (loss.targets->elements() != hidden.rows()) {
+    fail(op, "there must be a target for each row", {{"x", hidden}, {"targets", *loss.targets}});
+  }
+}
+
+void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSignal& teacher,
+                   const DistillationTerms& terms, const VocabularyPart& part) {
+  constexpr const char* op = "distillation_loss";
+  const auto has_rows = [&](const char* name, const Tensor& given) {
+    if (given.rows() != hidden.rows()) fail(op, "both must have as many rows", {{"x", hidden}, {name, given}});
+  };
+  const std::int64_t vocabulary = part.group == nullptr ? head.shape()[0] : part.vocabulary;
+  if (terms.shared_vocabulary < 1 || terms.shared_vocabulary > vocabulary) {
+    fail(op, "shared_vocabulary must be in [1, the student's vocabulary]",
+         {{"shared_vocabulary", terms.shared_vocabulary}, {"the student's vocabulary", vocabulary}});
+  }
+  if (names_tokens(teacher.boundary)) {
+    has_rows("values", teacher.values);
+    if (teacher.values.dtype() != DType::f32 || teacher.indices.dtype() != DType::i32 ||
+        !same_rows_and_columns(teacher.values, teacher.indices)) {
+      fail(op, "the teacher's values are fp32 and its indices i32, of the same shape",
+           {{"values", teacher.values}, {"indices", teacher.indices}});
+    }
+    if (teacher.boundary == TeacherOutput::top_k_rest && teacher.rest.elements() != hidden.rows()) {
+      fail(op, "rest must have an element for each row", {{"x", hidden}, {"rest", teacher.rest}});
+    }
+    return;
+  }
+  if (terms.shared_vocabulary > teacher.vocabulary) {
+    fail(op, "shared_vocabulary must be in [1, the teacher's vocabulary]",
+         {{"shared_vocabulary", terms.shared_vocabulary}, {"the teacher's vocabulary", teacher.vocabulary}});
+  }
+  if (teacher.boundary == TeacherOutput::hidden) {
+    const Tensor& given = teacher.hidden.value();
+    has_rows("the teacher's hidden", given);
+    check_product(op, given.dtype(), given, *teacher.head, nullptr);
+    return;
+  }
+  has_rows("logits", teacher.logits);
+  if (part.group == nullptr && teacher.logits.columns() != teacher.vocabulary) {
+    fail(op, "logits must have a column for each token of the teacher",
+         {{"logits", teacher.logits}, {"the teacher's vocabulary", teacher.vocabulary}});
+  }
+}
+
+void check_top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) {
+  const bool dtypes = is_float(logits) && values.dtype() == DType::f32 && indices.dtype() == DType::i32;
+  if (dtypes && same_rows_and_columns(values, indices) && values.rows() == logits.rows()) return;
+  fail("top_k", "values are fp32 and indices i32, of the same shape, with the rows of logits",
+       {{"logits", logits}, {"values", values}, {"indices", indices}});
+}
+
+void check_gradient(const Tensor& value, const Tensor& gradient) {
+  if (gradient.elements() == value.elements() && is_float(gradient)) return;
+  fail("add_gradient", "a gradient must have the shape of its value, in fp32 or bf16",
+       {{"the value", value}, {"the gradient", gradient}});
+}
+
+void check_part(const char* op, const Tensor& part, std::int64_t expected_rows) {
+  if (part.rows() == expected_rows) return;
+  fail(op, "x must have the rows of this rank's part", {{"x", part}, {"the number of rows", expected_rows}});
+}
+
+}  // namespace maestro
