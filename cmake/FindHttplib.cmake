@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian's libcpp-httplib-dev ships a header, a library and a pkg-config file, no CMake package. The library was built with
-# OpenSSL, on which the layout of the header's classes depends.
+# Debian's libcpp-httplib-dev ships a header, a library and a pkg-config file, no CMake package. The library was built
+# with OpenSSL, which changes the layout of the header's classes.
 find_path(Httplib_INCLUDE_DIR httplib.h)
 find_library(Httplib_LIBRARY cpp-httplib)
 include(FindPackageHandleStandardArgs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The headers of Debian's libfabric-dev, which ships no CMake package. transport/fabric loads the library itself.
+# Headers of Debian's libfabric-dev, which ships no CMake package. transport/fabric loads the library itself.
 find_path(Libfabric_INCLUDE_DIR rdma/fabric.h)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(Libfabric REQUIRED_VARS Libfabric_INCLUDE_DIR)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Oniguruma's header, and the name by which its shared library is opened at run time (ONIGURUMA_LIBRARY_NAME). Programs
-# must not link it: it exports regcomp() and regexec() of its own, which would take the place of the C library's.
+# Oniguruma's header, and the file name for opening its shared library at run time (ONIGURUMA_LIBRARY_NAME). Programs
+# must not link it: it exports regcomp() and regexec(), which would replace the C library's.
 find_path(Oniguruma_INCLUDE_DIR oniguruma.h)
 find_library(Oniguruma_LIBRARY onig)
 include(FindPackageHandleStandardArgs)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian's libthrift-dev ships headers, a library and a pkg-config file, no CMake package; thrift-compiler the program.
-# Its headers include some of Boost's. Targets: Thrift::thrift. Variables: Thrift_COMPILER, empty when there is none.
+# Debian's libthrift-dev ships headers, a library and a pkg-config file, no CMake package; thrift-compiler has the
+# program. The headers include some of Boost's. Targets: Thrift::thrift. Variables: Thrift_COMPILER, empty if it is
+# missing.
 find_path(Thrift_INCLUDE_DIR thrift/Thrift.h)
 find_path(Thrift_Boost_INCLUDE_DIR boost/numeric/conversion/cast.hpp)
 find_library(Thrift_LIBRARY thrift)

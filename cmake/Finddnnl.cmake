@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# oneDNN without its OpenCL half. Debian's own package file for dnnl refuses to load unless the OpenCL headers are
-# installed, which the CPU engine used here never needs. Target: DNNL::dnnl, as in that file.
+# oneDNN without OpenCL. Debian's package file for dnnl requires the OpenCL headers, which the CPU engine does not need.
+# Target: DNNL::dnnl, as in that file.
 find_path(dnnl_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(dnnl_LIBRARY dnnl)
 include(FindPackageHandleStandardArgs)

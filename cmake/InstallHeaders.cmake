@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by `cmake --install`: installs the headers of include/maestro, and below detail/ those that they include, however
-# deep. Includes are rewritten to <maestro/...>, so that no installed name can collide with another project's.
-# Variables: source (root of the repository), destination (the folder include/maestro of the installation).
+# Run by `cmake --install`: installs the headers of include/maestro, and below detail/ all headers that they include,
+# directly or not. Includes are rewritten to <maestro/...>, so that installed names cannot collide with other projects'.
+# Variables: source (the repository's root), destination (the installation's folder include/maestro).
 
 cmake_minimum_required(VERSION 3.25)
 include("${CMAKE_CURRENT_LIST_DIR}/MaestroHeaders.cmake")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by `cmake --install` with maestro_file, maestro_version and maestro_prefix (below DESTDIR): what the program prints
-# about itself, as completions of shells and, where help2man and gzip are found, as manual pages.
+# Run by `cmake --install` with maestro_file, maestro_version and maestro_prefix (below DESTDIR): installs shell
+# completions that the program prints and, if help2man and gzip are found, manual pages made from its help.
 function(program_output output)
   execute_process(COMMAND "${maestro_file}" ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   set(${output} "${text}" PARENT_SCOPE)

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend: MAESTRO_CUDA, its requirements, and the shape of its rooms. Sets MAESTRO_CUDA_FOUND and, where that
-# is false, MAESTRO_CUDA_MISSING: the reason, as it fits into "this build has no CUDA backend (...)".
+# The CUDA backend: MAESTRO_CUDA, its requirements, and helpers for its rooms. Sets MAESTRO_CUDA_FOUND and, if that
+# is false, MAESTRO_CUDA_MISSING: the reason, worded for "this build has no CUDA backend (...)".
 #
-# The backend is a module, libmaestro_cuda.so, that the program loads when a driver is present; nothing else links CUDA.
-# Its rooms (runtime/*/cuda) are static libraries made by maestro_cuda_room(); none is in MAESTRO_ROOMS, so that neither
-# the installed package nor programs built on it depend on the toolkit.
+# The backend is a module, libmaestro_cuda.so, that the program loads if a driver is present; only the backend links
+# CUDA. Its rooms (runtime/*/cuda) are static libraries made by maestro_cuda_room(). They are not in MAESTRO_ROOMS, so
+# that neither the installed package nor programs built on it depend on the toolkit.
 #
-# CMAKE_CUDA_ARCHITECTURES, CUDAToolkit_ROOT, CUDNN_ROOT, NCCL_ROOT and CUBLASLT_ROOT are the user's, as in any project.
+# CMAKE_CUDA_ARCHITECTURES, CUDAToolkit_ROOT, CUDNN_ROOT, NCCL_ROOT and CUBLASLT_ROOT are left to the user.
 set(MAESTRO_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where all it needs is found), ON (an error where not), OFF")
 set_property(CACHE MAESTRO_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(maestro_least_nvcc 12.4)      # C++20 device code, green contexts
-set(maestro_least_cudnn 9)        # the graph interface that attention is built with
+set(maestro_least_cudnn 9)        # the graph interface, which attention uses
 set(maestro_least_nccl 21400)     # 2.14: communicators that never block
 
 find_package(CUDAToolkit QUIET)
 include(MaestroCudaLibraries)
 
-# Sets `missing` in the caller: the reason why nvcc cannot be used, empty when it can.
+# Sets `missing` in the caller: the reason why nvcc cannot be used, or nothing.
 function(maestro_find_nvcc)
   find_program(MAESTRO_NVCC nvcc HINTS "${CUDAToolkit_BIN_DIR}" ENV CUDA_PATH ENV CUDA_HOME
     PATHS /usr/local/cuda/bin PATH_SUFFIXES bin)
@@ -70,7 +70,7 @@ function(maestro_find_cuda)
   set(missing "${missing}" PARENT_SCOPE)
 endfunction()
 
-# Machine code for current generations, and for the newest generation PTX that later devices compile at start.
+# Machine code for current generations, and PTX of the newest, which later devices compile at start.
 function(maestro_choose_architectures)
   if(CMAKE_CUDA_ARCHITECTURES OR NOT "$ENV{CUDAARCHS}" STREQUAL "")
     return()
@@ -116,7 +116,7 @@ else()
     "${maestro_cudnn_version}, NCCL ${maestro_nccl_version}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
 
-# Host warnings of .cu files without -Wpedantic: nvcc's own output is not pedantic.
+# Host warnings of .cu files without -Wpedantic: nvcc's output is not pedantic.
 add_library(maestro_cuda_flags INTERFACE)
 target_compile_options(maestro_cuda_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Xcompiler=-Wall,-Wextra,-Wshadow>")
@@ -126,8 +126,9 @@ if(MAESTRO_WERROR)
 endif()
 
 # maestro_cuda_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
-# A room of the backend: a static library `maestro_NAME` of .cpp and .cu files whose names libmaestro_cuda.so hides.
-# It has the CUDA headers and, statically, the runtime; include paths begin at the root as everywhere.
+# Adds a room of the backend: a static library `maestro_NAME` of .cpp and .cu files. libmaestro_cuda.so hides their
+# names. The room has the CUDA headers and, statically, the CUDA runtime; include paths begin at the root, as in other
+# rooms.
 function(maestro_cuda_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(maestro_${name} STATIC ${ARG_SOURCES})

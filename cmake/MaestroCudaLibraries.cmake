@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Libraries of the CUDA backend beside the toolkit's compiler: cuBLASLt, cuDNN and NCCL, as imported targets
-# maestro_cuda::cublasLt, maestro_cuda::cudnn and maestro_cuda::nccl. CMake searches the toolkit, the system (Debian, the
-# CUDA repository), the folders CUBLASLT_ROOT, CUDNN_ROOT and NCCL_ROOT, and the packages that pip installs
-# (nvidia-cublas, nvidia-cudnn-cu13, nvidia-nccl-cu13), which have no file without a version in its name.
+# Libraries of the CUDA backend apart from the toolkit's compiler: cuBLASLt, cuDNN and NCCL, as imported targets
+# maestro_cuda::cublasLt, maestro_cuda::cudnn and maestro_cuda::nccl. CMake searches the toolkit, the system (Debian,
+# the CUDA repository), the folders CUBLASLT_ROOT, CUDNN_ROOT and NCCL_ROOT, and the packages that pip installs
+# (nvidia-cublas, nvidia-cudnn-cu13, nvidia-nccl-cu13), whose file names all contain a version.
 
 set(maestro_cuda_hints ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_TARGET_DIR})
 if(NOT DEFINED MAESTRO_PIP_CUDA_FOLDERS)
@@ -22,7 +22,7 @@ endif()
 
 # maestro_cuda_library(NAME HEADER FILE LIBRARIES NAME... VERSION EXPRESSION): VERSION is a regular expression with a
 # group that matches the version number in the first existing header of VERSION_HEADERS. Sets maestro_NAME_version in
-# the caller, empty where the library is missing.
+# the caller, empty if the library is missing.
 function(maestro_cuda_library name)
   cmake_parse_arguments(ARG "" "HEADER;VERSION;VERSION_HEADER" "LIBRARIES" ${ARGN})
   string(TOUPPER "${name}" upper)

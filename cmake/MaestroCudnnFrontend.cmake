@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cudnn-frontend: headers only, over cuDNN's graph interface. Sets CUDNN_FRONTEND_INCLUDE_DIR, empty where attention has
-# to do without: looked for in the system, in the toolkit and in pip's package nvidia-cudnn-frontend.
-set(maestro_least_cudnn_frontend 1.14)  # the oldest that is checked
+# cudnn-frontend: headers only, over cuDNN's graph interface. Sets CUDNN_FRONTEND_INCLUDE_DIR, empty if the headers are
+# not found in the system, in the toolkit or in pip's package nvidia-cudnn-frontend: attention then works without them.
+set(maestro_least_cudnn_frontend 1.14)  # the oldest version that is checked
 find_program(maestro_python3 python3)
 mark_as_advanced(maestro_python3)
 set(maestro_pip_headers)
@@ -33,7 +33,7 @@ elseif(NOT TARGET CUDA::nvrtc)
   set(maestro_cudnn_frontend_missing "CMake found no NVRTC, which cudnn-frontend needs")
 endif()
 if(maestro_cudnn_frontend_missing)
-  set(CUDNN_FRONTEND_INCLUDE_DIR)  # for the including file; the cache keeps the value of the user
+  set(CUDNN_FRONTEND_INCLUDE_DIR)  # for the including file; the cache keeps the user's value
   message(STATUS "Attention by cuDNN: left out (${maestro_cudnn_frontend_missing}); maestro's own kernels compute it")
 else()
   message(STATUS "Attention by cuDNN: cudnn-frontend ${maestro_cudnn_frontend_version}")

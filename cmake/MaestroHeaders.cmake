@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sets `out` to the headers of include/maestro and all of maestro's that they include, however deep, relative to `source`.
+# Sets `out` to the headers of include/maestro and maestro's headers that they include, directly or not, with paths
+# relative to `source`.
 function(maestro_public_headers source out)
   file(GLOB wanted RELATIVE "${source}" "${source}/include/maestro/*.hpp")
   set(found)

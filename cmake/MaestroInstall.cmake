@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of `cmake --install`, and the package for outside projects:
-#   lib/maestro/libmaestro.so  the program's code, for it and its plug-ins (no stable interface, hence a folder of its own)
-#   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, where they are built
+#   lib/maestro/libmaestro.so  the code of program and plug-ins (not a stable interface, so in a separate folder)
+#   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, if they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
-#   share/bash-completion, zsh, fish, man   what the program prints about itself (MaestroPackage.cmake)
+#   share/bash-completion, zsh, fish, man   completions and manual pages (InstallProgramFiles.cmake)
 #   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 #   lib/pkgconfig/maestro.pc   the same for builds without CMake
@@ -30,7 +30,7 @@ endif()
 if(TARGET maestro_parquet)
   install(TARGETS maestro_parquet LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
-if(TARGET maestro_cuda)  # looked for in ../lib/maestro beside the program (runtime/device/backend.hpp)
+if(TARGET maestro_cuda)  # the program looks for it in ../lib/maestro (runtime/device/backend.hpp)
   install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 
@@ -40,7 +40,7 @@ install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT deve
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/graph" "${PROJECT_SOURCE_DIR}/apps/vlm"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
-  COMPONENT program PATTERN "tests" EXCLUDE PATTERN "*.sh" PERMISSIONS  # not those of the clone, which follow its umask
+  COMPONENT program PATTERN "tests" EXCLUDE PATTERN "*.sh" PERMISSIONS  # not the clone's, which follow its umask
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
@@ -51,7 +51,7 @@ file(GLOB maestro_find_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/Fi
 install(FILES "${PROJECT_BINARY_DIR}/maestroConfig.cmake" "${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake"
   ${maestro_find_modules} DESTINATION "${maestro_package_dir}" COMPONENT development)
 
-# pkg-config. Dependencies that come without a file of their own are named as libraries.
+# pkg-config. Dependencies without a pkg-config file are named as libraries.
 set(maestro_pc_rooms)
 foreach(room IN LISTS maestro_rooms)
   get_target_property(kind ${room} TYPE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# MAESTRO_INTERFACE: version and digest of the public headers, which plug-in and program have to agree on
-# (sections/plug_in/plug_in.hpp), as a definition of the compiler.
+# MAESTRO_INTERFACE, a compile definition: version and digest of the public headers, which must be equal in plug-in and
+# program (sections/plug_in/plug_in.hpp).
 include(MaestroHeaders)
 maestro_public_headers("${PROJECT_SOURCE_DIR}" maestro_headers)
 set(maestro_digest)

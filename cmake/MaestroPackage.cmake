@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages, by `./run package`: maestro (program, libmaestro.so, backends, jobs, completions, manual pages) and
-# libmaestro-dev (headers, static libraries and the CMake package, for programs and plug-ins of one's own).
+# libmaestro-dev (headers, static libraries and the CMake package, for other programs and plug-ins).
 if(NOT MAESTRO_INSTALL OR NOT TARGET maestro)
   return()
 endif()
@@ -10,10 +10,10 @@ set(maestro_version [[${PROJECT_VERSION}]])
 set(maestro_prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")" COMPONENT program)
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallProgramFiles.cmake" COMPONENT program)
 
-# Texts that Debian's policy asks for in each package.
+# Texts that Debian's policy requires in each package.
 string(TIMESTAMP maestro_package_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 set(MAESTRO_PACKAGE_CONTACT "The maestro developers <maestro@localhost.localdomain>")
-if(DEFINED ENV{DEBEMAIL})  # and DEBFULLNAME: who builds the package, as for all of Debian's tools
+if(DEFINED ENV{DEBEMAIL})  # with DEBFULLNAME, as in Debian's tools: the package's maintainer
   set(MAESTRO_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
 endif()
 set(maestro_package_texts "${PROJECT_BINARY_DIR}/package")
@@ -47,7 +47,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}/lib/maest
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME maestro)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS libfabric1)  # is loaded when it is needed, so shlibdeps does not see it
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS libfabric1)  # loaded on demand, so shlibdeps does not see it
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libmaestro-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)

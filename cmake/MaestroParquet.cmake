@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # libmaestro_parquet.so: rows of Parquet files, by the libraries of pyarrow's wheel.
-# Optional. The wheel is that of python3, or the unpacked one that PYARROW_ROOT (a variable or the environment) names.
+# Optional. The wheel belongs to python3, or PYARROW_ROOT (a CMake or environment variable) names an unpacked wheel.
 set(MAESTRO_PARQUET AUTO CACHE STRING "Parquet by pyarrow's libraries: AUTO (where pyarrow is found), ON or OFF")
 set_property(CACHE MAESTRO_PARQUET PROPERTY STRINGS AUTO ON OFF)
 
-# Sets `out` to the folder "pyarrow" of the wheel; empty: there is none.
+# Sets `out` to the wheel's folder "pyarrow", or to nothing if the wheel is missing.
 function(maestro_find_pyarrow out)
   set(${out} "" PARENT_SCOPE)
   foreach(root IN ITEMS "${PYARROW_ROOT}" "$ENV{PYARROW_ROOT}")
@@ -24,7 +24,7 @@ function(maestro_find_pyarrow out)
   endif()
 endfunction()
 
-# Defines maestro_parquet where pyarrow is found.
+# Defines maestro_parquet if pyarrow is found.
 function(maestro_add_parquet)
   if(MAESTRO_PARQUET STREQUAL "OFF" OR MAESTRO_SANITIZE)  # sanitizers refuse RTLD_DEEPBIND
     return()

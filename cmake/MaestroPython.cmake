@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# The Python package of apps/python in the tree, for its tests: build/release/python/maestro. Wheels are built by
-# apps/python/pyproject.toml. Optional: nanobind is that of python3, or the unpacked wheel that NANOBIND_ROOT (a variable
-# or the environment) names.
+# Builds the Python package of apps/python in the build folder, for its tests: build/release/python/maestro.
+# apps/python/pyproject.toml builds wheels. Optional: nanobind belongs to python3, or NANOBIND_ROOT (a CMake or
+# environment variable) names an unpacked wheel.
 set(MAESTRO_PYTHON AUTO CACHE STRING "The Python package: AUTO (where nanobind and Python.h are found), ON or OFF")
 set_property(CACHE MAESTRO_PYTHON PROPERTY STRINGS AUTO ON OFF)
 
-# Sets `out` to the folder of nanobind's CMake files; empty: there is none.
+# Sets `out` to the folder of nanobind's CMake files, or to nothing if nanobind is missing.
 function(maestro_find_nanobind out)
   foreach(root IN ITEMS "${NANOBIND_ROOT}" "$ENV{NANOBIND_ROOT}")
     if(root AND EXISTS "${root}/nanobind/cmake/nanobind-config.cmake")
-      set(NANOBIND_ROOT "${root}" CACHE PATH "The unpacked wheel of nanobind")  # configuring again finds it, too
+      set(NANOBIND_ROOT "${root}" CACHE PATH "The unpacked wheel of nanobind")  # for later configurations
       set(${out} "${root}/nanobind/cmake" PARENT_SCOPE)
       return()
     endif()
@@ -23,7 +23,7 @@ function(maestro_find_nanobind out)
 endfunction()
 
 function(maestro_add_python)
-  if(MAESTRO_PYTHON STREQUAL "OFF" OR MAESTRO_SANITIZE)  # the interpreter has no sanitizer
+  if(MAESTRO_PYTHON STREQUAL "OFF" OR MAESTRO_SANITIZE)  # the interpreter is built without sanitizers
     return()
   endif()
   set(Python_FIND_VIRTUALENV FIRST)

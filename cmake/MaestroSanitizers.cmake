@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # MAESTRO_FUZZ: coverage for libFuzzer in every target.
-# MAESTRO_SANITIZE: flags of every target, and the options under which ctest runs the tests.
-# Sanitizers see a whole program or nothing, so the flags apply to every target. A finding of the undefined-behaviour
-# sanitizer ends the program: a test that only prints a finding would pass.
+# MAESTRO_SANITIZE: flags for every target, and options with which ctest runs the tests.
+# Sanitizers need all of a program, so the flags apply to every target. A finding of UndefinedBehaviorSanitizer ends the
+# program: a test that only prints a finding would pass.
 if(MAESTRO_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "MAESTRO_FUZZ needs clang, which has libFuzzer; the compiler is ${CMAKE_CXX_COMPILER_ID}")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage; libFuzzer's main() is linked into the fuzzers alone
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage; only fuzzers link libFuzzer's main()
 endif()
 if(NOT MAESTRO_SANITIZE)
   return()
@@ -17,8 +17,9 @@ set(MAESTRO_SANITIZE_FLAGS -fsanitize=${MAESTRO_SANITIZE} -fno-sanitize-recover=
 add_compile_options(${MAESTRO_SANITIZE_FLAGS})
 add_link_options(${MAESTRO_SANITIZE_FLAGS})
 
-# Read by ctest itself, before it looks for tests, in any folder and with any preset. Options that the caller's
-# environment already sets are kept. A process that has to leave at once (emergency_exit.hpp) joins no thread. oneDNN's thread teams are not instrumented, hence a single thread.
+# ctest reads this file before it looks for tests, in any folder and with any preset. Options that the caller's
+# environment already sets are kept. A process that has to exit at once (emergency_exit.hpp) does not join threads.
+# oneDNN's thread teams are not instrumented, hence a single thread.
 set(maestro_sanitizer_environment "${CMAKE_CURRENT_BINARY_DIR}/sanitizer_environment.cmake")
 file(CONFIGURE OUTPUT "${maestro_sanitizer_environment}" @ONLY CONTENT [=[
 function(default name value)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# All rooms under a single name: maestro::maestro, static, and maestro::shared, libmaestro.so, with which the program and
-# its plug-ins have a single copy of everything. Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
+# All rooms in one target: maestro::maestro (static) and maestro::shared (libmaestro.so, a single copy for program and
+# plug-ins). maestro_room() adds rooms to the global property MAESTRO_ROOMS.
 get_property(maestro_rooms GLOBAL PROPERTY MAESTRO_ROOMS)
 
 add_library(maestro_all INTERFACE)
@@ -12,8 +12,8 @@ if(NOT MAESTRO_ACTORS)
   return()
 endif()
 
-# All of every room: two rooms that define the same name do not link. By their files, not as targets: CMake refuses a
-# target that is a whole archive here and another's dependency there.
+# Links every object of every room, so rooms that define the same name do not link. Rooms are named by file, not as
+# targets: CMake refuses to link a target completely here if it is also a dependency of another target.
 set(maestro_archives)
 set(maestro_includes)
 foreach(room IN LISTS maestro_rooms)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Helpers that give every room the same shape of library and test.
+# Helpers that define libraries and tests alike for all rooms.
 
 # maestro_room(NAME [ALONE] [COLD] SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [APART ...])
-# A room as a static library `maestro_NAME` (alias maestro::NAME), included from the root. Its sources compile several at a
-# time (maestro_unity), but for those in APART, whose private names are those of others; with ALONE each does by itself.
-# COLD: no step of a run waits for its code (maestro_cold).
+# Adds a room as a static library `maestro_NAME` (alias maestro::NAME); include paths begin at the root. Several sources
+# compile at a time (maestro_unity), except sources in APART, whose private names clash with other sources' names; with
+# ALONE each compiles separately. COLD: steps of a run do not wait for this code (maestro_cold).
 function(maestro_room name)
   cmake_parse_arguments(ARG "ALONE;COLD" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;APART" ${ARGN})
   set(kind PUBLIC)
@@ -34,26 +34,26 @@ function(maestro_room name)
   set_property(GLOBAL APPEND PROPERTY MAESTRO_ROOMS maestro_${name})
 endfunction()
 
-# maestro_unity(TARGET): compiles the sources of a target eight at a time, in half to a quarter of the time where headers
-# are long (CAF, CLI11, nlohmann). A name in a source may then shadow one of another: the clang preset, which compiles each
-# source alone, warns of shadowed names.
+# maestro_unity(TARGET): compiles a target's sources eight at a time, in half to a quarter of the time with long headers
+# (CAF, CLI11, nlohmann). A name may then shadow another source's name: the clang preset, which compiles each source
+# separately, warns of shadowed names.
 function(maestro_unity name)
   if(MAESTRO_UNITY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    # A class that is private to a source may have members of its unnamed namespace's types.
+    # A source's private class may have members with types of the unnamed namespace.
     target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
   endif()
 endfunction()
 
-# maestro_cold(TARGET): compiles with few optimisations, in three quarters of the time. Another build type than the
-# default keeps its own.
+# maestro_cold(TARGET): compiles with few optimisations, in three quarters of the time. A build type other than the
+# default keeps its optimisations.
 function(maestro_cold name)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
 endfunction()
 
-# Puts a choice before the list of cases that gtest_discover_tests() has made: ctest reads these files when it starts.
+# Puts a condition before gtest_discover_tests()' list of cases: ctest reads these files when it starts.
 function(maestro_test_as_program name label)
   get_directory_property(files TEST_INCLUDE_FILES)
   list(POP_BACK files cases)
@@ -72,9 +72,9 @@ endif()
   set_property(DIRECTORY PROPERTY TEST_INCLUDE_FILES ${files} "${choice}")
 endfunction()
 
-# A test program's own sources compile in half the time with GoogleTest's headers precompiled, once for all programs,
-# without lines for debuggers (a sanitizer's stacks have lines) and with few optimisations (which make gcc 12 warn of bounds
-# that hold); the rooms under test keep their options.
+# Makes sources of test programs compile in half the time: GoogleTest's headers are precompiled for all programs, debug
+# lines are left out (but for sanitizers, whose stacks show lines), and optimisations are few (more make gcc 12 warn of
+# bounds that hold). The rooms under test keep their options.
 function(maestro_compile_quickly name)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
     return()
@@ -84,11 +84,11 @@ function(maestro_compile_quickly name)
     set(lines -g1)
   endif()
   if(NOT TARGET maestro_test_headers)
-    # A program, because headers are precompiled for programs or for libraries (-fPIE, -fPIC), not for both.
+    # A program, because headers are precompiled either for programs (-fPIE) or for libraries (-fPIC).
     file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/test_headers.cpp" CONTENT "int main() {}\n")
     add_executable(maestro_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/generated/test_headers.cpp")
     target_link_libraries(maestro_test_headers PRIVATE maestro_flags GTest::gtest GTest::gmock)
-    target_compile_options(maestro_test_headers PRIVATE -O1 ${lines} -fpch-preprocess)  # the latter for ccache
+    target_compile_options(maestro_test_headers PRIVATE -O1 ${lines} -fpch-preprocess)  # -fpch-preprocess is for ccache
     target_precompile_headers(maestro_test_headers PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<gmock/gmock.h$<ANGLE-R>>"
       "$<$<COMPILE_LANGUAGE:CXX>:<gtest/gtest.h$<ANGLE-R>>")
   endif()
@@ -97,11 +97,10 @@ function(maestro_compile_quickly name)
 endfunction()
 
 # maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system|gpu] [TIMEOUT seconds] [DEVICE_CHECKED FILTER])
-# A GoogleTest program; each test case is a ctest test of its own, or, where MAESTRO_TESTS=programs is set when ctest
-# starts, the whole program is one: thousands of processes cost minutes. Sanitizers cost time: their limit is ten times
-# longer.
-# The targets unit_tests and gpu_tests build the programs of their label. Programs of label gpu skip without a device;
-# `./run gpu-test` repeats the tests that FILTER (of GoogleTest) names under compute-sanitizer.
+# Adds a GoogleTest program. Each test case is a ctest test; if MAESTRO_TESTS=programs is set when ctest starts, the
+# program is one test, because thousands of processes cost minutes. With sanitizers the time limit is ten times longer.
+# The targets unit_tests and gpu_tests build the programs of their label. Programs with label gpu skip without a device;
+# `./run gpu-test` repeats the tests that the GoogleTest filter FILTER names under compute-sanitizer.
 function(maestro_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
@@ -119,7 +118,7 @@ function(maestro_test name)
   maestro_compile_quickly(${name})
   maestro_unity(${name})
   target_compile_definitions(${name} PRIVATE MAESTRO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  # Tests are listed by the program itself, which with CUDA's libraries takes long to load the first time.
+  # The program lists its tests; with CUDA's libraries its first start takes long.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   if(NOT ARG_LABEL STREQUAL "gpu")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The files of share/new as C++ (apps/maestro/help/template_files.hpp), in `out`.
+# Writes the files of share/new as C++ (apps/maestro/help/template_files.hpp) to `out`.
 function(maestro_template_source out)
   set(folder "${PROJECT_SOURCE_DIR}/share/new")
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.in")

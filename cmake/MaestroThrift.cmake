@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# maestro_thrift(ROOM FILE SERVICE...): C++ for a Thrift file, made at build time and compiled into a room's library.
-# FILE is relative to the caller. Its headers are included as "<folder of FILE>/<name>_types.h" and
-# "<folder of FILE>/<Service>.h", from the root of the repository. They are no public headers.
+# maestro_thrift(ROOM FILE SERVICE...): generates C++ for a Thrift file at build time and compiles it into a room's
+# library. FILE is relative to the caller. Its headers are included as "<folder of FILE>/<name>_types.h" and "<folder of
+# FILE>/<Service>.h", from the root of the repository. These headers are not public.
 function(maestro_thrift room file)
   if(NOT Thrift_COMPILER)
     message(FATAL_ERROR "The Thrift compiler is missing (Debian: thrift-compiler)")

@@ -2,9 +2,9 @@
 # shellcheck shell=bash
 # Configures and builds a preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
 
-seconds_per_file=4  # of compilation on one core, by measurement
+seconds_per_file=4  # compilation on one core, measured
 
-# Build jobs: as many as there are cores, and memory for (1.5 GB each). MAESTRO_JOBS overrides.
+# Prints the number of build jobs: one per core, if memory suffices (1.5 GB each). MAESTRO_JOBS overrides it.
 build_jobs() {
   if [[ -n ${MAESTRO_JOBS:-} ]]; then echo "$MAESTRO_JOBS"; return; fi
   local cores memory_mb limit jobs
@@ -17,8 +17,8 @@ build_jobs() {
   echo $((jobs < 1 ? 1 : jobs))
 }
 
-# configure PRESET [FEATURE...]: features are CMake options (MAESTRO_BUILD_TESTS, ...) that have to be on. They only ever
-# grow, so that `run test` after `run distill` adds the tests and `run distill` after that changes nothing.
+# configure PRESET [FEATURE...]: features are CMake options (MAESTRO_BUILD_TESTS, ...) that have to be on. They are
+# never turned off, so that `run test` after `run distill` adds the tests, and a further `run distill` changes nothing.
 configure() {
   local preset=$1 folder=$build_dir/$1 stamp feature options=() fresh=()
   shift
@@ -37,7 +37,7 @@ configure() {
   fi
   stamp="$root|${options[*]}|$(cksum <"$root/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured" 2>/dev/null) == "$stamp" ]]; then return 0; fi
-  # A folder that was configured for another place of the sources cannot be configured again in place.
+  # A folder that was configured for sources in another folder has to be configured afresh.
   if [[ -f $folder/CMakeCache.txt ]] && ! grep -qFx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$folder/CMakeCache.txt"; then
     fresh=(--fresh)
   fi
@@ -50,8 +50,8 @@ configure() {
   printf '%s\n' "$stamp" >"$folder/configured"
 }
 
-# Prints ": 412 files, about 6 minutes without a compiler cache" for the objects that a folder lacks for its targets;
-# nothing where it lacks none. (A dry run of ninja does not list them: globbed directories are checked first.)
+# Prints ": 412 files, about 6 minutes without a compiler cache" for the objects that a folder lacks for its targets,
+# or nothing. (A dry run of ninja does not list them: it checks globbed directories first.)
 missing_objects() {
   local folder=$1 object files=0 minutes
   shift
@@ -63,7 +63,7 @@ missing_objects() {
   echo ": $files files, about $minutes minute$([[ $minutes == 1 ]] || echo s) without a compiler cache"
 }
 
-# build PRESET TARGET...: quiet when there is nothing to do.
+# build PRESET TARGET...: prints nothing if everything is up to date.
 build() {
   local preset=$1 folder=$build_dir/$1 plan
   shift
@@ -84,8 +84,8 @@ build() {
   fail 1 "the build failed; the whole output is in $folder.log"
 }
 
-# Prints a line for every tenth of ninja's "[ 42%] ..." lines: the log stays short, and shows progress. (Not awk:
-# Debian's reads ahead and would print late.)
+# Prints a line for every 10% in ninja's "[ 42%] ..." lines, so that the log is short and shows progress. (Not awk:
+# Debian's awk reads ahead and would print late.)
 show_progress() {
   local line tenth shown=0
   while IFS= read -r line; do
@@ -98,8 +98,8 @@ show_progress() {
   done
 }
 
-# prepare PRESET PURPOSES FEATURES TARGET...: packages, configuration and build, with a lock per build folder. PURPOSES
-# and FEATURES are words in a single argument.
+# prepare PRESET PURPOSES FEATURES TARGET...: installs packages, configures and builds, with a lock per build folder.
+# PURPOSES and FEATURES are words in a single argument.
 prepare() {
   local preset=$1 purposes=$2 features=$3
   shift 3

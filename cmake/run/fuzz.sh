@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # `run fuzz`: a parser under libFuzzer. Sourced by `run`; needs build.sh and packages.sh.
-fuzz_seconds=60  # unless --seconds is given
-fuzz_limits=(-rss_limit_mb=2048 -timeout=10)  # of an input: memory, and seconds
+fuzz_seconds=60  # default of --seconds
+fuzz_limits=(-rss_limit_mb=2048 -timeout=10)  # per input: MB of memory, and seconds
 
 fuzz_names() {
   local source
   for source in "$root"/tests/fuzz/*_target.cpp; do basename "$source" _target.cpp; done
 }
 
-# Prints the files of other tests that references.txt names for target $1.
+# Prints files of other tests that references.txt names for target $1.
 fuzz_references() {
   local name pattern
   while read -r name pattern; do
@@ -54,7 +54,7 @@ fuzz_for() {
   fuzz_scratch=$(mktemp -d -p "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
   trap 'rm -rf -- "$fuzz_scratch"' EXIT
   started=$(mktemp -p "$fuzz_scratch")
-  touch -d "1 second ago" "$started"  # a file system's clock may stand still between this file and the first finding
+  touch -d "1 second ago" "$started"  # a file system's clock may not advance before the first finding
   TMPDIR=$fuzz_scratch "$program" -max_total_time="$2" "${fuzz_limits[@]}" -artifact_prefix="$findings/" \
     -print_final_stats=1 "$inputs" "$seeds" || status=1
   while read -r finding; do

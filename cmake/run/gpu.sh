@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`;
-# needs build.sh and packages.sh.
+# `run gpu-deps`, `run gpu-test` and `run gpu-bench`, for machines with a GPU and few packages (docs/gpu.md). Sourced by
+# `run`; needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
 packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libonig-dev libutf8proc-dev libarchive-dev
                   libsentencepiece-dev libgtest-dev libgmock-dev)
-# Their run-time dependencies are carried, too; the packages listed here exist on any machine that can compile.
+# gpu-deps also fetches run-time dependencies, except these packages, which exist on any machine that can compile.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
 no_device_status=77
-gpu_options=()  # of CMake, for configure()
+gpu_options=()  # CMake options, for configure()
 
-# Fills a folder for a machine without network: the packages, as files, and cuDNN's frontend headers.
+# Fills a folder for a machine without network: package files, and cuDNN's frontend headers.
 gpu_deps() {
   local folder=${1:-} names
   [[ -n $folder ]] || fail 2 "gpu-deps needs a folder to fill"
@@ -44,7 +44,7 @@ PYTHON
   return 1
 }
 
-# Points $gpu_options at the content of MAESTRO_DEPS. Package files are unpacked once into the build folder.
+# Makes $gpu_options refer to the content of MAESTRO_DEPS. Package files are unpacked once into the build folder.
 unpack_gpu_deps() {
   local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
@@ -61,7 +61,7 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
-# Prints the architectures of this machine's GPUs, "90;100"; fails where the driver reports none.
+# Prints the architectures of this machine's GPUs, "90;100"; fails if the driver reports none.
 device_architectures() {
   local capabilities
   command -v nvidia-smi >/dev/null || return 1
@@ -71,16 +71,16 @@ device_architectures() {
   echo "${capabilities//$'\n'/;}"
 }
 
-# Compiles for the GPUs of this machine alone: code for all architectures takes three times longer.
+# Compiles only for this machine's GPUs: code for all architectures takes three times longer.
 choose_gpu_architectures() {
   local architectures
   if [[ -n ${CUDAARCHS:-} ]] || ! architectures=$(device_architectures); then return 0; fi
   gpu_options+=("-DCMAKE_CUDA_ARCHITECTURES=$architectures")
 }
 
-# Sets $cuda_options for a build of everything in folder $1. The CUDA backend takes minutes to compile: it is built where
-# MAESTRO_CUDA is set (AUTO or ON, all architectures), where an earlier configuration had it, and where a GPU is
-# found (its architecture).
+# Sets $cuda_options for a build of everything in folder $1. The CUDA backend takes minutes to compile: it is built if
+# MAESTRO_CUDA is set (AUTO or ON, all architectures), if an earlier configuration had it, or if a GPU is found (its
+# architecture).
 choose_cuda() {
   local folder=$1 architectures
   cuda_options=()
@@ -106,7 +106,7 @@ prepare_gpu() {
   prepare gpu "$purposes" "$@"
 }
 
-# Exits with $no_device_status, after a line with the reason, if there is no device.
+# Exits with $no_device_status, after a line with the reason, if a device is missing.
 require_device() {
   local devices
   if devices=$("$build_dir/gpu/bin/show_cuda_devices"); then
@@ -116,15 +116,15 @@ require_device() {
   fail "$no_device_status" "$devices; built, but $1 not run"
 }
 
-# Prints where compute-sanitizer is: on the path, or in the toolkit, which need not be on the path for CMake.
+# Prints the path of compute-sanitizer, found in PATH or in the toolkit, which CMake finds without PATH.
 find_sanitizer() {
   local in_toolkit=${CUDA_PATH:-${CUDA_HOME:-/usr/local/cuda}}/bin/compute-sanitizer
   command -v compute-sanitizer && return 0
   [[ -x $in_toolkit ]] && echo "$in_toolkit"
 }
 
-# Runs compute-sanitizer over the tests that CMake has listed for it, with the tools in MAESTRO_DEVICE_CHECKS. Failing
-# calls are not reported: tests make some fail, and libraries query drivers for functions that they do not have.
+# Runs compute-sanitizer on the tests that CMake has listed for it, with the tools in MAESTRO_DEVICE_CHECKS. Failing
+# calls are not reported: tests make some fail, and libraries query drivers for functions that may be missing.
 run_device_checks() {
   local sanitizer tool program filter failed=0
   if ! sanitizer=$(find_sanitizer); then say "compute-sanitizer is not installed; left out"; return 0; fi

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Debian packages by purpose, and their installation. Sourced by `run`; needs say() and fail().
-# An entry "package:command" also counts as present when the command is found (for example a newer cmake beside Debian's).
+# An entry "package:command" also counts as installed if the command is found (for example a newer cmake).
 packages_for_build=(
   g++:g++ cmake:cmake ninja-build:ninja
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
@@ -13,14 +13,14 @@ packages_for_test=(libgtest-dev libgmock-dev pkgconf:pkg-config python3:python3 
 packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
 packages_for_package=(dpkg-dev:dpkg-shlibdeps file:file help2man:help2man lintian:lintian)
-packages_for_docs=(mkdocs:mkdocs)  # of the documentation; its test is skipped where it is missing
+packages_for_docs=(mkdocs:mkdocs)  # the test of the documentation is skipped without it
 packages_for_release=(git:git python3:python3 python3-setuptools)
-packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter holds libFuzzer of Debian 12's clang
-# Launchers of jobs. The tests that need them are skipped where they are missing.
+packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter has libFuzzer for Debian 12's clang
+# Job launchers. The tests that need them are skipped without them.
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
-# promtool, which checks the alert rules, and the parser of metrics. Their tests are skipped if these are missing.
+# promtool, which checks the alert rules, and the parser of metrics. Their tests are skipped without them.
 packages_for_prometheus=(prometheus:promtool python3-prometheus-client)
-packages_for_browser=(chromium:chromium)  # the tests of pages that need it are skipped where it is missing
+packages_for_browser=(chromium:chromium)  # tests of pages that need it are skipped without it
 
 # Prints the missing packages of the given purposes, a package per line.
 missing_packages() {
@@ -29,20 +29,20 @@ missing_packages() {
     local -n entries="packages_for_$purpose"
     for entry in "${entries[@]}"; do
       if [[ $entry == *:* ]] && command -v "${entry#*:}" >/dev/null; then continue; fi
-      # shellcheck disable=SC2016  # ${Status} is dpkg-query's
+      # shellcheck disable=SC2016  # dpkg-query expands ${Status}
       [[ $(dpkg-query -W -f='${Status}' "${entry%%:*}" 2>/dev/null) == *" installed" ]] || echo "${entry%%:*}"
     done
   done
 }
 
-# Prints the command prefix that runs as root: nothing for root, sudo if it needs no password or a terminal can enter it.
+# Prints the command prefix for root rights: nothing for root; sudo without a password, or with a terminal to enter it.
 root_words() {
   if [[ $(id -u) == 0 ]]; then return 0; fi
   command -v sudo >/dev/null || return 1
   if [[ -t 0 ]]; then echo sudo; else sudo -n true 2>/dev/null && echo "sudo -n"; fi
 }
 
-# Makes sure that the packages of the purposes given are installed. Exits 3 when some are missing and may not or cannot
+# Makes sure that the packages for the given purposes are installed. Exits with 3 if missing packages may not or cannot
 # be installed.
 require_packages() {
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -61,8 +61,8 @@ require_packages() {
   install_packages "$words" "${missing[@]}" || fail 3 "apt-get could not install them; see above, or as root run: $by_hand"
 }
 
-# Installs the missing packages of an optional purpose, if that starts no service: as root, and without systemd. Never
-# fails.
+# Installs the missing packages for an optional purpose, if that does not start services: as root, and without systemd.
+# Never fails.
 offer_packages() {
   local missing
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then return 0; fi
@@ -70,13 +70,13 @@ offer_packages() {
   if [[ ${#missing[@]} == 0 ]]; then return 0; fi
   say "missing Debian packages that some tests need: ${missing[*]}"
   if [[ $no_install == no && $(id -u) == 0 && ! -d /run/systemd/system ]]; then
-    # With this run level Debian's maintainer scripts start nothing through init scripts either (man invoke-rc.d).
+    # With this run level Debian's maintainer scripts do not use init scripts to start services (man invoke-rc.d).
     if RUNLEVEL=1 install_packages "" "${missing[@]}"; then return 0; fi
   fi
   say "these tests are skipped; to run them: apt-get install --no-install-recommends ${missing[*]}"
 }
 
-# install_packages ROOT_WORDS PACKAGE...: apt's own output is shown only when it fails.
+# install_packages ROOT_WORDS PACKAGE...: shows apt's output only if it fails.
 install_packages() {
   local words=$1 log
   shift
@@ -93,7 +93,7 @@ install_packages() {
   return 1
 }
 
-# Not Debian: prints the required packages before the first configuration, if CMake misses a library, and whenever a tool
+# For systems other than Debian: prints the required packages before the first successful configuration, and if a tool
 # is missing.
 missing_tools_elsewhere() {
   local purpose entry all=() absent=()

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # `run docs` and `run release`. Sourced by `run`; needs build.sh and packages.sh.
 
-# Prints the version, which CMakeLists.txt has; its copies are compared by tests/build/check_docs.py.
+# Prints the version in CMakeLists.txt; tests/build/check_docs.py compares its copies.
 project_version() { sed -nE 's/^project\(maestro VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt" 2>/dev/null | grep .; }
 
 build_docs() {
@@ -15,7 +15,7 @@ build_docs() {
   echo "$folder/index.html"
 }
 
-# Everything that makes a release wrong, before anything is built.
+# Refuses a wrong version, changelog, tag or clone before anything is built.
 check_release() {
   local version=$1 tag=$2 heading
   [[ $version == "$(project_version)" ]] || fail 2 "release $version: CMakeLists.txt has version $(project_version)"
@@ -28,7 +28,7 @@ check_release() {
   fi
 }
 
-# The sources are those of the commit, and their archive has the same bytes on any machine.
+# Packs the commit's sources into an archive that has the same bytes on any machine.
 make_release() {
   local version=${1:-} tag=${2:-} folder
   [[ -n $version && $# -le 2 && ($tag == "" || $tag == --tag) ]] || fail 2 "release takes VERSION and perhaps --tag, not '$*'"
