@@ -12,13 +12,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n"
-# {folder in maestro_client: (interface, its Python namespace, its service)}
+# {folder in maestro_client: (interface, Python namespace, service)}
 INTERFACES = {"_control": ("actors/control/control.thrift", "maestro_control", "Control"),
               "_served": ("actors/served/served.thrift", "maestro_served", "ServedModule")}
 
 
 def make_code(package, compiler):
-    """Writes the compiler's output, each file below a line with the licence."""
+    """Writes the compiler's output, with a licence line at the top of each file."""
     if shutil.which(compiler) is None:
         sys.exit(f"maestro-client: a build from a clone needs the Thrift compiler, and '{compiler}' is not installed "
                  "(Debian: apt-get install thrift-compiler)")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a linear output layer of PyTorch with its loss as a section, trained or frozen:
+"""Serves a PyTorch linear output layer and its loss as a section, trained or frozen:
 
     serve_linear.py --address unix:/tmp/head.sock --width 128 --vocabulary 256 [--weights head/model.safetensors]
 
-In the job, behind any decoder_trunk of that width:
+In the job, after any decoder_trunk of that width:
 
     [head]
     type = "served"
@@ -19,7 +19,7 @@ from maestro_client.serve_torch import Port, TorchModule, TorchResult, serve
 
 
 def run(module, batch):
-    head = module["lm_head"]  # the name in checkpoints, as of a decoder's output layer
+    head = module["lm_head"]  # the name in checkpoints, as for a decoder's output layer
     targets = batch.inputs["targets"].flatten().long()  # -1: ignored
     loss = torch.nn.functional.cross_entropy(head(batch.inputs["hidden"]), targets, ignore_index=-1, reduction="sum")
     figure = loss.item(), int((targets >= 0).sum())

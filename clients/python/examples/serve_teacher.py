@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a causal language model of Hugging Face transformers as a frozen teacher that sends its logits:
+"""Serves a causal language model (Hugging Face transformers) as a frozen teacher that sends its logits:
 
     serve_teacher.py --address unix:/tmp/teacher.sock --model Qwen/Qwen3-0.6B
 
-In a job with the edges "corpus.tokens -> teacher.tokens" and "teacher.logits -> student.teacher_logits", whose data have
+In a job with the edges "corpus.tokens -> teacher.tokens" and "teacher.logits -> student.teacher_logits", and data with
 the teacher's tokenizer:
 
     [teacher]
@@ -26,7 +26,7 @@ from maestro_client.serve_torch import Port, TorchModule, packed, padded, serve
 
 
 def logits(model, batch):
-    """Of any model that is called as those of transformers are. Samples do not see each other."""
+    """Returns the logits of any model with the interface of transformers. Samples do not see each other."""
     tokens = padded(batch.inputs["tokens"].flatten().long(), batch.tokens)
     mask = padded(torch.ones(sum(batch.tokens), dtype=torch.long, device=tokens.device), batch.tokens)
     return {"logits": packed(model(input_ids=tokens, attention_mask=mask).logits.float(), batch.tokens)}

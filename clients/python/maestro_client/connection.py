@@ -21,7 +21,7 @@ CONNECT_S = 10.0
 
 
 def runtime_folder() -> Path:
-    """Returns $XDG_RUNTIME_DIR/maestro, or /tmp/maestro-UID where that is missing, as the runs do."""
+    """Returns $XDG_RUNTIME_DIR/maestro, or /tmp/maestro-UID if that is missing, as the runs do."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return Path(runtime, "maestro") if runtime and os.path.isdir(runtime) else Path(f"/tmp/maestro-{os.geteuid()}")
 
@@ -110,7 +110,7 @@ def _first_line(path: Path) -> str:
 
 
 def _is_late(failure: BaseException) -> bool:
-    """Thrift's releases report a late answer by a type of their own, or carry the socket's error along."""
+    """Returns whether an answer was late: Thrift's releases have an error type for it, or chain the socket's error."""
     if isinstance(failure, TTransport.TTransportException) and failure.type == TTransport.TTransportException.TIMED_OUT:
         return True
     return any(isinstance(cause, TimeoutError)
@@ -118,7 +118,7 @@ def _is_late(failure: BaseException) -> bool:
 
 
 class Connection:
-    """Calls of a run. Connects at the first call, and again after a call that failed; not thread-safe."""
+    """Calls a run. Connects at the first call, and again after a failed call. Not thread-safe."""
 
     def __init__(self, address: str, keys: Optional[os.PathLike[str] | str] = None,
                  token_file: Optional[os.PathLike[str] | str] = None) -> None:
@@ -130,7 +130,7 @@ class Connection:
         self._token = ""
 
     def _left_token(self) -> str:
-        """The token that a service on this host alone has left for its user; such a service has no TLS."""
+        """Returns the token that a service has left for its user if only this host reaches it (without TLS)."""
         if self.address.startswith("unix:") or not on_this_host_only(self.address):
             return ""
         left = runtime_folder() / f"{self.address}.token"
@@ -154,9 +154,9 @@ class Connection:
         try:
             context = ssl.create_default_context(cafile=str(self._keys / "ca.pem"))
             context.load_cert_chain(str(self._keys / "node.pem"), str(self._keys / "node.key"))
-            context.check_hostname = False  # every holder of a certificate of the job belongs to it
+            context.check_hostname = False  # every holder of the job's certificates belongs to the job
             return context.wrap_socket(plain)
-        except OSError as error:  # ssl.SSLError is such
+        except OSError as error:  # includes ssl.SSLError
             plain.close()
             raise NoRun(f"no TLS with the run at {self.address} by the keys in {self._keys}: "
                         f"{error.strerror or error}") from None
@@ -192,9 +192,9 @@ class Connection:
             self.close()
             problem = self._problem_of(failure, patience_s)
         except BaseException:
-            self.close()  # an answer may be under way
+            self.close()  # an answer may still arrive
             raise
-        raise problem  # without Thrift's exceptions in its context: they are immutable, which unittest and others trip over
+        raise problem  # without Thrift's immutable exceptions in its context, which break unittest and others
 
     def _problem_of(self, failure: BaseException, patience_s: float) -> MaestroError:
         if _is_late(failure):

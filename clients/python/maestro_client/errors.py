@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the client. The text of each is a single line."""
+"""The client's errors. Each text is a single line."""
 
 
 class MaestroError(Exception):
@@ -7,11 +7,11 @@ class MaestroError(Exception):
 
 
 class NoRun(MaestroError):
-    """No run is at the address, or no run of this user on this host has a control service."""
+    """There is not a run at the address, or none of this user's runs on this host has a control service."""
 
 
 class SeveralRuns(MaestroError):
-    """Several runs of this user have a control service, and no address chooses between them."""
+    """Several runs of this user have a control service, and an address was not given."""
 
 
 class Refused(MaestroError):
@@ -23,11 +23,11 @@ class NoAnswer(MaestroError):
 
 
 class RunLost(MaestroError):
-    """The run ended without a last word: its process was killed, or cannot be reached any more."""
+    """The run ended without a report: its process was killed, or cannot be reached any more."""
 
 
 class RunFailed(MaestroError):
-    """The run ended with an error, which is the text."""
+    """The run ended with an error; the text is the run's."""
 
 
 class RecordError(MaestroError):

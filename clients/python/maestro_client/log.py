@@ -78,7 +78,7 @@ def _opened(given: argparse.Namespace, info: RunInfo) -> list[Logger]:
 
 
 def log(rows: Iterator[Row], loggers: list[Logger]) -> None:
-    """Gives each row to each logger, and closes them at the end or at an error."""
+    """Passes each row to each logger, and closes the loggers at the end or after an error."""
     failed = True
     try:
         for row in rows:
@@ -86,7 +86,7 @@ def log(rows: Iterator[Row], loggers: list[Logger]) -> None:
                 logger.row(row)
         failed = False
     except KeyboardInterrupt:
-        failed = False  # the run goes on
+        failed = False  # the run continues
         raise
     finally:
         for logger in loggers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loggers: rows of a run, written to TensorBoard, Weights & Biases or MLflow by the package that is installed."""
+"""Loggers write a run's rows to TensorBoard, Weights & Biases or MLflow by the installed package."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .types import Row
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """`run_id` is empty where the run's record cannot be read; `settings` has "train.steps": 400, ..."""
+    """A run. `run_id` is empty if its record cannot be read; `settings` has "train.steps": 400, ..."""
     job: str
     run_id: str
     settings: dict[str, Any]
 
 
 def settings_of(job_file: str) -> dict[str, Any]:
-    """Returns the keys of a job file, TOML, with the names of their tables before them."""
+    """Returns the keys of a job file (TOML) as "TABLE.KEY", with their values."""
     found: dict[str, Any] = {}
 
     def collect(table: dict[str, Any], before: str) -> None:
@@ -40,7 +40,7 @@ class Logger(Protocol):
     def row(self, row: Row) -> None: ...
 
     def close(self, failed: bool) -> None:
-        """Called once, also after an error; `failed`: the run has failed."""
+        """Is called once, also after an error. `failed`: the run has failed."""
 
 
 def _package(module: str, package: str) -> Any:
@@ -51,12 +51,12 @@ def _package(module: str, package: str) -> Any:
 
 
 def _tag(row: Row) -> str:
-    """The names of `maestro train --tensorboard`."""
+    """Returns the tag that `maestro train --tensorboard` uses."""
     return row.section if row.kind == "step" else f"{row.kind}/{row.section}"
 
 
 class TensorBoardLogger:
-    """An event file in `folder`, with SECTION/FIGURE and validation/SECTION/FIGURE."""
+    """Writes an event file in `folder`, with SECTION/FIGURE and validation/SECTION/FIGURE."""
 
     def __init__(self, folder: str, info: RunInfo) -> None:
         writer = _package("tensorboard.summary.writer.event_file_writer", "tensorboard")
@@ -74,8 +74,8 @@ class TensorBoardLogger:
 
 
 class WandbLogger:
-    """A run of a project. Each section has a step axis of its own: sections are in different steps. A run that goes on
-    after a restart is the same run there, by its id."""
+    """A run in a project. Each section has a separate step axis, since sections are in different steps. A run that
+    continues after a restart keeps its id."""
 
     def __init__(self, project: str, info: RunInfo) -> None:
         wandb = _package("wandb", "wandb")
@@ -96,7 +96,7 @@ class WandbLogger:
 
 
 class MlflowLogger:
-    """A run of an experiment. A run that goes on after a restart is the same run there, by the tag maestro.run_id."""
+    """A run in an experiment. A run that continues after a restart is found by the tag maestro.run_id."""
 
     def __init__(self, experiment: str, info: RunInfo) -> None:
         self._mlflow = mlflow = _package("mlflow", "mlflow")
@@ -111,7 +111,7 @@ class MlflowLogger:
 
     def row(self, row: Row) -> None:
         tag = _tag(row)
-        # MLflow's databases hold no infinite value.
+        # MLflow's databases cannot hold infinite values.
         self._mlflow.log_metrics({f"{tag}/{name}": value if math.isfinite(value) else math.nan
                                   for name, value in row.metrics.items()}, step=row.step)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of runs on disk, <train.out>/record: finished steps and events, read whole or followed as they are written."""
+"""Records of runs on disk, <train.out>/record: finished steps and events, read at once or while they are written."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .types import Row
 
 
 def seconds_of(text: str) -> float:
-    """Seconds since 1970 of "2026-11-24T15:27:14.361Z"."""
+    """Returns the seconds since 1970, for "2026-11-24T15:27:14.361Z"."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordStep:
-    """A finished training step. `raw` is its whole line: samples, tokens, makespan_ms, utilization, ..."""
+    """A finished training step. `raw` is its complete line: samples, tokens, makespan_ms, utilization, ..."""
     step: int
     time: str
     sections: dict[str, dict[str, float]]
@@ -51,7 +51,7 @@ RecordEntry = Union[RecordStep, RecordEvent]
 
 
 def record_folder(folder: Union[str, os.PathLike[str]]) -> Path:
-    """Returns the record of a run's folder, or of its record's folder itself."""
+    """Returns the folder of the record, given it or the run's folder."""
     given = Path(folder)
     for candidate in (given / "record", given):
         if (candidate / "events.jsonl").is_file():
@@ -60,18 +60,18 @@ def record_folder(folder: Union[str, os.PathLike[str]]) -> Path:
 
 
 class _Lines:
-    """The whole lines of a file that grows, and that loses its last lines when a run does steps again."""
+    """The complete lines of a file that grows, and that loses its last lines if a run repeats steps."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.replaced = False  # by the record of another run
+        self.replaced = False  # another run's record has taken its place
         self._inode: Optional[int] = None
-        self._read = 0      # bytes up to the end of the last whole line
-        self._number = 0    # of that line
-        self._last = b""    # that line, to notice that the file was cut and has grown again
+        self._read = 0      # bytes up to the end of the last complete line
+        self._number = 0    # the line's number
+        self._last = b""    # the line's text, to notice that the file was cut and has grown again
 
     def poll(self) -> list[dict[str, Any]]:
-        """Returns the lines that are new; all lines again after the file has been cut."""
+        """Returns new lines; after the file has been cut, all lines again."""
         try:
             with open(self.path, "rb") as file:
                 return self._new_lines(file)
@@ -113,7 +113,7 @@ class _Lines:
 
 
 class RecordReader:
-    """Steps and events in the order of their times; each step once, also where a run has done it again."""
+    """Reads steps and events in the order of their times; each step once, also if the run has repeated it."""
 
     def __init__(self, folder: Union[str, os.PathLike[str]]) -> None:
         self.folder = record_folder(folder)
@@ -121,7 +121,7 @@ class RecordReader:
         self._events = _Lines(self.folder / "events.jsonl")
         self._last_step = 0
         self.end: Optional[RecordEvent] = None    # "finished" or "failed", if nothing has begun since
-        self.began: Optional[RecordEvent] = None  # the last start
+        self.began: Optional[RecordEvent] = None  # the newest start
 
     @property
     def replaced(self) -> bool:
@@ -129,9 +129,9 @@ class RecordReader:
         return self._steps.replaced or self._events.replaced
 
     def poll(self) -> list[RecordEntry]:
-        """Returns the entries since the last call. A line that is not whole yet, or was cut off, is left."""
+        """Returns the entries since the last call. Incomplete lines are left out."""
         events = [RecordEvent(line["event"], line["time"], line) for line in self._events.poll()]
-        steps = [RecordStep(line["step"], line["time"], line["sections"], line)  # after the events: an end is the last
+        steps = [RecordStep(line["step"], line["time"], line["sections"], line)  # after the events: an end is last
                  for line in self._steps.poll()]
         entries: list[RecordEntry] = []
         for step in steps:
@@ -147,7 +147,7 @@ class RecordReader:
         return sorted(entries, key=lambda entry: (entry.time, isinstance(entry, RecordEvent)))
 
     def holder_is_dead(self) -> bool:
-        """True if the process that wrote the record was one of this host and is gone."""
+        """Returns whether the process that wrote the record ran on this host and has ended."""
         try:
             host, process = (self.folder.parent / ".lock").read_text().split("\n")[:2]
             return host == socket.gethostname() and not process_lives(int(process))
@@ -155,7 +155,7 @@ class RecordReader:
             return False
 
     def finished(self) -> bool:
-        """True once the run has trained all its steps; not where it was stopped before."""
+        """Returns whether the run has trained all its steps, and was not stopped before."""
         return self.end is not None and self.end.event == "finished" and self.end.raw.get("interrupted") is not True
 
 
@@ -167,7 +167,7 @@ def process_lives(pid: int) -> bool:
 
 
 def read_record(folder: Union[str, os.PathLike[str]]) -> Iterator[RecordEntry]:
-    """Yields the steps and events of a run's folder, in the order of their times. A last line that was cut off is left."""
+    """Yields the steps and events of a run's folder, in the order of their times. Leaves out an incomplete line."""
     yield from RecordReader(folder).poll()
 
 
@@ -175,14 +175,14 @@ def follow_record(folder: Union[str, os.PathLike[str]], *, poll_s: float = 0.5,
                   restart_s: float = 0.0) -> Iterator[RecordEntry]:
     """Yields the steps and events of a run as they are written, each step once, and ends with the run.
 
-    A run that was stopped, failed or was killed may be started again: its next start is awaited for `restart_s`. Raises
-    RunFailed or RunLost when the run had an error or was killed and was not started again. A run whose process belongs
+    A run that was stopped, failed or was killed may be started again: waits `restart_s` for its next start. Raises
+    RunFailed or RunLost if the run had an error or was killed, and was not started again. A run whose process belongs
     to another host is followed until its record has an end.
     """
     reader = RecordReader(folder)
     ended_at: Optional[float] = None
     while True:
-        dead = reader.holder_is_dead()  # before the lines are read: all of them are there then
+        dead = reader.holder_is_dead()  # asked before the lines are read, which are then complete
         yield from reader.poll()
         if reader.replaced:
             return

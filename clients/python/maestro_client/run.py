@@ -17,13 +17,13 @@ from .errors import MaestroError, NoAnswer, NoRun, Refused, RunLost
 from .record import RecordReader, process_lives, raise_unless_stopped
 from .types import Checkpoint, Plan, Row, Standing, State, Status, convert
 
-PAGE = 1000  # rows of an answer
-ENDING_S = 10.0  # for a run on another host to be there again that was about to end
+PAGE = 1000  # most rows in an answer
+ENDING_S = 10.0  # wait for a run on another host to return that was about to end
 Place = Union[str, os.PathLike[str]]
 
 
 class Run:
-    """A run that is attached by its control service. Not thread-safe: a thread attaches a Run of its own.
+    """A run, attached by its control service. Not thread-safe: each thread attaches a separate Run.
 
     with Run.attach() as run:
         for row in run.metrics(follow=True):
@@ -35,8 +35,8 @@ class Run:
         self._keys, self._token_file = keys, token_file
         self._record: Optional[RecordReader] = None
         self._looked = False
-        self._pid = 0  # of process 0, where it is on this host
-        self._job = ""  # its name, once it has been lost
+        self._pid = 0  # process 0's number, if it is on this host
+        self._job = ""  # its name, after the connection was lost
 
     @classmethod
     def attach(cls, at: Optional[str] = None, keys: Optional[Place] = None,
@@ -73,22 +73,22 @@ class Run:
         return self._connection.call(name, patience_s=patience_s)
 
     def checkpoint(self) -> Checkpoint:
-        """Writes a checkpoint and returns when it is committed."""
+        """Writes a checkpoint and returns after it is committed."""
         return convert(Checkpoint, self._steer("checkpoint", 620))
 
     def pause(self) -> Standing:
-        """Returns when the run stands still; PAUSING if that takes longer than 30 s."""
+        """Returns after the run has paused; PAUSING if that takes longer than 30 s."""
         return convert(Standing, self._steer("pause", 40))
 
     def resume(self) -> Standing:
         return convert(Standing, self._steer("resume", 40))
 
     def stop(self) -> Standing:
-        """Ends the run in order: announced steps, then a checkpoint. Returns at once."""
+        """Makes the run finish its announced steps, write a checkpoint and end. Returns at once."""
         return convert(Standing, self._steer("stop", 40))
 
     def record(self) -> Optional[RecordReader]:
-        """Returns a reader of the run's record if the run is on this host; None: it is not, or cannot be found."""
+        """Returns a reader of the run's record if the run is on this host; None if it is not, or cannot be found."""
         if not self._looked:
             self._find_record()
         return RecordReader(self._record.folder) if self._record is not None else None
@@ -105,7 +105,7 @@ class Run:
                     reader.poll()
                 except (OSError, MaestroError):
                     continue
-                # The numbers of another namespace may be those of other processes here.
+                # Process numbers of another namespace may belong to other processes here.
                 if reader.began is not None and reader.began.raw.get("job_file") == plan.effective_job:
                     self._record, self._pid = reader, pid
                     break
@@ -113,13 +113,13 @@ class Run:
 
     def metrics(self, follow: bool = False, *, after: int = 0, poll_s: float = 0.5, reconnect_s: float = 60.0,
                 restart_s: float = 0.0) -> Iterator[Row]:
-        """Yields the rows of all steps and validations behind step `after`, each once.
+        """Yields the rows of all steps and validations after step `after`, each once.
 
-        With `follow` also those to come, until the run ends. Lost connections are made again: while the run recovers
-        from a lost process, for `reconnect_s` where it is on another host, and for `restart_s` after it was stopped,
-        failed or was killed, since a scheduler may start it again (`--resume auto`). Of a run on this host, rows that
-        were not seen by then come from its record; of another, a warning names the steps. Raises RunFailed and
-        RunLost when the run has failed or vanished and was not started again.
+        With `follow` it also yields later rows, until the run ends. It reconnects while the run recovers from a lost
+        process, for `reconnect_s` to a run on another host, and for `restart_s` after the run was stopped, failed or
+        was killed, since a scheduler may start it again (`--resume auto`). Rows that were missed meanwhile come from
+        the run's record on this host; for another host a warning names the steps. Raises RunFailed or RunLost if the
+        run has failed or vanished and was not started again.
         """
         seen = _Seen(after)
         if not self._looked:
@@ -140,7 +140,7 @@ class Run:
                     time.sleep(_interval(last, poll_s))
             except (NoRun, NoAnswer, RunLost, Refused) as problem:
                 if last is None and isinstance(problem, Refused):
-                    raise  # a wrong token; behind a status it is a run at its end, or one that is busy
+                    raise  # a wrong token; after a status the run is ending or busy
                 lost: Optional[MaestroError] = problem
             else:
                 lost = None
@@ -156,12 +156,12 @@ class Run:
                 return
 
     def _page_through(self, seen: _Seen) -> Iterator[Row]:
-        """Rows from the first one on that is not seen; after a reconnection they may have other numbers."""
+        """Yields rows from the first that is not seen; after a reconnection they may have other numbers."""
         at = seen.at
         while True:
             page = self._connection.call("metrics", *at, PAGE)
             if (page.first_step_row or 0) > max(at[0], 0) or (page.first_validation_row or 0) > max(at[1], 0):
-                yield from self._rows_of_record(seen)  # the run's memory has its last rows alone
+                yield from self._rows_of_record(seen)  # the run's memory has only its last rows
             seen.at = at = (page.next_step_row, page.next_validation_row)
             rows = [Row(kind, row.section, row.step, dict(row.metrics), time.time())
                     for kind, rows in (("step", page.steps), ("validation", page.validations)) for row in rows]
@@ -179,7 +179,7 @@ class Run:
 
     def _ended(self, seen: _Seen, lost: Optional[MaestroError], patience_s: float,
                restart_s: float) -> Iterator[Row]:
-        """Waits for the run after its end or the loss of its connection. Returns whether it has ended for good."""
+        """Waits for the run after its end or a lost connection. Returns whether it has finally ended."""
         seen.reconnected()
         self._connection.close()
         since = time.monotonic()
@@ -206,7 +206,7 @@ class Run:
         return True
 
     def _attach_again(self) -> bool:
-        """Connects to the run at its address, or to another with the same record. False: there is none yet."""
+        """Connects to the run at its address, or to another with the same record. Returns False if there is none yet."""
         candidates = [self.address]
         if self._record is not None:
             candidates += [address for address in addresses() if address != self.address]
@@ -230,14 +230,14 @@ class Run:
 
 
 def _remaining_s(status: Status) -> float:
-    """Returns the time to the end of a run at its mean speed; infinity: it has no speed yet."""
+    """Returns the time to the end of a run at its mean speed; infinity before its first step."""
     if status.state in (State.STOPPING, State.FINISHED):
         return 0.0
     return (status.steps - status.step) * status.elapsed_s / status.step if status.step > 0 else math.inf
 
 
 def _interval(status: Status, poll_s: float) -> float:
-    """Shorter near the end of the run, so that its last state is seen."""
+    """Returns a shorter interval near the end of the run, so that its last state is seen."""
     return min(poll_s, max(0.02, _remaining_s(status) / 4))
 
 
@@ -246,16 +246,16 @@ def _may_have_ended(status: Status, since_s: float) -> bool:
 
 
 class _Seen:
-    """Lets each row of a run pass once: the steps of a section rise."""
+    """Passes each row of a run once, since the steps of a section increase."""
 
     def __init__(self, after: int) -> None:
         self.at = (0, 0)
         self._after = after
         self._last: dict[tuple[str, str], int] = {}
-        self._resumed: set[tuple[str, str]] = set()  # whose next row shows whether rows are missing
+        self._resumed: set[tuple[str, str]] = set()  # their next rows show whether rows are missing
 
     def reconnected(self) -> None:
-        """Rows may be missing behind those seen so far."""
+        """Rows may be missing after the rows seen so far."""
         self.at = (0, 0)
         self._resumed = {key for key in self._last if key[0] == "step"}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a module as a section of runs (docs/served-sections.md). Without a framework: tensors are little-endian bytes.
+"""Serves a module as a section of runs (docs/served-sections.md), without a framework: tensors are little-endian bytes.
 
-`maestro_client.serve_torch` serves modules of PyTorch by this server.
+`maestro_client.serve_torch` serves PyTorch modules with this server.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ VERSION = 1
 DTYPES = {"fp32": ttypes.DataType.FP32, "bf16": ttypes.DataType.BF16, "i32": ttypes.DataType.I32}
 NAMES = {wire: name for name, wire in DTYPES.items()}
 SIZES = {"fp32": 4, "bf16": 2, "i32": 4}
-LARGEST = 1 << 30  # bytes of a text or tensor, elements of a list
+LARGEST = 1 << 30  # bytes in a text or tensor, elements in a list
 
 
 @dataclass(frozen=True)
 class Port:
-    """`columns` values of each row; rows are tokens, or patches of pictures."""
+    """`columns` values in each row; rows are tokens, or patches of images."""
 
     name: str
     dtype: str = "fp32"  # "fp32", "bf16" or "i32"
@@ -66,12 +66,12 @@ class Values:
 class Batch:
     """A micro-batch: the rows of its samples follow each other without padding."""
 
-    number: int  # of the session, rising
+    number: int  # rises in a session
     keep: bool  # backward(number) will follow
-    training: bool  # or validation
+    training: bool  # else validation
     samples: list[int]
-    tokens: list[int]  # of each sample
-    patches: list[int]  # of each sample
+    tokens: list[int]  # rows of each sample
+    patches: list[int]  # rows of each sample
     loss_scale: float  # multiplies a loss before its gradient is taken
     inputs: dict[str, Values]
 
@@ -89,10 +89,10 @@ class Session(Protocol):
 
     def forward(self, batch: Batch) -> Result: ...
     def backward(self, number: int, gradients: dict[str, Values]) -> dict[str, Values]:
-        """Takes gradients of outputs, returns those of all differentiable inputs, and adds up those of parameters."""
+        """Returns the gradients of all differentiable inputs, and adds to the parameters' gradients."""
     def initial_values(self, parameter: str) -> bytes: ...
     def set_values(self, parameter: str, first: int, values: bytes) -> None:
-        """`first`: the first element, of the parameter's elements in a row."""
+        """`first`: index of the first element in the flattened parameter."""
     def gradients(self, parameter: str) -> bytes: ...
     def clear_gradients(self) -> None: ...
 
@@ -102,7 +102,7 @@ class Module(Protocol):
     outputs: list[Port]
     parameters: list[Parameter]
     flops_per_row: float
-    fingerprint: str  # of the values, while they are frozen; empty: runs that are resumed do not compare it
+    fingerprint: str  # of frozen values; if empty, resumed runs do not compare it
     description: str
 
     def session(self, trained: bool, backward: bool) -> Session: ...
@@ -122,7 +122,7 @@ def _port_on_wire(port: Port) -> Any:
 
 
 class _Handler:
-    """The calls of a connection."""
+    """Handles the calls of a connection."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -198,8 +198,8 @@ def _listen(address: str) -> socket.socket:
             other.connect(host)
             raise MaestroError(f"{host} is in use: another server listens there")
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(host)  # of a server that has ended
-        before = os.umask(0o177)  # of this user alone
+            os.unlink(host)  # left by a server that has ended
+        before = os.umask(0o177)  # only this user may connect
         try:
             listening.bind(host)
         finally:
@@ -220,7 +220,7 @@ def _context(keys: Path) -> ssl.SSLContext:
 
 
 class Server:
-    """Listens at once. A thread for each connection; each has a session of its own."""
+    """Listens at once. Each connection has a thread and a session."""
 
     def __init__(self, module: Module, address: str, keys: Optional[os.PathLike[str] | str] = None) -> None:
         if keys is None and not on_this_host_only(address):
@@ -236,14 +236,14 @@ class Server:
         self.address = address if port < 0 else f"{host}:{self._listening.getsockname()[1]}"
 
     def serve_forever(self) -> None:
-        """Until close(), or an exception such as KeyboardInterrupt."""
-        with contextlib.suppress(OSError):  # of a closed socket
+        """Serves until close(), or until an exception such as KeyboardInterrupt."""
+        with contextlib.suppress(OSError):  # a closed socket
             while True:
                 accepted, _ = self._listening.accept()
                 threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
 
     def close(self) -> None:
-        """Accepts no more connections; those that are there go on."""
+        """Stops accepting connections; open connections continue."""
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -254,7 +254,7 @@ class Server:
     def _serve(self, accepted: socket.socket) -> None:
         try:
             if self._context is not None:
-                accepted.settimeout(10.0)  # of the handshake
+                accepted.settimeout(10.0)  # for the handshake
                 accepted = self._context.wrap_socket(accepted, server_side=True)
             accepted.settimeout(None)
             if accepted.family != socket.AF_UNIX:
@@ -267,7 +267,7 @@ class Server:
             while True:
                 processor.process(protocol, protocol)
         except (TException, OSError, EOFError):
-            pass  # the replica has ended, or is none
+            pass  # the replica has ended, or the peer is not a replica
         finally:
             accepted.close()
 

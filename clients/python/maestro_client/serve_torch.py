@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves modules of PyTorch as sections of runs (docs/served-sections.md): frozen, frozen with gradients passing through,
-and trained. Imported by name, since it needs `torch`."""
+"""Serves PyTorch modules as sections of runs (docs/served-sections.md): frozen, frozen with gradients passing through,
+and trained. Not imported by the package, since it needs `torch`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "i32": torch.int32}
 
 @dataclass(frozen=True)
 class TorchBatch:
-    """A micro-batch; inputs are (rows, columns), the rows of its samples follow each other without padding."""
+    """A micro-batch. Inputs are (rows, columns); rows of samples follow each other without padding."""
 
     inputs: dict[str, torch.Tensor]
     samples: list[int]
-    tokens: list[int]  # of each sample
-    patches: list[int]  # of each sample
-    training: bool  # or validation
+    tokens: list[int]  # rows of each sample
+    patches: list[int]  # rows of each sample
+    training: bool  # else validation
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Run = Callable[[torch.nn.Module, TorchBatch], Union[TorchResult, dict[str, torch
 
 
 def padded(rows: torch.Tensor, lengths: list[int]) -> torch.Tensor:
-    """Returns packed rows (M, ...) as (samples, longest, ...), with zeros behind shorter samples."""
+    """Returns packed rows (M, ...) as (samples, longest, ...), with zeros after shorter samples."""
     return torch.nn.utils.rnn.pad_sequence(list(rows.split(lengths)), batch_first=True)
 
 
@@ -68,7 +68,7 @@ def _device_of(module: torch.nn.Module) -> torch.device:
 
 
 class _Session:
-    """`trained`: the module is this session's own."""
+    """A session of a module. `trained`: no other session uses the module."""
 
     def __init__(self, of: TorchModule, module: torch.nn.Module, trained: bool) -> None:
         self._of, self._module = of, module
@@ -139,9 +139,9 @@ class _Session:
 
 
 class TorchModule:
-    """A module for `serve`. `run(module, batch)` returns its outputs, or a TorchResult. A trained section has a copy of the
-    module for each replica, whose parameters with `requires_grad`, in fp32, the run trains; a frozen one shares it. The
-    module stays in the mode (train or eval) that it has; its buffers are not stored with a run's checkpoints."""
+    """A module for `serve`. `run(module, batch)` returns its outputs, or a TorchResult. Each replica of a trained
+    section has a copy of the module, and the run trains its fp32 parameters with `requires_grad`; replicas of a frozen section
+    share the module. The module stays in its mode (train or eval). Checkpoints do not have its buffers."""
 
     def __init__(self, module: torch.nn.Module, run: Run, inputs: list[Port], outputs: list[Port],
                  flops_per_row: Optional[float] = None, description: str = "") -> None:

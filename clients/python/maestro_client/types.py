@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a run as dataclasses. Their fields are those of control.thrift, which describes them; a number that the
-run does not know is None."""
+"""A run's answers as dataclasses. control.thrift describes their fields; an unknown number is None."""
 
 from __future__ import annotations
 
@@ -48,14 +47,14 @@ class WaitKind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A step, a validation or a checkpoint that is announced and not complete."""
+    """A step, validation or checkpoint that is announced and not complete."""
     kind: UnitKind
     step: int
 
 
 @dataclasses.dataclass(frozen=True)
 class SectionFigures:
-    """Metrics of the last step that a section has finished."""
+    """Metrics of a section's last finished step."""
     name: str
     replicas: int
     trained: bool
@@ -178,7 +177,7 @@ class Row:
     section: str
     step: int
     metrics: dict[str, float]
-    time: float = dataclasses.field(default=0.0, compare=False)  # seconds since 1970: of the record, else of arrival
+    time: float = dataclasses.field(default=0.0, compare=False)  # seconds since 1970, in the record or at arrival
 
 
 @functools.cache
@@ -198,5 +197,5 @@ def convert(to: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(to):
         return to(**{name: convert(hint, getattr(value, name)) for name, hint in _fields(to).items()})
     if isinstance(to, type) and issubclass(to, enum.IntEnum) and value not in to._value2member_map_:
-        return value  # of a newer run
+        return value  # from a newer run
     return value if value is None else to(value)
