@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of a training app: App composes sources, sections and edges, and runs the job. prepare_signals() is the
-// first call of main().
+// The entry of a training app: App composes sources, sections and edges, and runs the job. main() calls
+// prepare_signals() first.
 #pragma once
 
 #include "actors/process/app.hpp"             // IWYU pragma: export

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of a data source: samples with tokens, targets and pictures.
+// The interface of a data source: samples with tokens, targets and images.
 #pragma once
 
 #include "runtime/data/corpus.hpp"  // IWYU pragma: export

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable functions that a section's forward pass is written with, on one rank and on several.
+// Differentiable functions for a section's forward pass, on one rank or several.
 #pragma once
 
 #include "runtime/ops/functions.hpp"           // IWYU pragma: export

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run reports to: the console, the figures that App::run() returns, and observers.
+// The receivers of a run's reports: the console, the figures that App::run() returns, and observers.
 #pragma once
 
 #include "actors/run/record/run_result.hpp"  // IWYU pragma: export

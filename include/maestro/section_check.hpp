@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a section against finite differences: for tests of a section type.
+// Compares a section's gradients with finite differences, for tests of a section type.
 #pragma once
 
 #include "sections/section_check.hpp"  // IWYU pragma: export
