@@ -209,7 +209,7 @@ void SectionRunner::check(const Outputs& results, bool trains) const {
     return;
   }
   throw std::logic_error(
-      "the section is trained, but its pass reports no loss and it has no differentiable output: call "
+      "the section is trained, but its pass reports no loss and none of its outputs is differentiable: call "
       "Outputs::losses(), or Outputs::metric(\"loss\", sum, weight), or set trained = false");
 }
 

@@ -76,6 +76,6 @@ class TensorView {
 };
 
 using Tensor = TensorView<std::byte>;
-using ConstTensor = TensorView<const std::byte>;  ///< of files, and of buffers that others write
+using ConstTensor = TensorView<const std::byte>;  ///< memory of a file, or a buffer that others write
 
 }  // namespace maestro
