@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of the coordinator alone: the real Coordinator and Planner, each on its own thread, with replicas that only
-// answer every work item and boundary at once. Prints a JSON line.
+// The cost of the coordinator: the real Coordinator and Planner, each on a separate thread, with replicas that only
+// answer work items and boundaries, at once. Prints a JSON line.
 #include <time.h>
 
 #include <CLI/CLI.hpp>
@@ -154,7 +154,8 @@ class Bench {
     return {seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID), seconds_of(coordinator_clock_),
             seconds_of(planner_clock_)};
   }
-  /// Two requests are as far apart as the steps between them, whatever is announced ahead.
+  /// Takes the times at the first and last counted request. Two requests are as many steps apart as their numbers,
+  /// however far ahead steps are announced.
   BatchMetadata batch(const BatchRequest& request) {
     if (request.step.value() == settings_.warm) begin_ = now();
     if (request.step.value() == settings_.steps) end_ = now();

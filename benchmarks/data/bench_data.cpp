@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the reading of samples from prepared data: bench_data FOLDER SEQUENCE SECONDS. Samples come in the order of a
-// run, on one thread. Prints a JSON line.
+// Times the reading of samples from prepared data: bench_data FOLDER SEQUENCE SECONDS. Reads samples in a run's order,
+// on one thread. Prints a JSON line.
 #include <unistd.h>
 
 #include <chrono>

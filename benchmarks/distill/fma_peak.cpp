@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic peak of a core: independent fused multiply-adds in registers, f32, at the widest available vectors.
+// The peak FLOP/s of a core: independent f32 fused multiply-adds in registers, with the widest available vectors.
 // Prints a JSON line.
 #include <chrono>
 #include <cstdio>

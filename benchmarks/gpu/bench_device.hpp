@@ -14,8 +14,8 @@ namespace maestro::bench {
 
 class BenchDevice {
  public:
-  /// `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention runs at its fastest, as
-  /// PyTorch's beside it. Throws JobError that names the missing part.
+  /// Opens the device with `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention
+  /// runs at its fastest, as in PyTorch. Throws JobError that names the missing part.
   explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical,
                        bool deterministic = false, GraphUse graphs = GraphUse::where_they_pay);
   /// Wraps a device opened elsewhere.
@@ -29,7 +29,7 @@ class BenchDevice {
   /// Runs `work` on the device's thread and waits until all its queued work is complete. Rethrows exceptions of `work`
   /// and failures of the device.
   void run(const std::function<void()>& work);
-  /// Device memory in use in MiB; the process' largest resident size on a CPU.
+  /// Returns the device memory in use in MiB; on a CPU the process's largest resident size.
   [[nodiscard]] double memory_mib() const;
 
  private:

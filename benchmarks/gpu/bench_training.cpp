@@ -78,7 +78,7 @@ Training::Training(const TrainingSettings& settings, BenchDevice& student, Bench
   options.teachers[0].decoder.width *= 2;
   options.teachers[0].decoder.head_size *= 2;
   options.teachers[0].decoder.tied = false;
-  options.teachers[0].decoder.init_std = 0.1;  // a teacher with opinions
+  options.teachers[0].decoder.init_std = 0.1;  // large enough for peaked teacher distributions
   options.teachers[0].precision = settings.dtype();
   make_batches(options.decoder);
   make_teacher(options.teachers[0].decoder);
@@ -151,13 +151,13 @@ void Training::run(const std::function<void(std::int64_t step)>& after) {
   device_.run([this] { update(); });
 }
 
-/// The optimizer of the previous step, then the passes of this step.
+/// Runs the previous step's optimizer, then this step's passes.
 void Training::one_step(std::uint64_t number) {
   std::vector<PassMetrics> metrics;
   PendingSum squares;
   for (RandomBatch& batch : batches_) {
     const bool last = &batch == &batches_.back();
-    if (teacher_device_ == nullptr && !last) continue;  // without a teacher all are queued at once
+    if (teacher_device_ == nullptr && !last) continue;  // without a teacher all micro-batches are queued at once
     if (teacher_device_ != nullptr) teach(batch, number);
     device_.run([&] {
       update();
@@ -189,7 +189,7 @@ std::vector<PortTensor> Training::inputs_of(RandomBatch& batch) const {
   return inputs;
 }
 
-/// Fills hidden_; the student's device may read it when this returns.
+/// Fills hidden_; the student's device may read it after the return.
 void Training::teach(RandomBatch& batch, std::uint64_t number) {
   const std::vector<PortTensor> given{batch.inputs().front()};
   const std::vector<PortTensor> wanted{{"hidden", hidden_tensor_, false, MemoryKind::device}};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of sections on devices without actors: timed by benchmarks, and compared with a CPU by GPU tests.
+// Training of sections on devices without actors: benchmarks time it, and GPU tests compare it with a CPU.
 //
-// A step is forward, backward, norm of the gradient, clipping, AdamW. The host waits once in a step, for the norm, and
-// queues the optimizer and the next forward pass behind it.
+// A step is forward, backward, gradient norm, clipping, AdamW. The host waits once in a step, for the norm, and then
+// queues the optimizer and the next forward pass.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 
 namespace maestro::bench {
 
-/// GPT-2 small (Radford et al. 2019), TinyLlama 1.1B (Zhang et al. 2024), and small models of both kinds for trials:
-/// gpt2-124m, llama-1b, gpt2-tiny, llama-tiny. Throws JobError for others.
+/// Returns GPT-2 small (Radford et al. 2019), TinyLlama 1.1B (Zhang et al. 2024), or a small model of either kind for
+/// trials, by the names gpt2-124m, llama-1b, gpt2-tiny, llama-tiny. Throws JobError for other names.
 [[nodiscard]] DecoderConfig decoder_of(const std::string& model);
 
 struct TrainingSettings {
   std::string model = "gpt2-124m";
   std::string precision = "bf16";  ///< or fp32
-  std::int64_t batch = 32;         ///< sequences of a step
+  std::int64_t batch = 32;         ///< sequences per step
   std::int64_t sequence = 1024;
-  std::int64_t micro_batches = 1;  ///< that a step is cut into; divides batch
+  std::int64_t micro_batches = 1;  ///< micro-batches per step; divides batch
   std::int64_t steps = 25;
   double clip = 1.0;
   double lr = 3e-4;
   [[nodiscard]] DType dtype() const { return precision == "bf16" ? DType::bf16 : DType::f32; }
 };
 
-/// Random tokens, the same in every step, and the token behind each as its target.
+/// Random tokens, the same in every step; a token's target is the next token.
 class RandomBatch {
  public:
   RandomBatch(const TrainingSettings& settings, std::int64_t vocabulary, std::uint32_t index);
-  /// Of tokens and targets, in memory of the host.
+  /// Returns tokens and targets in host memory.
   [[nodiscard]] std::vector<PortTensor> inputs();
   [[nodiscard]] const MicroBatchPlan& plan(std::uint64_t step) { return plan_.step = StepId(step), plan_; }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens_.size()); }
@@ -48,26 +48,26 @@ class RandomBatch {
   MicroBatchPlan plan_;
 };
 
-/// A trained section on a device, and, for distillation, a frozen teacher on another device.
+/// A trained section on a device and, for distillation, a frozen teacher on another device.
 class Training {
  public:
-  /// A decoder that learns the batch by heart. The device outlives the training.
+  /// Makes a decoder that learns the batch by heart. The device must outlive the training.
   Training(const TrainingSettings& settings, BenchDevice& device);
-  /// The decoder of `settings` with the divergence from a teacher of the other family and size, which is random, too;
-  /// the two meet in the teacher's hidden states, in memory of its device. Devices may share a GPU.
+  /// Makes the decoder of `settings` and a random teacher of the other family and size. The decoder's loss is its
+  /// divergence from the teacher, whose hidden states it reads in the teacher's device memory. Devices may share a GPU.
   Training(const TrainingSettings& settings, BenchDevice& student, BenchDevice& teacher);
   ~Training();
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// All steps, once; calls `after` behind each, with its number from 1.
+  /// Runs all steps, once. Calls `after` after each step with the step's number, from 1.
   void run(const std::function<void(std::int64_t step)>& after = {});
-  /// Mean loss of each step.
+  /// Returns the mean loss of each step.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
-  /// Of each step but the first.
+  /// Returns the time of each step but the first.
   [[nodiscard]] const std::vector<double>& step_ms() const { return step_ms_; }
   [[nodiscard]] std::int64_t parameters() const { return parameters_; }
-  /// Of forward and backward, by body_flops() and head_flops(); the student's alone.
+  /// Returns the FLOPs of forward and backward, by body_flops() and head_flops(), without the teacher's.
   [[nodiscard]] double flops_per_step() const { return flops_; }
 
  private:
@@ -87,7 +87,7 @@ class Training {
   std::vector<RandomBatch> batches_;
   std::unique_ptr<SectionRunner> runner_;
   std::unique_ptr<SectionRunner> teacher_;
-  SpaceMemory hidden_;  // output of the teacher, for a single micro-batch
+  SpaceMemory hidden_;  // the teacher's output for a single micro-batch
   Tensor hidden_tensor_;
   std::int64_t parameters_ = 0;
   double flops_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times single operators of a device's table at the sizes of a model, a JSON object per line: bytes moved and FLOPs
-// computed in the measured time. The first line is a copy on the same device, the reference for the bandwidths of the
-// other lines.
+// Times single operators of a device's table at a model's sizes, a JSON object per line: bytes moved and FLOPs computed
+// in the measured time. The first line is a copy on the same device, the reference for the other lines' bandwidths.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -20,7 +19,7 @@
 namespace maestro::bench {
 namespace {
 
-/// M rows of width C; F, the width between the layers of the MLP; V, the vocabulary; P, parameters.
+/// Sizes of the operands: M rows of width C, the MLP's inner width F, the vocabulary V, and P parameters.
 struct Sizes {
   std::int64_t rows = 32768;
   std::int64_t width = 768;
@@ -33,8 +32,8 @@ struct Sizes {
 
 struct Case {
   std::string name;
-  double bytes = 0;  ///< that have to be read and written, each once
-  double flops = 0;  ///< of products and attention; 0 for operators bound by memory
+  double bytes = 0;  ///< bytes that have to be read or written, each once
+  double flops = 0;  ///< FLOPs in products and attention; 0 for operators bound by memory
   std::function<void()> run;
 };
 
@@ -43,7 +42,7 @@ class Operators {
   Operators(BenchDevice& device, const Sizes& sizes, DType compute)
       : device_(device), ops_(device.ops()), sizes_(sizes), act_(compute), memory_(ops_.memory()) {}
 
-  /// Those whose name is `only`, or all.
+  /// Runs the operator named `only`, or all if it is empty.
   void run(int repeats, const std::string& only) {
     device_.run([this] { make_cases(); });
     for (const Case& each : cases_) {
@@ -64,7 +63,7 @@ class Operators {
     blocks_.emplace_back(memory_, sized.bytes());
     return {blocks_.back().data(), dtype, shape};
   }
-  /// Small random values: products of zeros are faster than any model's.
+  /// Returns small random values, because products of zeros are faster than a model's products.
   [[nodiscard]] Tensor random(Shape shape, DType dtype) {
     const Tensor drawn = tensor(shape, DType::f32);
     std::vector<float> values(static_cast<std::size_t>(shape.elements()));
@@ -265,7 +264,7 @@ class Operators {
     memory_.write(on_device.raw(), reinterpret_cast<const std::byte*>(offsets_.data()), on_device.bytes());
     SequenceLayout layout{offsets_, positions.span<std::int32_t>()};
     if (!memory_.host()) layout.device_offsets = on_device.span<std::int32_t>();
-    // Scores and their product with the values, causal half: 2 products of T x T / 2 x D in each head.
+    // Scores and their product with the values, causal half: each head has 2 products of T x T / 2 x D.
     const double flops = 2.0 * static_cast<double>(sizes_.rows * sizes_.sequence * sizes_.width);
     add(
         "attention", bytes_of({qkv, out}),

@@ -18,8 +18,8 @@ namespace {
 
 struct Settings : TrainingSettings {
   std::string device = "cuda:0";
-  std::string graphs = "auto";  ///< as train.cuda_graphs
-  std::int64_t timed = 20;      ///< steps, behind those to warm up
+  std::string graphs = "auto";  ///< value of train.cuda_graphs
+  std::int64_t timed = 20;      ///< steps after the warm-up steps
   std::int64_t warmup = 5;
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of different layouts in neighbouring sections. Prints a JSON object per line.
 //
-// "reshard_plan", per pair of layouts and direction, from the plan of a step as the planner of a run makes it:
-//   over_least      bytes moved over the least that any plan can move: 1 is the goal
+// "reshard_plan", per pair of layouts and direction, from a step that a run's planner makes:
+//   over_least      moved bytes / least bytes that any plan can move: 1 is the goal
 //   pieces, piece_* contiguous rows with a single sender and receiver; each is a header and a payload on the wire
-//   resharding_us   planning the pieces of this edge, median; planning_us: planning the whole step, once
-// "reshard_move", per pair, direction and way: moving those bytes
+//   resharding_us   median time to plan the pieces of this edge; planning_us: time to plan the step, once
+// "reshard_move", per pair, direction and transport: moving these bytes
 //   gb_per_s        10^9 bytes a second; memcpy_gb_per_s: a copy of as many bytes, in turn with it; ratio: of the two
-//   copied_share    of the bytes, gathered at the receiver in the same process; 0: read in place, so there is no
-//   bandwidth
+//   copied_share    share of the bytes that the receiver gathered in the same process; 0: they are read in place,
+//                   without a bandwidth
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>

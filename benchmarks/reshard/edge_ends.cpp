@@ -14,7 +14,7 @@ std::uint32_t mark_of(const SampleRef& sample, std::int64_t position) {
   return static_cast<std::uint32_t>(sample.id.value()) << 16 | static_cast<std::uint32_t>(position);
 }
 
-/// Returns the marker of a row that a rank holds.
+/// Returns the markers of the rows that a rank holds.
 std::vector<std::uint32_t> marks_of(const EdgeStep& step, SectionId section, Sharding sharding,
                                     const MicroBatchPlan& batch, LayoutRank rank) {
   std::vector<std::uint32_t> marks;
@@ -30,7 +30,7 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-/// Returns the most rows of a micro-batch that a rank holds, at least 1.
+/// Returns the largest number of rows that a rank holds for a micro-batch, at least 1.
 std::int64_t most_rows(const EdgeStep& step, SectionId section, Sharding sharding) {
   const Layout& layout = step.graph.node(section).layout;
   std::int64_t most = 1;

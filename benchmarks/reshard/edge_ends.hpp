@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of an edge in a step, without a network between them: tensors of the sending ranks, rings of the
-// receiving ranks. Rows carry their sample and position, so that received rows can be checked.
+// The two ends of an edge in a step, without a network: tensors of the sending ranks, rings of the receiving ranks.
+// Rows contain their sample and position, so that received rows can be checked.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace maestro::bench {
 
-/// Numbers the receiving ranks over all replicas.
+/// Returns the number of a receiving rank over all replicas.
 [[nodiscard]] std::uint32_t ring_of(const EdgeStep& step, ReplicaIndex replica, LayoutRank rank);
 
-/// A piece and where it lies in the memory of the senders.
+/// A piece and its position in the senders' memory.
 struct PlacedPiece {
   PieceOut piece;
   ReplicaIndex sender;
   Buffer buffer;
-  std::size_t offset = 0;         ///< of its first row, bytes into the buffer
+  std::size_t offset = 0;         ///< first row, bytes into the buffer
   std::size_t header_offset = 0;  ///< bytes into the buffer
 };
 
@@ -42,22 +42,24 @@ class SendingEnd {
   std::vector<PlacedPiece> pieces_;
 };
 
-/// The rings of all receiving ranks: the step's sequences fill a ring exactly, and repetition r of the step has the
-/// sequences after those of r - 1. Errors are thrown as JobError. `step` must outlive it.
+/// The rings of all receiving ranks: the step's sequences fill a ring exactly, and the sequences of repetition r follow
+/// the sequences of r - 1. Errors are thrown as JobError. `step` must outlive it.
 class ReceivingEnd {
  public:
   ReceivingEnd(const EdgeStep& step, std::size_t chunk_bytes);
-  [[nodiscard]] const std::vector<std::unique_ptr<InputRing>>& rings() const { return rings_; }  ///< by ring_of()
-  /// Sequences that a repetition adds to those of the ring.
+  [[nodiscard]] const std::vector<std::unique_ptr<InputRing>>& rings() const {
+    return rings_;
+  }  ///< indexed by ring_of()
+  /// Returns how many sequences of the ring a repetition uses.
   [[nodiscard]] std::uint64_t sequences(std::uint32_t ring) const { return rings_[ring]->spec().slots; }
 
   void expect(std::uint64_t repetition);
   void landed(std::uint32_t immediate);
   void handed_over(std::uint64_t repetition, const PlacedPiece& piece);
   [[nodiscard]] bool complete() const { return missing_ == 0; }
-  /// Opens every tensor, gathers its rows if needed, releases the slots. Returns the bytes copied.
+  /// Opens every tensor, gathers its rows if needed, and releases the slots. Returns the number of copied bytes.
   std::size_t finish(std::uint64_t repetition);
-  /// Opens every tensor of a complete repetition and throws JobError when a row differs from the sent row.
+  /// Opens every tensor of a complete repetition. Throws JobError if a row differs from the sent row.
   void check(std::uint64_t repetition);
 
  private:
@@ -76,7 +78,7 @@ class ReceivingEnd {
   std::size_t chunk_bytes_;
   std::vector<Arrival> arrivals_;
   std::vector<std::unique_ptr<InputRing>> rings_;
-  std::size_t missing_ = 0;  // tensors of the repetition that is expected
+  std::size_t missing_ = 0;  // tensors of the expected repetition
 };
 
 }  // namespace maestro::bench

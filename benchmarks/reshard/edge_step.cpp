@@ -24,11 +24,11 @@ GraphNode node_of(std::string name, const SectionLayout& layout, std::int64_t sa
   node.replicas = layout.replicas;
   node.layout = layout.layout;
   node.micro_batch = layout.micro_batch;
-  node.max_in_flight = samples;  // pieces do not depend on it; no layout is held up by it
+  node.max_in_flight = samples;  // pieces do not depend on it, and it delays no layout
   return node;
 }
 
-// Ports as those of the sections decoder_trunk and language_model_head.
+// The sections have the ports of decoder_trunk and language_model_head.
 SectionGraph graph_of(const LayoutPair& pair, const StepSize& size) {
   const Port tokens{"tokens", DType::i32};
   const Port targets{"targets", DType::i32};
@@ -76,7 +76,7 @@ StepPlannerOptions planner_options(const SectionGraph& graph, const StepSize& si
   return options;
 }
 
-/// Plans the edge by itself: the planning time, and the least bytes of any plan.
+/// Plans only the edge, and sets the planning time and the least rows of any plan.
 void measure_resharding(EdgeStep& step) {
   ReshardRequest request;
   request.axis = step.edge().axis;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An edge between two sections of different layouts in a step, as planned in a run:
-// corpus -> producer -> consumer, with the corpus' targets for the consumer as in the app `split_language_model`.
+// An edge between two sections with different layouts in a step, planned as in a run:
+// corpus -> producer -> consumer; the corpus also sends targets to the consumer, as in the app `split_language_model`.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct LayoutPair {
 
 struct StepSize {
   std::int64_t samples = 24;
-  std::int64_t least_tokens = 64;  ///< of a sample; lengths are drawn up to the most, seed fixed
+  std::int64_t least_tokens = 64;  ///< tokens of the shortest sample; lengths are drawn with a fixed seed
   std::int64_t most_tokens = 128;
-  std::int64_t columns = 1024;  ///< of the activations, f32
+  std::int64_t columns = 1024;  ///< columns of the f32 activations
 };
 
 /// The pieces of a channel.
@@ -39,28 +39,28 @@ struct EdgeStep {
   SectionGraph graph;
   StepPlan plan;
   Channel channel;           ///< from the producer to the consumer, or gradients back
-  double planning_us = 0;    ///< of the whole step by the planner: cut, schedule and the pieces of every edge
-  double resharding_us = 0;  ///< of the pieces of this edge alone, median
+  double planning_us = 0;    ///< time to plan the step: cut, schedule and the pieces of every edge
+  double resharding_us = 0;  ///< median time to plan the pieces of this edge
   std::int64_t least_rows = 0;
 
   [[nodiscard]] SectionId sender() const { return graph.sender(channel); }
   [[nodiscard]] SectionId receiver() const { return graph.receiver(channel); }
   [[nodiscard]] const GraphEdge& edge() const { return graph.edge(channel.edge); }
   [[nodiscard]] std::size_t row_bytes() const { return edge().row_bytes(); }
-  /// Micro-batches of a section, in the order of the plan.
+  /// Returns a section's micro-batches, in the plan's order.
   [[nodiscard]] std::vector<const MicroBatchPlan*> micro_batches(SectionId section) const;
-  /// Of this channel, in the order of the plan.
+  /// Returns the pieces of this channel, in the plan's order.
   [[nodiscard]] std::vector<PieceOut> pieces() const;
 };
 
-/// Bytes that the step sends over all edges and both ways, headers included, when every section is in a process of its
-/// own; and the pieces that this takes.
+/// Bytes, with headers, and pieces that the step sends over all edges in both directions if every section is in a
+/// separate process.
 struct StepTraffic {
   std::int64_t bytes = 0;
   std::int64_t pieces = 0;
 };
 
-/// Throws JobError when the planner finds no plan.
+/// Throws JobError if the planner finds no plan.
 EdgeStep plan_edge_step(const LayoutPair& pair, const StepSize& size, Direction direction);
 StepTraffic traffic_of(const EdgeStep& step);
 

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int warmup = 3;
-constexpr std::size_t word_bytes = 64;  // of the receivers' word that a step has arrived
+constexpr std::size_t word_bytes = 64;  // the receivers' confirmation of a step
 
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -33,7 +33,7 @@ std::size_t bytes_of(const EdgeStep& step) {
   return bytes;
 }
 
-/// The times of the repetitions, each with a plain copy of as many bytes right behind it.
+/// The times of the repetitions, each followed by a plain copy of as many bytes.
 class Stopwatch {
  public:
   explicit Stopwatch(const EdgeStep& step) : from_(bytes_of(step), std::byte{1}), to_(bytes_of(step)) {}
@@ -58,7 +58,8 @@ class Stopwatch {
   std::vector<double> ratios_;
 };
 
-// Data that the processes exchange before they start. They are copies of the same process, so memory layouts agree.
+// Packs data that the processes exchange before they start. They are copies of the same process, so memory layouts
+// agree.
 std::string packed(const std::vector<RemoteRegion>& regions) {
   return {reinterpret_cast<const char*>(regions.data()), regions.size() * sizeof(RemoteRegion)};
 }
@@ -68,7 +69,7 @@ std::vector<RemoteRegion> unpacked(const std::string& bytes) {
   return regions;
 }
 
-/// The process that has all sending ranks.
+/// The process with all sending ranks.
 class SenderProcess {
  public:
   SenderProcess(const EdgeStep& step, const std::string& provider, std::size_t chunk_bytes)
@@ -87,7 +88,7 @@ class SenderProcess {
     rings_ = unpacked(other.receive());
   }
 
-  /// Microseconds until the receivers' word was back.
+  /// Sends the step. Returns the microseconds until the receivers' confirmation.
   double send(std::uint64_t repetition) {
     const auto start = Clock::now();
     for (const PlacedPiece& piece : from_.pieces()) send(piece, repetition);
@@ -99,7 +100,7 @@ class SenderProcess {
   }
 
  private:
-  // As a section replica's ports do it: a header, then the rows in chunks.
+  // Sends a header, then the rows in chunks, like the ports of a section replica.
   void send(const PlacedPiece& placed, std::uint64_t repetition) {
     const PieceOut& piece = placed.piece;
     const std::uint32_t number = ring_of(*step_, piece.receiver, piece.target_rank);
@@ -137,7 +138,7 @@ class SenderProcess {
 
   const EdgeStep* step_;
   SendingEnd from_;
-  ReceivingEnd receivers_;  // for the layout of their rings alone: untouched memory costs nothing
+  ReceivingEnd receivers_;  // only for the layout of their rings: untouched memory costs nothing
   AlignedMemory word_;
   Station station_;
   std::unique_ptr<Region> memory_;
@@ -145,7 +146,7 @@ class SenderProcess {
   std::vector<RemoteRegion> rings_;
 };
 
-/// Runs the process that has all receiving ranks: `repetitions` times the step.
+/// Runs the process with all receiving ranks: receives the step `repetitions` times.
 void receive(const EdgeStep& step, const std::string& provider, const TransferOptions& options,
              const Connection& other) {
   ReceivingEnd into(step, options.chunk_bytes);
@@ -177,7 +178,7 @@ void receive(const EdgeStep& step, const std::string& provider, const TransferOp
     request.immediate = 0;
     station.write(request);
   }
-  (void)other.receive();  // the sender has had the last word, and ends no connection that is still in use
+  (void)other.receive();  // waits until the sender has the last confirmation and the connection is unused
 }
 
 }  // namespace

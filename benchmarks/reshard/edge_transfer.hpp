@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the pieces of an edge get from the sending ranks to the receiving ranks.
+// Times the transfer of an edge's pieces from the sending ranks to the receiving ranks.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 namespace maestro::bench {
 
 struct TransferOptions {
-  std::size_t chunk_bytes = std::size_t{1} << 20;  ///< as a job's default
-  int repetitions = 40;                            ///< of the step; three more for warming up
+  std::size_t chunk_bytes = std::size_t{1} << 20;  ///< default of a job
+  int repetitions = 40;                            ///< repetitions of the step, after three to warm up
 };
 
-/// Medians over the repetitions; each has a memcpy of as many bytes behind it.
+/// Medians over the repetitions; a memcpy of as many bytes follows each repetition.
 struct TransferFigures {
   double step_us = 0;
   double memcpy_us = 0;
-  double ratio = 0;         ///< memcpy time over step time
-  double copied_share = 0;  ///< of the bytes, by the receiver, since its rows were not neighbours in memory
+  double ratio = 0;         ///< memcpy time / step time
+  double copied_share = 0;  ///< share of the bytes that the receiver copied, because its rows were not contiguous
 };
 
-/// Moves by reference, on the calling thread: the cost of the receivers' rings and of gathering rows.
+/// Moves the pieces by reference, on the calling thread, to measure the receivers' rings and the gathering of rows.
 TransferFigures in_process(const EdgeStep& step, const TransferOptions& options);
-/// Moves by RMA writes between two processes made for it, the first with all senders, the second with all receivers:
-/// from the first write until the confirmation that all tensors were opened. Every row is checked once. The calling
-/// process must have no other threads. Throws JobError.
+/// Moves the pieces by RMA writes from a process with all senders to a process with all receivers, and times them from
+/// the first write until the confirmation that all tensors were opened. Checks every row once. Starts the two processes
+/// as copies of the calling process, which must be single-threaded. Throws JobError.
 TransferFigures write_between_processes(const EdgeStep& step, const std::string& provider,
                                         const TransferOptions& options);
 

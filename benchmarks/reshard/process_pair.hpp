@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two processes made for a measurement.
+// Two processes for a measurement.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace maestro::bench {
 
-/// An end of a connection between the two. Throws JobError when the other end is closed.
+/// An end of a connection between the two processes. Throws JobError if the other end is closed.
 class Connection {
  public:
   explicit Connection(int file) : file_(file) {}
@@ -22,7 +22,7 @@ class Connection {
 };
 
 /// Runs each function in a separate process, and returns the result of `first`. They start as copies of this process,
-/// which must have no other threads. Throws JobError with the message of the failed process, after ending both.
+/// which must be single-threaded. If a process fails, ends both and throws JobError with its message.
 std::string run_in_two_processes(const std::function<std::string(const Connection&)>& first,
                                  const std::function<void(const Connection&)>& second);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An endpoint whose events are handled by the thread that waits for them.
+// An endpoint; the thread that waits for its events handles them.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace maestro::bench {
 
-/// Errors are thrown as JobError, also errors of transfers: a measurement has no other use for them. All calls from the
-/// same thread.
+/// All errors, also of transfers, are thrown as JobError, since a measurement cannot go on after an error. All calls
+/// must be from the same thread.
 class Station {
  public:
   explicit Station(const std::string& provider);
@@ -27,11 +27,11 @@ class Station {
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
   void connect(const std::string& address) { peer_ = endpoint_->connect(address, "the other end").value_or_throw(); }
 
-  /// `request` without a peer.
+  /// Writes to the peer; `request` has no peer.
   void write(WriteRequest request);
-  /// Handles events until `done` holds; `landed` gets the immediates of the peer's writes.
+  /// Handles events until `done` returns true; calls `landed` with the immediates of the peer's writes.
   void run_until(const std::function<bool()>& done, const std::function<void(std::uint32_t)>& landed);
-  /// Own writes that are not yet confirmed.
+  /// Returns the number of writes to the peer that are not confirmed yet.
   [[nodiscard]] std::uint64_t unfinished() const { return unfinished_; }
 
  private:

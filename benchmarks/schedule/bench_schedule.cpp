@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans generated workloads under every policy on a single core, checks each schedule against all rules, and compares
-// with the lower bound, with the other policies, and, where it is small, with the shortest schedule. Prints a JSON
-// object per line; with --table a summary on standard error.
+// it with the lower bound, with the other policies, and, for a small workload, with the shortest schedule. Prints a
+// JSON object per line; with --table also a summary on standard error.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -23,7 +23,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Options {
-  std::int64_t workloads = 120;  // of the layout `sized`
+  std::int64_t workloads = 120;  // with the layout `sized`
   std::int64_t tight = 40;
   std::int64_t heavy = 48;
   std::int64_t tiny = 200;
@@ -37,7 +37,7 @@ struct Planned {
   double planning_ms = 0;
 };
 
-/// Mean and worst of a row of figures.
+/// The mean and the worst of a series of figures.
 class Figures {
  public:
   void add(double value) {
@@ -58,7 +58,7 @@ class Figures {
   std::int64_t count_ = 0;
 };
 
-/// Ends the program when a policy answers with something that is not a schedule: figures of it would mean nothing.
+/// Ends the program if a policy returns an invalid schedule, because its figures would be meaningless.
 Planned plan(const std::string& policy, const GeneratedWorkload& generated, const Options& options) {
   PolicyOptions settings;
   settings.seed = options.seed;
@@ -76,12 +76,12 @@ Planned plan(const std::string& policy, const GeneratedWorkload& generated, cons
 }
 
 struct Summary {
-  std::map<std::string, Figures> ratio;        // by layout and policy, of the makespan to the lower bound
+  std::map<std::string, Figures> ratio;        // by layout and policy: makespan / lower bound
   std::map<std::string, Figures> kind_ratio;   // by layout and kind, wavefront only
-  std::map<std::string, Figures> against;      // by layout and policy, its makespan to that of wavefront
+  std::map<std::string, Figures> against;      // by layout and policy: makespan / wavefront's makespan
   std::map<std::string, Figures> planning_ms;  // by layout and policy
-  std::map<std::string, Figures> shortest;     // by policy, of the makespan to the shortest schedule
-  Figures bound_gap;                           // of the shortest makespan to the lower bound
+  std::map<std::string, Figures> shortest;     // by policy: makespan / shortest makespan
+  Figures bound_gap;                           // shortest makespan / lower bound
 };
 
 void plan_generated(const Options& options, WorkloadLayout layout, std::int64_t count, Summary& summary) {

@@ -25,7 +25,7 @@ struct Precedence {
   double gap = 0;
 };
 
-/// Use of a slot or an in-flight place: from an event of a pass to an event of another.
+/// A use of a slot or an in-flight place, from the start or end of a pass to the start or end of another.
 struct Hold {
   std::size_t begin = 0;  ///< pass
   bool begin_at_end = false;
@@ -33,13 +33,13 @@ struct Hold {
   bool end_at_end = false;
 };
 
-/// Holds of which no more than `limit` may overlap.
+/// Holds; at most `limit` may overlap.
 struct Ring {
   std::int64_t limit = 0;
   std::vector<Hold> holds;
 };
 
-/// Pass 2 t is the forward pass of task t, pass 2 t + 1 its backward pass.
+/// Returns the forward pass of task t, which is pass 2 t; pass 2 t + 1 is its backward pass.
 std::size_t forward_of(std::size_t task) {
   return 2 * task;
 }
@@ -75,7 +75,7 @@ class Search {
  private:
   bool trained(std::size_t task) const { return exists_[backward_of(task)]; }
 
-  /// Gives the passes the times of their lanes.
+  /// Sets the durations of passes by the speeds of their lanes.
   void put_on_lanes() {
     for (std::size_t task = 0; task < workload_.tasks.size(); ++task) {
       const WorkloadTask& given = workload_.tasks[task];
@@ -106,7 +106,7 @@ class Search {
     }
   }
 
-  /// A section's lanes are alike: a task goes to a used lane or to the first unused lane.
+  /// Tries the lanes of a task: each used lane and the first unused lane, as a section's lanes are alike.
   void assign_lanes(std::size_t task) {
     if (task == lane_of_.size()) {
       put_on_lanes();
@@ -177,8 +177,8 @@ class Search {
     return starts[pass] + (at_end ? durations_[pass] : 0.0);
   }
 
-  /// Earliest starts under all orders; returns false when the end is not before the best end. A cycle of positive
-  /// length there too.
+  /// Computes the earliest starts under all orders. Returns false if the end is not before the best end, also for a
+  /// cycle of positive length.
   bool settle(std::vector<double>& starts) const {
     for (bool changed = true; changed;) {
       changed = false;
@@ -193,7 +193,7 @@ class Search {
     return true;
   }
 
-  /// By pass: longest way from its start to the end of everything.
+  /// Returns the longest path from each pass's start to the end of the schedule.
   std::vector<double> tails() const {
     std::vector<double> tails = durations_;
     for (bool changed = true; changed;) {
@@ -208,7 +208,7 @@ class Search {
     return tails;
   }
 
-  /// Adds the orders without which no schedule would be shorter than the best; false when there is none.
+  /// Adds the orders that every schedule shorter than the best must obey. Returns false if no schedule is shorter.
   bool tighten(std::vector<double>& starts) {
     for (bool changed = true; changed;) {
       changed = false;
@@ -229,7 +229,7 @@ class Search {
     return true;
   }
 
-  /// Whether the device's work can be done between its earliest start and its shortest tail.
+  /// Returns whether the device's work fits between its earliest start and its shortest tail.
   bool fits(const std::vector<std::size_t>& passes, const std::vector<double>& starts,
             const std::vector<double>& rest) const {
     double head = std::numeric_limits<double>::infinity();
@@ -259,7 +259,7 @@ class Search {
     orders_.resize(known);
   }
 
-  /// Returns the alternative orders for the first collision; none when nothing collides.
+  /// Returns the alternative orders for the first collision; none if nothing collides.
   std::vector<Precedence> next_choices(const std::vector<double>& starts) const {
     double earliest = std::numeric_limits<double>::infinity();
     std::vector<Precedence> choices;
@@ -286,7 +286,8 @@ class Search {
     return choices;
   }
 
-  /// Of overlapping holds, some hold must end before another begins, or be of no length.
+  /// Returns the orders that resolve a ring's first collision before `earliest`: if too many holds overlap, one must
+  /// end before another begins, or have no length.
   std::optional<std::vector<Precedence>> collision(const Ring& ring, const std::vector<double>& starts,
                                                    double& earliest) const {
     for (const Hold& late : ring.holds) {
@@ -337,12 +338,12 @@ class Search {
   const Workload& workload_;
   const std::int64_t max_nodes_;
   std::vector<std::int64_t> lane_of_;
-  std::map<DeviceKey, double> load_;  // of the tasks that have a lane
+  std::map<DeviceKey, double> load_;  // work of the tasks that have a lane
   std::vector<double> durations_;     // by pass
   std::vector<bool> exists_;          // by pass
   std::vector<Precedence> orders_;
   std::vector<Ring> rings_;
-  std::vector<std::vector<std::size_t>> devices_;  // passes of each
+  std::vector<std::vector<std::size_t>> devices_;  // each device's passes
   double best_ = 1;                                // initially more than sequential execution
   ExhaustiveResult result_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shortest schedule of a small workload, by branch and bound: the reference for policies and bounds.
+// The shortest schedule of a small workload, found by branch and bound: the reference for policies and bounds.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct ExhaustiveResult {
   std::int64_t nodes = 0;
 };
 
-/// Lanes are given to tasks in every way; then the earliest times that obey all orders decided so far are computed, and
-/// wherever passes, in-flight tasks or slots still collide, every order that resolves the collision is tried. Branches
-/// that are cut cannot be shorter than the best schedule so far: heads and tails along the decided orders, and the work
-/// of a device. Uses nothing of the bounds and policies that it is compared with. Deterministic.
+/// Tries every assignment of tasks to lanes. For an assignment it computes the earliest times that obey all orders
+/// decided so far; if passes, in-flight tasks or slots still collide, it tries every order that resolves the collision.
+/// It cuts branches that cannot be shorter than the best schedule so far, by heads and tails along the decided orders
+/// and by each device's work. Shares no code with the bounds and policies that it is compared with. Deterministic.
 [[nodiscard]] ExhaustiveResult shortest_schedule(const Workload& workload, std::int64_t max_nodes);
 
 }  // namespace maestro

@@ -45,7 +45,7 @@ namespace {
 
 constexpr std::int64_t most_in_flight = 8;
 
-/// A value around 1 with a heavy tail, cut at 30.
+/// Values around 1 with a heavy tail, cut at 30.
 class HeavyTail {
  public:
   HeavyTail(Random& random, double least_shape)
@@ -57,14 +57,14 @@ class HeavyTail {
 
  private:
   bool pareto_;
-  double shape_;  // sigma of the lognormal; 1.5 / alpha of the Pareto distribution
+  double shape_;  // lognormal: sigma; Pareto: 1.5 / alpha
 };
 
 std::int64_t between(Random& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(high - low + 1)));
 }
 
-/// Forward time of a sample in each section; negative: not activated.
+/// A sample's forward time in each section; negative: the sample does not activate the section.
 using SampleTimes = std::vector<double>;
 
 struct Draft {
@@ -131,7 +131,7 @@ void draw_samples(Draft& draft, WorkloadKind kind, std::int64_t count, double le
   const double pictures_share = 0.1 + 0.8 * random.uniform();
   const double sound_share = 0.1 + 0.5 * random.uniform();
   const double generated_share = 0.1 + 0.4 * random.uniform();
-  const double picture_weight = 0.1 + 0.4 * random.uniform();  // of a picture in the LLM, against a short text
+  const double picture_weight = 0.1 + 0.4 * random.uniform();  // LLM work per image, relative to a short text
   for (std::int64_t sample = 0; sample < count; ++sample) {
     SampleTimes times(draft.workload.sections.size(), -1.0);
     const double length = text.draw(random);
@@ -169,7 +169,8 @@ void balance(Draft& draft, std::size_t section, double share) {
   }
 }
 
-/// A task per sample and section, in whole multiples of `unit_ms`, `unit_ms` at least; backward twice forward.
+/// Adds a task per sample and section. Times are multiples of `unit_ms` and at least `unit_ms`; a backward pass takes
+/// twice as long as the forward pass.
 void add_tasks(Draft& draft, double unit_ms) {
   Workload& workload = draft.workload;
   const auto whole = [&](double time) { return std::max(1.0, std::round(time / unit_ms)) * unit_ms; };
@@ -193,8 +194,8 @@ void add_tasks(Draft& draft, double unit_ms) {
   }
 }
 
-/// Little's law: places = time that tasks are in flight, over the time that the step takes at best. False when a
-/// section would need more than the most.
+/// Widens limits by Little's law: places = the time that tasks are in flight / the shortest time of the step. Returns
+/// false if a section needs more than most_in_flight.
 bool widen_in_flight_limits(Workload& workload) {
   const std::vector<double> away = turnarounds(workload, consumers_of(workload));
   std::vector<double> busy(workload.sections.size(), 0.0);
@@ -232,8 +233,8 @@ namespace {
 /// The ranges that a layout draws from.
 struct Ranges {
   Lanes lanes;
-  double least_shape = 0.5;  ///< of lengths
-  double least_share = 0.3;  ///< of the critical section's work per lane
+  double least_shape = 0.5;  ///< shape of the length distribution
+  double least_share = 0.3;  ///< share of the critical section's work per lane
   double share_range = 0.7;
   std::int64_t most_in_flight = maestro::most_in_flight;
 };
@@ -251,7 +252,7 @@ Ranges ranges_of(WorkloadKind kind, WorkloadLayout layout) {
   return {.lanes = lanes, .least_shape = 1.0, .least_share = 0.5, .share_range = 0.5, .most_in_flight = 3};
 }
 
-/// Makes a draw; returns false when it cannot be laid out as `sized` requires.
+/// Draws a workload. Returns false if `sized` is wanted and its in-flight limits would be too large.
 bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Draft& draft) {
   const Ranges ranges = ranges_of(kind, layout);
   const Lanes& lanes = ranges.lanes;

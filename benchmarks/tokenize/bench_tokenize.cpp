@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a tokenizer on a core: bench_tokenize TOKENIZER FILE ROUNDS. FILE holds texts with a NUL byte between two; the
-// best round counts. Prints a JSON line with the number of tokens and a checksum of their ids, for a comparison.
+// Times a tokenizer on a core: bench_tokenize TOKENIZER FILE ROUNDS. FILE holds texts separated by NUL bytes; the best
+// round counts. Prints a JSON line with the number of tokens and a checksum of their ids, for comparisons.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bandwidth and latency of the transport between two processes and inside a process, beside memcpy.
+// Bandwidth and latency of the transport between two processes and inside a process, next to memcpy.
 //
-// Prints a JSON object per line and (provider, mode, size):
+// Prints a JSON line for each provider, mode and size:
 //   bandwidth_gbs         10^9 bytes a second, `window` writes in flight, until the last is in the target's memory
-//   half_round_trip_us    median over the round trips of a write and its answer, halved
+//   half_round_trip_us    half of the median time of a write and its answer
 //   memcpy_gbs            a single thread copying as many bytes between two buffers
-//   idle_core_percent     CPU time of an idle endpoint (its line has no size)
+//   idle_core_percent     CPU time of an idle endpoint (in a line without a size)
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,13 +40,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Enough repetitions to take some tenths of a second.
+/// Returns a load with enough repetitions to take some tenths of a second.
 Load load_of(std::size_t bytes) {
   const auto transfers = std::clamp<std::size_t>((std::size_t{1} << 30) / bytes, 2 * window, 20000);
   return {bytes, static_cast<int>(std::clamp<std::size_t>(transfers, 20, 2000)), static_cast<int>(transfers)};
 }
 
-// The echoing end: answers each round trip, then takes the stream and confirms it with a write.
+// Runs the echoing end: answers each round trip, then receives the stream and confirms it with a write.
 void echo(TransferStation& station, const Load& load) {
   for (int i = 0; i < load.round_trips; ++i) {
     station.await_remote(static_cast<std::uint64_t>(i) + 1);
@@ -108,7 +108,7 @@ void report(TransferStation& station, const char* mode, const Load& load) {
   std::cout << line.dump() << std::endl;
 }
 
-// Two endpoints of the same process.
+// Measures two endpoints in the same process.
 void run_loopback(const std::string& provider, const Load& load) {
   TransferStation far(provider, load.bytes * window);
   TransferStation near(provider, load.bytes * window);

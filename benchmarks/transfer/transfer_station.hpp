@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An end of a measured transfer: an endpoint, its memory, and a thread that waits for its events.
+// An end of a measured transfer: an endpoint, its memory, and its events.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@ struct Introduction {
 std::ostream& operator<<(std::ostream& out, const Introduction& introduction);  // a line of text
 std::istream& operator>>(std::istream& in, Introduction& introduction);
 
-/// Errors are thrown as JobError, also those of the transfer itself: a measurement has no other use for them.
+/// All errors, also of transfers, are thrown as JobError, since a measurement cannot go on after an error.
 class TransferStation {
  public:
   TransferStation(const std::string& provider, std::size_t bytes);
@@ -36,9 +36,9 @@ class TransferStation {
 
   /// Writes [offset, offset + bytes) to the same place of the peer's region.
   void write(std::size_t offset, std::size_t bytes);
-  /// Until `count` peers' writes have come in all.
+  /// Waits until `count` writes of the peer have arrived in total.
   void await_remote(std::uint64_t count);
-  /// Until `count` own writes are done in all.
+  /// Waits until `count` writes to the peer are done in total.
   void await_done(std::uint64_t count);
   [[nodiscard]] std::uint64_t written() const { return written_; }
 
