@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that distill/torch_distill.py and vlm/torch_vlm.py share: options, model, data and the printed line."""
+"""Common parts of distill/torch_distill.py and vlm/torch_vlm.py: options, model, data and the printed line."""
 import argparse
 import ctypes
 import json
@@ -62,7 +62,7 @@ class Block(nn.Module):
         return self.out(y.transpose(1, 2).reshape(rows, length, width))
 
     def forward(self, x, hidden=None):
-        """`hidden`: keys that a query ignores; a causal mask (T, T), or a mask (B, 1, T, T), or None."""
+        """`hidden` masks keys that a query ignores: a causal mask (T, T), a mask (B, 1, T, T), or None."""
         x = x + self.attend(self.norm1(x), hidden)
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
@@ -81,7 +81,7 @@ class Decoder(nn.Module):
         return self.hidden[:length, :length]
 
     def logits(self, x, hidden, first=0):
-        """Returns the logits of the positions of x (B, T, C) from `first` on."""
+        """Returns the logits for the positions of x (B, T, C) from `first` on."""
         for block in self.blocks:
             x = block(x, hidden)
         return F.linear(self.norm(x[:, first:]), self.tokens.weight)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes a token that `maestro teach` writes for a small teacher, trained on rows of text beforehand."""
+"""Bytes per token that `maestro teach` writes for a small teacher, which is first trained on rows of text."""
 
 import json
 import pathlib

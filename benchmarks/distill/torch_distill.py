@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step of distill.toml in PyTorch, on CPUs: a frozen teacher, a student, KL divergence at temperature 2, AdamW.
 
-Prints a line of JSON. `--role both` has the models in one process that uses all threads; `--role actors` has each in
-a process on a core of its own, with two batches in flight.
+Prints a line of JSON. `--role both` has the models in one process that uses all threads; `--role actors` has each
+model in a process on a separate core, with two batches in flight.
 """
 import os
 import pathlib

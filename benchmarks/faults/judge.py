@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a run after a fault. Every function returns the list of problems as text."""
+"""Judges a run after a fault. Every function returns a list of problems as text."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ class Limits:
     """Seconds from the fault to the end of the last process."""
     running: float = 5.0
     start: float = 10.0
-    cap_s: float = 75.0  # a run that is there after it hangs
+    cap_s: float = 75.0  # a run that still exists then has hung
 
     def scaled(self, factor):
         return Limits(self.running * factor, self.start * factor, self.cap_s * factor)
@@ -33,7 +33,7 @@ def lines_of(run):
     return " | ".join(shortened(line) for line in run.error_lines()) or "no error line"
 
 
-# Of every run.
+# Checks of every run.
 
 def hang(scene):
     if not scene.hung:
@@ -48,7 +48,7 @@ def late(scene, bound):
 
 
 def noise(run):
-    """Useless lines, and several errors on the same host."""
+    """Finds noise, and more than one error on the same host."""
     text = run.text["out"] + run.text["err"]
     found = [line for line in text.splitlines() if any(word in line for word in NOISE)]
     problems = [f"noise: {shortened(found[0])}"] if found else []
@@ -63,7 +63,7 @@ def left_behind(scene, staging=False):
 
 
 def checkpoint_valid(scene, *options):
-    """The newest checkpoint, by the program's own `check`."""
+    """Checks the newest checkpoint with `maestro check`."""
     if not scene.checkpoints():
         return []
     command = [maestro_program.PROGRAM, "check", "job.toml", *DEVICES, "--resume", "out", *options]
@@ -72,10 +72,10 @@ def checkpoint_valid(scene, *options):
     return [] if done.returncode == 0 else [f"invalid checkpoint: {shortened(done.stderr.strip())}"]
 
 
-# Of the outcome.
+# Checks of the outcome.
 
 def same_losses(scene, run, first=1, last=STEPS):
-    """Every step from `first` to `last` is in the report, bitwise as in the undisturbed run."""
+    """Expects every step from `first` to `last` in the report, bitwise equal to the undisturbed run's."""
     if run.report is None:
         return ["no report"]
     curve = curve_of(run.report)
@@ -87,7 +87,7 @@ def same_losses(scene, run, first=1, last=STEPS):
 
 
 def survived(scene, run=None):
-    """The run went on to its end as if nothing had been."""
+    """Expects that the run completed as if undisturbed."""
     run = run or scene.run
     if run.status != 0:
         return [f"status {run.status} instead of 0: {lines_of(run)}"]
@@ -95,7 +95,7 @@ def survived(scene, run=None):
 
 
 def orderly(scene):
-    """The steps were finished and kept: status 0, no error, the checkpoint of the last step."""
+    """Expects that the steps were finished and saved: status 0, no error, a checkpoint of the last step."""
     run = scene.run
     if run.status != 0:
         return [f"status {run.status} instead of 0: {lines_of(run)}"]
@@ -113,7 +113,7 @@ def orderly(scene):
 
 
 def left_early(scene):
-    """A signal that requests the end, before the first step: an end by it, an orderly end, or a single line."""
+    """Expects that a signal before the first step ended the run, in order or with at most a single line."""
     run = scene.run
     if run.status == 0 and run.report is not None:
         return orderly(scene)
@@ -124,7 +124,7 @@ def left_early(scene):
 
 
 def one_named_error(scene):
-    """Exactly 1 line, of the lost process, its section and replica, and the step."""
+    """Expects exactly 1 line that names the lost process, its section and replica, and the step."""
     run, (rank, pid) = scene.run, scene.victim
     lines = run.error_lines()
     if len(lines) != 1:
@@ -139,7 +139,7 @@ def one_named_error(scene):
 
 
 def died(scene, how):
-    """The victim ended by signal `how`, or was stopped and is ended by the others."""
+    """Expects that signal `how` ended the victim, or that the others ended the stopped victim."""
     run, (rank, _) = scene.run, scene.victim
     if run.status == 0 and run.has_finished_steps():
         return survived(scene)
@@ -147,13 +147,13 @@ def died(scene, how):
         return [] if run.status == -how else [f"status {run.status} instead of {-how}: {lines_of(run)}"]
     wanted = (-how, -signal.SIGKILL) if rank == 0 else (STATUS_FAILED,)
     problems = [] if run.status in wanted else [f"status {run.status} instead of {wanted[0]}: {lines_of(run)}"]
-    if scene.phase == "start" and rank == 0:  # its children may not have come far enough to report it
+    if scene.phase == "start" and rank == 0:  # its children may be too young to report it
         return problems
     return problems + one_named_error(scene)
 
 
 def recovered(scene):
-    """The run went on without the lost process, with a warning that names it, and as if nothing had been."""
+    """Expects that the run continued without the lost process, as if undisturbed, with a warning that names it."""
     run, (rank, pid) = scene.run, scene.victim
     if scene.phase != "running" or run.has_finished_steps() and not (run.report or {}).get("recoveries"):
         return survived(scene) if run.status == 0 else completed_or_refused(scene)
@@ -171,7 +171,7 @@ def recovered(scene):
 
 
 def recovered_often(scene):
-    """The run went on after a loss and another that followed it. Of a loss after its last step it ends with a line."""
+    """Expects that the run continued after two losses. After a loss that follows its last step it ends with a line."""
     warnings = [line for line in scene.run.text["err"].splitlines() if line.startswith("warning:")]
     if scene.run.status != 0 and scene.run.has_finished_steps() and len(warnings) < 2:
         return completed_or_refused(scene)
@@ -184,18 +184,18 @@ def recovered_often(scene):
 
 
 def samples_missed(scene):
-    """Whether each sample was read and trained once."""
+    """Expects that each sample was read and trained once."""
     counted = [scene.run.report["samples"][name] for name in ("read", "trained")]
     return [] if counted == [STEPS * 12] * 2 else [f"samples read and trained: {counted}"]
 
 
 def survived_or_died(scene):
-    """A pause near the time limit: both outcomes are right, but only the paused process may be named and ended."""
+    """Accepts both outcomes of a pause near the time limit, but only the paused process may be named and ended."""
     return survived(scene) if scene.run.status == 0 else died(scene, signal.SIGKILL)
 
 
 def completed_or_refused(scene, run=None):
-    """Something that the run needs is short or gone: it trains on, or ends with a single line."""
+    """Expects that a run without enough of a resource trains on, or ends with a single line."""
     run = run or scene.run
     if run.status == 0:
         return survived(scene, run)
@@ -208,7 +208,7 @@ def completed_or_refused(scene, run=None):
 
 
 def refused(run, *wanted):
-    """Wrong input: status 2 and a single line with any of the wanted words."""
+    """Expects status 2 for wrong input, and a single line with any of the wanted words."""
     if run.status != STATUS_INPUT:
         return [f"status {run.status} instead of {STATUS_INPUT}: {lines_of(run)}"]
     lines = run.error_lines()
@@ -218,7 +218,7 @@ def refused(run, *wanted):
 
 
 def resumed(scene, run, after):
-    """A run that went on from a checkpoint."""
+    """Checks a run that resumed from a checkpoint."""
     if run.status != 0:
         return [f"resume: status {run.status}: {lines_of(run)}"]
     if run.report is None:

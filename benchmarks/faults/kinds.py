@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of faults, and the base of them all."""
+"""All fault kinds, and their base class."""
 
 import judge
 
 
 class Kind:
-    """A kind of fault. A kind has a name, a group of the summary, and the numbers of processes that it may hit."""
+    """A kind of fault. It has a name, a group in the summary, and the numbers of processes that its runs may have."""
 
-    group = "other"  # death, stop, start: their seconds are in the summary
+    group = "other"  # the summary has the seconds of the groups death, stop and start
     processes = (1, 2, 3)
-    layouts = ()  # those it needs; none: any of the command's
+    layouts = ()  # layouts that it needs; none: any of the command's
     providers = ("shm", "tcp")
-    resumes = True  # whether a run that it ended can go on from its checkpoint
-    all_die = False  # nothing can tidy up behind SIGKILL of all
+    resumes = True  # whether a run that it ended can resume from its checkpoint
+    all_die = False  # whether it kills all processes, so that none can clean up
 
     def __init__(self, name):
         self.name = name
 
     def why_not(self):
-        """Why it cannot be tried on this machine; nothing where it can."""
+        """Returns the reason if this machine cannot run it, else an empty text."""
         return ""
 
     def prepare(self, scene):
-        """Before the run starts: launcher, options, content of the folder."""
+        """Prepares launcher, options and folder before the run starts."""
 
     def start(self, scene):
         scene.start(*scene.options)
@@ -31,14 +31,14 @@ class Kind:
         """Hits the run (Scene.strike). Throws NoEffect."""
 
     def release(self, scene):
-        """After the run, before anything is looked at."""
+        """Cleans up after the run, before the checks."""
 
     def outcome(self, scene):
-        """Problems of the run's end."""
+        """Returns the problems of the run's end."""
         return judge.survived(scene)
 
     def bound(self, scene):
-        """Seconds from the fault to the end; those of a run that survives allow for all of its steps."""
+        """Returns the limit in seconds from the fault to the end; a run that survives has time for all steps."""
         if scene.run.status == 0:
             return scene.limits.start + 5 * scene.baseline.seconds
         return scene.limits.running if scene.phase == "running" else scene.limits.start
@@ -52,5 +52,5 @@ class Kind:
         return problems + judge.checkpoint_valid(scene)
 
     def leaves_all(self, scene):
-        """Whether the only process was killed, or the bench ended a stopped process: then nothing can have tidied up."""
+        """Returns whether no process cleaned up: the only process was killed, or the bench ended a stopped process."""
         return scene.ended_here or (scene.case.processes == 1 and scene.run.status < 0)

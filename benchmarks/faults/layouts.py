@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job that the fault bench trains, in four layouts, and the undisturbed run of each."""
+"""The job that the fault bench trains, in several layouts, and the undisturbed run of each layout."""
 
 import copy
 import json
@@ -30,7 +30,7 @@ LAYOUTS = {
 
 
 def job_of(layout):
-    """40 steps of 12 samples, a checkpoint every 4."""
+    """Returns a job with 40 steps of 12 samples and a checkpoint every 4 steps."""
     job = {
         "name": "faults",
         "app": "distillation",
@@ -46,7 +46,7 @@ def job_of(layout):
 
 
 def write_inputs(folder, layout):
-    """job.toml and corpus.txt; returns the folder."""
+    """Writes job.toml and corpus.txt. Returns the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "corpus.txt").write_text(text_corpus())
@@ -55,13 +55,13 @@ def write_inputs(folder, layout):
 
 
 def curve_of(report):
-    """{(section, step): figures} of a run's report."""
+    """Returns {(section, step): figures} from a run's report."""
     return {(row["section"], row["step"]): tuple(row.get(name) for name in ("loss", "ce", "kl", "grad_norm"))
             for row in report["steps"]}
 
 
 class Undisturbed:
-    """A run of a layout in a single process: its curve, its checkpoints, and the seconds between first step and end."""
+    """A layout's run in a single process: its curve, its checkpoints, and the seconds from first step to end."""
 
     def __init__(self, folder, layout):
         self.folder = write_inputs(folder, layout)
@@ -82,7 +82,7 @@ class Undisturbed:
 
 
 class Baselines:
-    """The undisturbed run of every layout, made when first needed. Thread-safe."""
+    """The undisturbed run of every layout, made on first use. Thread-safe."""
 
     def __init__(self, folder):
         self.folder = folder

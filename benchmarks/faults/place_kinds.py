@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the surroundings: disk, output folder, limits, ports, and strangers who connect."""
+"""Faults of the environment: disk, output folder, limits, ports, and strangers that connect."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ has_own_mounts = False
 
 
 def take_own_mounts():
-    """Gives this program a mount namespace of its own, where that is allowed: nothing mounted here outlives it."""
+    """Moves this program into a new mount namespace, if that is allowed, so that no mount outlives it."""
     global has_own_mounts
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0 and libc.unshare(CLONE_NEWNS) == 0:
@@ -37,7 +37,7 @@ class NeedsMounts(Kind):
 
 
 class DiskFull(NeedsMounts):
-    """The output folder is a small file system: too small from the start, or filled in mid-run."""
+    """The output folder is a small file system: too small from the start, or filled during the run."""
 
     group = "place"
 
@@ -74,7 +74,7 @@ class DiskFull(NeedsMounts):
 
 
 class OutIsGone(Kind):
-    """The output folder is removed, or replaced by a file, in mid-run."""
+    """The output folder is removed, or replaced by a file, during the run."""
 
     group = "place"
     resumes = False
@@ -104,7 +104,7 @@ class OutIsGone(Kind):
 
 
 class OutIsReadOnly(NeedsMounts):
-    """The output folder's file system becomes read-only in mid-run, and can be written again afterwards."""
+    """The output folder's file system becomes read-only during the run, and writable again afterwards."""
 
     group = "place"
 
@@ -127,7 +127,7 @@ class OutIsReadOnly(NeedsMounts):
 
 
 class Limited(Kind):
-    """A limit of the shell for every process of the run, by prlimit. `ranges`: a range is drawn, then a value of it."""
+    """A resource limit for every process, set by prlimit. Draws a range from `ranges`, then a value from it."""
 
     group = "limit"
 
@@ -154,7 +154,7 @@ class Limited(Kind):
 
 
 class FewThreads(Limited):
-    """As a user who may have so many threads; root is not limited by it."""
+    """Runs as a user with a limited number of threads, because the limit does not apply to root."""
 
     def why_not(self):
         if os.geteuid() != 0 or not shutil.which("setpriv"):
@@ -170,7 +170,7 @@ class FewThreads(Limited):
 
 
 class SmallSharedMemory(NeedsMounts):
-    """/dev/shm of a few MiB, for the run alone."""
+    """/dev/shm has a few MiB, for the run only."""
 
     group = "limit"
     processes = (2, 3)
@@ -193,7 +193,7 @@ class SmallSharedMemory(NeedsMounts):
 
 
 class PortBusy(Kind):
-    """A port that the job names is taken: that of the control service, or that of process 0."""
+    """A port that the job names is taken: the control service's or process 0's."""
 
     group = "place"
 
@@ -220,11 +220,11 @@ class PortBusy(Kind):
 
 
 class Strangers(Kind):
-    """300 connections to all listening TCP ports of the run, idle or with garbage, held to its end."""
+    """300 connections to all listening TCP ports of the run, idle or with garbage, open until its end."""
 
     group = "stranger"
     processes = (2, 3)
-    providers = ("tcp",)  # over shm no port listens after the start
+    providers = ("tcp",)  # with shm no port listens after the start
     WORDS = (b"", b"\0" * 64, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
              b"\xff" * 4096, b"\x80\x01\x00\x01\x00\x00\x00\x06status")
 
@@ -251,7 +251,7 @@ class Strangers(Kind):
     def knock_until_it_trains(self, scene):
         while not scene.run.has_stepped() and scene.run.process.poll() is None and len(scene.callers) < 300:
             self.knock(scene, 20)
-            time.sleep(0.02)  # between two rounds of knocking, as a scanner has it
+            time.sleep(0.02)  # between two rounds of connections, like a port scanner
 
     @staticmethod
     def knock(scene, count):

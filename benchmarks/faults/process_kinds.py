@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of processes: signals that end, stop or interrupt them, at a moment of the run or of its start."""
+"""Faults of processes: signals that end, stop or interrupt them, during the run or its start."""
 
 import signal
 import time
@@ -27,7 +27,7 @@ class Ends(Kind):
         if self.in_start:
             scene.await_start()
             if self.rank == 0:
-                scene.await_member(1)  # without children nothing is left that could go wrong
+                scene.await_member(1)  # without children nothing could go wrong
         else:
             scene.await_training()
         pid = scene.pick(self.rank)
@@ -46,7 +46,7 @@ class Stops(Ends):
     def __init__(self, name, rank, start=False):
         super().__init__(name, STOP, rank, start)
         self.group = "start" if start else "stop"
-        self.processes = (2, 3)  # nobody notices the stop of the only process
+        self.processes = (2, 3)  # no process would notice that the only process stopped
 
     def hit(self, scene, pid):
         scene.run.send(pid, STOP)
@@ -60,7 +60,7 @@ class Stops(Ends):
 
 
 class IsStartedAgain(Ends):
-    """A worker is lost, and rank 0 starts it again, or others take its placements."""
+    """A worker is lost, and rank 0 starts it again, or others take over its replicas."""
 
     def __init__(self, name, how):
         super().__init__(name, how, -1)
@@ -75,7 +75,7 @@ class IsStartedAgain(Ends):
 
 
 class LosesASurvivorToo(IsStartedAgain):
-    """A worker is lost, and moments later another, wherever the recovery is by then."""
+    """A worker is lost, and moments later another, at any point of the recovery."""
 
     def __init__(self, name, how):
         super().__init__(name, how)
@@ -95,15 +95,15 @@ class LosesASurvivorToo(IsStartedAgain):
 
 
 class Joins(Kind):
-    """A process joins the run and takes replicas of the teacher over; some moments later it leaves or is lost, or a
-    worker of the run is."""
+    """A process joins the run and takes over teacher replicas; some moments later it leaves or is lost, or a worker of
+    the run is lost."""
 
     group = "joining"
     layouts = ("joined",)
     processes = (2, 3)
 
     def __init__(self, name, how, of_run=False):
-        """`how`: a signal to the process that has joined (`of_run`: to a worker), or None for `maestro leave`."""
+        """Sends signal `how` to the joined process (`of_run`: to a worker); None runs `maestro leave`."""
         super().__init__(name)
         self.how, self.of_run = how, of_run
 
@@ -119,7 +119,7 @@ class Joins(Kind):
         if self.of_run:
             pid = scene.pick(-1)
             return scene.strike(lambda: scene.run.send(pid, self.how))
-        number = scene.case.processes  # the first beyond those of the start
+        number = scene.case.processes  # the first rank after the initial ranks
         scene.victim = (number, joined.process.pid)
         if self.how is None:
             return scene.strike(lambda: scene.command("leave", "--process", str(number)))
@@ -136,12 +136,12 @@ class Joins(Kind):
 
 
 class Pauses(Kind):
-    """SIGSTOP, and SIGCONT after some time, of a process."""
+    """SIGSTOP of a process, and SIGCONT after some time."""
 
     processes = (2, 3)
 
     def __init__(self, name, rank, least, most, outcome, often=()):
-        """`often`: the range that half of the pauses are drawn from."""
+        """Draws half of the pauses from the range `often`."""
         super().__init__(name)
         self.rank, self.least, self.most, self.judged = rank, least, most, outcome
         self.ranges = ((least, most), often or (least, most))
@@ -164,7 +164,7 @@ class Pauses(Kind):
 
 
 class PausesAll(Kind):
-    """All processes are stopped and go on together: Ctrl-Z and fg, a paused container."""
+    """All processes are stopped and continued together, as by Ctrl-Z and fg or in a paused container."""
 
     def __init__(self, name, least, most):
         super().__init__(name)
@@ -195,10 +195,10 @@ class KillsAll(Kind):
 
 
 class AsksToEnd(Kind):
-    """A signal after which the steps that were handed out are finished and kept."""
+    """A signal after which the run finishes and saves the steps that were handed out."""
 
     def __init__(self, name, how, to="root", again=(), start=0.2):
-        """`again`: a second signal that many seconds (least, most) after the first. `start`: share of cases there."""
+        """`again`: range (least, most) of seconds until a second signal. `start`: share of cases during the start."""
         super().__init__(name)
         self.how, self.to, self.again, self.share = how, to, again, start
         if to == "worker":
@@ -232,7 +232,7 @@ class AsksToEnd(Kind):
         return judge.orderly(scene)
 
     def outcome_of_a_worker(self, scene):
-        """The run ignores it, or ends in order, or ends with the worker and names it."""
+        """Expects that the run ignores the signal, ends in order, or ends with the worker and names it."""
         if scene.run.status == 0:
             return judge.orderly(scene)
         if scene.phase == "start":
@@ -247,7 +247,7 @@ class AsksToEnd(Kind):
 
 
 class Timeout(AsksToEnd):
-    """As `timeout` of coreutils: to the program, and at once to its group."""
+    """Signals like coreutils' `timeout`: to the program, and at once to its group."""
 
     def __init__(self, name):
         super().__init__(name, signal.SIGTERM)
@@ -255,7 +255,7 @@ class Timeout(AsksToEnd):
     def fault(self, scene):
         self.await_moment(scene)
         pid = scene.pick(0)
-        gap = scene.random.uniform(0, 0.005)  # signals that are pending together count once
+        gap = scene.random.uniform(0, 0.005)  # signals that are pending at the same time count once
 
         def twice():
             scene.run.send(pid, self.how)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a case: the run, its fault, the judgement, and for some cases the run that goes on from its checkpoint."""
+"""Runs a case: the run, its fault, the checks, and for some cases a run that resumes from its checkpoint."""
 
 import shutil
 import subprocess
@@ -38,7 +38,7 @@ class Result:
 
 
 class Runner:
-    """Thread-safe: cases share the undisturbed runs alone."""
+    """Runs cases. Thread-safe: cases share only the undisturbed runs."""
 
     def __init__(self, folder, baselines, limits, resume_share):
         self.folder, self.baselines, self.limits, self.resume_share = folder, baselines, limits, resume_share
@@ -76,7 +76,7 @@ class Runner:
 
     @staticmethod
     def judge_without_fault(kind, scene):
-        """A fault that hit nothing leaves an undisturbed run, or a run that the kind's preparations ended."""
+        """Judges a run that the fault did not hit: it is undisturbed, or the kind's preparations ended it."""
         if scene.hung:
             return judge.hang(scene)
         return (judge.survived(scene) if scene.run.status == 0 else kind.outcome(scene)) + judge.noise(scene.run)
@@ -88,7 +88,7 @@ class Runner:
 
     @staticmethod
     def resume(scene, result):
-        """To the last step: the losses are those of the undisturbed run."""
+        """Resumes the run to its last step, and compares its losses with the undisturbed run's."""
         scene.clear_leftovers()
         result.resumed_from = max(scene.checkpoints())
         processes = scene.case.generator("resumed").choice((1, scene.case.processes))
@@ -99,7 +99,7 @@ class Runner:
 
     @staticmethod
     def keep(scene, result):
-        """A case that failed keeps its folder and its output; of the others nothing is left."""
+        """Keeps the folder and the output of a failed case; removes other folders."""
         if result.bad:
             text = "\n".join(run.describe() for run in scene.runs if hasattr(run, "status"))
             (scene.folder / "log.txt").write_text(f"{result}\n{text}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case of the fault bench: its folder, the runs in it, the moment and the victims of the fault."""
+"""A case of the fault bench: its folder, its runs, and the fault's moment and victims."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class NoEffect(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a case's seed decides before its run starts."""
+    """The choices that a case's seed decides before its run starts."""
     kind: str
     number: int
     seed: int
@@ -50,7 +50,7 @@ def draw_case(kind, number, seed, layouts):
 
 
 class FaultyRun(Run):
-    """A run that a fault hits. Its sockets and temporary files are in folders of its own."""
+    """A run that a fault hits. It has separate folders for sockets and temporary files."""
 
     def __init__(self, folder, arguments, report, launcher, places):
         self.began = time.monotonic()
@@ -77,13 +77,14 @@ class FaultyRun(Run):
         return f"step {STEPS}/{STEPS}" in self.text["err"]
 
     def wait_gone(self, cap_s, besides=()):
-        """Until no process of the run is left but `besides`. Returns (when, {pid: state} of those left after cap_s)."""
+        """Waits until no process of the run is left but `besides`. Returns (time, {pid: state} of processes left after
+        cap_s)."""
         deadline = time.monotonic() + cap_s
-        left = {self.process.pid}  # a process that has only just begun does not show its variables yet
+        left = {self.process.pid}  # a process that has just started does not show its variables yet
         looked_at = time.monotonic()
         while time.monotonic() < deadline:
             if any(state_of(pid) != "Z" for pid in left - set(besides)):
-                time.sleep(0.01)  # of the end of a process that is not a child nothing reports
+                time.sleep(0.01)  # no event reports the end of a process that is not a child
                 if time.monotonic() > looked_at + 0.25:
                     looked_at = time.monotonic()
                     self.pids_seen.update(self.marked())  # leftovers are attributed by pid
@@ -94,7 +95,7 @@ class FaultyRun(Run):
         return time.monotonic(), {pid: state_of(pid) for pid in left}
 
     def collect(self):
-        """Status, output and report, once nothing of the run is left."""
+        """Reads status, output and report after all processes have ended."""
         self.end()
         for reader in self.readers:
             reader.join(10)
@@ -107,7 +108,8 @@ class FaultyRun(Run):
                 self.report = None
 
     def error_lines(self):
-        """Without the last words of a process that a fault has ended: rank 0 reports its loss, or the run goes on."""
+        """Returns the error lines without the line of a process that a fault ended, as rank 0 reports its loss or the
+        run continues."""
         lines = [line for line in self.text["err"].splitlines() if line.startswith("error:")]
         return [line for line in lines if not LAST_WORDS.search(line)] if len(lines) > 1 or self.status == 0 else lines
 
@@ -129,7 +131,7 @@ class Scene:
     left_stopped: tuple = ()  # pids that a fault stopped for ever
     ended_here: bool = False  # the bench ended the rest of the run
     fault_at: float = 0.0
-    phase: str = "start"  # of the run at the fault: start, running, ending
+    phase: str = "start"  # the run's phase at the fault: start, running, ending
     dead_at: float = 0.0
     hung: dict = field(default_factory=dict)
 
@@ -148,7 +150,7 @@ class Scene:
         return self.folder / "out"
 
     def start(self, *options, processes=None, launcher=None):
-        """`maestro train` in the case's folder."""
+        """Starts `maestro train` in the case's folder."""
         processes = processes or self.case.processes
         report = f"report{len(self.runs)}.json"
         arguments = ["train", "job.toml", *DEVICES, "--processes", str(processes), "--report", report, *options]
@@ -159,12 +161,12 @@ class Scene:
         return self.runs[-1]
 
     def join(self):
-        """A process that takes replicas of the teacher over; of `runs`, too."""
+        """Starts a process that takes over teacher replicas, and adds it to `runs`."""
         self.runs.append(FaultyRun(self.folder, ["join", "--section", "teacher"], None, self.launcher, self.variables()))
         return self.runs[-1]
 
     def command(self, *words):
-        """A client of the run, to its end."""
+        """Runs a client of the run to its end."""
         environment = {**own_environment(), **self.variables()}
         subprocess.run([PROGRAM, *words], cwd=self.folder, env=environment, capture_output=True, check=False, timeout=60)
 
@@ -172,26 +174,26 @@ class Scene:
         return {"XDG_RUNTIME_DIR": str(self.folder / "runtime"), "TMPDIR": str(self.folder / "tmp"),
                 "MAESTRO_REPOSITORY": str(self.folder)}
 
-    # Moments. All draw from the case's seed.
+    # Moments, drawn with the case's seed.
 
     def await_training(self, share=0.6):
-        """A moment between the first step and `share` of all, by the checkpoints that are there."""
+        """Waits for a moment between the first step and `share` of all steps, judged by the existing checkpoints."""
         steps = self.random.uniform(0, share) * STEPS
         begun = self.run.wait_for_text("step ", "err")
         while begun and max(self.checkpoints(), default=0) + EVERY <= steps:
             if self.run.process.poll() is not None:
                 break
-            time.sleep(0.005)  # of a new folder nothing reports
+            time.sleep(0.005)  # no event reports a new folder
         if self.run.process.poll() is not None:
             raise NoEffect("the run had ended")
         time.sleep(steps % EVERY / STEPS * self.baseline.seconds)
 
     def await_start(self, least=0.0, most=1.0):
-        """A moment of the first second, whatever the run does by then."""
+        """Waits for a moment in the first second, at any progress of the run."""
         time.sleep(max(0.0, self.run.began + self.random.uniform(least, most) - time.monotonic()))
 
     def await_member(self, rank):
-        """The pid of a rank, once it is there."""
+        """Waits for a rank. Returns its pid."""
         while rank not in (members := self.run.members()):
             if self.run.process.poll() is not None or time.monotonic() > self.run.began + self.limits.cap_s:
                 raise NoEffect(f"process {rank} was not there")
@@ -199,7 +201,7 @@ class Scene:
         return members[rank]
 
     def pick(self, rank):
-        """Chooses the victim: rank 0 or a worker drawn among the others."""
+        """Chooses the victim: rank 0 or a random worker."""
         if rank != 0:
             rank = self.random.randint(1, self.case.processes - 1)
         pid = self.run.process.pid if rank == 0 else self.await_member(rank)
@@ -207,7 +209,7 @@ class Scene:
         return pid
 
     def strike(self, action):
-        """The fault itself; from here its seconds count."""
+        """Injects the fault; its seconds count from here."""
         if self.run.process.poll() is not None:
             raise NoEffect("the run had ended")
         self.run.members()
@@ -221,14 +223,14 @@ class Scene:
             raise
 
     def pause(self, seconds):
-        """Waits so long; false when the run has ended by then."""
+        """Waits; returns false if the run ended meanwhile."""
         dead_at, left = self.run.wait_gone(seconds)
         if not left:
             self.dead_at = dead_at
         return bool(left)
 
     def finish(self, run):
-        """To the end of a run, or to the cap: then it hangs, and is killed."""
+        """Waits for the end of a run until the cap; a run that is left then has hung and is killed."""
         dead_at, left = run.wait_gone(self.limits.cap_s, self.left_stopped)
         if run is self.run:
             self.dead_at, self.hung = self.dead_at or dead_at, left
@@ -244,7 +246,7 @@ class Scene:
     # Leftovers.
 
     def checkpoints(self):
-        """Committed checkpoints by step."""
+        """Returns the committed checkpoints by step."""
         found = {}
         for path in self.out.glob("checkpoints/step-*"):
             number = path.name.removeprefix("step-")
@@ -253,7 +255,7 @@ class Scene:
         return found
 
     def leftovers(self):
-        """Sockets, temporary files and shared-memory segments of the case's runs."""
+        """Returns sockets, temporary files and shared-memory segments of the case's runs."""
         left = []
         for place in ("runtime", "tmp"):
             for path in (self.folder / place).rglob("*"):
@@ -270,7 +272,7 @@ class Scene:
                [str(path.relative_to(self.folder)) for path in self.folder.rglob(".maestro-*")]
 
     def clear_leftovers(self):
-        """So that processes of the first run are not mistaken for those of a resumed run."""
+        """Removes leftovers, so that the first run's processes are not mistaken for a resumed run's."""
         for place in ("runtime", "tmp"):
             shutil.rmtree(self.folder / place, ignore_errors=True)
             (self.folder / place).mkdir(mode=0o700, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of stored state: damaged checkpoints, garbage beside them, and two runs in one folder."""
+"""Faults of stored state: damaged checkpoints, garbage next to them, and two runs in one folder."""
 
 import os
 import re
@@ -14,13 +14,13 @@ OTHER_SEED = ("--set", "train.seed=2")
 
 
 def copy_checkpoints(scene):
-    """Those of the undisturbed run, as of a run that ended early."""
+    """Copies the undisturbed run's checkpoints, as if that run had ended early."""
     for step in KEPT:
         shutil.copytree(scene.baseline.checkpoint(step), scene.out / "checkpoints" / f"step-{step:08}")
 
 
 def run_mark(checkpoint):
-    """Part of a staging folder's name that identifies the run; empty where checkpoints name no run."""
+    """Returns the part of a staging folder's name that identifies the run; empty if checkpoints name no run."""
     found = re.search(r'"run(?:_id)?": *"([0-9a-f]{16})"', (checkpoint / "checkpoint.json").read_text())
     return f".{found[1]}" if found else ""
 
@@ -82,7 +82,7 @@ class DamagedCheckpoint(Kind):
 
 
 class GarbageStaging(Kind):
-    """Staging folders that a crash of the run may have left, with garbage; the run resumes and they are gone."""
+    """Staging folders with garbage, as after a crash; the resumed run removes them."""
 
     group = "state"
 
@@ -106,7 +106,7 @@ class GarbageStaging(Kind):
 
 
 class TwoRuns(Kind):
-    """A second run of the same folder, some time after the first: the first trains, the second is refused."""
+    """A second run in the same folder, some time after the first: the first trains, the second is refused."""
 
     group = "state"
 

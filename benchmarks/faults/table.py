@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a soak: a row per kind, the wanted figures, and the measured figures."""
+"""The tables of the fault bench: a row per kind, and the measured figures next to the wanted figures."""
 
 import re
 import statistics
@@ -9,14 +9,14 @@ WANTED_DEATH_MEDIAN_S, WANTED_STOP_WORST_S, WANTED_START_WORST_S = 0.8, 3.0, 10.
 
 
 def figures(values):
-    """Median and maximum as text."""
+    """Returns median and maximum as text."""
     if not values:
         return "-", "-"
     return f"{statistics.median(values):.2f}", f"{max(values):.2f}"
 
 
 def timed(results):
-    """Seconds of the cases in which several processes had to notice a fault and ended by it."""
+    """Returns the seconds of cases with several processes that had to notice the fault and ended because of it."""
     return [result.seconds for result in results
             if result.effect and result.processes > 1 and result.status != 0 and not result.hung]
 
@@ -40,7 +40,7 @@ def by_kind(results):
 
 
 def summary(results):
-    """Detection times beside the wanted times."""
+    """Compares detection times with the wanted times."""
     deaths = timed(r for r in results if r.group == "death" and r.phase == "running")
     stops = timed(r for r in results if r.group == "stop" and r.phase == "running")
     starts = timed(r for r in results if r.effect and r.phase == "start" and r.group in ("start", "death", "stop"))
@@ -65,13 +65,13 @@ def summary(results):
 
 
 def pattern_of(problem):
-    """A problem without its figures, so that equal problems are counted together."""
+    """Returns a problem without its figures, so that equal problems are counted together."""
     text = re.split(r"; |: error:| at PC=", problem)[0]
     return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b[0-9a-f]*\d[0-9a-f]*", "N", text)[:120]
 
 
 def findings(results):
-    """Problems and their counts, most frequent first, with the kinds they occurred in."""
+    """Returns problems with their counts and kinds, most frequent first."""
     counts, kinds = Counter(), {}
     for result in results:
         for pattern in {pattern_of(problem) for problem in result.bad}:

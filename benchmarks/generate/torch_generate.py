@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Greedy continuations by transformers with its cache: a JSON line for each line of ids, a JSON list, of a file."""
+"""Greedy continuations by transformers with its cache: prints a JSON line per line of a file, a JSON list of ids."""
 import argparse
 import json
 import pathlib

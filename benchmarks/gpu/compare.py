@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on a GPU beside PyTorch, in a single run: JSON lines of every measurement, then tables for the README.
+"""Compares training on a GPU with PyTorch, in one run: JSON lines of all measurements, then tables for the README.
 
 GPT-2 124M, 32 x 1024 tokens a step, and a Llama-style 1.1B, 4 x 2048; bf16 with fp32 master weights, clipping, AdamW.
-PyTorch runs compiled, with its vocabulary as it is and padded to a multiple of 64: its faster run counts. Runs are
-interleaved, `--rounds` of each, and the fastest of each counts. Then every operator on its own, against a copy and a
-matrix product measured in the same run.
+PyTorch runs compiled, with its vocabulary unchanged and padded to a multiple of 64: its faster run counts. Runs are
+interleaved, `--rounds` of each, and the fastest of each counts. Then every single operator is compared with a copy and
+a matrix product measured in the same run.
 """
 import argparse
 import datetime
@@ -16,17 +16,17 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-# By name: the model, the sequences of a step, and their tokens. In small steps the GPU waits for the host.
+# By name: the model, the sequences per step, and their tokens. In small steps the GPU waits for the host.
 WORKLOADS = {"gpt2-124m": ("gpt2-124m", 32, 1024), "llama-1b": ("llama-1b", 4, 2048),
              "gpt2-124m, small steps": ("gpt2-124m", 2, 256)}
 TINY = {"gpt2-tiny": ("gpt2-tiny", 4, 64), "llama-tiny": ("llama-tiny", 4, 64)}
-ALIGNED = {"llama-1b"}  # models whose vocabulary is a multiple of 64
+ALIGNED = {"llama-1b"}  # models with a vocabulary divisible by 64
 WITHOUT_GRAPHS = "maestro, no graphs"
-WANTED_SHARE = 0.8  # of a copy's bandwidth, or of the measured matrix rate
+WANTED_SHARE = 0.8  # share of a copy's bandwidth, or of the measured matrix rate
 
 
 def run(command, log):
-    """The JSON objects that a program printed, each written to `log`; none, and a line on stderr, when it failed."""
+    """Returns a program's JSON objects, which are also written to `log`; if it failed none, with a line on stderr."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = " ".join(map(str, command))
@@ -40,7 +40,7 @@ def run(command, log):
 
 
 def programs(arguments, model, batch, sequence):
-    """(name, command) of every program that trains the model."""
+    """Yields (name, command) for every program that trains the model."""
     common = ["--device", arguments.device, "--model", model, "--batch", batch, "--sequence", sequence, "--steps",
               arguments.steps, "--warmup", arguments.warmup]
     own = [arguments.binaries / "train_bench", *common]
@@ -56,7 +56,7 @@ def programs(arguments, model, batch, sequence):
 
 
 def train_all(arguments, log):
-    """{workload: {program: fastest run}}; FLOPs of a step come from our own program."""
+    """Returns {workload: {program: fastest run}}; our program reports the FLOPs of a step."""
     best = {}
     for workload, (model, batch, sequence) in (TINY if arguments.tiny else WORKLOADS).items():
         if arguments.models and workload not in arguments.models:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer of `maestro train distill.toml`: the same teacher and student in PyTorch, as a JSON object.
 
-The teacher has bf16 weights; the student, its autocast and AdamW are those of torch_train.py. Teacher, student and loss
-are compiled as one function. loss = 0.5 KL(teacher, student) + 0.5 cross-entropy, over the whole vocabulary in fp32.
+The teacher has bf16 weights; the student, autocast and AdamW are as in torch_train.py. Teacher, student and loss are
+compiled as one function. loss = 0.5 KL(teacher, student) + 0.5 cross-entropy, over the full vocabulary in fp32.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from torch_train import MODELS, Decoder, synchronize
 
-# As in torch_train.py: those of distill.toml
+# The models of distill.toml, in the format of torch_train.py
 MODELS.update({"teacher": ("llama", 24, 1024, 16, 16, 2752, 32000, 1024, True),
                "student": ("llama", 12, 768, 12, 12, 2048, 32000, 1024, True),
                "tiny": ("llama", 2, 64, 4, 4, 192, 500, 128, False)})

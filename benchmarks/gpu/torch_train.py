@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of train_bench: the same model, trained by PyTorch at its best, as a JSON object.
+"""The peer of train_bench: the same model, trained by PyTorch with its fastest settings. Prints a JSON object.
 
 bf16 by autocast over fp32 weights, scaled_dot_product_attention (flash), fused AdamW, clipping by norm, torch.compile.
 With --peaks it measures the device instead: an 8192^3 bf16 product of random values, and a large copy.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Costs of a unit of work of any program, seen from outside: CPU and wall time between two lines of its output."""
+"""Measures a program from outside: CPU and wall time between two lines of its output, per unit of work."""
 
 import json
 import os
@@ -16,7 +16,7 @@ MAESTRO = pathlib.Path(os.environ.get("MAESTRO_BINARY_DIR", ROOT / "build" / "re
 
 def clean_environment():
     environment = {**os.environ, "TERM": "xterm"}
-    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # they would slow the peer down
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # would slow the peer down
         environment.pop(name, None)
     return environment
 
@@ -27,12 +27,12 @@ def cpu_seconds(pid):
 
 
 def steps_in(text):
-    """The number of the last step in lines such as `step  7/100  loss 1.5`."""
+    """Returns the number of the last step in lines such as `step  7/100  loss 1.5`."""
     return max((int(number) for number in re.findall(r"step +(\d+)/", text)), default=0)
 
 
 def read_until(output, pid, units_in, first, last):
-    """The output until `last` units, and (units, seconds, CPU seconds) at `first` and at `last`."""
+    """Returns the output until `last` units, and (units, seconds, CPU seconds) at `first` and at `last`."""
     text, marks = "", []
     for wanted in (first, last):
         while (done := units_in(text)) < wanted:
@@ -47,10 +47,10 @@ def read_until(output, pid, units_in, first, last):
 
 
 def unit_cost(command, cores, units_in, first, last):
-    """Mean costs of the units `first` to `last` of a process on the first `cores` cores, and its output until then.
+    """Returns a process's mean costs of the units `first` to `last` on the first `cores` cores, and its output.
 
-    units_in(text) is the number of finished units according to its output, which goes to a terminal: there maestro
-    shows every step at once. The process ends behind the last unit.
+    units_in(text) is the number of finished units according to the output, which goes to a terminal, because maestro
+    shows every step there at once. Ends the process after the last unit.
     """
     allowed = sorted(os.sched_getaffinity(0))[:cores]
     own, terminal = pty.openpty()
@@ -81,13 +81,13 @@ def has_modules(python, *modules):
 
 
 class Best:
-    """The least wall time, CPU time and memory of each configuration over all rounds."""
+    """The least wall time, CPU time and memory over all rounds, by configuration."""
 
     def __init__(self, *key):
         self.key, self.rows = key, {}
 
     def add(self, row):
-        """Prints a measurement at once: a whole run takes minutes."""
+        """Prints a measurement at once, as a benchmark takes minutes."""
         print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}),
               flush=True)
         key = tuple(row[name] for name in self.key)
@@ -96,7 +96,7 @@ class Best:
             best[name] = min(best[name], row[name])
 
     def print_table(self, per_second, unit):
-        """Rates per second of wall time; the ratios are maestro's to the fastest peer's, if there is any."""
+        """Prints rates per second of wall time, and maestro's ratios to the fastest peer, if any."""
         columns = [*self.key, f"{unit}/s", "wall ms", "CPU ms", "peak MB", "speed", "CPU time", "memory"]
         print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
         for key, row in self.rows.items():

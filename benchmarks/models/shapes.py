@@ -14,7 +14,7 @@ SHAPES = {"135m": llama(30, 576, 9, 3, 1536), "360m": llama(32, 960, 15, 5, 2560
 
 
 def section_of(shape, **more):
-    """The keys of a section of maestro with this shape."""
+    """Returns the keys of a maestro section with this shape."""
     names = {"num_hidden_layers": "layers", "hidden_size": "width", "num_attention_heads": "heads",
              "num_key_value_heads": "kv_heads", "intermediate_size": "ffn", "vocab_size": "vocabulary",
              "rope_theta": "rope_theta"}

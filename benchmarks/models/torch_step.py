@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training or distillation by transformers and PyTorch, fp32, on tokens drawn at random.
+"""Steps of training or distillation by transformers and PyTorch, fp32, on random tokens.
 
---recompute  gradient checkpointing of every layer    --lora RANK  PEFT's LoRA of all linear layers but the output
+--recompute  gradient checkpointing of every layer    --lora RANK  PEFT's LoRA on all linear layers but the output
 """
 import argparse
 
@@ -23,7 +23,7 @@ def adapted(student, settings):
         student = get_peft_model(student, LoraConfig(r=settings.lora, lora_alpha=2 * settings.lora, lora_dropout=0.0,
                                                      target_modules="all-linear", task_type="CAUSAL_LM"))
     if settings.recompute:
-        student.enable_input_require_grads()  # of frozen embeddings
+        student.enable_input_require_grads()  # checkpointing needs gradients at the frozen embeddings' output
         student.gradient_checkpointing_enable({"use_reentrant": False})
     return student
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the workload files of the published comparisons from a stated model of FLOPs and layouts (README.md).
 
-generate.py           writes them beside itself
-generate.py --check   exits with 1 and names the file when a file there differs from the generated file
+generate.py           writes them to its folder
+generate.py --check   exits with 1 and names the file if a file there differs from the generated file
 """
 import json
 import pathlib
@@ -12,13 +12,13 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Models. Active parameters per token; the vision encoder is that of Qwen3-VL and Qwen3.5: 27 layers, width 1152.
+# Models. Active parameters per token; the vision encoder of Qwen3-VL and Qwen3.5 has 27 layers and width 1152.
 ACTIVE = {"400B-A17B": 17e9, "80B-A3B": 3e9}
 VISION_PARAMETERS = 0.41e9
 VISION_LAYERS, VISION_WIDTH = 27, 1152
 PATCHES_PER_TOKEN = 4  # 2 x 2 patches become a token of the LLM
 
-# Speed, 10^12 FLOP/s per H100, layout and pipeline bubble included; sources in README.md.
+# Speed in 10^12 FLOP/s per H100, with the losses of layout and pipeline bubble; sources in README.md.
 LLM_RATE = {"400B-A17B": 233.0, "80B-A3B": 121.0}
 VISION_RATE = 250.0
 TEACHER_SPEED_UP = 2.6  # published, from micro-batch 4
@@ -39,7 +39,7 @@ def milliseconds(tera_flop, devices, rate):
 
 
 def llm_forward(model, tokens):
-    """10^12 FLOP; two per active parameter and token. Attention scores are left out: they are linear or few."""
+    """Returns 10^12 FLOP: 2 FLOP per active parameter and token. Attention scores, linear or few, are left out."""
     return 2e-12 * ACTIVE[model] * tokens
 
 
@@ -53,7 +53,7 @@ def heavy_tail(chosen, median, sigma, limits):
 
 
 def draw_samples(count, seed):
-    """[(text tokens, [tokens of each image])]"""
+    """Returns [(text tokens, [tokens of each image])]."""
     chosen = random.Random(seed)
     samples = []
     for _ in range(count):
@@ -73,7 +73,7 @@ def section(name, replicas, trained, **more):
 
 
 def times(forward, trained):
-    """Backward passes cost twice their forward pass."""
+    """Returns times of passes; a backward pass takes twice as long as its forward pass."""
     result = {"forward_ms": forward}
     backward = {name: round(2 * ms, 3) for name, ms in forward.items() if name in trained}
     if backward:
@@ -82,8 +82,8 @@ def times(forward, trained):
 
 
 def vision_language(model, samples, lanes, devices_per_lane, encoder_lanes, encoder_devices_at_once):
-    """(on its own devices, colocated). `encoder_devices_at_once`: of a lane's devices, those that can work on the
-    encoder in the single layout of the baseline, which is in the first pipeline stage."""
+    """Returns (separate devices, colocated). `encoder_devices_at_once`: number of a lane's devices that work on the
+    encoder, which is in the first pipeline stage of the baseline."""
     drawn = draw_samples(samples, seed=400 if model == "400B-A17B" else 80)
     image_tokens = [sum(images) for _, images in drawn if images]
     transfer = round(HIDDEN_BYTES * sum(image_tokens) / len(image_tokens) / LINK_BYTES_PER_MS, 3)
@@ -107,7 +107,7 @@ def vision_language(model, samples, lanes, devices_per_lane, encoder_lanes, enco
 
 
 def distillation(samples, lanes, teacher_lanes, devices_per_teacher):
-    """(on its own devices, colocated)"""
+    """Returns (separate devices, colocated)."""
     teacher_flop = llm_forward("400B-A17B", DISTILLATION_TOKENS)
     student_ms = milliseconds(llm_forward("80B-A3B", DISTILLATION_TOKENS), 1, LLM_RATE["80B-A3B"])
 
@@ -127,7 +127,7 @@ def distillation(samples, lanes, teacher_lanes, devices_per_teacher):
 
 
 def text_of(workload):
-    """A line per sample, so that a change shows as a changed line."""
+    """Returns the file's text, with a line per sample for readable diffs."""
     parts = [json.dumps(workload[key]) for key in ("sections", "edges")]
     rows = ",\n".join("  " + json.dumps(row) for row in workload["samples"])
     return f'{{"sections": {parts[0]},\n "edges": {parts[1]},\n "samples": [\n{rows}]}}\n'

@@ -27,7 +27,7 @@ class Station {
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
   void connect(const std::string& address) { peer_ = endpoint_->connect(address, "the other end").value_or_throw(); }
 
-  /// Writes to the peer; `request` has no peer.
+  /// Writes to the peer; ignores the peer in `request`.
   void write(WriteRequest request);
   /// Handles events until `done` returns true; calls `landed` with the immediates of the peer's writes.
   void run_until(const std::function<bool()>& done, const std::function<void(std::uint32_t)>& landed);

@@ -75,7 +75,7 @@ class Search {
  private:
   bool trained(std::size_t task) const { return exists_[backward_of(task)]; }
 
-  /// Sets the durations of passes by the speeds of their lanes.
+  /// Sets the passes' durations by the speeds of their lanes.
   void put_on_lanes() {
     for (std::size_t task = 0; task < workload_.tasks.size(); ++task) {
       const WorkloadTask& given = workload_.tasks[task];

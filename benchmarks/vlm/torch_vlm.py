@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The step of vlm.toml in PyTorch, on CPUs: a vision encoder for the half of the samples that has an image,
-a projector and a decoder, cross-entropy of the text, AdamW.
+"""The step of vlm.toml in PyTorch, on CPUs: a vision encoder for half of the samples, which have an image, a projector
+and a decoder, cross-entropy of the text, AdamW.
 
-Prints a line of JSON. `--decoder bucket` decodes samples with an image and samples of text in turn, without padding;
-`--decoder pad` decodes all at once and hides the image positions of samples of text.
+Prints a line of JSON. `--decoder bucket` decodes samples with and without an image in turn, without padding;
+`--decoder pad` decodes all at once and hides the image positions of samples without an image.
 """
 import pathlib
 import resource
@@ -46,8 +46,8 @@ class VisionLanguageModel(nn.Module):
         return self.projector2(F.gelu(self.projector1(self.norm(x)), approximate="tanh"))
 
     def decode(self, ids, seen=None, text_only=None):
-        """Returns the logits of the text ids (B, TEXT) after the images `seen`; None: all samples are text.
-        `text_only`: flags of samples whose image positions are hidden; None: no sample is."""
+        """Returns the logits of the text ids (B, TEXT) after the images `seen`; None: no sample has an image.
+        `text_only`: flags of samples whose image positions are hidden; None: hides none."""
         places = self.decoder.positions.weight
         x, first = self.decoder.tokens(ids) + places[PATCHES:], 0
         if seen is not None:
@@ -78,7 +78,7 @@ def loss_of(model, options, ids, targets, images, has_image):
 
 
 def batches(options):
-    """Yields token ids, their successors, images, and flags of the samples that have an image."""
+    """Yields token ids, their successors, images, and flags of samples with an image."""
     generator = torch.Generator().manual_seed(options.seed)
     for _ in range(options.warmup + options.steps):
         ids = token_rows(BATCH, TEXT + 1, generator)
