@@ -7,10 +7,10 @@ namespace maestro {
 
 namespace {
 
-/// The option of a job that adds most for each device.
+/// A job's option with the largest gain.
 struct Best {
   std::size_t option = 0;
-  double gain = 0;  // of rate, for each device that it adds; 0: no option fits
+  double gain = 0;  // increase of the rate per added device; 0: no option fits
 };
 
 class Greedy {
@@ -47,7 +47,7 @@ class Greedy {
     const FleetOption* option = now(job);
     return option == nullptr ? 0 : jobs_[job].curve->rate(*option);
   }
-  /// Returns the devices that an option adds to those of the job.
+  /// Returns how many devices an option adds to the job's devices.
   [[nodiscard]] std::int64_t added(std::size_t job, const FleetOption& option) const {
     const FleetOption* before = now(job);
     return option.devices - (before != nullptr && before->pool == option.pool ? before->devices : 0);

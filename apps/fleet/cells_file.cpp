@@ -58,8 +58,9 @@ JobCells parse_cells(std::string_view text, const std::string& name) {
     const Cell& cell = read.cells.emplace_back(read_cell(place));
     std::int64_t& so_far = devices_so_far[cell.kind];
     if (cell.devices <= so_far) {
-      place.at("devices").fail("the devices of a kind rise from cell to cell, but " + std::to_string(cell.devices) +
-                               " comes after " + std::to_string(so_far) + " of " + printable(cell.kind));
+      place.at("devices").fail("the devices of a kind must rise from cell to cell, but " +
+                               std::to_string(cell.devices) + " comes after " + std::to_string(so_far) + " of " +
+                               printable(cell.kind));
     }
     so_far = cell.devices;
   }

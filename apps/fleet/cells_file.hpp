@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells of a job: how long its steps take on so many devices of a kind. `maestro plan JOB --cluster C --curve
-// cells.json` writes them.
+// A job's cells: the time of its steps by number and kind of devices. `maestro plan JOB --cluster C --curve cells.json`
+// writes them.
 //
 // CX-1 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
-//       the path in it, such as cells[3].busy.
-// CX-2 (curves): the devices of a kind's cells rise; there is at least one cell.
+//       the key's path, such as cells[3].busy.
+// CX-2 (curves): within a kind, the devices rise from cell to cell; there is at least one cell.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace maestro {
 
-/// A layout that the job would have.
+/// A layout that the job can have.
 struct Cell {
-  std::string kind;  ///< of its devices
+  std::string kind;  ///< kind of its devices
   std::int64_t devices = 0;
   double step_ms = 0;
   double busy = 1;                                    ///< share of device time in passes and step ends
-  double bytes = 0;                                   ///< of the fullest device
-  std::optional<double> price_per_million_samples{};  ///< where the hosts have a price
+  double bytes = 0;                                   ///< memory of the fullest device
+  std::optional<double> price_per_million_samples{};  ///< set if the hosts have a price
 };
 
 struct JobCells {
@@ -33,9 +33,9 @@ struct JobCells {
   std::vector<Cell> cells;  ///< in the order of the file
 };
 
-/// Parses the text of a file, which messages call `name`. Throws JobError; CX-1.
+/// Parses a file's text; messages call the file `name`. Throws JobError; CX-1.
 [[nodiscard]] JobCells parse_cells(std::string_view text, const std::string& name);
-/// Reads a JSON file of at most 64 MiB. Throws likewise.
+/// Reads a JSON file of at most 64 MiB. Throws JobError; CX-1.
 [[nodiscard]] JobCells read_cells(const std::filesystem::path& path);
 
 }  // namespace maestro

@@ -10,13 +10,13 @@
 
 namespace maestro {
 
-/// Equal hosts of equal devices.
+/// Equal hosts with equal devices.
 struct FleetPool {
-  std::string kind;  ///< of the devices
+  std::string kind;  ///< kind of the devices
   std::int64_t hosts = 1;
   std::int64_t devices_of_host = 1;
-  double price_per_hour = 0;  ///< of a host; 0: unknown
-  double memory_bytes = 0;    ///< of a device; 0: unknown
+  double price_per_hour = 0;  ///< price per host; 0: unknown
+  double memory_bytes = 0;    ///< memory per device; 0: unknown
   [[nodiscard]] std::int64_t devices() const { return hosts * devices_of_host; }
 };
 
@@ -30,7 +30,7 @@ struct FleetCluster {
   }
 };
 
-/// Returns the pools of a description.
+/// Returns the pools of a described cluster.
 [[nodiscard]] FleetCluster fleet_cluster_of(const DescribedCluster& described);
 
 }  // namespace maestro

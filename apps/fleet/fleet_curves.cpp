@@ -26,7 +26,7 @@ constexpr double s_per_ms = 1e-3;
   }
   const std::string wanted = std::to_string(job.devices) + " devices of " + printable(job.kind);
   if (most > 0) refuse(job, wanted + ", but " + printable(cluster.name) + " has " + std::to_string(most));
-  refuse(job, wanted + ", but " + printable(cluster.name) + " has no such devices" + nearest_text(job.kind, kinds));
+  refuse(job, wanted + ", but " + printable(cluster.name) + " lacks such devices" + nearest_text(job.kind, kinds));
 }
 
 FleetCurve curve_of(const FleetJobKind& job, const FleetCluster& cluster) {
@@ -42,7 +42,7 @@ FleetCurve curve_of(const FleetJobKind& job, const FleetCluster& cluster) {
                                .bytes = cell.bytes};
       const bool is_fixed = cell.kind == job.kind && cell.devices == job.devices;
       if (is_fixed && curve.fixed.devices == 0) curve.fixed = option;
-      if (least_s > 0 && option.step_s >= least_s) continue;  // more devices for nothing
+      if (least_s > 0 && option.step_s >= least_s) continue;  // more devices without a gain
       least_s = option.step_s;
       curve.options.push_back(option);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cells of a kind of jobs on the pools of a cluster. Pure; any thread.
+// The cells of a job kind on a cluster's pools. Pure; any thread.
 //
-// FK-1 (worth their devices): in a pool, the options of a curve have rising devices and falling times of a step; the
-//       option of the fixed layout stands apart.
+// FK-1 (worth their devices): within a pool, a curve's options have rising devices and falling step times; the option
+//       of the fixed layout is separate.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// A cell on a pool that has its devices.
+/// A cell on a pool with enough devices of its kind.
 struct FleetOption {
   std::size_t pool = 0;
   std::int64_t devices = 0;
@@ -23,14 +23,13 @@ struct FleetOption {
 };
 
 struct FleetCurve {
-  std::vector<FleetOption> options;  ///< by pool and devices
-  FleetOption fixed;                 ///< on the first pool that has its kind and devices
-  /// Returns the steps of an option in the time of a step of the fixed layout.
+  std::vector<FleetOption> options;  ///< ordered by pool and devices
+  FleetOption fixed;                 ///< the fixed layout, on the first pool with its kind and devices
+  /// Returns an option's number of steps in the time that a step takes with the fixed layout.
   [[nodiscard]] double rate(const FleetOption& option) const { return fixed.step_s / option.step_s; }
 };
 
-/// Returns the curves by kind of jobs. Throws JobError for a fixed layout that the cluster has no room for, and for
-/// cells of several kinds where the cluster has no name for its devices.
+/// Returns the curves by job kind. Throws JobError if a fixed layout does not fit the cluster.
 [[nodiscard]] std::vector<FleetCurve> curves_of(const FleetJobs& jobs, const FleetCluster& cluster);
 
 }  // namespace maestro

@@ -23,7 +23,7 @@ void require(const JobTable& table, std::string_view key) {
   if (!table.has(key)) table.fail(key, "missing");
 }
 
-/// Refuses a fixed layout that has no cell; FJ-1.
+/// Throws JobError for a fixed layout without a cell; FJ-1.
 void check_fixed_layout(const JobTable& table, const FleetJobKind& job, const std::string& file) {
   std::vector<std::string> kinds;
   std::int64_t nearest = 0;
@@ -35,9 +35,10 @@ void check_fixed_layout(const JobTable& table, const FleetJobKind& job, const st
     if (nearest == 0 || nearer) nearest = cell.devices;
   }
   if (nearest == 0) {
-    table.fail("kind", printable(file) + " has no cell of kind " + printable(job.kind) + nearest_text(job.kind, kinds));
+    table.fail("kind",
+               printable(file) + " lacks a cell of kind " + printable(job.kind) + nearest_text(job.kind, kinds));
   }
-  table.fail("devices", printable(file) + " has no cell of " + std::to_string(job.devices) + " devices of " +
+  table.fail("devices", printable(file) + " lacks a cell of " + std::to_string(job.devices) + " devices of " +
                             printable(job.kind) + "; the nearest has " + std::to_string(nearest));
 }
 
@@ -73,7 +74,7 @@ FleetJobs parse_fleet_jobs(std::string text, const std::string& name, const Cell
   for (const JobTable& table : root.tables("job")) {
     FleetJobKind kind = read_kind(table, cells);
     const bool there = std::ranges::find(read.kinds, kind.name, &FleetJobKind::name) != read.kinds.end();
-    if (there) table.fail("name", "an earlier job is called " + printable(kind.name) + ", too");
+    if (there) table.fail("name", "an earlier job is also called " + printable(kind.name));
     read.kinds.push_back(std::move(kind));
   }
   if (read.kinds.empty()) root.fail("job", "expected a table [[job]]");

@@ -11,8 +11,8 @@ namespace maestro {
 
 namespace {
 
-/// Starts the waiting jobs of a pool that have room, in the order of arrival. Behind the first that has none, jobs
-/// start that end before its devices are free, or leave them.
+/// Starts the waiting jobs of a pool for which there are devices, in the order of arrival. After the first job without
+/// enough devices (the head), starts only jobs that end before the head can start or that leave its devices free.
 void start_in_order(FleetState& state, std::size_t pool) {
   bool blocked = false;
   double head_starts_s = 0;
@@ -41,7 +41,7 @@ void start_in_order(FleetState& state, std::size_t pool) {
   }
 }
 
-/// The jobs whose cells are chosen, and the choice.
+/// The jobs and the choice of their cells.
 class Reallocation {
  public:
   explicit Reallocation(FleetState& state) : state_(state) {
@@ -78,7 +78,7 @@ class Reallocation {
   }
 
  private:
-  /// A job that runs may get any faster option than the first of its pool.
+  /// Adds a running job; it may get the first option on its pool or any faster option.
   void add_running(std::size_t job) {
     const FleetOption& option = *state_.state(job).option;
     const std::vector<FleetOption>& options = state_.curve(job).options;
@@ -98,7 +98,8 @@ class Reallocation {
     return current_[at] && !claims_[at].pinned && chosen.options[at] != current_[at];
   }
 
-  /// Whether all jobs gain more by the move of a job, over the time that it has left, than it loses meanwhile.
+  /// Returns whether a job's move gains more rate, summed over all jobs and the job's remaining time, than the job
+  /// loses during the move.
   [[nodiscard]] bool pays(std::size_t at, const CellAllocation& with, const CellAllocation& without) const {
     const FleetCurve& curve = *claims_[at].curve;
     const double left_s = state_.state(jobs_[at]).left_alone_s(state_.now_s());
@@ -121,10 +122,10 @@ class Reallocation {
   std::vector<std::int64_t> free_;  // by pool, with the devices of the running jobs here
   std::vector<std::size_t> jobs_;
   std::vector<AllocatedJob> claims_;
-  std::vector<std::optional<std::size_t>> current_;  // options of running jobs
+  std::vector<std::optional<std::size_t>> current_;  // options of running jobs, by job
 };
 
-/// Returns the layout that a waiting job would have on the devices of a running job; null: none.
+/// Returns the layout that a waiting job can have on a running job's devices; null: none.
 const FleetOption* layout_beside(const FleetState& state, std::size_t job, const FleetOption& running) {
   const FleetCurve& curve = state.curve(job);
   const auto fits = [&](const FleetOption& option) {
@@ -138,7 +139,7 @@ const FleetOption* layout_beside(const FleetState& state, std::size_t job, const
   return most;
 }
 
-/// Returns the devices of its fixed layout that would do the work of a job.
+/// Returns the number of devices that would do a job's work in its fixed layout.
 double work_of(const FleetCurve& curve, const FleetOption& option) {
   return static_cast<double>(curve.fixed.devices) * curve.rate(option);
 }

@@ -27,7 +27,7 @@ bool FleetState::advance() {
   if (arrived_ < jobs_.size()) next_s = jobs_[arrived_].arrival_s;
   for (const std::size_t job : running_) next_s = std::min(next_s, states_[job].end_s);
   if (next_s == std::numeric_limits<double>::infinity()) {
-    if (!waiting_.empty()) throw std::logic_error("simulate_fleet: jobs wait, and none runs");
+    if (!waiting_.empty()) throw std::logic_error("simulate_fleet: jobs are waiting, but none is running");
     return false;
   }
   now_s_ = next_s;
@@ -39,7 +39,7 @@ bool FleetState::advance() {
   return true;
 }
 
-/// Takes the steps since the last change into account.
+/// Subtracts the steps since the last change.
 void FleetState::settle(Running& running) const {
   const double worked_s = now_s_ - running.works_from_s;
   if (worked_s <= 0) return;
@@ -47,7 +47,7 @@ void FleetState::settle(Running& running) const {
   running.works_from_s = now_s_;
 }
 
-/// Opens the span of a job that has been settled and whose last span is closed.
+/// Opens the next span of a settled job whose last span is closed.
 void FleetState::set_pace(std::size_t job) {
   Running& running = states_[job];
   const std::optional<std::size_t> partner = running.guest ? running.guest : running.owner;
@@ -127,7 +127,7 @@ void FleetState::move(const std::vector<std::pair<std::size_t, const FleetOption
   }
 }
 
-/// A partner goes on alone: a guest keeps its devices of those that its owner gives back.
+/// Ends a job. Its partner continues without sharing; a guest keeps its devices when the owner returns the others.
 void FleetState::end(std::size_t job) {
   Running& running = states_[job];
   close(running);

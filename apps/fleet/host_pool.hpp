@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of a pool by host. Pure; not thread-safe.
+// A pool's devices by host. Pure; not thread-safe.
 //
-// HU-1 (conserved): free devices and those of all places are the devices of the pool.
-// HU-2 (whole hosts first): places have whole hosts as long as they need as many devices and a host is free; the rest
-//       is on the host with the fewest free devices that are enough, else on those with most.
+// HU-1 (conserved): free devices and the devices of all places add up to the pool's devices.
+// HU-2 (whole hosts first): a place takes complete hosts while it needs as many devices and a host is free. The rest is
+//       on the host with the fewest sufficient free devices, else on the hosts with most free devices.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ class HostPool {
         all_free_(hosts * devices_of_host) {}
 
   [[nodiscard]] std::int64_t free() const { return all_free_; }
-  /// Adds devices to places. Throws std::logic_error for more than are free.
+  /// Adds devices to places. Throws std::logic_error if too few are free.
   void take(std::int64_t devices, HostPlaces& places);
   /// Takes places back. Throws std::logic_error for more devices than a host has.
   void give_back(const HostPlaces& places);
-  /// Whether the places are on more hosts than they need.
+  /// Returns whether the places are on more hosts than needed.
   [[nodiscard]] bool spread(const HostPlaces& places) const;
 
  private:
@@ -37,7 +37,7 @@ class HostPool {
   std::int64_t all_free_;
 };
 
-/// Removes devices from places and returns them, from the fullest hosts first.
+/// Removes devices from places, from the hosts with most of its devices first. Returns the removed places.
 [[nodiscard]] HostPlaces split_off(HostPlaces& places, std::int64_t devices);
 
 }  // namespace maestro

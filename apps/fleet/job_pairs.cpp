@@ -20,7 +20,7 @@ std::vector<std::optional<std::size_t>> best_pairs(const std::vector<std::vector
   std::vector<std::optional<std::size_t>> pairs(gains.size());
   if (gains.empty()) return pairs;
   const std::size_t running = gains.front().size();
-  CostMatrix costs(gains.size(), running + gains.size());  // behind the running jobs a column to wait in for each
+  CostMatrix costs(gains.size(), running + gains.size());  // the last columns: waiting without a partner
   for (std::size_t row = 0; row < gains.size(); ++row) {
     for (std::size_t column = 0; column < running; ++column) costs.at(row, column) = -std::max(0.0, gains[row][column]);
   }

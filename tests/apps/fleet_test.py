@@ -107,7 +107,8 @@ class Fleet(SystemTest):
 
     def test_wrong_input_is_answered_in_one_line(self):
         self.write(kinds=job("small", 5, (100, 100)))
-        self.refuse("jobs.toml:11: job[0].devices: cells/small.json has no cell of 5 devices of h100; the nearest has 4")
+        self.refuse("jobs.toml:11: job[0].devices: cells/small.json lacks a cell of 5 devices of h100; "
+                    "the nearest has 4")
         self.write(kinds=job("small", 4, (100, 100)).replace("h100", "h10"))
         self.refuse("job[0].kind", "did you mean 'h100'?")
         self.write(kinds=job("small", 4, (100, 100)).replace("share", "shaer"))

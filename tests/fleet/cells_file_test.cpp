@@ -54,8 +54,9 @@ TEST(CellsFile, errors_name_the_file_the_cell_and_the_key) {  // CX-1
   EXPECT_THAT(error_of(file(good + cell("h100", "0"))), HasSubstr("cells[1].devices"));
   EXPECT_THAT(error_of(file(good + cell("", "9"))), HasSubstr("cells[1].kind: expected a name"));
   EXPECT_THAT(error_of(file(good + R"({"kind": "h100"})")), HasSubstr("cells[1].devices is missing"));
-  EXPECT_THAT(error_of(file(good + cell("h100", "8"))),
-              HasSubstr("cells[1].devices: the devices of a kind rise from cell to cell, but 8 comes after 8 of h100"));
+  EXPECT_THAT(
+      error_of(file(good + cell("h100", "8"))),
+      HasSubstr("cells[1].devices: the devices of a kind must rise from cell to cell, but 8 comes after 8 of h100"));
   EXPECT_THAT(error_of(file("", "maestro-cells-2")), HasSubstr("format: expected \"maestro-cells-1\""));
   EXPECT_THAT(error_of(file("")), HasSubstr("cells: no cell"));
   EXPECT_THAT(error_of(R"({"format": "maestro-cells-1", "jobs": 1})"),

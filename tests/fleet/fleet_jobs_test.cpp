@@ -62,14 +62,14 @@ TEST(FleetJobs, are_read_with_their_cells) {
 
 TEST(FleetJobs, errors_have_the_line_and_the_key) {  // FJ-1
   EXPECT_EQ(error_in(head + with(small_job, "devices = 8", "devices = 7")),
-            "jobs.toml:10: job[0].devices: small.json has no cell of 7 devices of h100; the nearest has 8");
+            "jobs.toml:10: job[0].devices: small.json lacks a cell of 7 devices of h100; the nearest has 8");
   EXPECT_THAT(error_in(head + with(small_job, "\"h100\"", "\"h10\"")),
-              HasSubstr("jobs.toml:9: job[0].kind: small.json has no cell of kind h10; did you mean 'h100'?"));
+              HasSubstr("jobs.toml:9: job[0].kind: small.json lacks a cell of kind h10; did you mean 'h100'?"));
   EXPECT_THAT(error_in(head + with(small_job, "share", "shares")),
               HasSubstr("shares: unknown key; did you mean 'share'?"));
   EXPECT_THAT(error_in(head + with(small_job, "[10, 20]", "[20, 10]")), HasSubstr("steps: expected [least, most]"));
   EXPECT_THAT(error_in(head + with(small_job, "name = \"small\"\n", "")), HasSubstr("job[0].name: missing"));
-  EXPECT_THAT(error_in(head + small_job + small_job), HasSubstr("job[1].name: an earlier job is called small, too"));
+  EXPECT_THAT(error_in(head + small_job + small_job), HasSubstr("job[1].name: an earlier job is also called small"));
   EXPECT_THAT(error_in(head), HasSubstr("job: missing"));
   EXPECT_THAT(error_in("jobs = 0\n" + small_job), HasSubstr("mean_between_s: missing"));
   EXPECT_THAT(error_in(with(head, "3", "0") + small_job), HasSubstr("jobs.toml:1: jobs: must be from 1"));
@@ -113,7 +113,7 @@ TEST(FleetCurves, refuse_layouts_that_the_cluster_has_no_room_for) {
   FleetJobKind other = job_of("b", {{8, 10}}, 8);
   other.kind = other.cells.cells[0].kind = "h10";
   EXPECT_EQ(error(other, one_pool(1, 8)),
-            "job b: 8 devices of h10, but one pool has no such devices; did you mean 'h100'?");
+            "job b: 8 devices of h10, but one pool lacks such devices; did you mean 'h100'?");
 }
 
 }  // namespace
