@@ -10,14 +10,14 @@ namespace maestro {
 
 namespace {
 
-/// The ports of a workload's section; the section is never run.
+/// The ports of a workload's section, which never runs.
 class EmulatedSection final : public Section {
  public:
   explicit EmulatedSection(Ports ports) : ports_(std::move(ports)) {}
   [[nodiscard]] Ports ports() const override { return ports_; }
   Parameters& parameters() override { return parameters_; }
   void forward(Tape&, const Inputs&, Outputs&) override {
-    throw std::logic_error("an emulated section has no forward");
+    throw std::logic_error("an emulated section cannot run forward");
   }
   [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
@@ -29,7 +29,8 @@ class EmulatedSection final : public Section {
   Parameters parameters_;
 };
 
-/// An edge between sections that some samples leave out carries rows of those that enter both.
+/// Returns the axis of an edge. If some samples do not enter one of its sections, the edge carries rows of samples with
+/// patches, which enter both.
 Axis axis_of(const WorkloadCorpus& corpus, const WorkloadEdge& edge) {
   return corpus.partial(edge.from) || corpus.partial(edge.to) ? Axis::patches : Axis::tokens;
 }
@@ -60,8 +61,8 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
   return ports;
 }
 
-/// Returns the keys of a section's devices. Lanes with equal numbers share an emulated device, and a lane of several
-/// devices is a replica of as many ranks.
+/// Returns the keys for a section's devices. Lanes with equal device numbers share an emulated device; a lane with
+/// several devices is a replica with as many ranks.
 std::string devices_of(const WorkloadSection& section) {
   if (section.devices.empty()) return "devices = [\"emulated\"]\n";
   const std::size_t ranks = section.devices.front().size();
@@ -69,7 +70,7 @@ std::string devices_of(const WorkloadSection& section) {
   for (const std::vector<int>& lane : section.devices) {
     if (lane.size() != ranks) {
       throw JobError(section.name + ".devices: replicas have " + std::to_string(ranks) + " and " +
-                     std::to_string(lane.size()) + " devices; an emulated section has as many for each replica");
+                     std::to_string(lane.size()) + " devices; an emulated section needs as many for each replica");
     }
     for (const int device : lane) {
       names += (names.empty() ? "\"" : ", \"") + text_of({DeviceId::Kind::emulated, device, {}, true}) + "\"";
@@ -78,7 +79,7 @@ std::string devices_of(const WorkloadSection& section) {
   return "tensor = " + std::to_string(ranks) + "\ndevices = [" + names + "]\n";
 }
 
-/// Returns the key of its replicas' speeds; empty where all are alike.
+/// Returns the key for its replicas' speeds; empty if all are equal.
 std::string speeds_of(const WorkloadSection& section) {
   std::string speeds;
   for (const double speed : section.speeds) speeds += (speeds.empty() ? "" : ", ") + number_text(speed);

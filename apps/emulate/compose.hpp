@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload file as a job on emulated devices: every section a replica actor that waits for the time given in the
-// file.
+// Runs a workload file as a job on emulated devices: every section's replica actors wait for the times in the file.
 #pragma once
 
 #include <memory>
@@ -18,9 +17,9 @@ struct EmulationSettings {
   std::int64_t evaluations = 64;
 };
 
-/// The job file of the run, TOML.
+/// Returns the run's job file in TOML.
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings);
-/// Source, sections and edges of the workload.
+/// Composes the workload's source, sections and edges.
 void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns);
 
 }  // namespace maestro

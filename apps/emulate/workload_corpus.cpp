@@ -29,8 +29,8 @@ WorkloadCorpus::WorkloadCorpus(Workload workload, std::string file)
     if (pattern.empty()) pattern = entered;
     if (pattern == entered) continue;
     throw JobError(file_ + ": section '" + workload_.sections[section].name +
-                   "' is entered by other samples than the partly used sections before it; a real run tells samples "
-                   "with images from those without and no others: use maestro simulate for this workload");
+                   "' receives another subset of the samples than an earlier section; maestro emulate supports one "
+                   "subset (samples with images): use maestro simulate for this workload");
   }
 }
 

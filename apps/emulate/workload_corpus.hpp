@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a workload file as a corpus: a token each, and a patch for samples that enter the sections that not
-// every sample enters.
+// The samples of a workload file as a corpus: each has a token; samples that enter partly used sections also have a
+// patch.
 #pragma once
 
 #include <filesystem>
@@ -17,14 +17,14 @@ namespace maestro {
 
 class WorkloadCorpus final : public Corpus {
  public:
-  /// Throws JobError when the samples enter sections in more than two ways: a real run distinguishes only samples with
-  /// images from those without, and no others.
+  /// Throws JobError if partly used sections have different samples: a real run distinguishes only samples with and
+  /// without images.
   WorkloadCorpus(Workload workload, std::string file);
 
   [[nodiscard]] const Workload& workload() const { return workload_; }
-  /// Whether some samples leave the section out.
+  /// Returns whether the section is partly used: some samples do not enter it.
   [[nodiscard]] bool partial(std::size_t section) const { return partial_[section]; }
-  /// Milliseconds of a sample's passes in a section of that name.
+  /// Returns the milliseconds of a sample's passes in the named section.
   [[nodiscard]] PassCost cost(std::string_view section, const SampleRef& sample) const;
 
   [[nodiscard]] std::uint64_t samples(Split split) const override;
@@ -45,7 +45,7 @@ class WorkloadCorpus final : public Corpus {
   std::string file_;
   std::vector<bool> partial_;                       // by section
   std::vector<std::vector<std::int64_t>> task_of_;  // [sample][section]; -1: not entered
-  std::vector<std::vector<PassCost>> cost_;         // [section][sample]; zero where it is not entered
+  std::vector<std::vector<PassCost>> cost_;         // [section][sample]; zero: not entered
 };
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a workload file in virtual time, one after another, by the rules of a run.
+// Rehearses steps of a workload file in virtual time, one after another, by the rules of a run.
 #pragma once
 
 #include <map>
@@ -9,11 +9,11 @@
 
 namespace maestro {
 
-/// Times of passes beside those of the samples, by section: milliseconds that every pass takes more.
+/// Constant overhead per pass in milliseconds, by section.
 using PassConstants = std::map<std::string, double>;
 
-/// Rehearses `steps` steps of all samples of an emulated workload's plan, and those that run ahead of the last of them.
-/// Error `invalid_argument` for fewer than four.
+/// Rehearses `steps` steps with all samples of an emulated workload's plan, and the steps that run ahead of the last.
+/// Error `invalid_argument` for fewer than four steps.
 [[nodiscard]] Result<SteadyRehearsal> rehearse_workload(const ResolvedJob& plan, std::int64_t steps,
                                                         const PassConstants& constants, const RehearsalChange& change);
 
