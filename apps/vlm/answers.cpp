@@ -19,15 +19,15 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t shown_side = 256;  // longer side of a picture on the card, pixels, at most
-constexpr std::int64_t small_side = 96;   // pictures up to this are shown enlarged
+constexpr std::int64_t shown_side = 256;  // largest longer side of an image on the card, in pixels
+constexpr std::int64_t small_side = 96;   // images up to this side are shown enlarged
 
 struct LoadedSection {
   std::unique_ptr<Section> section;
   DType precision = DType::f32;
 };
 
-/// The trained model, as the replicas of the run held it.
+/// The trained model of a run.
 class TrainedModel {
  public:
   TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
@@ -42,7 +42,7 @@ class TrainedModel {
 
   [[nodiscard]] std::vector<std::int32_t> answer(const Prompt& prompt, const GenerateOptions& options) const {
     auto* decoder = dynamic_cast<VisionLanguageDecoder*>(decoder_.section.get());
-    if (decoder == nullptr) throw JobError("section llm is of another type than vision_language_decoder");
+    if (decoder == nullptr) throw JobError("section llm does not have the type vision_language_decoder");
     const VisionLanguageModel model{vision_.section.get(), vision_.precision, projector_.section.get(),
                                     projector_.precision,  decoder,           decoder_.precision};
     return generate(ops_, model, prompt, options);
@@ -78,7 +78,7 @@ class TrainedModel {
   LoadedSection vision_, projector_, decoder_;
 };
 
-/// `count` of `from`, evenly spread, in order.
+/// Returns `count` samples from `from`, evenly spread, in order.
 std::vector<SampleId> spread(const std::vector<SampleId>& from, std::int64_t count) {
   const auto wanted = std::min(from.size(), static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
   std::vector<SampleId> out;
@@ -117,7 +117,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   prompt.tokens = view.prompt;
   if (patches > 0) {
     corpus.read_pictures(Split::validation, sample, pixels, places);
-    // The first question may stand before pictures of later questions: it sees the pictures that it names.
+    // The first question sees only the images that it names; later questions may have more.
     const auto named = std::ranges::count(view.prompt, image_token);
     prompt.pixels = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
     prompt.places = Tensor(places.data(), DType::i32, Shape{named, 3});
