@@ -13,14 +13,14 @@ namespace maestro {
 
 namespace {
 
-/// Returns two replicas if the host has two cores for them: frozen replicas fill the gaps that trained sections leave.
+/// Returns two replicas if the host has two cores for them, because frozen replicas fill the gaps of trained sections.
 std::int64_t replicas_here(const App& app, const std::string& section) {
   const JobTable table = app.table(section);
   if (table.has("tensor") || table.has("context") || table.has("pipeline")) return 1;  // all cores are in use
   return std::min({std::int64_t{2}, static_cast<std::int64_t>(usable_cores().size()), app.cpu_devices()});
 }
 
-/// Connects a teacher's outputs to the student's ports whose names begin with `prefix`.
+/// Connects a teacher's outputs to the student's ports with the prefix `prefix`.
 void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student,
                      const std::string& prefix) {
   const auto connect = [&](const std::string& output) {
