@@ -19,7 +19,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Gives the interpreter its signal handlers back, which prepare_signals() replaces.
+/// Restores the interpreter's signal handlers, which prepare_signals() replaces.
 class SavedSignals {
  public:
   SavedSignals() {
@@ -41,7 +41,7 @@ class SavedSignals {
   sigset_t mask_{};
 };
 
-/// Options of a run by their names in Python; a name that is none has been refused by Python.
+/// Returns a run's options from their names in Python, which has already refused unknown names.
 RunOptions options_of(const nb::dict& given) {
   RunOptions options;
   options.joins = true;
@@ -98,12 +98,12 @@ class PythonApp {
 
 void bind_result(nb::module_& module) {
   nb::class_<RunResult>(module, "RunResult")
-      .def_ro("status", &RunResult::status, "0 where the run has ended in order")
+      .def_ro("status", &RunResult::status, "0 if the run ended in order")
       .def_ro("interrupted", &RunResult::interrupted, "ended by a signal or `maestro stop`; `resume` continues it")
-      .def_ro("losses", &RunResult::losses, "{section: loss of its last step}")
-      .def_ro("validation", &RunResult::validation, "{section: {figure: value}} of the last validation")
+      .def_ro("losses", &RunResult::losses, "{section: loss in its last step}")
+      .def_ro("validation", &RunResult::validation, "{section: {figure: value}} from the last validation")
       .def_ro("last_step", &RunResult::last_step)
-      .def_ro("_steps", &RunResult::steps)  // of the job; 0 in a process other than rank 0
+      .def_ro("_steps", &RunResult::steps)  // the job's steps; 0 in a process other than rank 0
       .def_ro("samples_per_s", &RunResult::samples_per_s)
       .def_ro("tokens_per_s", &RunResult::tokens_per_s)
       .def_ro("wall_seconds", &RunResult::wall_seconds)
@@ -126,11 +126,11 @@ void bind_sections(nb::module_& module) {
       .def("__repr__", [](const PortRef& port) { return port.section + "." + port.port; });
   nb::class_<SectionBuilder>(module, "Section", "A section of an app while it is composed.")
       .def("forward_only", &SectionBuilder::forward_only, nb::rv_policy::reference,
-           "The section is frozen: no backward passes, no optimizer.")
+           "Freezes the section: no backward passes, no optimizer.")
       .def("replicas", &SectionBuilder::replicas, nb::arg("count"), nb::rv_policy::reference,
-           "Default of the key `replicas` of the section's table.")
+           "Sets the default of the key `replicas` in the section's table.")
       .def("micro_batch", &SectionBuilder::micro_batch, nb::arg("samples"), nb::rv_policy::reference,
-           "Default of the key `micro_batch` of the section's table.")
+           "Sets the default of the key `micro_batch` in the section's table.")
       .def("port", &SectionBuilder::port, nb::arg("name"))
       .def_prop_ro("name", &SectionBuilder::name);
 }
@@ -174,8 +174,8 @@ void bind_app(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  // An app holds its corpus, whose class holds the names of its script, and so the app: such a ring, of which the
-  // interpreter sees a part only, ends with the process.
+  // An app holds its corpus, whose class holds the names in its script, and so the app. The interpreter sees only a
+  // part of this cycle, so it lives until the process ends.
   nb::set_leak_warnings(false);
   nb::exception<JobError>(module, "JobError", PyExc_ValueError);
   bind_result(module);

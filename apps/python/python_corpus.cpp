@@ -33,12 +33,12 @@ std::string line_of(nb::python_error& problem) {
   return line;
 }
 
-/// Returns the integers of a list, or of an array, which has tolist().
+/// Returns the integers in a list, or in an array with tolist().
 std::vector<std::int32_t> integers(const nb::object& values) {
   return nb::cast<std::vector<std::int32_t>>(nb::hasattr(values, "tolist") ? values.attr("tolist")() : values);
 }
 
-/// Calls `call` with the interpreter's lock. Throws JobError with `what` in front of what Python raised.
+/// Calls `call` with the interpreter's lock. If Python raises, throws JobError with `what` before the raised text.
 template <class Call>
 auto with_python(const std::string& what, Call call) {
   const nb::gil_scoped_acquire locked;
@@ -47,7 +47,7 @@ auto with_python(const std::string& what, Call call) {
   } catch (nb::python_error& problem) {
     throw JobError(what + ": " + line_of(problem));
   } catch (const nb::cast_error&) {
-    throw JobError(what + " returns a value of another type than its description names");
+    throw JobError(what + " returns a value of another type than documented");
   }
 }
 
@@ -62,11 +62,12 @@ PythonCorpus::PythonCorpus(nb::object source) : source_(std::move(source)) {
       with_python("the corpus in Python: samples(\"validation\")", [&] { return count("validation"); });
   constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();
   if (vocabulary_ < 1 || vocabulary_ > most_tokens) {
-    throw JobError("the corpus in Python: vocabulary = " + std::to_string(vocabulary_) + " is no number of tokens");
+    throw JobError("the corpus in Python: vocabulary = " + std::to_string(vocabulary_) +
+                   " is not a valid number of tokens");
   }
   if (training < 1 || validation < 0) {
     throw JobError("the corpus in Python has " + std::to_string(training) + " training and " +
-                   std::to_string(validation) + " validation samples; 1 and 0 are the least");
+                   std::to_string(validation) + " validation samples; expected at least 1 and 0");
   }
   training_samples_ = static_cast<std::uint64_t>(training);
   validation_samples_ = static_cast<std::uint64_t>(validation);
@@ -138,11 +139,11 @@ PythonCorpus::Sample PythonCorpus::read_by_python(Split split, SampleId sample) 
   const auto positions = static_cast<std::size_t>(length(split, sample));
   if (read.tokens.size() != positions || read.targets.size() != positions) {
     throw JobError(call + " returns " + std::to_string(read.tokens.size()) + " tokens and " +
-                   std::to_string(read.targets.size()) + " targets, and length() " + std::to_string(positions));
+                   std::to_string(read.targets.size()) + " targets, but length() returns " + std::to_string(positions));
   }
   const auto check = [&](const char* what, std::int32_t value, std::int32_t least) {
     if (value >= least && value < vocabulary_) return;
-    throw JobError(call + " returns the " + what + " " + std::to_string(value) + ", and the vocabulary has " +
+    throw JobError(call + " returns the " + what + " " + std::to_string(value) + ", but the vocabulary has " +
                    std::to_string(vocabulary_) + " tokens");
   };
   for (const std::int32_t token : read.tokens) check("token", token, 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A corpus whose samples a Python object has.
+// A corpus with samples from a Python object.
 //
 // YC-1 (the lock of the interpreter): every call takes it, so that any thread of a run may read. No other lock is held
 //       meanwhile.
-// YC-2 (checked samples): a sample that Python raises for, or that has other sizes or tokens than it promises, is an
-//       error that names split and sample.
+// YC-2 (checked samples): if Python raises for a sample, or if the sample has other sizes than promised or invalid
+//       tokens, the error names split and sample.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,11 +14,11 @@
 
 namespace maestro::python {
 
-/// Thread-safe. Calls of `source`, of class maestro.Corpus: samples(split), length(split, sample), read(split, sample),
-/// describe(), fingerprint(), and the attribute vocabulary.
+/// Thread-safe. Calls samples(split), length(split, sample), read(split, sample), describe() and fingerprint() of
+/// `source`, a maestro.Corpus, and reads its attribute vocabulary.
 class PythonCorpus final : public Corpus {
  public:
-  /// The caller holds the interpreter's lock. Throws JobError for a source that is none.
+  /// The caller must hold the interpreter's lock. Throws JobError for an invalid source.
   explicit PythonCorpus(nanobind::object source);
   ~PythonCorpus() override;
 
@@ -37,7 +37,7 @@ class PythonCorpus final : public Corpus {
   };
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
-  /// Returns a sample that the cache holds, or that Python reads. Throws JobError (YC-2).
+  /// Returns a sample from the cache or from Python. Throws JobError (YC-2).
   [[nodiscard]] std::shared_ptr<const Sample> sample_of(Split split, SampleId sample) const;
   [[nodiscard]] Sample read_by_python(Split split, SampleId sample) const;
 
@@ -46,7 +46,7 @@ class PythonCorpus final : public Corpus {
   std::uint64_t training_samples_ = 0;
   std::uint64_t validation_samples_ = 0;
   mutable std::mutex mutex_;  // guards the members below
-  /// Of samples that were read lately: an announced sample is read again by the section's process.
+  /// Recently read samples, because the section's process reads an announced sample again.
   mutable std::map<std::pair<Split, SampleId>, std::shared_ptr<const Sample>> cache_;
 };
 

@@ -188,7 +188,7 @@ class Errors(PythonPackageTest):
         cases = (
             ("def samples(self, split): raise OSError('the server is away')", 'samples("train"): OSError: the server is away'),
             ("vocabulary = 'many'", "vocabulary returns a value of another type"),
-            ("vocabulary = 0", "vocabulary = 0 is no number of tokens"),
+            ("vocabulary = 0", "vocabulary = 0 is not a valid number of tokens"),
         )
         for body, wanted in cases:
             with self.subTest(body):
@@ -196,8 +196,10 @@ class Errors(PythonPackageTest):
 
     def test_of_a_sample_end_the_run_with_its_call(self):  # YC-2
         cases = (
-            ("def read(self, split, sample): return [1] * 11", '("train", ', "returns 11 tokens and 11 targets, and length() 12"),
-            ("def read(self, split, sample): return [32] * 12", "returns the token 32, and the vocabulary has 32 tokens", ""),
+            ("def read(self, split, sample): return [1] * 11", '("train", ',
+             "returns 11 tokens and 11 targets, but length() returns 12"),
+            ("def read(self, split, sample): return [32] * 12",
+             "returns the token 32, but the vocabulary has 32 tokens", ""),
             ("def read(self, split, sample): raise KeyError(sample)", "KeyError: ", ""),
         )
         for body, *wanted in cases:

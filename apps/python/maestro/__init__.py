@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compound training jobs, composed and run from Python.
+"""Composes and runs compound training jobs from Python.
 
     import maestro
 
@@ -11,7 +11,7 @@
     result = app.run()
     print(result.losses["model"], result.models)
 
-Invalid input raises JobError, a ValueError with a single line, before anything starts.
+Invalid input raises JobError, a ValueError with a single line, before the run starts.
 """
 
 import json
@@ -29,48 +29,48 @@ _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resum
 
 
 class Corpus:
-    """The samples of a run, by a class of yours: pass an object to App.source().
+    """The samples of a run: derive a class from it, and pass an object to App.source().
 
     Samples have the numbers 0 to samples(split) - 1, and the same content in every call and in every process. Any
-    thread of the run calls these functions, one at a time.
+    thread of the run may call these functions, one at a time.
     """
 
-    #: Number of tokens: all are in [0, vocabulary).
+    #: Number of different tokens; tokens are in [0, vocabulary).
     vocabulary = 0
 
     def samples(self, split):
-        """Number of samples of a split, "train" or "validation"."""
+        """Returns the number of samples in a split, "train" or "validation"."""
         raise NotImplementedError
 
     def length(self, split, sample):
-        """Positions of a sample, at least 2. Called often, so do not read the sample for it."""
+        """Returns the positions of a sample, at least 2. It is called often, so it should not read the sample."""
         raise NotImplementedError
 
     def read(self, split, sample):
-        """The sample's tokens; the target of each is the next, and the last has none. Or (tokens, targets), with -1
-        for a position whose loss does not count. Lists of int, or arrays with tolist()."""
+        """Returns the sample's tokens; a token's target is the next token, and the last has none. Or returns (tokens,
+        targets), with the target -1 for positions whose loss does not count. They are lists of int, or arrays with
+        tolist()."""
         raise NotImplementedError
 
     def describe(self):
-        """A line for the header of the run."""
+        """Returns a line for the run's header."""
         return type(self).__name__
 
     def fingerprint(self):
-        """{name: text} of what determines the samples: a run is resumed with equal fingerprints alone."""
+        """Returns {name: text} that determines the samples: a run resumes only with equal fingerprints."""
         return {"class": type(self).__name__}
 
 
 class App:
     """A training app: sections, and the edges between their ports.
 
-    `job`: path of a job file, or its tables as a dictionary. `settings`: {"train.steps": 100}, in place of the job's.
-    Options, as those of `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume (the folder of a run
-    or of a checkpoint), fresh, new_data, listen, keys, control, pause_after, http, quiet, log_format; check_only=True
-    checks all of the job, and starts nothing.
+    `job`: path of a job file, or its tables as a dictionary. `settings`, such as {"train.steps": 100}, override the
+    job's values. Options are as in `maestro train`: processes, cpu_devices, report, trace, tensorboard, resume (the
+    folder of a run or a checkpoint), fresh, new_data, listen, keys, control, pause_after, http, quiet, log_format;
+    check_only=True checks the job and starts nothing.
 
-    With processes=N the run starts this same program N - 1 times with the same arguments, so the script that composes
-    the app must do so without asking anything; `command` has the arguments of the interpreter where they are not those
-    of this process.
+    With processes=N the run starts this program another N - 1 times with the same arguments, so the script must compose
+    the app without input from a user. `command` has the interpreter's arguments, if they differ from this process's.
     """
 
     def __init__(self, job, *, settings=None, **options):
@@ -86,25 +86,24 @@ class App:
             self._app = _core.App.of_file(os.fspath(job), given, options)
 
     def source(self, name, corpus=None):
-        """The source of samples: `corpus`, or what the table [data] of the job describes."""
+        """Returns the source of samples: `corpus`, or the data that the job's table [data] describes."""
         return self._app.source(name, corpus)
 
     def section(self, name, type):
-        """A section of a type (`maestro sections` lists them), with the keys of the table [name] of the job."""
+        """Returns a section of a type (`maestro sections` lists the types), with the keys in the job's table [name]."""
         return self._app.section(name, type)
 
     def connect(self, output, input):
-        """An edge from an output port to an input port."""
+        """Connects an output port to an input port by an edge."""
         self._app.connect(output, input)
 
     def run(self):
         """Trains to the end of the job, or until a signal stops it in order, and returns a RunResult.
 
-        In the processes of a run beside process 0 this function does not return: they end with the run. A run of
-        several processes that fails ends all of them, with status 1. A run of one process that fails returns a result
-        with that status.
+        In processes other than process 0 this function does not return: they end with the run. If a run with several
+        processes fails, all of them end with status 1. If a run with one process fails, the result has that status.
         """
-        if sys.prefix != sys.base_prefix:  # the other processes begin with the interpreter outside of the environment
+        if sys.prefix != sys.base_prefix:  # other processes start with the interpreter outside the virtual environment
             os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         sys.stdout.flush()
         result = self._app.run()
@@ -115,7 +114,7 @@ class App:
 
 
 def train(job, *, settings=None, **options):
-    """Runs a job whose sections and edges are in the job itself: app = "graph"."""
+    """Runs a job that contains its sections and edges: app = "graph"."""
     app = App(job, settings=settings, **options)
     name = app._app.app_name()
     if name != "graph":
@@ -126,7 +125,7 @@ def train(job, *, settings=None, **options):
 
 
 def read_steps(record):
-    """The rows of a run's record (RunResult.record): a dictionary for each finished step, in order."""
+    """Returns the rows of a run's record (RunResult.record): a dictionary for each finished step, in order."""
     with open(Path(record) / "steps.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -138,7 +137,7 @@ def _check_options(options):
 
 
 def _value_text(value):
-    """A value as TOML. Strings of --set are taken as they are where they are no TOML, hence the quotes."""
+    """Returns a value as TOML. Strings are quoted, because --set accepts text that is not TOML as it is."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
