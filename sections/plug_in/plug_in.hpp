@@ -31,14 +31,15 @@ struct PlugInRegistries {
   ObserverRegistry& observers;
 };
 
-/// Registers the types of a plug-in; valid during the call of its entry.
+/// Registers a plug-in's types; valid during the call of its entry.
 class PlugInHost {
  public:
   /// `file` names the plug-in in errors.
   PlugInHost(const PlugInRegistries& registries, std::string file) : registries_(registries), file_(std::move(file)) {}
 
-  /// Adds a section type: T(const SectionContext&, const T::Options&), and T::Options::read() of a SectionTable, or
-  /// only of its JobTable. Throws JobError, with the names of both libraries, if another library has the type.
+  /// Adds a section type. T has a constructor T(const SectionContext&, const T::Options&), and T::Options::read() for a
+  /// SectionTable or for its JobTable. Throws JobError with the names of both libraries if another library has the
+  /// type.
   template <class T>
   void add_section(std::string type, std::string description) {
     add_section(std::move(type), std::move(description), [](const SectionTable& section) {
@@ -53,13 +54,13 @@ class PlugInHost {
           [options = read()](const SectionContext& context) { return std::make_unique<T>(context, options); });
     });
   }
-  /// Adds a section type by its builder. An exception of builder or constructor other than JobError becomes a JobError
-  /// with file and type.
+  /// Adds a section type by its builder. If builder or constructor throw another exception than JobError, it becomes a
+  /// JobError with file and type.
   void add_section(std::string type, std::string description, SectionRegistry::Builder builder);
-  /// Adds a corpus, which a job chooses by `data.kind`. Exceptions as above.
+  /// Adds a corpus, which a job chooses by `data.kind`. Converts exceptions like add_section().
   void add_corpus(std::string kind, std::string description, CorpusRegistry::Opener opener);
-  /// Adds an observer, which a job chooses by a table [observers.NAME]: T(const T::Options&), and
-  /// T::Options::read(JobTable) of that table. Exceptions as above.
+  /// Adds an observer, which a job chooses by a table [observers.NAME]. T has a constructor T(const T::Options&), and
+  /// T::Options::read(JobTable) for the table. Converts exceptions like add_section().
   template <class T>
   void add_observer(std::string name, std::string description) {
     add_observer(std::move(name), std::move(description), [](const JobTable& table) {
@@ -67,7 +68,7 @@ class PlugInHost {
     });
   }
   void add_observer(std::string name, std::string description, ObserverRegistry::Builder builder);
-  /// Adds a tokenizer, which a job chooses by `data.tokenizer`. It is without files: models are exported without it.
+  /// Adds a tokenizer, which a job chooses by `data.tokenizer`. It has no files, so models are exported without it.
   void add_tokenizer(std::string name, std::function<std::unique_ptr<Tokenizer>()> make);
   /// Adds a scheduling policy, which a job chooses by `schedule.policy`.
   void add_policy(std::string name, PolicyFactory make);
@@ -79,7 +80,7 @@ class PlugInHost {
 
 /// The only symbol that a plug-in exports, under the name `maestro_plug_in`.
 struct PlugIn {
-  char abi[192];  ///< the program reads it from the file before it loads the library
+  char abi[192];  ///< ABI, which the program reads from the file before it loads the library
   void (*add)(PlugInHost&);
 };
 
@@ -99,12 +100,12 @@ struct PlugIn {
 #else
 #define MAESTRO_STANDARD_LIBRARY "libc++ " MAESTRO_TEXT(_LIBCPP_VERSION)
 #endif
-/// Text that plug-in and program must agree on: MAESTRO_PLUG_IN_MARK, then a text for people.
+/// ABI of plug-in and program, which must be equal: MAESTRO_PLUG_IN_MARK, then a text for people.
 #define MAESTRO_PLUG_IN_MARK "maestro plug-in: "
 #define MAESTRO_PLUG_IN_ABI \
   MAESTRO_PLUG_IN_MARK "maestro " MAESTRO_INTERFACE ", " MAESTRO_COMPILER ", " MAESTRO_STANDARD_LIBRARY
 
-/// Defines the entry of a plug-in; its body follows, with a PlugInHost& of the given name.
+/// Defines a plug-in's entry; its body follows and has a PlugInHost& with the given name.
 #define MAESTRO_PLUG_IN(host)                                                        \
   static void maestro_plug_in_entry(maestro::PlugInHost& host);                      \
   extern "C" {                                                                       \

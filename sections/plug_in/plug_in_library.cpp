@@ -30,7 +30,7 @@ constexpr PlugIn own{MAESTRO_PLUG_IN_ABI, nullptr};
   throw JobError(file + ": " + why, code);
 }
 
-/// Returns the ABI that the bytes of a library state; empty: none.
+/// Returns the ABI that a library's bytes state; empty: none.
 std::string_view stated_abi(std::string_view library) {
   const std::size_t at = library.find(mark);
   if (at == std::string_view::npos) return {};
@@ -38,7 +38,7 @@ std::string_view stated_abi(std::string_view library) {
   return abi.substr(0, abi.find('\0'));
 }
 
-/// Returns whether the file ends before the parts that are mapped: touching their missing pages would end the process.
+/// Returns whether the file ends before its mapped parts do: touching the missing pages would end the process.
 bool cut_off(std::string_view library) {
   ElfW(Ehdr) header;
   if (library.size() < sizeof(header)) return true;
@@ -55,11 +55,11 @@ bool cut_off(std::string_view library) {
 }
 
 void check_abi(const std::string& file, std::string_view library) {
-  if (!library.starts_with(elf)) refuse(file, "is no shared library");
+  if (!library.starts_with(elf)) refuse(file, "is not a shared library");
   if (cut_off(library)) refuse(file, "is cut off: the library is longer than the file");
   const std::string_view abi = stated_abi(library);
   if (abi.empty()) {
-    refuse(file, std::string("is no plug-in: it lacks the symbol ") + entry_name +
+    refuse(file, std::string("is not a plug-in: it lacks the symbol ") + entry_name +
                      ", which MAESTRO_PLUG_IN of <maestro/plug_in.hpp> defines");
   }
   if (abi == plug_in_abi()) return;
@@ -67,7 +67,7 @@ void check_abi(const std::string& file, std::string_view library) {
                    std::string(plug_in_abi().substr(mark.size())) + ": build the plug-in again");
 }
 
-/// Returns whether the code of this file is in libmaestro.so, not in the program.
+/// Returns whether this file's code is in libmaestro.so, not in the program.
 bool in_shared_library() {
   Dl_info here;
   link_map* program = nullptr;
@@ -76,7 +76,7 @@ bool in_shared_library() {
          reinterpret_cast<ElfW(Addr)>(here.dli_fbase) != program->l_addr;
 }
 
-/// Returns the error of the dynamic linker without the path that it begins with.
+/// Returns the dynamic linker's error without its path prefix.
 std::string linker_error(const fs::path& path) {
   std::string error = dlerror();
   const std::string prefix = path.string() + ": ";
@@ -84,7 +84,7 @@ std::string linker_error(const fs::path& path) {
   return printable(error, 400);
 }
 
-/// Calls code of a plug-in. `what`: "its section type 'a'". Throws JobError.
+/// Calls a plug-in's code. `what` names it, such as "section type 'a'". Throws JobError.
 template <class Call>
 auto guarded(const std::string& file, const std::string& what, Call call) {
   try {
@@ -96,7 +96,7 @@ auto guarded(const std::string& file, const std::string& what, Call call) {
   } catch (const std::exception& problem) {
     refuse(file, what + " failed: " + printable(problem.what(), 400));
   } catch (...) {
-    refuse(file, what + " failed by an exception that is no std::exception");
+    refuse(file, what + " failed with an exception that is not a std::exception");
   }
 }
 
@@ -151,7 +151,7 @@ std::string_view plug_in_abi() {
 
 PlugInLibrary::PlugInLibrary(const fs::path& file) : name_(printable(file.string(), 400)) {
   if (!in_shared_library()) {
-    refuse(name_, "this program cannot load plug-ins, as its code of maestro is static; link it to maestro::shared");
+    refuse(name_, "this program cannot load plug-ins, as its maestro code is static; link it to maestro::shared");
   }
   const Result<std::string> bytes = read_text(file, largest_library);
   if (!bytes) throw JobError(bytes.error());
@@ -160,7 +160,7 @@ PlugInLibrary::PlugInLibrary(const fs::path& file) : name_(printable(file.string
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) refuse(name_, "cannot be loaded: " + linker_error(path));
   entry_ = static_cast<const PlugIn*>(dlsym(library, entry_name));
-  if (entry_ == nullptr) refuse(name_, std::string("is no plug-in: it exports no symbol ") + entry_name);
+  if (entry_ == nullptr) refuse(name_, std::string("is not a plug-in: it does not export the symbol ") + entry_name);
   add_to_build_id(entry_);
 }
 

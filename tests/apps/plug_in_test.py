@@ -254,16 +254,17 @@ class Refusals(PlugInTest):
     def test_of_files_that_are_no_plug_ins(self):  # PX-3
         self.refuse("none.so", "cannot open none.so: No such file or directory")
         self.refuse(".", "cannot read .: it is a folder")
-        self.refuse("corpus.txt", "corpus.txt: is no shared library")
+        self.refuse("corpus.txt", "corpus.txt: is not a shared library")
         whole = LIBRARY.read_bytes()
         for size in (20, 5000, whole.index(b"maestro plug-in: ") + 200):
             (self.folder / "cut.so").write_bytes(whole[:size])
             self.refuse("cut.so", "cut.so: is cut off: the library is longer than the file")
         shutil.copy("/proc/self/exe", self.folder / "python.so")
-        self.refuse("python.so", "python.so: is no plug-in: it lacks the symbol maestro_plug_in, which MAESTRO_PLUG_IN of ")
+        self.refuse("python.so", "python.so: is not a plug-in: it lacks the symbol maestro_plug_in, "
+                    "which MAESTRO_PLUG_IN of ")
         if not SANITIZED:  # AddressSanitizer has a symbol whose name ends with the bytes of this
             renamed = self.changed("renamed.so", b"\0maestro_plug_in\0", b"\0maestro_plug_up\0")
-            self.refuse(renamed, "renamed.so: is no plug-in: it exports no symbol maestro_plug_in")
+            self.refuse(renamed, "renamed.so: is not a plug-in: it does not export the symbol maestro_plug_in")
 
     def test_of_another_abi_before_any_of_its_code_runs(self):  # PX-1
         trace = self.folder / "loaded"

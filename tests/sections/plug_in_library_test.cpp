@@ -23,10 +23,9 @@ TEST(PlugInLibrary, is_refused_by_a_program_with_maestro_inside) {  // PX-2
     add_plug_ins(job.root(), {registry, corpora, observers});
     FAIL() << "two copies of maestro in a process";
   } catch (const JobError& problem) {
-    EXPECT_STREQ(
-        problem.what(),
-        "job.toml:1: plugins: libmine.so: this program cannot load plug-ins, as its code of maestro is static; "
-        "link it to maestro::shared");
+    EXPECT_STREQ(problem.what(),
+                 "job.toml:1: plugins: libmine.so: this program cannot load plug-ins, as its maestro code is static; "
+                 "link it to maestro::shared");
   }
 }
 
@@ -56,7 +55,7 @@ TEST(PlugInHost, turns_exceptions_of_builders_and_constructors_into_errors_with_
     return {};
   };
   EXPECT_EQ(error_of([&] { return registry.build("torn", table); }),
-            "libmine.so: section type 'torn' failed by an exception that is no std::exception");
+            "libmine.so: section type 'torn' failed with an exception that is not a std::exception");
   const SectionFactory late = registry.build("late", table);
   EXPECT_EQ(error_of([&] { return late({}); }), "libmine.so: section type 'late' failed: no memory\\nof it");
   EXPECT_THAT(error_of([&] {
