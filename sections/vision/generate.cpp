@@ -12,7 +12,7 @@ namespace {
 
 constexpr SampleId only_sample[] = {SampleId(0)};
 
-/// The layout of a single sample with a given number of rows.
+/// The layout of a single sample with `rows` rows.
 class Rows {
  public:
   explicit Rows(std::int64_t rows)
@@ -33,7 +33,7 @@ Tensor borrowed(std::vector<std::int32_t>& values) {
   return {values.data(), DType::i32, Shape{static_cast<std::int64_t>(values.size())}};
 }
 
-/// Runs the images through vision and projector once, and the growing text through the decoder.
+/// Runs the images through vision and projector once, and the growing text through the decoder for each token.
 class Answering {
  public:
   Answering(const OperatorTable& ops, const VisionLanguageModel& model, const Prompt& prompt)
@@ -58,7 +58,7 @@ class Answering {
  private:
   void look(const Prompt& prompt) {
     if (model_.vision == nullptr || model_.projector == nullptr) {
-      throw JobError("the prompt has images, but the model no vision or no projector section to read them with");
+      throw JobError("the prompt has images, but the model lacks a vision or projector section to read them");
     }
     const Rows none(0);
     Outputs seen, projected;
@@ -83,7 +83,7 @@ class Answering {
 
 std::vector<std::int32_t> generate(const OperatorTable& ops, const VisionLanguageModel& model, const Prompt& prompt,
                                    const GenerateOptions& options) {
-  if (prompt.tokens.empty()) throw JobError("the prompt has no tokens; give it at least one");
+  if (prompt.tokens.empty()) throw JobError("the prompt is empty; give it at least one token");
   const auto positions = static_cast<std::size_t>(model.decoder->decoder().positions);
   if (prompt.tokens.size() > positions) {
     throw JobError("the prompt's " + std::to_string(prompt.tokens.size()) + " tokens do not fit the decoder's " +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy answers of a vision-language model, for a person to read: a full forward pass for each token, so suitable only
-// for short answers. Pure: no actors, no threads; runs on the caller's thread, which must be the thread that may use
-// the sections.
+// Greedy answers of a vision-language model for a person to read. Each token takes a full forward pass, so it suits
+// only short answers. Pure: no actors, no threads; runs on the caller's thread, which must be allowed to use the
+// sections.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace maestro {
 
-/// Sections of a model, each with the precision it was built for. Vision and projector may be null for prompts without
+/// A model's sections with the precisions they were built for. Vision and projector may be null for prompts without
 /// images.
 struct VisionLanguageModel {
   Section* vision = nullptr;
@@ -33,12 +33,12 @@ struct Prompt {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 32;
-  std::int32_t end_token = -1;  ///< token that ends the answer and is not part of it; -1: none
+  std::int32_t end_token = -1;  ///< token that ends the answer and does not belong to it; -1: none
 };
 
-/// Returns the tokens after the prompt, each with the largest logit (the lower id of equal logits); fewer than
-/// max_tokens if the end token comes or the decoder's positions are used up. Throws JobError for a prompt whose image
-/// tokens and patches do not match, or with images for a model without vision.
+/// Returns the tokens after the prompt, each with the largest logit (for equal logits the lower id); fewer than
+/// max_tokens after the end token or at the end of the decoder's positions. Throws JobError if the prompt's image
+/// tokens and patches do not match, or if it has images and the model lacks vision.
 [[nodiscard]] std::vector<std::int32_t> generate(const OperatorTable& ops, const VisionLanguageModel& model,
                                                  const Prompt& prompt, const GenerateOptions& options = {});
 

@@ -14,8 +14,8 @@ namespace {
 constexpr Range size_range{.min = 1, .max = 1 << 20};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 
-/// Returns the width of the section named by `link`, for a projector that does not state it. Throws JobError without
-/// it.
+/// Returns the width of the section that key `link` names, for a projector without the width. Throws JobError if the
+/// section does not exist.
 std::int64_t width_of(const JobTable& table, const JobTable& root, const char* key, const char* link,
                       std::int64_t (*read)(const JobTable&)) {
   const std::string other = table.text(link, link);
@@ -51,7 +51,7 @@ Projector::Options Projector::Options::read(const JobTable& table, const JobTabl
   if (config.width == 0) config.width = width_of(table, root, "width", "decoder", decoder_width);
   const std::string vision = table.text("vision", "vision", {"the section before the projector"});
   if (root.has(vision)) options.features = read_precision(root.table(vision));
-  (void)table.text("decoder", "decoder", {"the section behind the projector"});
+  (void)table.text("decoder", "decoder", {"the section after the projector"});
   return options;
 }
 
@@ -109,7 +109,7 @@ bool Projector::ignores(std::string_view stored_name) const {
 std::vector<std::string> Projector::notes() const {
   if (!config_.of_llava) return {};
   return {
-      "these weights are a LLaVA's, whose projector takes hidden states before the encoder's last norm; here it takes "
+      "these weights are from LLaVA, whose projector reads hidden states before the encoder's last norm; here it reads "
       "them after that norm"};
 }
 

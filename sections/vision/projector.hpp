@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From vision features to a decoder's embedding space: linear, tanh GELU, linear, with biases (the projector of LLaVA
+// Maps vision features to a decoder's embedding space: linear, tanh GELU, linear, with biases (the projector of LLaVA
 // 1.5, Liu et al. 2023).
 //
-// Input   features  (P, vision width) act of the vision section, differentiable
+// Input   features  (P, vision width) act, with the vision section's precision, differentiable
 // Output  visual    (P, width) act, differentiable
 //
-// Over ranks each rank has separate rows of both ports. The tensor group gathers the features of its context part, the
-// first product is cut by rows of its weight and the second by columns, and their sum is scattered by rows.
+// Each rank has separate rows of both ports. The tensor group gathers the features of its context part; the first
+// product is cut by its weight's rows, the second by its weight's columns, and the sum is scattered by rows.
 #pragma once
 
 #include <optional>
@@ -25,18 +25,18 @@ class Projector final : public Section {
     ProjectorConfig projector;
     std::optional<DType> features;  ///< precision of the vision section; none: this section's
     DataShape data;
-    /// Reads the options. The default of `vision_width` is the width of the section that key `vision` names (default
-    /// "vision"), the default of `width` the width of the section that key `decoder` names (default "decoder"). With
-    /// `weights` the folder's config.json precedes these sections. Throws JobError.
+    /// Reads the options. `vision_width` defaults to the width of the section that key `vision` names (default
+    /// "vision"), `width` to the width of the section that key `decoder` names (default "decoder"). With `weights` the
+    /// folder's config.json takes precedence over these sections. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError for a width below 1, or below the tensor degree.
+  /// Throws JobError if a width is below 1 or below the tensor degree.
   Projector(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// Returns FLOPs 2 P (Cv C + C C) for P patches, Cv the vision section's width.
+  /// Returns 2 P (Cv C + C C) FLOPs for P patches; Cv is the vision section's width.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
   /// Returns true for the other parts of a vision-language model.
@@ -47,7 +47,7 @@ class Projector final : public Section {
   [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override { return {{first_.weight, second_.weight}}; }
   void freeze() override;
-  /// Returns whether it is frozen, on a single rank: ranks meet in collectives, so forward passes never overlap.
+  /// Returns whether it is frozen and on a single rank: with several ranks collectives keep passes from overlapping.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:

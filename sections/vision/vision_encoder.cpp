@@ -32,7 +32,7 @@ std::span<const Place> places_of(const Tensor& places) {
   return {reinterpret_cast<const Place*>(places.data<std::int32_t>()), static_cast<std::size_t>(places.rows())};
 }
 
-/// Returns the offsets of a micro-batch's images, ending with the number of patches: VE-1.
+/// Returns the offsets of a micro-batch's images, with the number of patches as the last: VE-1.
 std::vector<std::int32_t> image_offsets(std::span<const Place> places, const SequenceLayout& samples) {
   std::vector<std::int32_t> offsets{0};
   for (std::size_t sample = 0; sample + 1 < samples.offsets.size(); ++sample) {
@@ -47,7 +47,7 @@ std::vector<std::int32_t> image_offsets(std::span<const Place> places, const Seq
   return offsets;
 }
 
-/// Returns an image's grid. Throws JobError, beginning with `where`, for a negative place.
+/// Returns an image's grid. Throws JobError with the prefix `where` for a negative place.
 PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
   PatchGrid grid;
   for (const Place& place : image) {
@@ -101,7 +101,7 @@ void VisionEncoder::build() {
   const auto table = [&](const std::string& name, std::int64_t entries) {
     return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
   };
-  // The kernel of a convolution whose stride equals its size.
+  // A convolution's kernel with a stride equal to its size.
   patch_embedding_ = add.linear(embeddings + "patch_embedding", Shape{config_.width, 3, config_.patch, config_.patch},
                                 config_.init_std);
   if (config_.positions == PatchPositions::learned) {
@@ -143,7 +143,7 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
 }
 
 Ports VisionEncoder::ports() const {
-  // An image's begin and width follow only from all of its patches: 12 bytes each.
+  // An image's begin and width require the places of all its patches, 12 bytes each.
   return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
            {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
           {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};

@@ -8,15 +8,15 @@
 //
 // VE-1 (own image): a patch attends to all patches of its image and to no others, however the micro-batch is packed. An
 //       image ends when the sample or the image number changes.
-// VE-2 (positions): with positions "learned", a patch takes entry row * columns + column of the table, and `columns` is
-//       the width of the table's grid: image_size / patch_size for SigLIP's weights (a smaller image takes the entries
-//       of the grid's first rows and columns, without interpolation), the width of the data's images for a new table.
-//       If the images differ in their columns, a new table is without a grid, also when it is stored: `columns` is the
-//       image's. With "2d" a patch takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023,
-//       arXiv 2307.06304). An image beyond the tables is refused, when the job is checked or with its sample's name.
-// VE-3 (ranks): VE-1 and VE-2 hold for images across any number of ranks' patches: every rank has the places and image
-//       boundaries of the full micro-batch, but only its rows of pixels and features. Patch embedding, position tables
-//       and norms are replicated, layers as in transformer_block.hpp.
+// VE-2 (positions): with positions "learned", a patch takes the table's entry row * columns + column. `columns` is the
+//       width of the table's grid: image_size / patch_size for SigLIP's weights (a smaller image takes the entries of
+//       the grid's first rows and columns, without interpolation), or the width of the data's images for a new table.
+//       If the images differ in their columns, a new table is without a grid, also after it is stored: `columns` is the
+//       image's. With "2d" a patch takes the sum of its row's entry and its column's entry (NaViT, Dehghani et al.
+//       2023, arXiv 2307.06304). An image beyond the tables is an error: of the job's check, or with its sample's name.
+// VE-3 (ranks): VE-1 and VE-2 also hold for images whose patches are on several ranks: every rank has the places and
+//       image boundaries of the full micro-batch, but only its rows of pixels and features. Patch embedding, position
+//       tables and norms are replicated; layers are split as in transformer_block.hpp.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ class VisionEncoder final : public Section {
     /// Reads the shape keys; `data` stays empty. Throws JobError.
     static Options read(const JobTable& table) { return {read_vision_shape(table), {}}; }
   };
-  /// Throws JobError for a shape that is not an encoder or does not fit the data or the layout.
+  /// Throws JobError if the shape is not an encoder's, or does not fit the data or the layout.
   VisionEncoder(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -53,13 +53,13 @@ class VisionEncoder final : public Section {
   [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override;
   void freeze() override;
-  /// Returns whether it is frozen, on a single rank: ranks meet in collectives, so forward passes never overlap.
+  /// Returns whether it is frozen and on a single rank: with several ranks collectives keep passes from overlapping.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const VisionConfig& vision() const { return config_; }
 
  private:
-  struct Images;  // beginnings of images, and each patch's entries in the position tables
+  struct Images;  // where images begin, and each patch's entries in the position tables
 
   void build();
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;

@@ -22,7 +22,7 @@ std::span<const std::int32_t> integers(const Tensor& tensor) {
   return tensor.span<std::int32_t>();
 }
 
-/// Returns the row numbers for which `chosen` holds, in order.
+/// Returns the numbers of rows for which `chosen` holds, in order.
 template <class Chosen>
 std::vector<std::int32_t> rows_where(std::span<const std::int32_t> values, Chosen chosen) {
   std::vector<std::int32_t> rows;
@@ -39,7 +39,7 @@ bool is_asked(std::int32_t target) {
   return target >= 0;
 }
 
-/// Returns rows of a (M) or (M, 1) i32 tensor: (rows.count).
+/// Returns `rows` of a (M) or (M, 1) i32 tensor, (rows.count).
 Tensor part_of(const Tensor& values, const RowRange& rows) {
   return {values.data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
 }
@@ -58,7 +58,7 @@ std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
   return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
 }
 
-/// Checks that every sample brings as many rows as it has image tokens: VD-1 requires it.
+/// Checks that every sample has as many rows of visual as image tokens, as VD-1 requires.
 void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
   const SequenceLayout& layout = inputs.layout();
   for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
@@ -67,7 +67,7 @@ void check_images(const std::string& section, const Inputs& inputs, std::span<co
     const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::patches), sample) : 0;
     if (marked == brought) continue;
     throw JobError(section + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
-                   std::to_string(marked) + " image tokens, but its images bring " + std::to_string(brought) +
+                   std::to_string(marked) + " image tokens, but its images have " + std::to_string(brought) +
                    " rows; the data source and the vision section must use the same patches");
   }
 }
@@ -144,7 +144,7 @@ Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Input
                          [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
   const Var visual =
       copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
-  // A rank without image positions takes part as well: its gradient enters the sums as zeros.
+  // A rank without image positions takes part, too: its gradient enters the sums as zeros.
   return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
@@ -189,7 +189,7 @@ void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, co
   const Block best = best_of_parts(tape, inputs, best_of(tape, states));
   if (context().parallel.rank > 0) return;
   const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs.host("targets")));
-  // The layout may end before a device has computed its answers, so the needed part of it is copied now.
+  // The layout may end before a device has computed its answers, so the needed part is copied now.
   const auto answers = std::make_shared<const Answers>(answers_of(tape, inputs, best));
   outputs.metric([answers, asked] {
     return MetricSum{"exact_match", static_cast<double>(asked - answers->missed()), static_cast<double>(asked)};

@@ -4,23 +4,23 @@
 //
 // Inputs  tokens   (M) i32; -1 marks a position that takes the next row of visual, in order within its sample
 //         targets  (M) i32 (-1: ignored)
-//         visual   (P, width) act of the projector, optional, differentiable
-// No outputs; reports loss and ce, weighted by the number of targets, and for validation exact_match: the share of
-// samples with targets whose every target has the largest logit, as in greedy decoding.
+//         visual   (P, width) act, with the projector's precision, optional, differentiable
+// No outputs; reports loss and ce, weighted by the number of targets, and for validation exact_match: among samples
+// with targets, the share for which every target has the largest logit, as in greedy decoding.
 //
-// VD-1 (image positions): the hidden input at an image position is its row of visual, and with learned positions plus
-//       the position's.
+// VD-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
+//       positions are learned.
 // VD-2 (rows without targets): rows without a target skip the last layer's feed-forward network, the final norm and the
 //       output layer.
 // VD-3 (any micro-batch): a micro-batch may be without visual, without image tokens or without targets.
 // VD-4 (frozen): a frozen decoder passes gradients to visual.
 // VD-5 (ranks): every rank has all tokens and targets, and its positions take their rows of visual in the full
-//       micro-batch's order; a sharded sample matches only if its rows on every rank match. Under a tensor group VD-2
+//       micro-batch's order; a sharded sample matches only if its rows on every rank match. With a tensor group VD-2
 //       saves only the output layer: rows without a target pass the last layer's feed-forward network and the final
 //       norm.
 // VD-6 (stages): the first pipeline stage has tokens and visual, and refuses a mismatch between them; the last has
-//       targets, reports, and has the savings of VD-2. A micro-batch without targets passes all layers of the other
-//       stages, which never receive targets. See decoder_section.hpp.
+//       targets, reports metrics, and makes the savings of VD-2. A micro-batch without targets passes all layers of the
+//       other stages, which never receive targets. See decoder_section.hpp.
 #pragma once
 
 #include <optional>
@@ -35,46 +35,47 @@ class VisionLanguageDecoder final : public DecoderSection {
  public:
   struct Options {
     DecoderConfig decoder;
-    std::optional<DType> visual;  ///< precision of the projector; none: this section's
+    std::optional<DType> visual;  ///< the projector's precision; none: this section's
     DataShape data;
     /// Reads the shape keys; the section that key `projector` names (default "projector") sets visual's precision.
     /// Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError for a decoder that does not fit the data or the layout.
+  /// Throws JobError if the decoder does not fit the data or the layout.
   VisionLanguageDecoder(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
-  /// Throws JobError on every rank, naming the sample, if its number of image tokens differs from its rows of visual.
+  /// Throws JobError on every rank, with the sample's name, if a sample's image tokens and rows of visual differ in
+  /// number.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// Returns decoder_lm's cost less the savings at image positions (VD-2). An upper bound: the data decide which words
-  /// have targets.
+  /// Returns decoder_lm's cost minus the savings at image positions (VD-2). It is an upper bound, as the data decide
+  /// which words have targets.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
 
-  /// Returns the logits (S, vocabulary) f32 of the token after each sample's last; `targets` may be unconnected. Every
-  /// sample has a token. On a single rank and one stage only.
+  /// Returns the logits (S, vocabulary) f32 of the token after each sample's last token; `targets` may be unconnected.
+  /// Every sample must have a token. Single rank and stage only.
   [[nodiscard]] Var next_token_logits(Tape& tape, const Inputs& inputs);
 
  private:
-  /// Returns the embedding with images in their places.
+  /// Returns the embedding with the rows of visual at image positions.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs) override;
-  /// Returns x (M_t, width) with the rows of visual for the rank's image positions; `marked` are all ranks' positions.
+  /// Returns x (M_t, width) with the rows of visual at the rank's image positions; `marked` are all ranks' positions.
   [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
                                     std::span<const std::int32_t> marked) const;
   /// Returns the FLOPs that image positions save in the last layer and after it (VD-2).
   [[nodiscard]] double saved_in_last_layer(const SampleShape& sample) const;
   [[nodiscard]] double saved_behind_layers(const SampleShape& sample) const;
-  /// Returns (N, width) act after the final norm, for the rows `wanted` (N) i32 of the context part, or (M_c, width)
-  /// for all rows if `wanted` is undefined. Last stage only.
+  /// Returns (N, width) act after the final norm, for the context part's rows `wanted` (N) i32, or (M_c, width) for all
+  /// rows if `wanted` is undefined. Last stage only.
   [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, const Block& wanted);
-  /// Reports exact_match from states() of the context part's rows that have a target.
+  /// Reports exact_match from states() for the context part's rows with a target.
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, Outputs& outputs);
-  /// Returns (N, 1) i32 for N rows from states(): the tokens with the largest logits.
+  /// Returns the tokens with the largest logits for N rows from states(), (N, 1) i32.
   [[nodiscard]] Block best_of(Tape& tape, const Var& states);
-  /// Gathers the same of all context parts, in row order, on the first part; every other part gets no rows.
+  /// Gathers best_of() of all context parts, in row order, on the first part; the other parts get no rows.
   [[nodiscard]] Block best_of_parts(Tape& tape, const Inputs& inputs, const Block& best) const;
-  /// For each row with a target: the token of the largest logit, once the device has found it, and the target.
+  /// The token with the largest logit, once the device has found it, and the target, for each row with a target.
   struct Answers {
     std::vector<std::int32_t> best, wanted;
     std::vector<std::size_t> sample_of;  ///< sample of each row
@@ -82,7 +83,7 @@ class VisionLanguageDecoder final : public DecoderSection {
     /// Returns the number of samples with a wrong token in some row.
     [[nodiscard]] std::int64_t missed() const;
   };
-  /// Returns the answers from `best` of all rows with a target.
+  /// Returns the answers from `best` for all rows with a target.
   [[nodiscard]] static Answers answers_of(const Tape& tape, const Inputs& inputs, const Block& best);
 
   DType visual_;

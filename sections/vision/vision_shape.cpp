@@ -33,7 +33,7 @@ std::int64_t table_rows(const VisionConfig& config) {
   return config.max_patches / config.columns;
 }
 
-/// Returns the longer side of images that fit the learned table and fill it as far as they can.
+/// Returns the longer side of the largest images that fit the learned table.
 std::int64_t full_size(const VisionConfig& config) {
   return std::min(table_rows(config), config.columns) * config.patch;
 }
@@ -69,20 +69,20 @@ VisionConfig read_vision_shape(const JobTable& table) {
   config.heads = table.integer("heads", config.heads, size_range, {"attention heads; divides width", "heads"});
   config.ffn = table.integer("ffn", config.ffn, {.min = 0, .max = size_range.max},
                              {"columns of the feed-forward network; 0: 4 x width"});
-  config.patch = table.integer("patch", config.patch, {.min = 1, .max = 1024},
-                               {"the side of a patch, that of the data", "pixels"});
+  config.patch =
+      table.integer("patch", config.patch, {.min = 1, .max = 1024}, {"the side of a patch, as in the data", "pixels"});
   constexpr std::array<std::string_view, 2> positions{"learned", "2d"};
   config.positions = table.choice(
       "positions", config.positions, positions,
-      {"learned: a table by place, with the columns of the data's pictures, or with each picture's own columns where "
-       "these differ; 2d: a table of rows and a table of columns, for pictures of any shape"});
+      {"learned: a table of positions, with the columns of the data's images, or of each image if these differ; 2d: "
+       "separate tables for rows and columns, for images of any shape"});
   config.max_patches = table.integer("max_patches", config.max_patches, {.min = 0, .max = size_range.max},
-                                     {"entries of the learned table; 0: by the data's largest picture; a larger "
-                                      "picture is refused before the run starts",
+                                     {"entries of the learned table; 0: from the data's largest image; a larger image "
+                                      "is refused before the run starts",
                                       "patches"});
   config.max_grid =
       table.integer("max_grid", config.max_grid, size_range,
-                    {"2d: entries of each table; a longer picture is refused before the run starts", "patches"});
+                    {"2d: entries of each table; a longer image is refused before the run starts", "patches"});
   config.norm_epsilon =
       table.number("norm_epsilon", config.norm_epsilon, positive, {"the addend to a norm's denominator"});
   config.init_std =
@@ -108,7 +108,7 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
   check_patches(section, config, data);
   const bool by_own_columns = config.positions == PatchPositions::learned && config.columns == 0;
   const PatchGrid most{data.pictures.rows, data.pictures.columns};
-  check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's pictures have up to ");
+  check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's images have up to ");
 }
 
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture) {
@@ -136,7 +136,7 @@ std::string note_on_grid(const VisionConfig& config, const PictureGrids& picture
   if (!config.stored || config.positions == PatchPositions::grid || config.columns == 0) return "";
   const bool filled = pictures.columns == config.columns || pictures.rows == table_rows(config);
   if (pictures.columns == 0 || filled) return "";
-  return "pictures have up to " + by(pictures.rows, pictures.columns) + " patches and take the first of the " +
+  return "images have up to " + by(pictures.rows, pictures.columns) + " patches and take the first of the " +
          by(table_rows(config), config.columns) +
          " entries of the stored position table; data.image_size = " + std::to_string(full_size(config)) + " fills it";
 }
@@ -155,7 +155,7 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
 
 double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
   const auto width = static_cast<double>(config.width);
-  // Two norms, q, k, v, the attention's result, two branches, and the FFN before and after its activation.
+  // Two norms; q, k, v; the attention's result; two branches; the FFN before and after its activation.
   const double activations = 2.0 * width + 3.0 * width + width + 2.0 * width + 2.0 * static_cast<double>(config.ffn);
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;

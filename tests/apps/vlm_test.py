@@ -333,12 +333,12 @@ class PositionTables(VisionLanguageTest):
             larger = self.call(command, name, *options_of(weights | {"data.image_size": 32, "train.out": "larger"}))
             self.assertEqual(larger.status, 2, larger.describe())
             self.assertEqual(len(larger.err.splitlines()), 1, larger.describe())
-            self.assertIn("vision: the data's pictures have up to 4 x 4 patches, more than the position table's 2 x 2; "
+            self.assertIn("vision: the data's images have up to 4 x 4 patches, more than the position table's 2 x 2; "
                           "set data.image_size = 16 at most", larger.err)
             small = {"data.image_size": 8, "train.steps": 1, "train.out": "smaller"}
             smaller = self.call(command, name, *options_of(weights | small))
             self.assertEqual(smaller.status, 0, smaller.describe())
-            self.assertIn("note: vision: pictures have up to 1 x 1 patches and take the first of the 2 x 2 entries of "
+            self.assertIn("note: vision: images have up to 1 x 1 patches and take the first of the 2 x 2 entries of "
                           "the stored position table; data.image_size = 16 fills it", smaller.out + smaller.err)
             fitting = self.call(command, name, *options_of(weights | {"train.steps": 1, "train.out": "fitting"}))
             self.assertEqual(fitting.status, 0, fitting.describe())

@@ -37,7 +37,7 @@ OPEN = {
     "apps/distill", "apps/emulate", "apps/fleet", "apps/maestro", "apps/plan", "apps/python", "apps/vlm", "benchmarks",
     "docs", "runtime/chat", "runtime/checkpoint", "runtime/collective", "runtime/data",
     "runtime/dataset", "runtime/device", "runtime/files", "runtime/job", "runtime/model", "runtime/record",
-    "runtime/rehearsal", "runtime/wavefront", "sections/vision", "tests",
+    "runtime/rehearsal", "runtime/wavefront", "tests",
 }
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}

@@ -136,7 +136,7 @@ TEST_P(DecoderWithEyesOverRanks, image_tokens_and_rows_that_do_not_match_are_ref
     (void)ranks.run(batch, Pass::evaluate, {{"visual", visual}});
     FAIL() << "not refused";
   } catch (const JobError& error) {
-    EXPECT_EQ(std::string(error.what()).find("decoder: sample 1 has 0 image tokens, but its images bring 1 rows"), 0U);
+    EXPECT_EQ(std::string(error.what()).find("decoder: sample 1 has 0 image tokens, but its images have 1 rows"), 0U);
   }
 }
 

@@ -222,26 +222,24 @@ TEST(VisionEncoder, a_learned_table_is_as_large_as_the_largest_picture_unless_st
 TEST(VisionEncoder, pictures_that_a_table_cannot_hold_are_refused_before_the_first_step) {
   VisionConfig config = tiny_vision(PatchPositions::learned);
   EXPECT_EQ(refusal(config, shape_of({{3, 4}, {4, 3}})), "accepted");
-  EXPECT_EQ(
-      refusal(config, shape_of({{2, 7}, {4, 3}})),
-      "vision: the data's pictures have up to 2 x 7 patches, more than max_patches = 12; raise it to 14, or shrink "
-      "images by data.image_size");
+  EXPECT_EQ(refusal(config, shape_of({{2, 7}, {4, 3}})),
+            "vision: the data's images have up to 2 x 7 patches, more than max_patches = 12; raise it to 14, or shrink "
+            "images by data.image_size");
   config.stored = true;
   EXPECT_EQ(refusal(config, shape_of({{2, 7}, {4, 3}})),
-            "vision: the data's pictures have up to 2 x 7 patches, more than max_patches = 12; shrink images by "
+            "vision: the data's images have up to 2 x 7 patches, more than max_patches = 12; shrink images by "
             "data.image_size")
       << "a stored table cannot grow";
   config.columns = 3;
   EXPECT_EQ(refusal(config, shape_of({{4, 3}, {1, 2}})), "accepted");
   EXPECT_EQ(refusal(config, shape_of({{2, 2}, {1, 4}})),
-            "vision: the data's pictures have up to 2 x 4 patches, more than the position table's 4 x 3; set "
+            "vision: the data's images have up to 2 x 4 patches, more than the position table's 4 x 3; set "
             "data.image_size = 6 at most");
   config = tiny_vision(PatchPositions::grid);
   EXPECT_EQ(refusal(config, shape_of({{6, 6}})), "accepted");
-  EXPECT_EQ(
-      refusal(config, shape_of({{1, 7}})),
-      "vision: the data's pictures have up to 1 x 7 patches, more than max_grid = 6 along one side; raise it to 7, "
-      "or shrink images by data.max_image_size");
+  EXPECT_EQ(refusal(config, shape_of({{1, 7}})),
+            "vision: the data's images have up to 1 x 7 patches, more than max_grid = 6 along one side; raise it to 7, "
+            "or shrink images by data.max_image_size");
 }
 
 TEST(VisionEncoder, a_picture_takes_the_entries_of_its_places_in_the_tables_own_grid) {  // VE-2
@@ -299,7 +297,7 @@ TEST(VisionEncoder, pictures_that_fill_a_part_of_a_stored_table_are_noted_with_t
   EXPECT_TRUE(notes({{2, 2}}).empty()) << "a table of the job's own";
   config.stored = true;
   EXPECT_EQ(notes({{2, 2}, {1, 2}}),
-            std::vector<std::string>{"pictures have up to 2 x 2 patches and take the first of the 3 x 3 entries of the "
+            std::vector<std::string>{"images have up to 2 x 2 patches and take the first of the 3 x 3 entries of the "
                                      "stored position table; data.image_size = 6 fills it"});
   EXPECT_TRUE(notes({{3, 2}, {1, 1}}).empty()) << "a portrait at full size";
   EXPECT_TRUE(notes({}).empty());

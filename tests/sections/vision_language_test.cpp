@@ -129,9 +129,9 @@ TEST_P(VisionLanguage, image_tokens_and_rows_that_do_not_match_are_refused_with_
     return "no error";
   };
   EXPECT_EQ(error(batch, true), "no error");
-  EXPECT_EQ(error(batch, false).find("decoder: sample 0 has 8 image tokens, but its images bring 0 rows"), 0u);
+  EXPECT_EQ(error(batch, false).find("decoder: sample 0 has 8 image tokens, but its images have 0 rows"), 0u);
   batch.with_patches({8, 1, 3});  // as many in all, but not in each sample
-  EXPECT_EQ(error(batch, true).find("decoder: sample 1 has 0 image tokens, but its images bring 1 rows"), 0u);
+  EXPECT_EQ(error(batch, true).find("decoder: sample 1 has 0 image tokens, but its images have 1 rows"), 0u);
 }
 
 TEST_P(VisionLanguage, the_last_row_of_each_sample_gives_the_next_token) {
