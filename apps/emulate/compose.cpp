@@ -29,8 +29,7 @@ class EmulatedSection final : public Section {
   Parameters parameters_;
 };
 
-/// Returns the axis of an edge. If some samples do not enter one of its sections, the edge carries rows of samples with
-/// patches, which enter both.
+/// Returns an edge's axis: patches if some samples do not enter both sections, so that they send no rows.
 Axis axis_of(const WorkloadCorpus& corpus, const WorkloadEdge& edge) {
   return corpus.partial(edge.from) || corpus.partial(edge.to) ? Axis::patches : Axis::tokens;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a workload file as a corpus: each has a token; samples that enter partly used sections also have a
-// patch.
+// The samples of a workload file as a corpus. Each has a token, and also a patch if it enters partly used sections.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +16,7 @@ namespace maestro {
 
 class WorkloadCorpus final : public Corpus {
  public:
-  /// Throws JobError if partly used sections have different samples: a real run distinguishes only samples with and
-  /// without images.
+  /// Throws JobError if partly used sections have different samples: a run only distinguishes samples with images.
   WorkloadCorpus(Workload workload, std::string file);
 
   [[nodiscard]] const Workload& workload() const { return workload_; }

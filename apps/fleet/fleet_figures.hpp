@@ -27,9 +27,8 @@ struct FleetPoolFigures {
   std::string kind;
   std::int64_t devices = 0;
   double device_hours = 0;
-  double in_use = 0;  ///< share of the makespan's device hours
-  std::optional<double>
-      price;  ///< price of the device hours, if hosts have a price; a device costs its share of a host
+  double in_use = 0;            ///< share of the makespan's device hours
+  std::optional<double> price;  ///< price of the device hours at a device's share of a host's price, if there is one
 };
 
 struct FleetFigures {

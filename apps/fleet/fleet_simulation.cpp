@@ -98,8 +98,7 @@ class Reallocation {
     return current_[at] && !claims_[at].pinned && chosen.options[at] != current_[at];
   }
 
-  /// Returns whether a job's move gains more rate, summed over all jobs and the job's remaining time, than the job
-  /// loses during the move.
+  /// Returns whether a job's move gains all jobs more over the job's remaining time than the job loses by the move.
   [[nodiscard]] bool pays(std::size_t at, const CellAllocation& with, const CellAllocation& without) const {
     const FleetCurve& curve = *claims_[at].curve;
     const double left_s = state_.state(jobs_[at]).left_alone_s(state_.now_s());

@@ -21,8 +21,7 @@ std::size_t HostPool::host_for(std::int64_t devices) const {
 
 void HostPool::take(std::int64_t devices, HostPlaces& places) {
   if (devices > all_free_) {
-    throw std::logic_error("HostPool: " + std::to_string(devices) + " devices, but free are " +
-                           std::to_string(all_free_));
+    throw std::logic_error("HostPool: " + std::to_string(devices) + " devices, free: " + std::to_string(all_free_));
   }
   all_free_ -= devices;
   while (devices > 0) {

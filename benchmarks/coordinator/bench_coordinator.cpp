@@ -154,8 +154,7 @@ class Bench {
     return {seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID), seconds_of(coordinator_clock_),
             seconds_of(planner_clock_)};
   }
-  /// Takes the times at the first and last counted request. Two requests are as many steps apart as their numbers,
-  /// however far ahead steps are announced.
+  /// Takes the times at the first and last counted request, which are as many steps apart as their numbers.
   BatchMetadata batch(const BatchRequest& request) {
     if (request.step.value() == settings_.warm) begin_ = now();
     if (request.step.value() == settings_.steps) end_ = now();

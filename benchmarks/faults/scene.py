@@ -77,8 +77,7 @@ class FaultyRun(Run):
         return f"step {STEPS}/{STEPS}" in self.text["err"]
 
     def wait_gone(self, cap_s, besides=()):
-        """Waits until no process of the run is left but `besides`. Returns (time, {pid: state} of processes left after
-        cap_s)."""
+        """Waits until only `besides` are left. Returns (time, {pid: state} of processes left after cap_s)."""
         deadline = time.monotonic() + cap_s
         left = {self.process.pid}  # a process that has just started does not show its variables yet
         looked_at = time.monotonic()
@@ -108,8 +107,7 @@ class FaultyRun(Run):
                 self.report = None
 
     def error_lines(self):
-        """Returns the error lines without the line of a process that a fault ended, as rank 0 reports its loss or the
-        run continues."""
+        """Returns the error lines without the line of a process that a fault ended, whose loss rank 0 reports."""
         lines = [line for line in self.text["err"].splitlines() if line.startswith("error:")]
         return [line for line in lines if not LAST_WORDS.search(line)] if len(lines) > 1 or self.status == 0 else lines
 

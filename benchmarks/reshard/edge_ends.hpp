@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of an edge in a step, without a network: tensors of the sending ranks, rings of the receiving ranks.
-// Rows contain their sample and position, so that received rows can be checked.
+// The ends of an edge in a step, without a network: tensors of the sending ranks, rings of the receiving ranks. Rows
+// contain their sample and position, so that received rows can be checked.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,8 @@ class SendingEnd {
 class ReceivingEnd {
  public:
   ReceivingEnd(const EdgeStep& step, std::size_t chunk_bytes);
-  [[nodiscard]] const std::vector<std::unique_ptr<InputRing>>& rings() const {
-    return rings_;
-  }  ///< indexed by ring_of()
+  /// Returns the rings, indexed by ring_of().
+  [[nodiscard]] const std::vector<std::unique_ptr<InputRing>>& rings() const { return rings_; }
   /// Returns how many sequences of the ring a repetition uses.
   [[nodiscard]] std::uint64_t sequences(std::uint32_t ring) const { return rings_[ring]->spec().slots; }
 

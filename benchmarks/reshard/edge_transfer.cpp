@@ -58,8 +58,7 @@ class Stopwatch {
   std::vector<double> ratios_;
 };
 
-// Packs data that the processes exchange before they start. They are copies of the same process, so memory layouts
-// agree.
+// Packs data that the processes exchange before they start. Their memory layouts agree, as both are forked.
 std::string packed(const std::vector<RemoteRegion>& regions) {
   return {reinterpret_cast<const char*>(regions.data()), regions.size() * sizeof(RemoteRegion)};
 }

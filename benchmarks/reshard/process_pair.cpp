@@ -23,8 +23,7 @@ std::array<int, 2> connected() {
   return files;
 }
 
-/// Runs `work` in the child, and never returns to the caller's code. The first byte of its message reports whether it
-/// succeeded.
+/// Runs `work` in the child and then ends it. The first byte of its message reports whether it succeeded.
 [[noreturn]] void become(const std::function<std::string()>& work, const Connection& result) {
   try {
     result.send("+" + work());

@@ -286,8 +286,7 @@ class Search {
     return choices;
   }
 
-  /// Returns the orders that resolve a ring's first collision before `earliest`: if too many holds overlap, one must
-  /// end before another begins, or have no length.
+  /// Returns the orders that resolve a ring's first collision before `earliest`: one hold ends before another.
   std::optional<std::vector<Precedence>> collision(const Ring& ring, const std::vector<double>& starts,
                                                    double& earliest) const {
     for (const Hold& late : ring.holds) {

@@ -169,8 +169,7 @@ void balance(Draft& draft, std::size_t section, double share) {
   }
 }
 
-/// Adds a task per sample and section. Times are multiples of `unit_ms` and at least `unit_ms`; a backward pass takes
-/// twice as long as the forward pass.
+/// Adds a task per sample and section. Times are positive multiples of `unit_ms`; backward passes take twice as long.
 void add_tasks(Draft& draft, double unit_ms) {
   Workload& workload = draft.workload;
   const auto whole = [&](double time) { return std::max(1.0, std::round(time / unit_ms)) * unit_ms; };

@@ -27,9 +27,8 @@ struct GeneratedWorkload {
 };
 
 enum class WorkloadLayout {
-  /// A layout that a planner could choose: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane;
-  /// in-flight limits are at least 1.5 times the average number that downstream sections need (Little's law), and at
-  /// most 8.
+  /// A planner's choice: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane; in-flight
+  /// limits are at least 1.5 times the average number that downstream sections need (Little's law), and at most 8.
   sized,
   /// Independent draws: 0.3 to 1 of the work, any limits. Often several limits bind at once.
   tight,
@@ -46,9 +45,8 @@ enum class WorkloadLayout {
 [[nodiscard]] GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed,
                                                   WorkloadLayout layout = WorkloadLayout::sized);
 
-/// Draws a workload for exhaustive search: 1 to `samples` samples, 1 or 2 lanes a section, times of a few
-/// milliseconds, limits of every kind or none, sometimes the same device for two sections. A distillation has at most
-/// two students.
+/// Draws a workload for exhaustive search: 1 to `samples` samples, 1 or 2 lanes a section, times of a few ms, limits of
+/// every kind or none, sometimes the same device for two sections. A distillation has at most two students.
 [[nodiscard]] GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, std::int64_t samples);
 
 }  // namespace maestro

@@ -38,8 +38,7 @@ class PlugInHost {
   PlugInHost(const PlugInRegistries& registries, std::string file) : registries_(registries), file_(std::move(file)) {}
 
   /// Adds a section type. T has a constructor T(const SectionContext&, const T::Options&), and T::Options::read() for a
-  /// SectionTable or for its JobTable. Throws JobError with the names of both libraries if another library has the
-  /// type.
+  /// SectionTable or its JobTable. Throws JobError with both libraries' names if another library has the type.
   template <class T>
   void add_section(std::string type, std::string description) {
     add_section(std::move(type), std::move(description), [](const SectionTable& section) {

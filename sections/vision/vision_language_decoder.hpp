@@ -45,8 +45,7 @@ class VisionLanguageDecoder final : public DecoderSection {
   VisionLanguageDecoder(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
-  /// Throws JobError on every rank, with the sample's name, if a sample's image tokens and rows of visual differ in
-  /// number.
+  /// Throws JobError on every rank, with the sample's name, if it has more or fewer image tokens than rows of visual.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   /// Returns decoder_lm's cost minus the savings at image positions (VD-2). It is an upper bound, as the data decide
   /// which words have targets.

@@ -69,8 +69,8 @@ class App:
     folder of a run or a checkpoint), fresh, new_data, listen, keys, control, pause_after, http, quiet, log_format;
     check_only=True checks the job and starts nothing.
 
-    With processes=N the run starts this program another N - 1 times with the same arguments, so the script must compose
-    the app without input from a user. `command` has the interpreter's arguments, if they differ from this process's.
+    With processes=N the run starts this program another N - 1 times with the same arguments, so the script must
+    compose the app without user input. `command` has the interpreter's arguments if they differ from this process.
     """
 
     def __init__(self, job, *, settings=None, **options):
@@ -90,7 +90,7 @@ class App:
         return self._app.source(name, corpus)
 
     def section(self, name, type):
-        """Returns a section of a type (`maestro sections` lists the types), with the keys in the job's table [name]."""
+        """Returns a section of a type (`maestro sections` lists them), with the keys in the job's table [name]."""
         return self._app.section(name, type)
 
     def connect(self, output, input):
