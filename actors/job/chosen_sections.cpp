@@ -23,7 +23,7 @@ std::string listed(const Names& names) {
   return text;
 }
 
-/// Returns the teachers of each section that has some, in order of the edges.
+/// Returns each section's teachers in order of the edges, without sections that have none.
 std::map<std::string, Names> teachers_by_learner(const SectionGraph& graph) {
   std::map<std::string, Names> found;
   for (const GraphEdge& edge : graph.edges()) {
@@ -44,7 +44,7 @@ void check_names(const SourceTeachers& source, const Names& teachers, const JobT
     const auto nearest = nearest_name(name, teachers);
     table.fail("teachers", "\"" + printable(name) + "\" teaches no section of this job" +
                                (nearest            ? "; did you mean '" + *nearest + "'?"
-                                : teachers.empty() ? "; it has no teacher"
+                                : teachers.empty() ? "; no section learns from a teacher"
                                                    : "; its teachers: " + listed(teachers)));
   }
 }

@@ -32,7 +32,8 @@ std::size_t openable(std::size_t most) {
   return opened.size();
 }
 
-/// `allocating`: each thread has its first block before the next is started, as in a process that starts.
+/// Returns how many threads can be started, up to `most`. `allocating`: each thread allocates its first block before
+/// the next is started, as in a process that starts.
 std::size_t startable(std::size_t most, bool allocating) {
   std::latch all(1);
   std::binary_semaphore allocated(0);
@@ -48,7 +49,7 @@ std::size_t startable(std::size_t most, bool allocating) {
       started.emplace_back(wait);
       allocated.acquire();
     }
-  } catch (const std::system_error&) {  // the limit
+  } catch (const std::system_error&) {  // the limit is reached
   }
   all.count_down();
   for (std::thread& thread : started) thread.join();
@@ -65,7 +66,7 @@ std::string text_of(std::optional<rlim_t> limit) {
   return limit ? " (limit " + std::to_string(*limit) + ")" : std::string();
 }
 
-/// Returns what refused a thread, and the remedy.
+/// Returns the limit that refused a thread, and the remedy.
 std::string limits_of_threads() {
   if (const auto space = limit_of(RLIMIT_AS)) {
     return " in an address space of " + std::to_string(*space >> 20) + " MiB: raise `ulimit -v` or `ulimit -u`";

@@ -13,7 +13,7 @@ namespace maestro {
 
 namespace {
 
-/// Units whose passes have been measured when a step is planned: those before the steps that are announced ahead.
+/// Returns how many units have measured passes when `unit` is planned: all before the steps that are announced ahead.
 std::size_t measured_before(std::size_t unit, std::int64_t ahead) {
   const auto open = static_cast<std::size_t>(ahead) + 1;
   return unit > open ? unit - open : 0;
@@ -31,19 +31,19 @@ StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane) {
   return options;
 }
 
-/// Adds the devices of all lanes, and their cores where those of a host are shared: a device's thread belongs to its
-/// process, so two processes share no device, but those of a host share its cores. A section's share of a GPU is a
-/// device of its own, and so is its stream; the core of both is the GPU.
+/// Adds the devices of all lanes, and their cores if a host's devices share cores. A device's thread belongs to its
+/// process: processes do not share devices, but processes of a host share its cores. A section's share of a GPU and a
+/// section's stream count as separate devices; the GPU is the core of both.
 void add_devices(const ResolvedJob& plan, const JobTimes& times, RehearsalOptions& options) {
   const std::int64_t cores = times.cores;
   options.devices.resize(plan.graph.nodes().size());
   options.streams = times.sharing == DeviceSharing::streams;
   std::map<std::tuple<ProcessId, DeviceId, SectionId>, int> numbers;
-  std::map<std::tuple<std::uint32_t, DeviceId>, int> core_of;  // of a host's processors, or a process' GPUs
+  std::map<std::tuple<std::uint32_t, DeviceId>, int> core_of;  // by a host's CPU core, or a process' GPU
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
-    const bool source = plan.graph.node(place.section).role == Role::source;  // has a thread of its own
+    const bool source = plan.graph.node(place.section).role == Role::source;  // runs on a separate thread
     const bool part = plan.sections[place.section.value()].config.share < 1;
     if (source) lane.push_back(next++);
     for (std::size_t rank = 0; !source && rank < place.devices.size(); ++rank) {
@@ -78,11 +78,11 @@ void add_devices(const ResolvedJob& plan, const JobTimes& times, RehearsalOption
     if (core >= 0) ++streams[static_cast<std::size_t>(core)];
   }
   for (int& core : options.cores) {
-    if (core >= 0 && streams[static_cast<std::size_t>(core)] == 1) core = -1;  // the same times (CO-2), sooner
+    if (core >= 0 && streams[static_cast<std::size_t>(core)] == 1) core = -1;  // same times (CO-2), computed faster
   }
 }
 
-/// The passes of a plan with their times, as a run would report them to its planner.
+/// Returns a plan's passes with their times, as a run would report them to its planner.
 std::vector<MeasuredPass> measured_passes(const ResolvedJob& plan, const StepPlan& step, const JobTimes& times) {
   std::vector<MeasuredPass> measured;
   for (const MicroBatchPlan& batch : step.micro_batches) {
@@ -95,7 +95,7 @@ std::vector<MeasuredPass> measured_passes(const ResolvedJob& plan, const StepPla
   return measured;
 }
 
-/// The times of a job, changed.
+/// A job's times with a RehearsalChange.
 class ChangedTimes {
  public:
   ChangedTimes(const ResolvedJob& plan, const JobTimes& times, const RehearsalChange& change)
@@ -141,7 +141,7 @@ class ChangedTimes {
     const GraphNode& node = plan_->graph.node(lane.section);
     if (node.replicas == 1) return 0;
     return ms + (apart_[lane.section.value()] ? 2 * change_->latency_ms
-                                              : 0);  // the parts go to their owner, and the sums come back
+                                              : 0);  // parts are sent to their owner, which returns the sums
   }
   [[nodiscard]] TransferTime transfer(const LaneKey& from, const LaneKey& to, std::int64_t rows) const {
     if (!times_->apart && !plan_->transport.force_rma && processes_.at(from) == processes_.at(to)) return {};
@@ -150,7 +150,7 @@ class ChangedTimes {
     return {ms + change_->latency_ms, false, ms};
   }
 
-  /// Most writes between two sections have as many rows as the one before.
+  /// Returns a write's time, from the last result if the number of rows is the same, as it mostly is.
   [[nodiscard]] double write_ms(SectionId from, SectionId to, std::int64_t rows) const {
     Written& last = written_[from.value() * apart_.size() + to.value()];
     if (last.rows != rows) last = {rows, times_->write(from, to, rows)};
@@ -165,8 +165,8 @@ class ChangedTimes {
   const JobTimes* times_;
   const RehearsalChange* change_;
   std::map<LaneKey, ProcessId> processes_;
-  std::vector<bool> apart_;               // by section: its replicas are in several processes
-  mutable std::vector<Written> written_;  // by sections
+  std::vector<bool> apart_;               // by section: whether its replicas are in several processes
+  mutable std::vector<Written> written_;  // last write, by sending and receiving section
   bool several_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places of a job's replicas as text. Pure.
+// Formats the places of a job's replicas. Pure.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace maestro {
 
 /// Returns "cpu:0, cpu:1 of process 1".
 [[nodiscard]] std::string place_text(const ReplicaPlacement& at);
-/// Returns "student/0.1", as tracks of traces are named.
+/// Returns "student/0.1", the name of a trace's track.
 [[nodiscard]] std::string rank_text(const SectionGraph& graph, SectionId section, ReplicaIndex replica,
                                     LayoutRank rank);
-/// Returns "section 'student' replica 0 on cpu:0 of process 0" of every replica.
+/// Returns "section 'student' replica 0 on cpu:0 of process 0" for every replica.
 [[nodiscard]] std::vector<std::string> lanes_of(const ResolvedJob& plan);
 
 }  // namespace maestro

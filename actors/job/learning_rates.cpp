@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* settings_name = "the checkpoint's settings";
 
-/// The schedule of a section's learning rate.
+/// A section's learning rates by step.
 struct Course {
   OptimizerConfig optimizer;
   std::int64_t steps = 0;
@@ -48,7 +48,7 @@ std::vector<const SectionConfig*> trained_sections(const ResolvedJob& plan) {
   return sections;
 }
 
-/// Returns a warm-up's line, where the run ends before it or with it.
+/// Returns the line about a warm-up that the run does not leave.
 std::string warmup_note(const SectionConfig& section, const Course& course, std::int64_t run_steps) {
   const OptimizerConfig& optimizer = course.optimizer;
   std::string text = section.name + ".warmup_steps = " + std::to_string(optimizer.warmup_steps) + " in a run of " +
@@ -61,7 +61,7 @@ std::string warmup_note(const SectionConfig& section, const Course& course, std:
   return text;
 }
 
-/// Returns a table of some keys of a table among the stored settings.
+/// Returns `keys` of a table in the stored settings as a table.
 JobDocument stored_table(const Manifest& stored, const std::string& table, std::initializer_list<const char*> keys) {
   const std::string prefix = JobDocument::parse("", settings_name).root().table(table).name() + ".";
   std::string text;
@@ -72,7 +72,7 @@ JobDocument stored_table(const Manifest& stored, const std::string& table, std::
   return JobDocument::parse(std::move(text), settings_name);
 }
 
-/// Returns the length of schedules that the checkpoint was made with.
+/// Returns the length of the checkpoint's schedules.
 std::int64_t stored_schedule_steps(const ResolvedJob& plan, const Manifest& stored) {
   TrainConfig train =
       read_train(stored_table(stored, "train", {"steps", "epochs", "global_batch", "schedule_steps"}).root());
@@ -87,7 +87,7 @@ std::int64_t stored_schedule_steps(const ResolvedJob& plan, const Manifest& stor
   return train.scheduled_steps();
 }
 
-/// Returns the line of a section; empty: its rate does not jump.
+/// Returns a section's line; empty: its rate does not jump.
 std::string jump_of(const SectionConfig& section, const Course& was, const Course& is, std::int64_t step) {
   const double before = was.at(step), now = is.at(step + 1);
   if (is_close(now, before) || is_close(now, was.at(step + 1))) return {};
@@ -104,7 +104,7 @@ std::string jump_of(const SectionConfig& section, const Course& was, const Cours
 std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples) {
   const double steps = std::ceil(train.epochs * static_cast<double>(samples) / static_cast<double>(train.global_batch));
   if (steps <= static_cast<double>(most_counted)) return std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1);
-  throw JobError("train.epochs = " + number_text(train.epochs) + " are more steps than a run can have");
+  throw JobError("train.epochs = " + number_text(train.epochs) + " gives more steps than a run can have");
 }
 
 std::vector<std::string> schedule_notes(const ResolvedJob& plan) {
@@ -115,7 +115,7 @@ std::vector<std::string> schedule_notes(const ResolvedJob& plan) {
     if (course.optimizer.lr == 0) continue;
     if (course.optimizer.schedule == LearningRateSchedule::constant && course.optimizer.min_lr > 0) {
       notes.push_back(section->name + ".min_lr = " + number_text(course.optimizer.min_lr) +
-                      " has no effect: the schedule is constant");
+                      " is ignored: the schedule is constant");
     }
     if (course.optimizer.warmup_steps >= run_steps) {
       notes.push_back(warmup_note(*section, course, run_steps));
@@ -124,7 +124,7 @@ std::vector<std::string> schedule_notes(const ResolvedJob& plan) {
       notes.push_back(section->name + ": the learning rate is min_lr = " + number_text(end) + " after step " +
                       std::to_string(std::max(course.steps, course.optimizer.warmup_steps + 1)) + " of " +
                       std::to_string(run_steps) + ", by train.schedule_steps = " + std::to_string(course.steps) +
-                      (end == 0 ? ": nothing is learned from there on" : ""));
+                      (end == 0 ? ": nothing is learned afterwards" : ""));
     }
   }
   return notes;
@@ -142,8 +142,8 @@ std::vector<std::string> rate_jumps(const ResolvedJob& plan, const Manifest& sto
       std::string line = jump_of(*section, was, {section->optimizer, plan.train.scheduled_steps()}, step);
       if (!line.empty()) lines.push_back(std::move(line));
     }
-  } catch (const JobError& problem) {  // of another version
-    lines.push_back(std::string("the learning rates before are unknown: ") + problem.what());
+  } catch (const JobError& problem) {  // a checkpoint of another version
+    lines.push_back(std::string("the checkpoint's learning rates are unknown: ") + problem.what());
   }
   return lines;
 }

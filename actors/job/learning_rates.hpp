@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates over a run, in words: schedules that the run does not go through, and rates that jump at a resume.
+// Describes learning rates over a run: schedules that the run does not complete, and rates that jump at a resume.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace maestro {
 /// JobError for more steps than a run can have.
 [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples);
 
-/// Returns a line for each trained section whose warm-up the run does not leave, and for each whose decay ends before
-/// the run does.
+/// Returns a line for each trained section whose warm-up lasts until the run's end, and for each whose decay ends
+/// before the run.
 [[nodiscard]] std::vector<std::string> schedule_notes(const ResolvedJob& plan);
 
 /// Returns a line for each trained section whose learning rate jumps at the resume: the changed settings move it by

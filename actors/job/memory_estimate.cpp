@@ -14,10 +14,10 @@ namespace {
 constexpr double mib = 1024.0 * 1024.0;
 constexpr double bytes_of_f32 = sizeof(float);
 constexpr double bytes_of_bf16 = sizeof(bfloat16);
-constexpr double bytes_of_device_chunk = 256 * mib;  // a GPU's memory of a micro-batch grows in these
+constexpr double bytes_of_device_chunk = 256 * mib;  // a micro-batch's memory on a GPU grows in such chunks
 
-/// Of frozen values: in bf16 the vectors and the tables whose rows it does not hold (PA-6) stay in f32.
-/// `forms`: packed forms of a matrix, one for each direction of passes.
+/// Returns the bytes of frozen values. In bf16, vectors stay in f32, and so do tables with rows that bf16 cannot hold
+/// (PA-6). `forms`: packed forms of a matrix, one for each direction of passes.
 double frozen_bytes(const MemoryDemand& demand, const HeldElements& held, double forms) {
   if (demand.precision == DType::f32) return static_cast<double>(held.all) * bytes_of_f32;
   const std::int64_t table_alone = held.tied ? 0 : held.table;

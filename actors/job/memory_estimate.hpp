@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates the memory of a rank, as far as it is computable before the run: what `check` prints, what a micro-batch is
-// refused by, and what the report compares with the memory that was used. Pure.
+// Estimates a rank's memory before the run. `check` prints the estimate, a micro-batch that exceeds it is refused, and
+// the report compares it with the memory that was used. Pure.
 //
-// ME-1 (touched memory): memory that a run reserves and never touches counts nothing, as rings that no other process
-//       writes into; everything that stays touched counts at its largest. Pinned memory and that of devices is there in
-//       full.
+// ME-1 (touched memory): memory that a run reserves and never touches does not count, such as rings that no other
+//       process writes into; touched memory counts at its largest. Pinned memory and device memory count in full.
 #pragma once
 
 #include <cstdint>
@@ -16,54 +15,54 @@
 
 namespace maestro {
 
-/// Elements that a rank of a section holds.
+/// Numbers of elements that a section's rank holds.
 struct HeldElements {
   std::int64_t all = 0;
-  std::int64_t matrices = 0;  ///< of products
-  std::int64_t table = 0;     ///< of an embedding
+  std::int64_t matrices = 0;  ///< matrices in products
+  std::int64_t table = 0;     ///< an embedding
   bool tied = false;          ///< the table is one of the matrices
-  std::int64_t largest = 0;   ///< of a single parameter
+  std::int64_t largest = 0;   ///< the largest parameter
   double extra_bytes = 0;     ///< Section::extra_bytes
 };
-/// Returns those of parameters(); below adapters there are more.
+/// Counts the elements of parameters(), without the frozen weights below adapters.
 [[nodiscard]] HeldElements held_elements(Section& section);
-/// Returns those of the frozen weights below adapters; nothing without adapters.
+/// Counts the elements of the frozen weights below adapters; zeros without adapters.
 [[nodiscard]] HeldElements held_below_adapters(Section& section);
 
-/// Demand of a rank.
+/// Sizes and settings that determine a rank's memory.
 struct MemoryDemand {
   HeldElements held;
-  HeldElements below = {};         ///< of frozen weights below adapters
+  HeldElements below = {};         ///< frozen weights below adapters
   std::int64_t moment_shards = 1;  ///< replicas that shard the optimizer state (zero)
   bool trained = false;
   bool keeps_activations = false;  ///< trained, or gradients pass through
-  bool from_file = false;          ///< values are those of stored weights, which bf16 mostly holds
-  bool shared = false;             ///< an earlier replica of the process has the frozen values
+  bool from_file = false;          ///< values are stored weights, which bf16 mostly holds
+  bool shared = false;             ///< an earlier replica of the process holds the frozen values
   bool on_cuda = false;
   DType precision = DType::f32;
-  DType moments = DType::f32;  ///< of the optimizer state
+  DType moments = DType::f32;  ///< type of the optimizer state
   double sample_bytes = 0;     ///< activations of the largest sample, kept for the backward pass
-  double working_bytes = 0;    ///< beside them for a while, of the largest sample
+  double working_bytes = 0;    ///< temporary memory for the largest sample
   std::optional<double> pass_bytes =
-      {};                        ///< of a micro-batch, where a dry pass measured them; the two above do not count
+      {};                        ///< bytes of a micro-batch if a dry pass measured them; they replace the two above
   std::int64_t micro_batch = 1;  ///< samples, all of the largest size
   std::int64_t in_flight = 1;    ///< micro-batches whose activations are kept at once
   double edge_bytes = 0;         ///< slots and send buffers in host memory
-  double device_edge_bytes = 0;  ///< likewise, and gathered rows, in memory of the device
-  double exchange_bytes = 0;     ///< of gradients that other replicas write
+  double device_edge_bytes = 0;  ///< slots, send buffers and gathered rows in device memory
+  double exchange_bytes = 0;     ///< gradients that other replicas write
   double checkpoint_bytes = 0;   ///< copies of the state while a checkpoint is written
 };
 
-/// Bytes of a rank by use.
+/// A rank's bytes by use.
 struct MemoryUse {
   double parameters = 0;  ///< values in f32 and packed
-  double gradients = 0;   ///< with those that other replicas write
+  double gradients = 0;   ///< with gradients that other replicas write
   double optimizer = 0;
-  double activations = 0;   ///< with working memory of passes
-  double edges = 0;         ///< in host memory
-  double device_edges = 0;  ///< in memory of the device
+  double activations = 0;   ///< with temporary memory of passes
+  double edges = 0;         ///< edges in host memory
+  double device_edges = 0;  ///< edges in device memory
   double checkpoint = 0;
-  /// Returns the bytes in the memory of a device that has its own; the rest is in that of the process.
+  /// Returns the bytes in device memory, on a device that has it; the rest is in the process' memory.
   [[nodiscard]] double on_device() const { return parameters + gradients + optimizer + activations + device_edges; }
   [[nodiscard]] double sum() const { return on_device() + edges + checkpoint; }
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
@@ -71,7 +70,7 @@ struct MemoryUse {
 [[nodiscard]] MemoryUse use_of(const MemoryDemand& demand);
 
 /// Throws JobError when `demand` is above `memory_mib` (0: no limit), with the largest micro-batch that fits, or, if
-/// the parameters alone are too large, the other settings to change. `section`: its name in the job.
+/// not even one sample fits, the other settings to change. `section`: its name in the job.
 void check_memory(const std::string& section, const MemoryDemand& demand, std::int64_t memory_mib);
 
 /// Returns "12 MiB", rounded up.

@@ -14,15 +14,15 @@ namespace maestro {
 
 namespace {
 
-/// Of CUDA's context and libraries in the memory of a process that has a GPU: 446 to 519 MB were seen in
-/// distillations, with CUDA 13 on an H100.
+/// Host memory of CUDA's context and libraries in a process with a GPU: 446 to 519 MB were seen in distillations, with
+/// CUDA 13 on an H100.
 constexpr double cuda_process_bytes = 450e6;
-/// Of plans of cuDNN's attention for a number of pictures in a micro-batch, and of how many numbers plans are kept
-/// (CudnnAttention::most_dense_plans): 340 MB were seen for sixteen.
+/// Host memory of a cuDNN attention plan. Each number of images in a micro-batch has a plan, and as many as
+/// CudnnAttention::most_dense_plans are kept: 340 MB were seen for sixteen.
 constexpr double picture_plan_bytes = 21e6;
 constexpr std::int64_t most_picture_plans = 16;
 
-/// The demands of the ranks of one replica.
+/// Demands of a replica's ranks.
 class ReplicaDemands {
  public:
   ReplicaDemands(const ResolvedJob& plan, const ReplicaPlacement& place)
@@ -66,13 +66,13 @@ class ReplicaDemands {
     const std::int64_t each = std::max<std::int64_t>(plan_->largest.rows(node_->axis()), 1);
     return std::max<std::int64_t>((sizes_.max_rows(node_->axis()) + each - 1) / each, 1);
   }
-  /// A section keeps no more micro-batches than a step has for its replica.
+  /// Returns how many micro-batches the replica keeps at once: at most a step's micro-batches for it.
   [[nodiscard]] std::int64_t in_flight() const {
     if (!plan_->graph.awaits_gradient(place_->section)) return 1;
     const std::int64_t shared = samples() * node_->replicas;
     return std::min(node_->max_in_flight, (plan_->train.global_batch + shared - 1) / shared);
   }
-  /// Frozen replicas of a process share their values (Section::shareable).
+  /// Returns whether an earlier frozen replica of the process holds the values (Section::shareable).
   [[nodiscard]] bool shares_values() const {
     if (node_->role != Role::frozen || node_->layout.ranks() > 1) return false;
     return std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& other) {
@@ -93,7 +93,7 @@ class ReplicaDemands {
       }
     }
   }
-  /// Returns whether tensors of several micro-batches of a GPU of this process make up a micro-batch here (IR-2).
+  /// Returns whether a micro-batch here combines several micro-batches' tensors from a GPU in this process (IR-2).
   [[nodiscard]] bool gathers_on_device(Channel channel, LayoutRank rank) const {
     const std::set<TransferPath> paths = paths_.arriving(channel, end(rank));
     const bool from_device = paths.contains(TransferPath::same_device) || paths.contains(TransferPath::between_gpus);
@@ -110,8 +110,8 @@ class ReplicaDemands {
           static_cast<double>(blocks) * payload(channel, rank);
     }
   }
-  /// The block that was returned last leaves first: no more are touched than a replica's micro-batches of the steps
-  /// that it is in (ME-1).
+  /// Returns how many blocks are touched (ME-1). The block that was returned last is used first, so these are at most
+  /// the replica's micro-batches in its open steps.
   [[nodiscard]] std::int64_t touched_blocks(Channel channel) const {
     std::int64_t each = samples();
     for (const EdgeId edge : plan_->graph.outputs(place_->section)) {
@@ -125,7 +125,7 @@ class ReplicaDemands {
   [[nodiscard]] double payload(Channel channel, LayoutRank rank) const {
     return static_cast<double>(sizes_.payload(channel.edge, rank));
   }
-  /// Other replicas write their parts of this replica's share of the gradients.
+  /// Returns the bytes into which other replicas write gradients of this replica's share.
   [[nodiscard]] double exchange() const {
     if (!node_->trained() || node_->replicas == 1) return 0;
     const bool apart =
@@ -159,7 +159,7 @@ std::string range_text(const std::string& name, std::uint32_t first, std::uint32
   return name + std::to_string(first) + (last == first ? "" : ".." + std::to_string(last));
 }
 
-/// Ranks of a section that need the same, in a row.
+/// Consecutive ranks of a section with equal use.
 struct Alike {
   const RankMemory* first = nullptr;
   const RankMemory* last = nullptr;
@@ -214,7 +214,7 @@ std::string line_of(const ResolvedJob& plan, const Alike& group) {
 MemoryEstimate estimate_memory(const ResolvedJob& plan) {
   MemoryEstimate estimate;
   std::set<ProcessId> on_gpus;
-  // For which a process holds cuDNN's plans of attention; counted for each process once: a projector has no attention.
+  // Image counts with cuDNN attention plans; the largest of a process counts, as a projector is without attention.
   std::map<ProcessId, std::int64_t> numbers_of_pictures;
   estimate.processes.assign(static_cast<std::size_t>(plan.options.processes), plan.program_bytes);
   for (const ReplicaPlacement& place : plan.places) {
@@ -260,7 +260,7 @@ std::vector<std::string> describe_memory(const ResolvedJob& plan) {
     while (end < estimate.processes.size() && estimate.processes[end] == estimate.processes[first]) ++end;
     lines.push_back(range_text("process ", static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - 1)) +
                     ": " + text_of_bytes(estimate.processes[first]) + (end - first > 1 ? " each" : "") +
-                    ", of this program and corpus " + text_of_bytes(plan.program_bytes));
+                    ", including program and corpus " + text_of_bytes(plan.program_bytes));
     first = end;
   }
   const bool several_hosts = plan.options.launch_info.several_hosts();

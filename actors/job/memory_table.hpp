@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimate of memory of a whole plan: by rank, by process, and by device with memory of its own. Pure.
+// Estimates a plan's memory by rank, by process, and by device with its own memory. Pure.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// The memory of a rank of a replica.
+/// A rank's memory.
 struct RankMemory {
   SectionId section;
   ReplicaIndex replica;
@@ -23,14 +23,14 @@ struct RankMemory {
 
 struct MemoryEstimate {
   std::vector<RankMemory> ranks;  ///< in order of section, replica and rank; emulated sections have none
-  std::vector<double> processes;  ///< bytes in the memory of each host process: program, corpus, CUDA and ranks
+  std::vector<double> processes;  ///< bytes of host memory by process: program, corpus, CUDA and ranks
   using DeviceOfHost = std::pair<std::uint32_t, DeviceId>;
-  std::map<DeviceOfHost, double> devices;  ///< bytes in the memory of devices that have their own
+  std::map<DeviceOfHost, double> devices;  ///< bytes of device memory
 };
 
 /// Returns the estimate of a placed plan.
 [[nodiscard]] MemoryEstimate estimate_memory(const ResolvedJob& plan);
-/// Returns the bytes of all processes.
+/// Returns the host memory of all processes in bytes.
 [[nodiscard]] double host_bytes(const MemoryEstimate& estimate);
 
 /// Returns lines for `check`: equal ranks together, then processes and devices.

@@ -9,8 +9,7 @@
 
 namespace maestro {
 
-Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::span<const Placement> placements,
-                                                ProcessId lost) {
+Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::span<const Placement> placements, ProcessId lost) {
   const std::vector<bool> repeatable = graph.repeatable();
   const auto name = [&](const Placement& placement) { return "section '" + graph.node(placement.section).name + "'"; };
   std::map<SectionId, std::map<ProcessId, std::size_t>> hosts;  // placements of each section by process
@@ -18,7 +17,7 @@ Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::
     if (placement.process != lost) {
       ++hosts[placement.section][placement.process];
     } else if (!repeatable[placement.section.value()]) {
-      return Error{ErrorCode::unavailable, name(placement) + " has a state of its own"};
+      return Error{ErrorCode::unavailable, name(placement) + " has state that cannot move"};
     }
   }
   std::vector<Placement> moved;
@@ -44,7 +43,7 @@ Result<std::vector<SectionId>> movable_stages(const SectionGraph& graph, const s
     if (node.least > 0 && node.stage == 0) movable += (movable.empty() ? "'" : ", '") + node.section_name() + "'";
   }
   const std::string what = stages.empty() ? "no section is named '" + section + "'"
-                                          : "the replicas of section '" + section + "' stay where they are";
+                                          : "the replicas of section '" + section + "' cannot move";
   return Error{ErrorCode::invalid_argument,
                what + (movable.empty() ? "; in the job file, give a frozen section " : "; processes can join ") +
                    (movable.empty() ? "replicas = {least = 1, most = N} for processes to join" : movable)};
@@ -52,8 +51,8 @@ Result<std::vector<SectionId>> movable_stages(const SectionGraph& graph, const s
 
 }  // namespace
 
-Result<std::vector<Placement>> share_placements(const SectionGraph& graph, std::span<const Placement> placements,
-                                                ProcessId joining, const std::string& section) {
+Result<std::vector<Placement>> share_placements(const SectionGraph& graph, std::span<const Placement> placements, ProcessId joining,
+                                      const std::string& section) {
   const Result<std::vector<SectionId>> stages = movable_stages(graph, section);
   if (!stages) return stages.error();
   std::vector<Placement> moved;
@@ -65,7 +64,7 @@ Result<std::vector<Placement>> share_placements(const SectionGraph& graph, std::
     const auto replicas = static_cast<std::size_t>(graph.node(stage).replicas);
     if (hosts.contains(joining) || replicas <= hosts.size()) {
       return Error{ErrorCode::unavailable, "each of the " + std::to_string(replicas) + " replicas of section '" +
-                                               section + "' has a process of its own"};
+                                               section + "' already has a separate process"};
     }
     const std::size_t share = replicas / (hosts.size() + 1);
     for (std::size_t taken = 0; taken < share; ++taken) {
@@ -87,7 +86,7 @@ std::vector<DeviceId> devices_named(const std::string& list, std::int64_t cores)
     const std::optional<DeviceId> device = parse_device(name);
     if (!device || device->kind != DeviceId::Kind::cpu || device->index >= cores) {
       throw JobError("--devices: \"" + printable(name) +
-                     "\" is no device here; use cpu:0 to cpu:" + std::to_string(cores - 1));
+                     "\" is not a device here; use cpu:0 to cpu:" + std::to_string(cores - 1));
     }
     devices.push_back(*device);
     begin = end + 1;
@@ -95,7 +94,7 @@ std::vector<DeviceId> devices_named(const std::string& list, std::int64_t cores)
   return devices;
 }
 
-/// Returns devices of a host, those that fewest replicas use first.
+/// Returns `count` devices of a host, beginning with the least used.
 std::vector<DeviceId> least_used(std::span<const ReplicaPlacement> places, std::uint32_t host, std::int64_t cores,
                                  std::int64_t count) {
   std::map<int, std::int64_t> used;
@@ -130,7 +129,7 @@ std::vector<ReplicaPlacement> places_of_joining(const SectionGraph& graph, std::
     own = least_used(places, joining.host, cores, needed * (joining.before + 1));
     own.erase(own.begin(), own.end() - needed);
   }
-  if (emulated) {  // devices of its own
+  if (emulated) {  // emulated devices are not shared
     own.clear();
     for (std::int64_t at = 0; at < needed; ++at) {
       const std::int64_t number = joining.process.value() * needed + at;
@@ -139,7 +138,7 @@ std::vector<ReplicaPlacement> places_of_joining(const SectionGraph& graph, std::
   }
   if (std::ssize(own) != needed) {
     throw JobError("--devices names " + std::to_string(own.size()) + " devices, and a replica of section '" +
-                   joining.section + "' has " + std::to_string(needed));
+                   joining.section + "' needs " + std::to_string(needed));
   }
   std::vector<ReplicaPlacement> placed;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -161,9 +160,7 @@ std::size_t most_joining(const SectionGraph& graph) {
 
 void follow_moves(std::vector<Placement>& own, std::span<const Placement> moved, ProcessId process) {
   for (const Placement& placement : moved) {
-    std::erase_if(own, [&](const Placement& one) {
-      return one.section == placement.section && one.replica == placement.replica;
-    });
+    std::erase_if(own, [&](const Placement& one) { return one.section == placement.section && one.replica == placement.replica; });
     if (placement.process == process) own.push_back(placement);
   }
 }
@@ -174,8 +171,8 @@ std::string text_of(std::span<const Placement> moved, const SectionGraph& graph)
   for (const Placement& placement : moved) {
     const bool same = before != nullptr && before->process == placement.process && before->section == placement.section;
     if (!same) {
-      text += (text.empty() ? "process " : ", process ") + std::to_string(placement.process.value()) +
-              " takes section '" + graph.node(placement.section).name + "' replica ";
+      text += (text.empty() ? "process " : ", process ") + std::to_string(placement.process.value()) + " takes section '" +
+              graph.node(placement.section).name + "' replica ";
     }
     text += (same ? " and " : "") + std::to_string(placement.replica.value());
     before = &placement;

@@ -24,25 +24,25 @@ void check_sources(const Corpus& corpus, const JobTable& mix) {
   const std::vector<std::uint64_t> shares = shares_of(sources);
   for (std::size_t at = 0; at < sources.size(); ++at) {
     const JobTable table = mix.table(names[at].source);
-    if (sources[at].samples == 0) table.fail("path", "this source has no training sample");
+    if (sources[at].samples == 0) table.fail("path", "this source contains no training samples");
     if (shares[at] > 0) continue;
-    double least = 0;  // 1 of 1,024 places, and a tenth more
+    double least = 0;  // for 1 of 1,024 samples, plus a tenth
     for (const SampleSource& source : sources) least += &source == &sources[at] ? 0 : source.weight / 1023 * 1.1;
     char text[32];
     std::snprintf(text, sizeof text, "%.2g", least);
     table.fail("weight", number_text(sources[at].weight) +
-                             " gives this source none of 1,024 samples beside the other weights; use at least " + text);
+                             " gives this source none of 1,024 samples with the other weights; use at least " + text);
   }
 }
 
 namespace {
 
-/// Returns the micro-batches of a step of a section that counts samples.
+/// Returns a section's micro-batches per step, if it counts samples.
 std::int64_t batches_of(const ResolvedJob& plan, const GraphNode& node) {
   return (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
 }
 
-/// Whether each replica needs a micro-batch of every step, and some would have none.
+/// Returns whether each replica needs a micro-batch of every step, and some would not have one.
 bool lacks_batches(const ResolvedJob& plan, const GraphNode& node) {
   return node.trained() && !node.follows_consumer() && batches_of(plan, node) < node.replicas;
 }
@@ -71,7 +71,7 @@ void fit_defaults(ResolvedJob& plan, const JobTable& root) {
     }
     if (fitted.empty() || node.stage > 0) continue;
     plan.notes.push_back(node.section_name() + ": " + fitted + " by default, as train.global_batch = " +
-                         std::to_string(plan.train.global_batch) + " leaves no more");
+                         std::to_string(plan.train.global_batch) + " allows no more");
   }
 }
 
@@ -99,7 +99,7 @@ void check_in_flight(const ResolvedJob& plan) {
     if (node.max_in_flight >= bounds[index] || !node.runs_backward()) continue;
     const std::string needed = std::to_string(bounds[index]);
     throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
-                   ": a section behind it takes samples of " + needed + " of its micro-batches of " +
+                   ": a downstream section uses samples from " + needed + " micro-batches of " +
                    std::to_string(node.micro_batch) + " at once; use " +
                    (bounds[index] > most_slots ? "" : node.section_name() + ".max_in_flight = " + needed + ", or ") +
                    "a larger " + node.section_name() + ".micro_batch");
@@ -114,13 +114,13 @@ void raise_in_flight(ResolvedJob& plan) {
     const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest);
     if (node.max_in_flight >= needed) continue;
     if (needed > most_slots) {
-      throw JobError(node.section_name() + ": one micro-batch behind it may need " + std::to_string(needed) +
-                     " of its micro-batches at once, and " + std::to_string(most_slots) +
+      throw JobError(node.section_name() + ": a downstream micro-batch may need " + std::to_string(needed) +
+                     " micro-batches of this section at once, and at most " + std::to_string(most_slots) +
                      " can be in flight; use a larger " + node.section_name() +
-                     ".micro_batch_tokens, or fewer samples behind it");
+                     ".micro_batch_tokens, or fewer samples in a downstream micro-batch");
     }
     plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
-                         std::to_string(needed) + ", since one micro-batch behind it may need as many");
+                         std::to_string(needed) + ", since a downstream micro-batch may need as many");
     plan.graph.set_max_in_flight(section, needed);
   }
 }
@@ -134,14 +134,14 @@ void check_devices(const ResolvedJob& plan, std::int64_t devices) {
     throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
                        " devices, and there are " + std::to_string(devices) +
                        "; nearest that fits: " + text_of(nearest_fit(wanted, devices)) +
-                       "; or lay more devices over them with --cpu-devices " + std::to_string(wanted.devices()),
+                       "; or create more CPU devices with --cpu-devices " + std::to_string(wanted.devices()),
                    ErrorCode::unavailable);
   }
 }
 
 namespace {
 
-/// Throws JobError when the ranks on a device need more than the least memory that their sections set.
+/// Throws JobError if the ranks on a device need more than the smallest `memory_mib` of their sections.
 void check_shared_memory(const ResolvedJob& plan, const DeviceId& device, const std::vector<const RankMemory*>& ranks) {
   constexpr double mib = 1024.0 * 1024.0;
   const SectionConfig* least = nullptr;
@@ -158,7 +158,7 @@ void check_shared_memory(const ResolvedJob& plan, const DeviceId& device, const 
   if (least == nullptr || sum <= static_cast<double>(least->memory_mib) * mib) return;
   throw JobError(least->name + ".memory_mib = " + std::to_string(least->memory_mib) + ": the sections on " +
                  text_of(device) + " need about " + in_mib(sum) + " together (" + parts +
-                 "); give them devices of their own, lower a micro_batch, or raise memory_mib");
+                 "); give them separate devices, lower a micro_batch, or raise memory_mib");
 }
 
 }  // namespace
@@ -183,11 +183,11 @@ void check_emulated(ResolvedJob& plan) {
     for (const auto& [key, every] : {std::pair("checkpoint_every", plan.train.checkpoint_every),
                                      std::pair("archive_every", plan.train.archive_every)}) {
       if (every == 0) continue;
-      throw JobError(section.config.name + ".devices: an emulated section has no state for train." + key + " = " +
+      throw JobError(section.config.name + ".devices: an emulated section keeps no state for train." + key + " = " +
                      std::to_string(every) + "; leave it at 0");
     }
     if (!plan.options.resume.empty()) {
-      throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
+      throw JobError(section.config.name + ".devices: an emulated section keeps no state to resume from");
     }
     plan.train.checkpoint_at_end = false;
     if (section.stage.index == 0) plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
@@ -196,13 +196,13 @@ void check_emulated(ResolvedJob& plan) {
 
 namespace {
 
-/// Sections without a share of their own use the time that the others leave idle; they do not count.
+/// Checks that the shares of a device add up to at most 1. Sections without a share use the idle time and do not count.
 void check_shares(const ResolvedJob& plan) {
-  constexpr double rounding = 1e-9;  // of ten tenths, for instance
+  constexpr double rounding = 1e-9;  // for instance in a sum of ten tenths
   std::map<DeviceId, std::vector<const SectionConfig*>> sharers;
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
-    const std::set<DeviceId> devices(config.devices.begin(), config.devices.end());  // replicas share their part
+    const std::set<DeviceId> devices(config.devices.begin(), config.devices.end());  // replicas share one part
     for (const DeviceId& device : devices) {
       if (config.share < 1) sharers[device].push_back(&config);
     }
@@ -220,7 +220,7 @@ void check_shares(const ResolvedJob& plan) {
   }
 }
 
-/// A group is over host memory, or over that of GPUs.
+/// Checks that a replica's ranks are all on cores or all on GPUs: a group uses host memory or GPU memory.
 void check_one_kind(const SectionConfig& config, const ReplicaPlacement& place) {
   const auto other = std::ranges::find_if(
       place.devices, [&](const DeviceId& device) { return device.is_cuda() != place.devices.front().is_cuda(); });
@@ -237,7 +237,7 @@ void check_cuda(const ResolvedJob& plan) {
     const SectionConfig& config = section.config;
     if (config.share == 1 || std::ranges::any_of(config.devices, &DeviceId::is_cuda)) continue;
     throw JobError(config.name +
-                   ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
+                   ".share divides a CUDA device's multiprocessors, and the section is not on one; leave it out");
   }
   for (const ReplicaPlacement& place : plan.places) check_one_kind(plan.sections[place.section.value()].config, place);
   check_shares(plan);
@@ -249,12 +249,12 @@ void check_shadows(ResolvedJob& plan) {
   const LaunchInfo& run = plan.options.launch_info;
   if (plan.train.recover == RecoverChoice::off) {
     throw JobError(key +
-                   "a run goes on from a checkpoint in memory with train.recover = \"restart\" only; leave it at 0");
+                   "a run continues from a checkpoint in memory only with train.recover = \"restart\"; leave it at 0");
   }
   if (run.several_hosts()) {
-    throw JobError(key + "the memory of a host is not seen from the others; use train.checkpoint_every");
+    throw JobError(key + "hosts cannot read each other's memory; use train.checkpoint_every");
   }
-  if (has_emulated(plan)) throw JobError(key + "emulated sections have no state; leave it at 0");
+  if (has_emulated(plan)) throw JobError(key + "emulated sections keep no state; leave it at 0");
   if (run.starts_others() || run.place.launcher == JobLauncher::maestro || plan.options.check_only) return;
   plan.notes.push_back(key + "no effect, as rank 0 starts no other processes here");
   plan.train.shadow_every = 0;
@@ -264,12 +264,12 @@ void check_guard(const ResolvedJob& plan) {
   if (plan.guard.action == GuardAction::note) return;
   if (plan.guard.action == GuardAction::skip) {
     if (has_emulated(plan))
-      throw JobError("guard.action = \"skip\": emulated sections have no gradients; use \"note\"");
+      throw JobError("guard.action = \"skip\": emulated sections compute no gradients; use \"note\"");
     return;
   }
   const std::string key = "guard.action = \"rollback\": ";
   const TrainConfig& train = plan.train;
-  if (has_emulated(plan)) throw JobError(key + "emulated sections have no state to go back to; use \"note\"");
+  if (has_emulated(plan)) throw JobError(key + "emulated sections keep no state to go back to; use \"note\"");
   const bool archives = train.archive_every > 0 && train.archive == ArchiveChoice::full;
   if (train.checkpoint_every == 0 && !archives) {
     throw JobError(key + "there would be no checkpoint to go back to; set train.checkpoint_every, or " +
@@ -282,7 +282,7 @@ void check_guard(const ResolvedJob& plan) {
                    "start the run with --processes or --hosts");
   }
   if (train.recover == RecoverChoice::off) {
-    throw JobError(key + "the processes of a run are started again with train.recover = \"restart\" only");
+    throw JobError(key + "the processes of a run are started again only with train.recover = \"restart\"");
   }
 }
 
@@ -312,7 +312,7 @@ void check_placements(const ResolvedJob& plan) {
       problem = "section '" + node.section_name() + "' " +
                 (node.trained() ? "is trained" : "gets inputs or gradients from a trained section");
     } else if (scheduling_policy(plan)->synchronous()) {
-      problem = "schedule.policy = \"" + plan.schedule.policy + "\" fixes the places of a step";
+      problem = "schedule.policy = \"" + plan.schedule.policy + "\" fixes the placement of a step";
     }
     if (problem.empty()) continue;
     throw JobError(node.section_name() + ".replicas: replicas with least and most move between processes, but " +
@@ -347,16 +347,17 @@ void check_recompute(const SectionConfig& config, const GraphNode& node, const S
   if (config.recompute == 0) return;
   const std::string key = node.section_name() + ".recompute";
   if (!node.runs_backward()) {
-    throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
+    throw JobError(key + " does not apply to a frozen section that passes no gradient: it keeps no values");
   }
-  if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
+  if (!meta_section.recomputes()) throw JobError(key + ": the section cannot recompute layers; decoders can");
 }
 
 void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
   if (!config.lora.given()) return;
   const std::string key = node.section_name() + ".lora";
-  if (!node.trained()) throw JobError(key + " has no meaning in a frozen section: adapters are trained");
-  if (!meta_section.takes_adapters()) throw JobError(key + ": a section of this type has no adapters; decoders have");
+  if (!node.trained()) throw JobError(key + " does not apply to a frozen section: adapters are trained");
+  if (!meta_section.takes_adapters())
+    throw JobError(key + ": a section of this type does not support adapters; decoders do");
 }
 
 }  // namespace maestro

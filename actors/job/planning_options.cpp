@@ -30,8 +30,8 @@ std::shared_ptr<const SchedulingPolicy> scheduling_policy(const ResolvedJob& pla
 
 namespace {
 
-/// FLOPs that a GPU is assumed to do in a millisecond until passes have been measured: those of training steps in bf16
-/// on an H200 (benchmarks/gpu/README.md).
+/// Assumed FLOPs of a GPU in a millisecond until passes are measured: the rate of training steps in bf16 on an H200
+/// (benchmarks/gpu/README.md).
 constexpr double gpu_unit_per_ms = 4.5e11;
 
 /// Returns whether all sections with work are on GPUs.
@@ -80,8 +80,7 @@ StepPlannerOptions planner_options(const ResolvedJob& plan) {
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
-    // A replica that shares a device counts as if it had its own: a plan does not depend on the processes that are
-    // there.
+    // A replica that shares a device counts as if it had its own: plans do not depend on the present processes.
     if (place.shares) {
       lane.push_back(next++);
       continue;

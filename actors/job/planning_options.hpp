@@ -11,15 +11,15 @@
 
 namespace maestro {
 
-/// Whether some section is on emulated devices: the run trains nothing and has no state to store.
+/// Returns whether some section is on emulated devices: the run then trains and stores nothing.
 [[nodiscard]] bool has_emulated(const ResolvedJob& plan);
-/// Returns the bounds of micro-batches in flight; the same for planner and replicas.
+/// Returns the bounds of micro-batches in flight, which planner and replicas share.
 [[nodiscard]] FlowLimits flow_limits(const ResolvedJob& plan);
 [[nodiscard]] PolicyOptions policy_options(const ResolvedJob& plan);
 [[nodiscard]] std::shared_ptr<const SchedulingPolicy> scheduling_policy(const ResolvedJob& plan);
 /// Returns the costs of passes before any is measured: their FLOPs at the speed of their section's fastest replicas.
 [[nodiscard]] CostModel planned_costs(const ResolvedJob& plan);
-/// Returns those of a replica, for a run on emulated devices.
+/// Returns a replica's costs, for a run on emulated devices.
 [[nodiscard]] std::function<PassCost(std::span<const SampleRef>)> replica_costs(const ResolvedJob& plan,
                                                                                 SectionId section,
                                                                                 ReplicaIndex replica);

@@ -33,7 +33,7 @@ class Socket {
   int descriptor_;
 };
 
-/// Returns why a folder cannot be written or made; empty: it can.
+/// Returns why a folder cannot be written or created; empty: it can.
 std::string obstacle(const fs::path& folder) {
   std::error_code problem;
   fs::path at = fs::absolute(folder).lexically_normal();

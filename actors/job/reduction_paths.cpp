@@ -44,7 +44,7 @@ std::vector<std::string> describe_reductions(const SectionGraph& graph, const st
       in_groups += !by_host && on_devices_of_their_own(places, members, LayoutRank(rank)) ? 1 : 0;
     }
     std::string way = in_groups > 0 ? "by NCCL" : "in host memory";
-    if (in_groups > 0 && in_groups < node.layout.ranks()) way += " and, of some ranks, in host memory";
+    if (in_groups > 0 && in_groups < node.layout.ranks()) way += " and, for some ranks, in host memory";
     lines.push_back(node.name + ": gradients of " + std::to_string(node.replicas) + " replicas " + way);
   }
   return lines;

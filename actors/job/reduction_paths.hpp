@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups and paths of gradient reductions, as far as the plan determines them. Pure.
+// Determines the groups and paths of gradient reductions from the plan. Pure.
 //
-// WR-1 (agreement): every member of a reduction computes the same result: it depends on the plan alone.
+// WR-1 (agreement): every member of a reduction computes the same result, which depends only on the plan.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace maestro {
 
-/// A replica of a section or of a stage whose gradients are added to other replicas' gradients.
+/// A replica of a section or stage whose gradients are added to other replicas' gradients.
 struct ReductionMember {
   SectionId section;
   ReplicaIndex replica;
   friend bool operator==(const ReductionMember&, const ReductionMember&) = default;
 };
 
-/// Returns the replicas of a section, in the order in which their gradients are added.
+/// Returns a section's replicas, in the order of adding their gradients.
 [[nodiscard]] std::vector<ReductionMember> replicas_of(const SectionGraph& graph, SectionId section);
 
-/// Returns the first and the last stage of the same replica of the section that `stage` belongs to.
+/// Returns the first and the last stage of the replica that `stage` belongs to.
 [[nodiscard]] std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId stage,
                                                          ReplicaIndex replica);
 
-/// Whether rank `layout_rank` of every member is on a CUDA device of its own among the members: then the devices can
+/// Returns whether rank `layout_rank` is on a CUDA device in every member, and on another in each: such devices can
 /// form a group.
 [[nodiscard]] bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places,
                                            std::span<const ReductionMember> members, LayoutRank layout_rank);
 
-/// Returns a line per trained section of several replicas that touches a CUDA device: "student: gradients of 2 replicas
-/// by NCCL", or "in host memory". `by_host`: groups of devices are disabled.
+/// Returns a line per trained section with several replicas that touches a CUDA device: "student: gradients of 2
+/// replicas by NCCL", or "in host memory". `by_host`: groups of devices are disabled.
 [[nodiscard]] std::vector<std::string> describe_reductions(const SectionGraph& graph,
                                                            const std::vector<ReplicaPlacement>& places, bool by_host);
 

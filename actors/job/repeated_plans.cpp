@@ -25,14 +25,14 @@ auto& at(Numbers& numbers, Channel channel, ReplicaIndex receiver) {
 Result<RepeatedPlans> repeated_plans_of(const ResolvedJob& plan, const std::vector<TracedUnit>& units,
                                         const JobTimes& times, std::size_t most_apart) {
   RepeatedPlans plans;
-  if (!plan.train.deterministic) {  // costs follow the passes of each step
+  if (!plan.train.deterministic) {  // costs follow each step's passes
     Result<std::vector<StepPlan>> made = plans_of(plan, units, &times);
     if (!made) return made.error();
     plans.planned = std::move(*made);
     for (std::size_t unit = 0; unit < units.size(); ++unit) plans.of_unit.push_back(unit);
     return plans;
   }
-  std::vector<std::size_t> first;  // unit of each plan
+  std::vector<std::size_t> first;  // each plan's unit
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     const auto known =
         std::ranges::find_if(first, [&](std::size_t at) { return same_sizes(units[at].samples, units[unit].samples); });

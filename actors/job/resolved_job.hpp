@@ -21,9 +21,9 @@
 
 namespace maestro {
 
-/// A section, or a stage of it: an entry per node of the graph.
+/// A section or a stage, for each node of the graph.
 struct PlannedSection {
-  SectionConfig config;  ///< of the section; `devices` of this stage
+  SectionConfig config;  ///< settings of the section, but `devices` of this stage
   SectionFactory factory;
   Stage stage;
 };
@@ -37,30 +37,30 @@ struct ResolvedJob {
   PlanConfig planned;  ///< [plan]
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
-  std::string tokenizer;                 ///< of the tokens: "bytes", a folder or a file; empty: they mean nothing
-  SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
+  std::string tokenizer;                 ///< "bytes", a folder or a file; empty: tokens without text
+  SampleRef largest{SampleId(0), 1};     ///< a sample's largest number of rows, by axis
   std::int64_t max_bad_samples = 0;
-  std::int64_t validation_samples = 0;                        ///< of a validation pass
+  std::int64_t validation_samples = 0;                        ///< samples in a validation pass
   std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections
-  std::vector<std::shared_ptr<const Section>> meta_sections;  ///< by SectionId: ports and costs only
-  std::vector<HeldElements> held;                             ///< by SectionId: by a rank
-  std::vector<HeldElements> below;                            ///< likewise of the frozen weights below adapters
+  std::vector<std::shared_ptr<const Section>> meta_sections;  ///< ports and costs only, by SectionId
+  std::vector<HeldElements> held;                             ///< elements of a rank, by SectionId
+  std::vector<HeldElements> below;                            ///< a rank's frozen weights below adapters, by SectionId
   SectionGraph graph;
-  std::vector<PlannedSection> sections;  ///< by SectionId
+  std::vector<PlannedSection> sections;  ///< sections and stages, by SectionId
   std::vector<ReplicaPlacement> places;
-  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
-  EmulationConfig emulation;            ///< of the job
+  SampleCost cost;                      ///< FLOPs (or another unit) for a sample's passes
+  EmulationConfig emulation;            ///< [emulation]
   double unit_per_ms = 1;               ///< units per millisecond of an emulated device
-  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
-  std::vector<double> pass_bytes;       ///< by SectionId, of a rank for the largest micro-batch; negative: by its cost
-  double program_bytes = 0;             ///< of a process before its sections are built: program and corpus
+  std::vector<double> flops_per_token;  ///< FLOPs for the largest sample: forward and backward, if any; by SectionId
+  std::vector<double> pass_bytes;       ///< a rank's bytes for the largest micro-batch, by SectionId; negative: by cost
+  double program_bytes = 0;             ///< a process' bytes before its sections are built: program and corpus
   std::vector<NamedObserver> observers;
   std::vector<std::string> notes;
   std::string effective_job;                    ///< the job file with all overrides, TOML
-  std::map<std::string, std::string> settings;  ///< the same by key
+  std::map<std::string, std::string> settings;  ///< settings of the effective job, by key
 };
 
-/// Returns whether the coordinator answers the gradient norms of all trained sections together.
+/// Returns whether the coordinator combines the gradient norms of all trained sections.
 [[nodiscard]] inline bool joins_norms(const ResolvedJob& plan) {
   return plan.train.clip == ClipScope::global || plan.guard.action == GuardAction::skip;
 }

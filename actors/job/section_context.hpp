@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a section's context that its job gives: the same for the section on the meta device, by which the job is
-// planned and checked, and for the replicas that run.
+// Makes the part of a section's context that depends on the job. The replicas and the section on the meta device, which
+// serves to plan and check the job, have the same.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Leaves what depends on the place: tables, ranks, and whether the section is a meta section.
+/// Returns a context without the parts that depend on the place: tables, ranks, and whether it is a meta section.
 [[nodiscard]] inline SectionContext planned_context(const ResolvedJob& plan, const PlannedSection& planned,
                                                     const GraphNode& node) {
   SectionContext context;

@@ -7,7 +7,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns the path of a tensor that leaves from host memory instead of a device's.
+/// Returns the path of a tensor that leaves from host memory instead of device memory.
 TransferPath by_processor(TransferPath path) {
   switch (path) {
     case TransferPath::same_device:
@@ -51,7 +51,7 @@ std::string_view text_of(TransferPath path) {
     case TransferPath::ipc:
       return "by CUDA IPC";
     case TransferPath::device_rma:
-      return "from device to device by RMA where it registers, else by pinned memory in chunks";
+      return "from device to device by RMA if it registers, else by pinned memory in chunks";
     case TransferPath::chunked_rma:
       return "by pinned memory in chunks";
     case TransferPath::staged_rma:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfer paths of the tensors of each edge, as far as the plan determines them. Pure.
+// Determines the transfer paths of each edge's tensors from the plan. Pure.
 #pragma once
 
 #include <set>
@@ -15,26 +15,26 @@ namespace maestro {
 enum class TransferPath : std::uint8_t {
   in_process,    ///< inside a process, by reference
   same_device,   ///< in a device's memory, by reference
-  between_gpus,  ///< from device memory to another device's, by peer copy where the driver supports it
-  by_host,       ///< a device and a CPU of the same process, by pinned memory
+  between_gpus,  ///< between devices of a process, by peer copy if the driver supports it
+  by_host,       ///< between a device and a CPU of the same process, by pinned memory
   rma,           ///< between processes
   ipc,           ///< between processes of the same host, from device to device
-  device_rma,    ///< from device to device by the network, where it registers device memory; else as chunked_rma
+  device_rma,    ///< from device to device by the network if it registers device memory; else chunked_rma
   chunked_rma,   ///< from a device to another process, copied to pinned memory and written chunk by chunk
-  staged_rma     ///< between processes, by pinned memory of those that compute on devices
+  staged_rma     ///< between processes, by pinned memory of a process that computes on devices
 };
 
-/// "by pinned memory and RMA"
+/// Returns a description such as "by pinned memory and RMA".
 [[nodiscard]] std::string_view text_of(TransferPath path);
 
-/// An end of an edge.
+/// A rank at an edge's end.
 struct EdgeEnd {
   SectionId section;
   ReplicaIndex replica;
   LayoutRank rank = {};
 };
 
-/// The paths of all channels of a job. A value; graph and places outlive it. Without places no end is on a device.
+/// Transfer paths of a job's channels. A value; graph and places outlive it. Without places no end is on a device.
 class TransferPaths {
  public:
   TransferPaths() = default;
@@ -42,23 +42,22 @@ class TransferPaths {
       : graph_(&graph), places_(&places), force_rma_(force_rma) {}
 
   [[nodiscard]] TransferPath path(Channel channel, const EdgeEnd& sender, const EdgeEnd& receiver) const;
-  /// Returns whether the sender's tensor lies in host memory: the sender computes on a CPU, or a CPU of its process
-  /// reads the tensor, by this edge or by another edge of the same port.
+  /// Returns whether the sender's tensor is in host memory: the sender computes on a CPU, or a CPU of its process reads
+  /// the tensor, through this or another edge of the same port.
   [[nodiscard]] bool leaves_by_host(Channel channel, const EdgeEnd& sender) const;
   /// Returns the paths to all receivers.
   [[nodiscard]] std::set<TransferPath> leaving(Channel channel, const EdgeEnd& sender) const;
   /// Returns the paths from all senders.
   [[nodiscard]] std::set<TransferPath> arriving(Channel channel, const EdgeEnd& receiver) const;
-  /// Returns whether a device of its process copies to or from the sender's tensor in host memory, which is then
-  /// pinned.
+  /// Returns whether the sender's tensor is in pinned host memory, since a device of its process copies to or from it.
   [[nodiscard]] bool leaves_pinned(Channel channel, const EdgeEnd& sender) const;
   /// Returns whether other processes write into the receiver's ring.
   [[nodiscard]] bool arrives_by_rma(Channel channel, const EdgeEnd& receiver) const;
-  /// Returns whether they write into memory of the receiver's device, as far as it can be shared.
+  /// Returns whether other processes write into the receiver's device memory, if it can be shared.
   [[nodiscard]] bool arrives_on_device(Channel channel, const EdgeEnd& receiver) const;
   /// Returns whether some channel may take that path.
   [[nodiscard]] bool may_take(TransferPath path) const;
-  /// Returns a line per edge that touches a device with its own memory, with each of its paths:
+  /// Returns a line per edge that touches a CUDA device, with each of its paths:
   /// "teacher.hidden -> student.teacher: in memory of the device". A second line if gradients return on other paths.
   [[nodiscard]] std::vector<std::string> describe() const;
 
@@ -66,7 +65,7 @@ class TransferPaths {
   [[nodiscard]] const ReplicaPlacement* place(const EdgeEnd& end) const;
   [[nodiscard]] bool on_device(const EdgeEnd& end) const;
   [[nodiscard]] std::vector<EdgeEnd> ends(SectionId section) const;
-  /// Whether some rank of the section runs on a CPU of that process.
+  /// Returns whether some rank of the section runs on a CPU of that process.
   [[nodiscard]] bool read_by_processor(SectionId section, ProcessId process) const;
   [[nodiscard]] bool touches_device(Channel channel) const;
   /// Returns the paths between all ends.

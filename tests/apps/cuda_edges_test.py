@@ -19,7 +19,7 @@ class BetweenProcesses(OnDevices):
     EDGE = "teacher.hidden -> student.teacher_hidden: "
     BY_IPC = EDGE + "by CUDA IPC"
     IN_CHUNKS = EDGE + "by pinned memory in chunks"
-    OPEN = EDGE + "from device to device by RMA where it registers, else by pinned memory in chunks"
+    OPEN = EDGE + "from device to device by RMA if it registers, else by pinned memory in chunks"
     PROVIDERS = ("shm", "tcp")
     CHUNK = {"transport.chunk_kib": 1}
 

@@ -73,7 +73,7 @@ class ARun(SystemTest):
             again = {"student.recompute": value, "plain.recompute": value}
             self.assertEqual(self.train(job, settings=again).curve(), expected)
         self.assertEqual(self.train(job, "--processes", 2, settings={"student.recompute": 1}).curve(), expected)
-        for value, wanted in ((1, "teacher.recompute has no meaning in a frozen section"), ("all", "teacher.recompute")):
+        for value, wanted in ((1, "teacher.recompute does not apply to a frozen section"), ("all", "teacher.recompute")):
             refused = self.start(job, settings={"teacher.recompute": value}).wait()
             self.assertEqual(refused.status, 2, refused.describe())
             self.assertIn(wanted, refused.err)

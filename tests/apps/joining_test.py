@@ -180,19 +180,19 @@ class AProcess(Joining):
 
     def test_is_refused_by_name(self):
         run = self.begin()
-        self.refused("the replicas of section 'student' stay where they are; processes can join 'teacher'",
+        self.refused("the replicas of section 'student' cannot move; processes can join 'teacher'",
                      "join", "--section", "student")
         self.refused("no section is named 'teecher'; processes can join 'teacher'", "join", "--section", "teecher")
         self.refused("process 0 coordinates the run", "leave", "--process", "0")
         self.refused("there is no process 7", "leave", "--process", "7")
         self.refused("process 1 cannot leave: section ", "leave", "--process", "1")
-        self.refused('--devices: "cpu:99" is no device here; use cpu:0 to cpu:15', "join", "--section", "teacher",
+        self.refused('--devices: "cpu:99" is not a device here; use cpu:0 to cpu:15', "join", "--section", "teacher",
                      "--devices", "cpu:99")
         self.assertTrue(run.wait_for_text("process 3 has not joined"), run.text)
         for count in range(3):
             self.join()
             self.await_teachers(run, [{0: 2, 3: 2}, {0: 1, 3: 2, 4: 1}, {0: 1, 3: 1, 4: 1, 5: 1}][count])
-        self.refused("each of the 4 replicas of section 'teacher' has a process of its own", "join", "--section",
+        self.refused("each of the 4 replicas of section 'teacher' already has a separate process", "join", "--section",
                      "teacher")
         self.finish(run)
 

@@ -160,9 +160,9 @@ class WhatCannotBe(Lora):
                 "weights": "random"}
         job = {**language_model(), "app": "split_language_model", "trunk": part, "head": {**part, "lora": LORA}}
         del job["teacher"]
-        self.check_refused(job, "head.lora: a section of this type has no adapters; decoders have")
+        self.check_refused(job, "head.lora: a section of this type does not support adapters; decoders do")
         job["head"], job["trunk"] = part, {**part, "trained": False, "lora": LORA}
-        self.check_refused(job, "trunk.lora has no meaning in a frozen section")
+        self.check_refused(job, "trunk.lora does not apply to a frozen section")
 
     def test_is_another_base_or_a_merge_of_none(self):
         self.train(job_of({"steps": 1}))

@@ -21,7 +21,7 @@ class Memory(SystemTest):
         at = lines.index("memory, by an estimate")
         self.assertRegex(lines[at + 1], r"^  teacher: parameters \d+ MB, gradients \d+ MB, optimizer \d+ MB, "
                                         r"activations \d+ MB; \d+ MB$")
-        self.assertRegex(lines[at + 2], r"^  process 0: \d+ MB, of this program and corpus \d+ MB$")
+        self.assertRegex(lines[at + 2], r"^  process 0: \d+ MB, including program and corpus \d+ MB$")
 
     def test_the_report_compares_the_estimate_with_the_memory_that_was_used(self):
         for changes in ({}, {"precision": "bf16"}, {"recompute": "layers"}, {"moments": "bf16"}):

@@ -171,7 +171,7 @@ class Shadows(WithShadows):
     def test_are_refused_where_they_serve_nothing(self):
         name = self.write_job(job_of())
         wanted = "train.shadow_every = 5: "
-        self.assert_refused(wanted + "a run goes on from a checkpoint in memory with", "train", name, "--set",
+        self.assert_refused(wanted + "a run continues from a checkpoint in memory only with", "train", name, "--set",
                             "train.shadow_every=5", "--set", 'train.recover="off"')
         alone = self.train(job_of(steps=2), settings={"train.shadow_every": 5})
         self.assertIn(wanted + "no effect, as rank 0 starts no other processes here", alone.out)

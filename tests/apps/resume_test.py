@@ -143,7 +143,7 @@ class ARunThatGoesOnForLonger(SystemTest):
             longer = self.go_on(**{"train.steps": self.ALL, "train.schedule_steps": self.HALF})
             self.assertEqual(set(self.rates(longer)), {0.0})
             self.assertNotIn("jumps", longer.out)
-            self.assertIn("nothing is learned from there on", longer.out)
+            self.assertIn("nothing is learned afterwards", longer.out)
 
     def test_has_no_jump_where_the_schedule_was_laid_over_all_of_it(self):
         half = self.train(language_model(steps=self.HALF, schedule_steps=self.ALL))

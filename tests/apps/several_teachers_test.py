@@ -149,7 +149,7 @@ class AMixture(Mixtures):
     def test_is_refused_with_a_source_that_no_step_has(self):
         job = self.mixture()
         job["data"]["mix"]["wiki"]["weight"] = 0.0001
-        self.refuse(job, "data.mix.wiki.weight: 1e-04 gives this source none of 1,024 samples beside the other "
+        self.refuse(job, "data.mix.wiki.weight: 1e-04 gives this source none of 1,024 samples with the other "
                          "weights; use at least 0.0054")
         job["data"]["mix"]["wiki"]["weight"] = 0.0054
         self.assertEqual(self.call("check", self.write_job(job)).status, 0)

@@ -58,13 +58,13 @@ TEST_F(LearningRates, a_decay_that_ends_before_the_run_has_a_note) {
   plan_.train.schedule_steps = 60;
   EXPECT_THAT(schedule_notes(plan_),
               ElementsAre("student: the learning rate is min_lr = 0 after step 60 of 100, by train.schedule_steps = "
-                          "60: nothing is learned from there on"));
+                          "60: nothing is learned afterwards"));
   optimizer().min_lr = 1e-5;
   optimizer().warmup_steps = 70;  // its last step has the full rate, and so has the first after it
   EXPECT_THAT(schedule_notes(plan_), ElementsAre("student: the learning rate is min_lr = 1e-05 after step 71 of 100, "
                                                  "by train.schedule_steps = 60"));
   optimizer().schedule = LearningRateSchedule::constant;
-  EXPECT_THAT(schedule_notes(plan_), ElementsAre("student.min_lr = 1e-05 has no effect: the schedule is constant"));
+  EXPECT_THAT(schedule_notes(plan_), ElementsAre("student.min_lr = 1e-05 is ignored: the schedule is constant"));
   optimizer().schedule = LearningRateSchedule::linear;
   plan_.train.schedule_steps = 100;
   EXPECT_THAT(schedule_notes(plan_), IsEmpty());
@@ -130,7 +130,7 @@ TEST_F(LearningRates, epochs_count_the_samples_that_the_checkpoint_was_made_with
 
 TEST_F(LearningRates, settings_that_cannot_be_read_are_told_as_that) {
   stored_.settings["student.schedule"] = "\"wave\"";
-  EXPECT_THAT(rate_jumps(plan_, stored_), ElementsAre(HasSubstr("the learning rates before are unknown: ")));
+  EXPECT_THAT(rate_jumps(plan_, stored_), ElementsAre(HasSubstr("the checkpoint's learning rates are unknown: ")));
   stored_.settings.clear();
   EXPECT_THAT(rate_jumps(plan_, stored_), IsEmpty()) << "of a version that kept none";
 }

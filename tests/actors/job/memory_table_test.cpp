@@ -208,10 +208,10 @@ TEST_F(MemoryTable, sections_that_fit_a_device_alone_are_refused_where_they_do_n
   for (ReplicaPlacement& place : plan_.places)
     place.devices = {{DeviceId::Kind::cpu, static_cast<int>(place.replica.value())}};
   EXPECT_THAT([this] { check_memory(plan_); },
-              ::testing::ThrowsMessage<JobError>(::testing::AllOf(
-                  HasSubstr("student.memory_mib = "), HasSubstr(": the sections on cpu:0 need about "),
-                  HasSubstr("(teacher replica 0 "), HasSubstr(", student replica 0 "),
-                  HasSubstr("give them devices of their own, lower a micro_batch, or raise memory_mib"))));
+              ::testing::ThrowsMessage<JobError>(
+                  ::testing::AllOf(HasSubstr("student.memory_mib = "), HasSubstr(": the sections on cpu:0 need about "),
+                                   HasSubstr("(teacher replica 0 "), HasSubstr(", student replica 0 "),
+                                   HasSubstr("give them separate devices, lower a micro_batch, or raise memory_mib"))));
 }
 
 }  // namespace

@@ -92,12 +92,12 @@ TEST_F(PlanChecks, defaults_that_contradict_a_small_batch_are_lowered_and_given_
     std::vector<std::string> notes;
   };
   const std::vector<Case> cases{
-      {"", 1, 1, 1, {"student: micro_batch = 1, replicas = 1 by default, as train.global_batch = 1 leaves no more"}},
-      {"", 3, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 3 leaves no more"}},
-      {"", 8, 4, 2, {"student: micro_batch = 4 by default, as train.global_batch = 8 leaves no more"}},
+      {"", 1, 1, 1, {"student: micro_batch = 1, replicas = 1 by default, as train.global_batch = 1 allows no more"}},
+      {"", 3, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 3 allows no more"}},
+      {"", 8, 4, 2, {"student: micro_batch = 4 by default, as train.global_batch = 8 allows no more"}},
       {"", 9, 8, 2, {}},
-      {"micro_batch = 8", 8, 8, 1, {"student: replicas = 1 by default, as train.global_batch = 8 leaves no more"}},
-      {"replicas = 2", 2, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 2 leaves no more"}},
+      {"micro_batch = 8", 8, 8, 1, {"student: replicas = 1 by default, as train.global_batch = 8 allows no more"}},
+      {"replicas = 2", 2, 1, 2, {"student: micro_batch = 1 by default, as train.global_batch = 2 allows no more"}},
       {"replicas = 2\nmicro_batch = 8", 8, 8, 2, {}},
       {"micro_batch = 8\ndevices = [\"cpu:0\", \"cpu:1\"]", 8, 8, 2, {}},
   };
@@ -138,12 +138,11 @@ TEST_F(PlanChecks, a_source_without_samples_or_places_is_refused_by_name_and_key
   const auto refusal = [&](std::vector<SampleSource> sources) {
     return refusal_of([&] { check_sources(Sources(std::move(sources)), mix); });
   };
-  EXPECT_EQ(
-      refusal({{9, 0.0001}, {9, 2}}),
-      "job.toml:2: data.mix.a.weight: 1e-04 gives this source none of 1,024 samples beside the other weights; use "
-      "at least 0.0022");
+  EXPECT_EQ(refusal({{9, 0.0001}, {9, 2}}),
+            "job.toml:2: data.mix.a.weight: 1e-04 gives this source none of 1,024 samples with the other weights; use "
+            "at least 0.0022");
   EXPECT_EQ(refusal({{9, 0.0022}, {9, 2}}), "accepted");
-  EXPECT_EQ(refusal({{9, 1}, {0, 2}}), "job.toml:4: data.mix.b.path: this source has no training sample");
+  EXPECT_EQ(refusal({{9, 1}, {0, 2}}), "job.toml:4: data.mix.b.path: this source contains no training samples");
 }
 
 TEST_F(PlanChecks, predictions_name_sections_of_the_job) {
@@ -166,7 +165,7 @@ TEST_F(PlanChecks, as_many_micro_batches_may_be_in_flight_as_a_section_behind_ta
   EXPECT_EQ(refusal_of([&] { check_in_flight(plan_); }), "accepted");
   plan_.graph.set_max_in_flight(SectionId(0), 3);
   EXPECT_THAT(refusal_of([&] { check_in_flight(plan_); }),
-              HasSubstr("encoder.max_in_flight = 3: a section behind it takes samples of 4 of its micro-batches"));
+              HasSubstr("encoder.max_in_flight = 3: a downstream section uses samples from 4 micro-batches"));
 }
 
 TEST_F(PlanChecks, the_shares_of_a_device_add_up_to_one_and_sections_without_a_share_do_not_count) {
@@ -182,7 +181,7 @@ TEST_F(PlanChecks, the_shares_of_a_device_add_up_to_one_and_sections_without_a_s
   plan_.sections[2].config.devices = {{DeviceId::Kind::cuda, 1}};
   EXPECT_EQ(refusal_of([&] { check_cuda(plan_); }), "accepted");
   plan_.sections[2].config.devices = {{DeviceId::Kind::cpu, 1}};
-  EXPECT_THAT(refusal_of([&] { check_cuda(plan_); }), HasSubstr("probe.share is of a CUDA device"));
+  EXPECT_THAT(refusal_of([&] { check_cuda(plan_); }), HasSubstr("probe.share divides a CUDA device"));
 }
 
 TEST_F(PlanChecks, the_ranks_of_a_replica_are_on_devices_of_one_kind) {
@@ -271,9 +270,9 @@ TEST_F(PlanChecks, checkpoints_in_memory_serve_a_run_on_one_host_that_recovers) 
   place.processes = 2;
   EXPECT_EQ(check({0, 0}), "accepted");
   EXPECT_EQ(plan_.train.shadow_every, 10);
-  EXPECT_THAT(check({0, 1}), HasSubstr("train.shadow_every = 10: the memory of a host is not seen from the others"));
+  EXPECT_THAT(check({0, 1}), HasSubstr("train.shadow_every = 10: hosts cannot read each other's memory"));
   plan_.train.recover = RecoverChoice::off;
-  EXPECT_THAT(check({0, 0}), HasSubstr("with train.recover = \"restart\" only; leave it at 0"));
+  EXPECT_THAT(check({0, 0}), HasSubstr("only with train.recover = \"restart\"; leave it at 0"));
   plan_.train.recover = RecoverChoice::restart;
   place.launcher = JobLauncher::slurm;
   EXPECT_EQ(check({0, 0}), "accepted");
@@ -296,15 +295,15 @@ TEST_F(PlanChecks, a_run_goes_back_where_it_has_checkpoints_and_starts_its_own_p
   plan_.train.recover = RecoverChoice::off;
   EXPECT_EQ(check(), "accepted") << "a single process";
   place.processes = 2;
-  EXPECT_THAT(check(), HasSubstr("with train.recover = \"restart\" only"));
+  EXPECT_THAT(check(), HasSubstr("only with train.recover = \"restart\""));
   plan_.train.recover = RecoverChoice::restart;
   EXPECT_EQ(check(), "accepted");
   place.launcher = JobLauncher::slurm;
   EXPECT_THAT(check(), HasSubstr("rank 0 starts no other processes here"));
   plan_.sections[0].config.devices = {{DeviceId::Kind::emulated}};
-  EXPECT_THAT(check(), HasSubstr("emulated sections have no state to go back to"));
+  EXPECT_THAT(check(), HasSubstr("emulated sections keep no state to go back to"));
   plan_.guard.action = GuardAction::skip;
-  EXPECT_THAT(check(), HasSubstr("emulated sections have no gradients"));
+  EXPECT_THAT(check(), HasSubstr("emulated sections compute no gradients"));
   plan_.sections[0].config.devices = {{DeviceId::Kind::cpu}};
   EXPECT_EQ(check(), "accepted");
 }

@@ -101,7 +101,7 @@ TEST_F(TransferPathsTest, devices_of_two_processes_share_memory_on_one_host_and_
   EXPECT_THAT(TransferPaths(graph_, places, false).leaving({EdgeId(1)}, teacher), ElementsAre(TransferPath::ipc));
   places[2].host = 1;
   EXPECT_EQ(describe(places)[1],
-            "teacher.hidden -> student.teacher: from device to device by RMA where it registers, else by pinned "
+            "teacher.hidden -> student.teacher: from device to device by RMA if it registers, else by pinned "
             "memory in chunks");
 }
 

@@ -126,10 +126,10 @@ TEST_F(JoiningProcesses, and_leaving_ones_are_refused_by_name) {
   start();
   EXPECT_EQ(refusal(JoinWanted{"pupil"}), "no section is named 'pupil'; processes can join 'teacher'");
   EXPECT_EQ(refusal(JoinWanted{"student"}),
-            "the replicas of section 'student' stay where they are; processes can join 'teacher'");
+            "the replicas of section 'student' cannot move; processes can join 'teacher'");
   EXPECT_EQ(refusal(LeaveWanted{ProcessId(0)}), "process 0 coordinates the run; `maestro stop` ends it");
   EXPECT_EQ(refusal(LeaveWanted{ProcessId(4)}), "there is no process 4; `maestro status` shows them");
-  EXPECT_EQ(refusal(LeaveWanted{ProcessId(3)}), "process 3 cannot leave: section 'student' has a state of its own");
+  EXPECT_EQ(refusal(LeaveWanted{ProcessId(3)}), "process 3 cannot leave: section 'student' has state that cannot move");
 }
 
 class ElasticSection : public JoiningProcesses {
