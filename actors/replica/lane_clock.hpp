@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the time of a replica went into: passes, the end of steps, and waits by their reason. Pure.
+// Divides a replica's time into passes, the end of steps, and waits by reason. Pure.
 //
-// LK-1 (whole): between two calls of take() the times add up to the time between them.
+// LK-1 (complete): the times that take() returns add up to the time since the last call.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,17 @@
 
 namespace maestro {
 
-/// Not thread-safe; belongs to the replica's actor. A clock begins with its first state.
+/// Not thread-safe; belongs to the replica's actor. A clock starts with its first state.
 class LaneClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// From `now` on the replica waits for `reason`, runs a pass, or acts at the end of a step.
+  /// Record that from `now` the replica waits for `reason`, runs a pass, or acts at the end of a step.
   void waits(std::string_view reason, Time now) { enter(State::wait, reason, now); }
   void runs_pass(Time now) { enter(State::pass, {}, now); }
   void ends_step(Time now) { enter(State::step, {}, now); }
-  /// The pass has ended, of which the device was at work for `busy_ms`. The rest counts as a wait for "device", which
-  /// other replicas may share.
+  /// Ends the pass, for which the device worked `busy_ms`. The rest counts as a wait for "device", which other replicas
+  /// may share.
   void pass_ended(double busy_ms, Time now);
   /// Returns the times since the last call.
   [[nodiscard]] LaneTimes take(Time now);
@@ -30,7 +30,7 @@ class LaneClock {
  private:
   enum class State : std::uint8_t { none, wait, pass, step };
   void enter(State state, std::string_view reason, Time now);
-  /// Adds the time since the last call to the state's own.
+  /// Adds the time since the last call to the current state's time.
   void add(Time now);
 
   State state_ = State::none;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects metrics and times of a replica's micro-batches in flight, until the replica reports them to the coordinator.
-// Pure.
+// Collects metrics and times of a replica's micro-batches in flight until they are reported to the coordinator. Pure.
 #pragma once
 
 #include <chrono>
@@ -18,13 +17,13 @@ class PassLog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A pass has been submitted to the device.
+  /// Records that a pass has been submitted to the device.
   void began(Clock::time_point now) { running_ = {{}, {}, now}; }
-  /// That pass has ended; `took` is zero for the direction that did not run.
+  /// Records the end of that pass; `took` is zero for a direction that did not run.
   void finished(std::vector<Metric> metrics, PassCost took);
-  /// The micro-batch awaits its backward pass.
+  /// Keeps the record until the micro-batch's backward pass.
   void keep(std::uint32_t index) { kept_[index] = std::move(running_); }
-  /// Returns the report to the coordinator; the micro-batch has retired.
+  /// Returns the report of a retired micro-batch to the coordinator.
   [[nodiscard]] MicroBatchDone retire(const MicroBatchPlan& plan, Clock::time_point now);
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of a piece's arrow in a trace. Sender and receiver compute it from the plan, in different processes too.
+// Numbers a piece's arrow in a trace. Sender and receiver, also in different processes, compute it from the plan.
 //
-// FN-1 (unique numbers): within a run no two pieces share a number while edges < 2^10, replicas < 2^12, ranks < 2^6,
+// FN-1 (unique numbers): within a run the numbers of pieces differ while edges < 2^10, replicas < 2^12, ranks < 2^6,
+// and
 //       pieces of a micro-batch < 2^12.
 #pragma once
 
@@ -15,9 +16,9 @@ namespace maestro {
 struct PieceKey {
   Channel channel;
   ReplicaIndex receiver;
-  LayoutRank layout_rank;      ///< of the receiver
-  std::uint64_t sequence = 0;  ///< of the receiver's ring; its low 23 bits count
-  std::uint32_t index = 0;     ///< of the piece in its micro-batch
+  LayoutRank layout_rank;      ///< receiving rank
+  std::uint64_t sequence = 0;  ///< sequence of the receiver's ring; its low 23 bits count
+  std::uint32_t index = 0;     ///< index of the piece in its micro-batch
 };
 
 [[nodiscard]] constexpr std::uint64_t piece_flow(const PieceKey& key) {

@@ -98,7 +98,7 @@ void PieceWriter::copy_to_shared(const SharedPiece& piece) {
 void PieceWriter::advance() {
   while (!headers_.empty() || !chunked_.empty()) {
     Buffer block = blocks_->acquire();
-    if (!block) return;  // WP-2: write_finished() goes on
+    if (!block) return;  // WP-2: write_finished() continues
     if (!headers_.empty()) {
       const SharedPiece piece = std::move(headers_.front());
       headers_.pop_front();
@@ -122,7 +122,7 @@ void PieceWriter::copy(const SharedPiece& piece, Chunk chunk, CopyTarget target)
   copies_[cookie] = {piece, target.block, chunk};
   if (target.to == nullptr) return options_.copied(cookie, "the receiver's memory has been closed");
   const Buffer& from = piece->outgoing.buffer;
-  // The copy holds its own references to both buffers: if the run ends early, it outlives the actor.
+  // The copy holds references to both buffers, since it outlives the actor if the run ends early.
   options_.device->move(
       from.data() + piece->outgoing.offset + chunk.offset, target.to, chunk.bytes,
       [copied = options_.copied, cookie, from, held = target](const std::string& failure) { copied(cookie, failure); });
@@ -135,7 +135,7 @@ Status PieceWriter::copied(std::uint64_t cookie, const std::string& failure) {
   copies_.erase(found);
   Piece& piece = *ended.piece;
   if (!failure.empty()) {
-    return Error{ErrorCode::unavailable, "copying what goes from " + piece.target->name + ", step " +
+    return Error{ErrorCode::unavailable, "copying a piece from " + piece.target->name + ", step " +
                                              std::to_string(piece.outgoing.step.value()) + ": " + failure};
   }
   if (--piece.copies_left == 0) piece.outgoing.buffer.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of a rank's ports, and the functions by which the ports reach the rank's actor.
+// Options of a rank's ports, and the functions that they call to reach the rank's actor.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,25 @@
 
 namespace maestro {
 
-/// The device of a rank, as its ports use it.
+/// A rank's device as its ports use it.
 struct PortDevice {
-  Device* device = nullptr;              ///< of copies; where `memory` is its own
-  MemorySpace* memory = &host_memory();  ///< of the section's tensors
-  MemorySpace* pins = nullptr;           ///< pins host memory; null: there is no gain
+  Device* device = nullptr;              ///< device that copies, if `memory` is its own
+  MemorySpace* memory = &host_memory();  ///< memory of the section's tensors
+  MemorySpace* pins = nullptr;           ///< pins host memory; null: pinning gains nothing
   TransferPaths paths;
-  /// As in DeviceBackend. May be empty: nothing is shared.
+  /// Share memory as in DeviceBackend. If empty, nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
   std::function<std::weak_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
-  /// For writes by the network; an error has the reason in a few words. May be empty: no memory is registered.
+  /// Registers memory for writes by the network; an error has the reason in a few words. If empty, nothing is
+  /// registered.
   std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
   std::function<void(const std::string& line)> log;  ///< may be empty
   [[nodiscard]] bool apart() const { return !memory->host(); }
 };
 
-/// Events outside of calls of ReplicaPorts: called from any thread, and must only enqueue.
+/// Events outside of calls to ReplicaPorts. Called from any thread; must only enqueue.
 struct PortEvents {
-  std::function<void()> buffer_free;                                             ///< a send buffer has come back
+  std::function<void()> buffer_free;                                             ///< a send buffer has returned
   std::function<void(std::uint64_t cookie, const std::string& failure)> copied;  ///< for ReplicaPorts::copied()
 };
 
@@ -45,16 +46,16 @@ struct ReplicaPortsOptions {
   ReplicaIndex replica;
   LayoutRank layout_rank;
   ProcessId process;
-  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  SampleRef largest{SampleId(0), 1};  ///< a sample's largest number of rows, by axis
   FlowLimits limits;
   Epoch epoch;
-  bool again = false;   ///< the replica began anew: its receivers may hold sequences of its predecessor
+  bool again = false;   ///< the replica replaces another: its receivers may hold sequences of that one
   bool remote = false;  ///< some peer is in another process, or RMA is forced
   PortDevice device;
   [[nodiscard]] EdgeEnd self() const { return {section, replica, layout_rank}; }
 };
 
-/// Sends a replica's messages; set by the actor.
+/// Functions that send a replica's messages; set by the actor.
 struct Outbox {
   std::function<void(const caf::actor&, PieceHandOver)> hand_over;
   std::function<void(const caf::actor&, Credit)> credit;

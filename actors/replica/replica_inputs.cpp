@@ -64,7 +64,7 @@ void ReplicaInputs::offer_device_memory(Ring& ring, Channel channel) const {
     ring.exported = device.export_memory(slots.device_memory());
   if (paths.contains(TransferPath::device_rma) && device.register_memory) {
     auto region = device.register_memory(slots.device_memory(), slots.device_bytes());
-    if (region) ring.device_region = *std::move(region);  // else its address is empty
+    if (region) ring.device_region = *std::move(region);  // without a region its address is empty
   }
   if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
 }
@@ -127,7 +127,7 @@ std::vector<RingArrivals> ReplicaInputs::renew(Epoch epoch) {
     ring_index_.erase(slots.spec().ring);
     const std::uint32_t number = network_->next_ring();
     if (options_->remote) check_immediate_limits(std::uint64_t{number} + 1, slots.spec().slots).or_throw();
-    made.former_region = std::move(made.region);  // before the memory of the one that this replaces
+    made.former_region = std::move(made.region);  // destroys the old region before its memory
     made.former_pinned = std::move(made.pinned);
     made.former_memory = slots.renew(number, epoch);
     if (options_->remote) made.region = network_->register_memory(slots.memory(), slots.memory_bytes());
@@ -145,7 +145,7 @@ void ReplicaInputs::connect_renewed(const Directory& directory) {
     for (const ReplicaAddress& peer : directory.replicas()) {
       if (peer.section == options_->graph->sender(channel)) senders.at(peer.replica.value()) = peer.actor;
     }
-    // The addresses have the sequences released when they were made.
+    // The addresses hold the released sequences of the time when they were made.
     for (const caf::actor& sender : senders) send_credit_(sender, credit_of(*made.slots));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rings that a rank of a section replica receives into, and the credits for their senders. Owns the rings with
-// their registrations. Not thread-safe; belongs to the replica's actor.
+// Receives a replica rank's tensors in rings and sends credits to their senders. Owns the rings with their
+// registrations. Not thread-safe; belongs to the replica's actor.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace maestro {
 
-/// Invariants RB-3 to RB-6 of ReplicaPorts.
+/// Keeps the invariants RB-3 to RB-6 of ReplicaPorts.
 class ReplicaInputs {
  public:
   using Arrived = std::function<void(Channel, std::uint64_t sequence)>;
@@ -45,17 +45,17 @@ class ReplicaInputs {
  private:
   struct Ring {
     std::unique_ptr<InputRing> slots;
-    std::unique_ptr<Region> region;         // of its host memory
-    std::unique_ptr<Region> device_region;  // of its memory of the device
-    std::string exported;                   // likewise
-    // Of the former epoch:
+    std::unique_ptr<Region> region;         // region of its host memory
+    std::unique_ptr<Region> device_region;  // region of its device memory
+    std::string exported;                   // its device memory, for other processes
+    // Memory of the former epoch:
     std::shared_ptr<AlignedMemory> former_memory = {};
     std::unique_ptr<Region> former_region = {};
     PinnedBlock former_pinned = {};
     PinnedBlock pinned = {};
   };
   void add_ring(Channel channel);
-  /// Returns whether other processes may be able to write pieces into memory of this device.
+  /// Returns whether other processes may write pieces into this device's memory.
   [[nodiscard]] bool offers_device_memory(Channel channel) const;
   void offer_device_memory(Ring& ring, Channel channel) const;
   /// Pins a ring that other processes write into, if a device reads it.
@@ -72,8 +72,8 @@ class ReplicaInputs {
   Network* network_;
   SendCredit send_credit_;
   std::map<Channel, Ring> rings_;
-  std::map<std::uint32_t, InputRing*> ring_index_;      // by both numbers of a ring
-  std::map<Channel, std::vector<caf::actor>> senders_;  // into this ring, by replica
+  std::map<std::uint32_t, InputRing*> ring_index_;      // rings by number; each has two
+  std::map<Channel, std::vector<caf::actor>> senders_;  // senders into a ring, by replica
 };
 
 }  // namespace maestro

@@ -127,7 +127,7 @@ ReplicaOutputs::Link ReplicaOutputs::link_to(const ReplicaAddress& peer, const R
   const GraphNode& sending = options_->graph->node(options_->section);
   const std::int64_t senders =
       sending.replicas * sending.layout.ranks() * options_->graph->node(peer.section).layout.ranks();
-  // Sequences that a predecessor sent look like those of another sender.
+  // A predecessor's sequences count like another sender's.
   const std::int64_t counted = options_->again ? senders + 1 : senders;
   Link link{OutputLink(options_->epoch, address.slots, counted, address.released), peer.section, peer.actor};
   link.local = peer.process == options_->process && !network_->options().force_rma;
@@ -158,7 +158,7 @@ void ReplicaOutputs::choose_method(Link& link, const Pool& from, TransferPath pl
   if (planned == TransferPath::device_rma) {
     if (from.region == nullptr) return log(edge + ": " + chunks + " (" + from.why_not + ")");
     if (target.ring.device_region.bytes == 0) {
-      return log(edge + ": " + chunks + " (memory of the receiver's device does not register)");
+      return log(edge + ": " + chunks + " (the receiver's device memory cannot be registered)");
     }
     target.method = SendMethod::from_pool;
     target.place = SlotMemory::device;
@@ -192,7 +192,7 @@ std::vector<SendBuffer> ReplicaOutputs::acquire(const MicroBatchPlan& plan, Dire
 }
 
 Status ReplicaOutputs::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
-  std::vector<Link*> used;  // pieces of other links wait for credits, and leave with those
+  std::vector<Link*> used;  // pieces of other links are sent when their credits arrive
   for (const SendBuffer& ready : buffers) {
     Pool& from = pool(ready.channel);
     std::size_t header = from.payload_bytes;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Registers memory on the thread of the rank's device, where the device is current, and waits for it.
+/// Registers memory on the device's thread, on which the device is current, and waits for the result.
 Result<std::unique_ptr<Region>> register_on(const RankSpec& rank, Network& network, std::byte* block,
                                             std::size_t bytes) {
   std::promise<Result<std::unique_ptr<Region>>> registered;
@@ -26,8 +26,7 @@ Result<std::unique_ptr<Region>> register_on(const RankSpec& rank, Network& netwo
   return registered.get_future().get();
 }
 
-/// Returns the rank's device with the functions that share its memory with other processes of the host, as far as its
-/// backend has them.
+/// Returns the rank's device with its backend's functions, if any, that share its memory with processes of the host.
 PortDevice port_device(const ReplicaSpec& spec, LayoutRank rank) {
   PortDevice made;
   made.device = spec.ranks[rank.value()].device;
@@ -79,21 +78,13 @@ void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
 }
 
-/// Returns why the result of a completed job is invalid: an exchange or collective that it took part in has failed.
-/// Empty if none has.
+/// Returns why a completed job's result is invalid, because an exchange or collective in it has failed; empty: valid.
 std::string failure_of(const WorkResult& result, const ParallelContext& parallel) {
   std::string failure = result.broken();  // first: it names the peers
   for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
     if (failure.empty() && group != nullptr) failure = group->failure();
   }
   return failure;
-}
-
-/// Returns " (step 3, micro-batch 0, forward)".
-std::string place_of(const TracedWork& work) {
-  std::string place = " (step " + std::to_string(work.step.value());
-  if (work.batch) place += ", micro-batch " + std::to_string(work.batch->index);
-  return place + ", " + std::string(work.label) + ")";
 }
 
 /// Joins rows that arrived in several pieces.
@@ -103,7 +94,7 @@ void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
     return;
   }
   const Shape shape{static_cast<std::int64_t>(copy.bytes)};
-  const ConstTensor from(copy.from, DType::u8, shape);
+  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
   const Tensor to(copy.to, DType::u8, shape);
   copy.to_host ? ops.download(from, to) : ops.upload(from, to);
 }
@@ -149,7 +140,7 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     timer->mark();
     if (backward) runner->backward(*batch, forward ? std::vector<PortTensor>() : tensors, gradients);
     timer->mark();
-    // Holds the batch that the pass works on until it is complete.
+    // Holds the pass' batch until the pass is complete.
     return WorkResult(std::function<WorkDone()>([timer, metrics = std::move(metrics), forward, backward, batch] {
       WorkDone result;
       result.metrics = as_messages(metrics.get());
@@ -188,7 +179,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
   auto work = [self, name, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
                groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_] {
     const FaultPlace place(name.c_str());
-    // An emulated device runs the work at the end of its time.
+    // An emulated device waits the emulated time first, then runs the work.
     const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
     if (lasts.count() > 0) *last_end = Clock::now();
     const auto fail = [&](const std::string& problem, bool service_lost = false) {
@@ -203,7 +194,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
             traced.finished(begin);
             const std::string broken = failure_of(result, runner->context().parallel);
             if (!broken.empty()) return send_from_outside(self, TransferBroken{broken});
-            const bool ended = groups_end != nullptr && groups_end->is_set();  // then devices fail in consequence
+            const bool ended = groups_end != nullptr && groups_end->is_set();  // device failures then follow from it
             if (!failure.empty() && ended) return send_from_outside(self, TransferBroken{failure});
             if (!failure.empty()) return send_from_outside(self, Failure{failure});
             WorkDone done = result.get();
@@ -217,9 +208,9 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
     } catch (const ServiceLost& lost) {
       fail(lost.what(), true);
     } catch (const std::exception& problem) {
-      fail(problem.what() + place_of(traced));
-    } catch (...) {  // by a section of a plug-in
-      fail("an exception that is no std::exception");
+      fail(problem.what());
+    } catch (...) {  // thrown by a plug-in's section
+      fail("an exception that is not a std::exception");
     }
   };
   if (emulated.joint != nullptr) return device->submit_joint(emulated.joint, emulated.lasts, std::move(work));

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a section replica: a device with its shard of the section, its ports and its exchanges. Plain class; the
-// replica's actor passes messages in and starts passes. At most one job of a rank is on its device at any time (RA-1,
-// XC-1).
+// A replica's rank: a device with its shard of the section, its ports and its exchanges. Plain class; the replica's
+// actor passes messages in and starts passes. A rank has at most one job on its device at any time (RA-1, XC-1).
 //
-// Work with collectives reaches the devices of all ranks in one order (ReplicaSpec::collective_submit_mutex), so that
-// ranks never wait for each other in a circle.
+// Work with collectives reaches all ranks' devices in the same order (ReplicaSpec::collective_submit_mutex), so ranks
+// never wait for each other in a circle.
 //
 // RJ-1 (abort propagates): a rank whose job fails aborts its collectives, and a rank that such an abort interrupts does
 //       the same. No rank waits for a failed rank.
-// RJ-2 (failed exchanges): the result of a job is used only if no collective or exchange in it has failed. Such a
-//       failure is reported as TransferBroken, because the loss of a peer is the better explanation.
+// RJ-2 (failed exchanges): a job's result is used only if no collective or exchange in it has failed. Such a failure is
+//       reported as TransferBroken, because the loss of a peer is the better explanation.
 #pragma once
 
 #include <chrono>
@@ -29,14 +28,14 @@ namespace maestro {
 /// A job on an emulated device.
 struct EmulatedWork {
   std::chrono::nanoseconds lasts{0};
-  std::shared_ptr<JointWork> joint = {};  ///< of all ranks, which hold it until it begins; null: of this rank alone
+  std::shared_ptr<JointWork> joint = {};  ///< joint job of all ranks, which hold it until it begins; null: one rank
 };
 
 /// Not thread-safe; belongs to the replica's actor.
 class ReplicaRank {
  public:
   using Job = RankJob;
-  /// `spec` and the objects that it refers to outlive the rank.
+  /// `spec` and the objects in it outlive the rank.
   ReplicaRank(const ReplicaSpec& spec, LayoutRank rank, PortEvents events);
   ReplicaRank(const ReplicaRank&) = delete;
   ReplicaRank& operator=(const ReplicaRank&) = delete;
@@ -50,10 +49,10 @@ class ReplicaRank {
   /// Sends events of this rank's rings and writes to `self`.
   void route(const caf::actor& self) const;
 
-  /// Takes the tensors that arrived for a pass and acquires its send buffers; the job runs the pass.
+  /// Takes the tensors that arrived for a pass and acquires its send buffers. Returns the job that runs the pass.
   Result<Job> pass(const SharedMicroBatch& batch, bool forward, bool backward);
   [[nodiscard]] TracedWork traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const;
-  /// The pass has ended: its outputs leave as credits allow.
+  /// Sends a completed pass' outputs as credits allow.
   Status send(const MicroBatchPlan& plan);
 
   /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2).
@@ -68,7 +67,7 @@ class ReplicaRank {
   RankExchanges reductions_;
   ReplicaTrace trace_;
   std::vector<SendBuffer> sending_;
-  /// Of the last pass on an emulated device, for the trace; used by the device's thread.
+  /// End of the last pass on an emulated device, for the trace; used by the device's thread.
   std::shared_ptr<TraceTime> emulated_end_ = std::make_shared<TraceTime>();
 };
 

@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-/// Metrics of ranks add up; a pass takes as long as its slowest rank.
+/// Adds a rank's result: metrics add up, and the slowest rank determines a pass' time.
 void add_to(WorkDone& all, const WorkDone& one) {
   for (const Metric& metric : one.metrics) {
     const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
@@ -27,7 +27,7 @@ void add_to(WorkDone& all, const WorkDone& one) {
   all.backward_ms = std::max(all.backward_ms, one.backward_ms);
 }
 
-/// Returns whether a write or copy with this cookie is the rank's.
+/// Returns whether the rank began the write or copy with this cookie.
 bool owns(const ReplicaRank& rank, std::uint64_t cookie) {
   return unpack_cookie(cookie).client == rank.ports().client();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a section replica, which run the same job at a time (RA-1). Owns the ranks and the results of the jobs
-// that run. Not thread-safe; belongs to the replica's actor.
+// A replica's ranks, which all run the same job (RA-1). Owns the ranks and the results of running jobs. Not
+// thread-safe; belongs to the replica's actor.
 #pragma once
 
 #include "actors/replica/replica_rank.hpp"
@@ -33,9 +33,9 @@ class ReplicaRanks {
   [[nodiscard]] bool working() const { return working_ > 0; }
   /// Adds the result of a rank's job; returns whether it was the last.
   bool add(const WorkDone& result);
-  /// Counts a job whose result is not used.
+  /// Counts the end of a job with an unused result.
   void job_ended() { working_ -= std::min<std::size_t>(working_, 1); }
-  /// Returns the results of the ranks that have finished: sums of metrics, the longest times.
+  /// Returns the finished ranks' results: sums of metrics, longest times.
   [[nodiscard]] WorkDone& gathered() { return gathered_; }
 
   [[nodiscard]] BuffersFree buffers_free() const;

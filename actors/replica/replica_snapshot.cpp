@@ -6,7 +6,7 @@
 namespace maestro {
 
 struct ReplicaSnapshot::Capture {
-  std::vector<std::shared_ptr<SectionRunner>> runners;  // of the tensor ranks of the first context part: all there is
+  std::vector<std::shared_ptr<SectionRunner>> runners;  // the first context part's tensor ranks: all state
   std::vector<Section*> sections;
   SectionId section;
   std::string label;
@@ -15,7 +15,7 @@ struct ReplicaSnapshot::Capture {
   SnapshotWriter* writer = nullptr;
   caf::actor replica;
   caf::actor coordinator;
-  SectionSnapshot snapshot;  // memory of an earlier one, and gathered optimizer state
+  SectionSnapshot snapshot;  // reuses an earlier snapshot's memory; holds gathered optimizer state
 };
 
 ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica,

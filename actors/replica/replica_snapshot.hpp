@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section replica's part of a checkpoint: jobs copy its state on a device and queue it at the writer, which reports
-// to the coordinator.
+// Writes a replica's part of a checkpoint: jobs copy its state on a device and queue it at the writer, which reports to
+// the coordinator.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace maestro {
 
-/// Not thread-safe; belongs to the replica's actor. Jobs run on the device of the first rank in turn, while the other
-/// ranks are idle.
+/// Not thread-safe; belongs to the replica's actor. Jobs run one after another on the first rank's device, while the
+/// other ranks are idle.
 class ReplicaSnapshot {
  public:
   /// Failures go to `replica`.
   ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica, caf::actor coordinator);
-  /// Copies `which` moments out of the gradients, where they were gathered.
+  /// Returns a job that copies `which` moments out of the gradients, in which they were gathered.
   [[nodiscard]] ReplicaRank::Job load_gathered_moments(ParameterBuffer which) const;
-  /// Copies everything else and has it written. The last job.
+  /// Returns the last job, which copies everything else and queues it for writing.
   [[nodiscard]] ReplicaRank::Job write() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that a section replica is built from.
+// The parts of a section replica.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace maestro {
 
-/// The device of a rank, and its runner.
+/// A rank's device and runner.
 struct RankSpec {
   std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
   Device* device = nullptr;
@@ -33,15 +33,15 @@ struct RankSpec {
 
 /// Times on emulated devices.
 struct EmulatedTimes {
-  std::function<PassCost(std::span<const SampleRef>)> passes;  ///< ms of a micro-batch's; empty on real devices
-  std::chrono::nanoseconds sum{0};                             ///< of gradients, over the replicas
-  std::chrono::nanoseconds step{0};                            ///< of the optimizer
+  std::function<PassCost(std::span<const SampleRef>)> passes;  ///< a micro-batch's passes in ms; empty on real devices
+  std::chrono::nanoseconds sum{0};                             ///< gradient sum over the replicas
+  std::chrono::nanoseconds step{0};                            ///< optimizer step
 };
 
-/// The groups that devices form for reductions.
+/// Settings of the groups that devices form for reductions.
 struct GroupSpec {
-  const std::vector<ReplicaPlacement>* places = nullptr;  ///< of all replicas of the job; null: there are no groups
-  std::shared_ptr<AbortReason> end;                       ///< ends all groups of the process, which share it
+  const std::vector<ReplicaPlacement>* places = nullptr;  ///< places of all the job's replicas; null: no groups
+  std::shared_ptr<AbortReason> end;                       ///< ends the process' groups, which share it
 };
 
 /// The parts of a replica; shared parts outlive the actor system.
@@ -50,24 +50,24 @@ struct ReplicaSpec {
   SectionId section;
   ReplicaIndex replica;
   ProcessId process;
-  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  SampleRef largest{SampleId(0), 1};  ///< a sample's largest number of rows, by axis
   FlowLimits limits;
   EmulatedTimes emulated;
   Epoch epoch;
-  bool again = false;  ///< it takes the placement of a predecessor in a running job
+  bool again = false;  ///< the replica replaces another in a running job
   bool remote = false;
   TransferPaths paths;
-  const DeviceBackend* backend = nullptr;  ///< of ranks on devices with memory of their own
-  ImportedMemories* opened = nullptr;      ///< likewise
-  MemorySpace* pins = nullptr;  ///< of a device of this process that reads what CPU ranks send; may be absent
+  const DeviceBackend* backend = nullptr;  ///< backend of ranks on devices with device memory
+  ImportedMemories* opened = nullptr;      ///< memories of other processes, for such ranks
+  MemorySpace* pins = nullptr;  ///< pins memory for a device of this process that reads tensors of CPU ranks; optional
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
-  bool joined_norms = false;    ///< the coordinator answers the norms of all trained sections together
-  StepId trained_until;         ///< its state at the start is that after this step, or after the step before the first
-  std::vector<RankSpec> ranks;  ///< of the section's layout
+  bool joined_norms = false;                         ///< the coordinator combines the norms of all trained sections
+  StepId trained_until;                              ///< last step in its state at the start
+  std::vector<RankSpec> ranks;                       ///< ranks of the section's layout
   GroupSpec groups;
   const OperatorTable* host_ops = nullptr;        ///< for sums in host memory
-  std::mutex* collective_submit_mutex = nullptr;  ///< of all replicas of the process; held while the ranks' work is
-                                                  ///< queued. May be absent with a single rank
+  std::mutex* collective_submit_mutex = nullptr;  ///< mutex of all the process' replicas, held while the ranks' work
+                                                  ///< is queued; optional with a single rank
   Network* network = nullptr;
   TraceRecorder* trace = nullptr;
   SnapshotWriter* snapshots = nullptr;

@@ -11,7 +11,7 @@ namespace maestro {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::nanoseconds tick(1);  // a slice encloses times before its end only
+constexpr std::chrono::nanoseconds tick(1);  // a slice contains only times before its end
 
 std::string label_of(const SectionGraph& graph, const TracedRank& rank) {
   const GraphNode& node = graph.node(rank.section);

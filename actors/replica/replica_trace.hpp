@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a rank's part of the trace: its passes and waits, its transfers, and the arrows that join passes of different
+// Writes a rank's part of the trace: its passes, waits and transfers, and the arrows between passes of different
 // replicas. While tracing is off, every function returns at once.
 //
-// Slices of a track do not overlap: transfers at the same time are shown behind each other. An arrow starts in the
-// slice of the pass that made a piece and ends in the slice of the pass that reads it.
+// Slices of a track do not overlap: concurrent transfers are shown one after another. An arrow starts in the slice of
+// the pass that made a piece and ends in the slice of the pass that reads it.
 #pragma once
 
 #include <optional>
@@ -17,29 +17,29 @@
 
 namespace maestro {
 
-/// The micro-batch of a pass, by which the pass is found again in the plan of its step.
+/// A pass' micro-batch, which identifies the pass in its step's plan.
 struct TracedBatch {
   std::uint32_t index = 0;  ///< MicroBatchPlan::index
-  std::int64_t rows = 0;    ///< on the section's axis
+  std::int64_t rows = 0;    ///< rows on the section's axis
   Pass pass = Pass::train;
 };
 
-/// A job on the device: recorded by the device's thread, which may outlive the replica.
+/// A job on the device, recorded by the device's thread, which may outlive the replica.
 struct TracedWork {
-  using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;  ///< number and name; names are the graph's
+  using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;  ///< number and name; the graph owns names
   TraceRecorder* recorder = nullptr;
   TrackId track;
   std::string_view label;
   TraceCategory category = TraceCategory::step;
   StepId step;
-  std::optional<TracedBatch> batch;  ///< of a pass
+  std::optional<TracedBatch> batch;  ///< a pass' micro-batch
   Arrows in;
   Arrows out;
-  /// It began then and has ended now.
+  /// Records the job from `begin` to now.
   void finished(TraceTime begin) const;
 };
 
-/// Whose trace it is.
+/// The rank that is traced.
 struct TracedRank {
   SectionId section;
   ReplicaIndex replica;
@@ -57,7 +57,7 @@ class ReplicaTrace {
   /// Adds the micro-batch and the arrows of a pass.
   void add_pass(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const;
   void waited(TraceTime since, const std::string& reason) const;
-  /// Ends now.
+  /// Records a transfer that ends now.
   void transferred(const Transfer& transfer);
 
  private:
@@ -66,7 +66,7 @@ class ReplicaTrace {
   TracedRank rank_;
   TrackId track_;
   TrackId transfers_;
-  TraceTime transfers_end_;  // of the last slice
+  TraceTime transfers_end_;  // end of the last slice
 };
 
 }  // namespace maestro

@@ -42,8 +42,8 @@ void SectionReplica::on_exit() {
   RunActor::on_exit();
   spec_.supervisor = nullptr;
   coordinator_ = nullptr;
-  snapshot_.reset();  // it refers to this actor
-  standing_ = {};     // likewise
+  snapshot_.reset();  // refers to this actor
+  standing_ = {};     // refers to this actor
   for (const auto& rank : ranks_) {
     rank->ports().leave();
     rank->reductions().leave();
@@ -131,7 +131,7 @@ void SectionReplica::connect(const Directory& directory) {
   reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
   reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
   reductions.ready = [this](const caf::actor& to, ReductionReady ready) { send_to(this, to, ready); };
-  // Not a handle: this actor keeps the exchanges, and would never be freed.
+  // An address, not a handle: this actor keeps the exchanges, and a handle in them would keep the actor.
   reductions.broken = [self = caf::actor_cast<caf::actor_addr>(this)](const std::string& message) {
     if (const auto alive = caf::actor_cast<caf::actor>(self)) send_from_outside(alive, TransferBroken{message});
   };
@@ -234,7 +234,7 @@ void SectionReplica::rank_done(const WorkDone& result) {
     ranks_.at(result.layout_rank).reductions().job_done();
     return continue_exchange();
   }
-  if (!ranks_.working()) return fail("work finished that was never started");
+  if (!ranks_.working()) return fail("a job finished that was never started");
   if (ranks_.add(result)) done();
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actor of one section replica: a thin shell that turns messages into calls of the lane and of the ranks, and
-// submits their work to the device threads. It never blocks; a handler does no arithmetic.
+// The actor of a section replica: a thin shell that turns messages into calls of the lane and the ranks, and submits
+// their work to the device threads. It never blocks; a handler does no arithmetic.
 //
 // RA-1 (ranks in step): all ranks run the same pass, or the same action of a boundary; the next begins when the last
 //       rank has finished.
-// RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
+// RA-2 (failures): every failure is reported to the supervisor with section, replica and step; nothing is retried here.
 // RA-3 (retired): after Retire the replica sends nothing. Its memory stays until its pass has ended and every write has
 //       reached its deadline (EP-3).
-// RA-4 (stands still): from StandsStill on the replica's state is that after the answer's step; only a write of it is
-//       carried out.
+// RA-4 (stands still): after StandsStill the replica keeps the state after the answer's step; it may only write this
+//       state.
 #pragma once
 
 #include <memory>
@@ -46,18 +46,18 @@ class SectionReplica : public RunActor {
   void start(const Work& work);
   void start_pass(const Work& work, bool forward, bool backward);
 
-  // A boundary; section_replica_boundary.cpp.
+  // Actions of a boundary; section_replica_boundary.cpp.
   [[nodiscard]] StepEndOptions step_end_options() const;
   void start_boundary(const StepBoundary& boundary);
   void start_action();
   void action_done();
-  /// Returns whether the ranks are in an exchange with those of other replicas.
+  /// Returns whether the ranks are in an exchange with other replicas.
   [[nodiscard]] bool exchanging() const;
   void continue_exchange();
   void report_norm();
   void take_total();
   void report_step();
-  /// Answers StandStill, after the loss of a process (RA-4).
+  /// Answers StandStill after the loss of a process (RA-4).
   caf::result<StandsStill> stand_still();
   [[nodiscard]] StandsStill stands_still();
   void write_now(const StepBoundary& snapshot);
@@ -78,7 +78,7 @@ class SectionReplica : public RunActor {
   [[nodiscard]] WaitingFor waits_for() const;
   /// Notes that an action of a boundary begins.
   void note_action();
-  /// Notes that the replica has nothing that it can run.
+  /// Notes that the replica cannot run anything.
   void idle();
   void note_wait();
 
@@ -87,7 +87,7 @@ class SectionReplica : public RunActor {
   ReplicaLane lane_;
   caf::actor coordinator_;
 
-  bool busy_ = false;  // a pass or the actions of a boundary run: work_
+  bool busy_ = false;  // work_ runs: a pass or the actions of a boundary
   Work work_;
   StepEnd step_end_;
   StepId step_;
@@ -97,13 +97,13 @@ class SectionReplica : public RunActor {
   std::optional<PassCost> emulated_;  // times of the running pass on an emulated device
   // Results of the boundary.
   double sum_of_squares_ = 0;          // sum over the section
-  double clipped_sum_of_squares_ = 0;  // sum that gradients are clipped by
+  double clipped_sum_of_squares_ = 0;  // sum for clipping the gradients
   double lr_ = 0;
   std::optional<ReplicaSnapshot> snapshot_;  // none: no snapshot is being copied
   std::optional<NormTotal> norm_total_;      // last message; it may arrive before the replica awaits it
   StepId settled_;                           // last step that has changed the state
   bool still_ = false;                       // StandStill has arrived (RA-4)
-  caf::response_promise standing_;           // its answer, until a step that has begun has ended
+  caf::response_promise standing_;           // its answer, sent after the running step
   bool failed_ = false;
   std::uint64_t events_ = 0;  // number of progress messages so far
   std::optional<TraceTime> idle_since_;

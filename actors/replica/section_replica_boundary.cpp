@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actions of a section replica at a StepBoundary (StepEnd): at the end of a step the sum of gradients, the norm and
-// the optimizer's step; at a snapshot the copy of the state for a checkpoint.
+// The actions of a section replica at a StepBoundary (StepEnd): at a step's end the gradient sum, the norm and the
+// optimizer step; at a snapshot the copy of the state for a checkpoint.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ RankJob add_over_ranks(ReplicaRank& rank) {
   };
 }
 
-/// Of an action that only takes its time.
+/// Returns the job of an action that only takes time.
 RankJob nothing(ReplicaRank& /*rank*/) {
   return [] { return WorkResult(); };
 }
@@ -46,7 +46,7 @@ RankJob clear_gradients(ReplicaRank& rank) {
   };
 }
 
-/// `norm`: of all gradients that are clipped together.
+/// Returns the optimizer's job. `norm`: norm of all gradients that are clipped together.
 RankJob optimizer_step(ReplicaRank& rank, StepId step, double norm) {
   return [runner = rank.runner(), step, norm]() -> Result<WorkResult> {
     const Result<OptimizerStep> stepped = runner->step(step, norm);
@@ -148,7 +148,7 @@ void SectionReplica::report_norm() {
 }
 
 void SectionReplica::take_total() {
-  // If only replica 0 reports its section, the total may arrive while another replica still computes its own norm.
+  // If only replica 0 reports its section, the total may arrive while another replica still computes its norm.
   if (!step_end_.at(StepAction::await_total) || !norm_total_ || norm_total_->step != step_) return;
   sum_of_squares_ = norm_total_->sum_of_squares_of_section;
   clipped_sum_of_squares_ = norm_total_->sum_of_squares;

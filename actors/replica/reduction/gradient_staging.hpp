@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of a rank in memory that the network and other replicas of the process can access: the section's own
-// memory, or, if the device computes in memory of its own, pinned host memory that they are copied to and from.
+// A rank's gradients in memory that the network and other replicas of the process can access: the section's memory, or,
+// if it is device memory, pinned host memory with copies in both directions.
 //
-// Plain class. copy_to_host() and copy_to_device() run on the device's thread: they only queue the copy, which is
-// complete with the next Device::finish().
+// Plain class. copy_to_host() and copy_to_device() run on the device's thread and only queue the copy, which is
+// complete at the next Device::finish().
 #pragma once
 
 #include <span>
@@ -16,10 +16,10 @@ namespace maestro {
 
 class GradientStaging {
  public:
-  /// `gradients` lie in memory of `ops`; both outlive the staging.
+  /// `gradients` are in the memory of `ops`; both outlive the staging.
   GradientStaging(const OperatorTable& ops, std::span<float> gradients);
 
-  /// Returns whether there are copies in host memory.
+  /// Returns whether values() is a copy in host memory.
   [[nodiscard]] bool apart() const { return copy_.size() > 0; }
   /// Returns all gradients, in host memory.
   [[nodiscard]] std::span<float> values() const;
@@ -33,7 +33,7 @@ class GradientStaging {
   const OperatorTable* ops_;
   std::span<float> gradients_;
   AlignedMemory copy_;
-  PinnedBlock pinned_;  // copy_
+  PinnedBlock pinned_;  // pins copy_
 };
 
 }  // namespace maestro

@@ -58,7 +58,7 @@ void HostExchange::begin(Operation operation) {
 
 void HostExchange::begin_round() {
   state_ = State::round;
-  if (operation_ == Operation::gather_values) return release();  // the round of sum_to_shards goes on
+  if (operation_ == Operation::gather_values) return release();  // continues the round of sum_to_shards
   rounds_.erase(round_++);
   round(round_).local_ready();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -153,7 +153,7 @@ void HostExchange::send(std::size_t index, bool sum) {
   const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
   if (peer.local) {
-    // A part is read before its sum comes back; only the sum needs a receipt (HX-1).
+    // A part is read before its sum returns; only the sum needs a receipt (HX-1).
     if (sum) round(round_).send_started();
     return outbox_.hand_over(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()),
                                           options_.layout_rank, values_.subspan(range.first, range.count)});
@@ -162,7 +162,7 @@ void HostExchange::send(std::size_t index, bool sum) {
   WriteRequest request;
   request.remote = sum ? peer.address.gradients : peer.address.parts;
   request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
-  // An empty part is read from memory that no member writes.
+  // An empty part comes from memory that no member writes.
   const bool empty = gathers() && !sum;
   request.local = empty ? parts_region_.get() : gradient_region_.get();
   request.local_offset = empty ? 0 : offset;
@@ -221,8 +221,7 @@ bool HostExchange::write_finished(std::uint64_t cookie) {
 }
 
 void HostExchange::add_parts() {
-  // RD-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
-  // zero.
+  // RD-2: replica order on every member. Part 0 is the start value, so nothing depends on the rounding of zero.
   const std::span<float> mine = own_of(values_);
   const auto part = [&](std::size_t replica) -> std::span<const float> {
     const auto handed = handed_parts_.find({round_, replica});
@@ -237,7 +236,7 @@ void HostExchange::add_parts() {
     }
     return;
   }
-  constexpr std::size_t block = std::size_t{64} << 10;  // the sum lies in a cache
+  constexpr std::size_t block = std::size_t{64} << 10;  // the sum stays in a cache
   std::vector<float> memory(std::min(block, mine.size()));
   for (std::size_t first = 0; first < mine.size(); first += block) {
     const std::span<float> own = mine.subspan(first, std::min(block, mine.size() - first));

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exchange in host memory, in a fixed order (ReductionRound): in place inside a process, by RMA between processes.
-// Gradients of a device that computes in memory of its own are staged: copied to host memory before an operation and
-// back behind it (GradientStaging). Plain class; the actor passes messages in.
+// Gradients in device memory are staged: copied to host memory before an operation and back after it (GradientStaging).
+// Plain class; the actor passes messages in.
 //
 // Members are all replicas of a section, or the first and the last stage of a pipeline, which share a tied parameter.
-// For a checkpoint member 0 collects the optimizer state: it sends the others an empty part when its gradients may be
-// written, and each sends its shard to member 0 alone.
+// For a checkpoint, member 0 collects the optimizer state: it sends the others an empty part when its gradients may be
+// written, and each sends its shard only to member 0.
 //
 // HX-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
-//       its ShardRead or the arrival of the sum; in that time only the own shard changes.
-// HX-2 (equal rounds): members run the same rounds and count them alike; members that exchange data are at most a
-//       single round apart.
-// HX-3 (ready receivers): a member writes to another's gradients only when it has received the part of the round that
-//       the other sends.
+//       its ShardRead or the arrival of the sum; in that time this member changes only its shard.
+// HX-2 (equal rounds): members run and count the same rounds; members that exchange data are at most one round apart.
+// HX-3 (ready receivers): a member writes to another's gradients only after it has received the other's part of the
+//       round.
 #pragma once
 
 #include <functional>
@@ -36,15 +35,15 @@ struct HostExchangeOptions {
   ReductionKind kind = ReductionKind::replicas;
   LayoutRank layout_rank;
   ProcessId process;
-  std::span<float> gradients;                        ///< in memory of the device
-  const GradientStaging* staging = nullptr;          ///< of these and perhaps more gradients; outlives the exchange
-  std::function<void(ParameterBuffer)> stage_shard;  ///< writes the own moments to their place in `gradients`
+  std::span<float> gradients;                        ///< gradients in the device's memory
+  const GradientStaging* staging = nullptr;          ///< stages at least these gradients; outlives the exchange
+  std::function<void(ParameterBuffer)> stage_shard;  ///< writes this member's moments to their place in `gradients`
   const OperatorTable* host_ops = nullptr;           ///< adds gradients up
   bool remote = false;                               ///< the job has other processes
-  std::uint32_t client = 0;                          ///< number of the rank's writes
+  std::uint32_t client = 0;                          ///< client number of the rank's writes
 };
 
-/// Its jobs run on the device's thread between two messages of the actor, which leaves the exchange alone meanwhile.
+/// Its jobs run on the device's thread; the actor does not use the exchange until it receives a job's result.
 class HostExchange final : public Exchange {
  public:
   HostExchange(HostExchangeOptions options, Network& network);
@@ -72,22 +71,22 @@ class HostExchange final : public Exchange {
     bool local = true;
   };
   using RoundAndSender = std::pair<std::uint64_t, std::size_t>;
-  /// Where gradients are staged, an operation begins with their copy to the host; then the round decides on the jobs.
+  /// If gradients are staged, an operation begins with their copy to the host; then the round determines the jobs.
   enum class State : std::uint8_t { idle, to_host, round };
   enum class Work : std::uint8_t { none, to_host, sum, copy, to_device };
 
   [[nodiscard]] LabelledJob job_of(Work work);
   void begin_round();
-  /// Returns whether the round has come to the end of the operation.
+  /// Returns whether the round has reached the operation's end.
   [[nodiscard]] bool round_over() const;
-  /// Returns the gradients that this operation copies to the host before the round, or back behind it.
+  /// Return the gradients that this operation copies to the host before the round, or back after it.
   [[nodiscard]] std::span<float> copied_to_host() const;
   [[nodiscard]] std::span<float> copied_to_device() const;
   ReductionRound& round(std::uint64_t number);
   [[nodiscard]] const ReductionRound& current() const { return rounds_.at(round_); }
   void send(std::size_t peer, bool sum);
   void write(const Peer& peer, bool sum, WriteRequest request);
-  /// Jobs, on the device's thread.
+  // Jobs, on the device's thread.
   void add_parts();
   void stage_moments() const;
   void copy_sums();
@@ -96,11 +95,11 @@ class HostExchange final : public Exchange {
 
   [[nodiscard]] std::size_t expected_parts() const;
   [[nodiscard]] std::size_t expected_sums() const;
-  /// Return whether the own shard, or a part of the peer's shard, goes to `peer`.
+  /// Return whether this member sends its shard, or a part of the peer's shard, to `peer`.
   [[nodiscard]] bool sums_go_to(std::size_t peer) const { return peer != self() && (!gathers() || peer == 0); }
   [[nodiscard]] bool parts_go_to(std::size_t peer) const { return peer != self() && (!gathers() || self() == 0); }
   [[nodiscard]] bool gathers() const { return options_.kind == ReductionKind::moments; }
-  /// Returns the bytes of the part that a member sends to the owner of `shard`.
+  /// Returns the size of the part that a member sends to the owner of `shard`.
   [[nodiscard]] std::size_t part_bytes(ShardRange shard) const { return (gathers() ? 1 : shard.count) * sizeof(float); }
   [[nodiscard]] ShardRange own() const { return shard(self()); }
   [[nodiscard]] std::span<float> own_of(std::span<float> all) const { return all.subspan(own().first, own().count); }
@@ -114,7 +113,7 @@ class HostExchange final : public Exchange {
   Network* network_;
   ExchangeOutbox outbox_;
   ReductionAddress address_;
-  AlignedMemory parts_;  // a shard per sending member, written remotely
+  AlignedMemory parts_;  // a shard per sending member, written by RMA
   std::unique_ptr<Region> parts_region_;
   std::unique_ptr<Region> gradient_region_;
   std::vector<Peer> peers_;  // by member
@@ -122,12 +121,12 @@ class HostExchange final : public Exchange {
   std::map<RoundAndSender, std::span<const float>> handed_parts_;
   std::map<RoundAndSender, std::span<const float>> handed_sums_;
   std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
-  std::map<std::uint64_t, std::uint64_t> writes_;        // round by cookie
-  std::uint64_t next_number_ = 0;                        // of a write
-  std::uint64_t round_ = 0;                              // the last round begun, from 1
+  std::map<std::uint64_t, std::uint64_t> writes_;        // rounds by cookie
+  std::uint64_t next_number_ = 0;                        // number of the next write
+  std::uint64_t round_ = 0;                              // last round begun, from 1
   Operation operation_ = Operation::sum;
   State state_ = State::idle;
-  Work work_ = Work::none;  // the job that is out
+  Work work_ = Work::none;  // running job
 };
 
 }  // namespace maestro

@@ -29,7 +29,7 @@ void queue(Communicator& members, Operation operation, std::span<float> gradient
 
 }  // namespace
 
-/// The device's thread makes and uses the communicator; completions of that work query its failure().
+/// The group's communicator, which the device's thread makes and uses; completions of its work query its failure().
 struct NcclExchange::Group {
   std::unique_ptr<Communicator> communicator;
   std::string peers;  ///< for errors: "section 'student' replica 1 (process 1)"

@@ -13,9 +13,9 @@ namespace maestro {
 
 namespace {
 
-/// The members of a rank's exchange of a kind.
+/// Members of an exchange.
 struct Membership {
-  std::vector<ReductionMember> members;  ///< empty: there is no exchange
+  std::vector<ReductionMember> members;  ///< empty: no exchange
   std::size_t self = 0;
   bool in_group = false;
   [[nodiscard]] bool by_host() const { return !members.empty() && !in_group; }
@@ -34,14 +34,14 @@ Membership among_replicas(const ReplicaSpec& spec, LayoutRank rank) {
   return among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
 }
 
-/// Returns the first and the last stage of a section that hold the tied parameter, of the same replica.
+/// Returns the replica's first and last stage, which hold the tied parameter.
 Membership among_stages(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
   if (!node.trained() || node.stages == 1 || spec.ranks[rank.value()].runner->tied() == nullptr) return {};
   return among(spec, rank, end_stages_of(*spec.graph, spec.section, spec.replica), node.stage == 0 ? 0 : 1);
 }
 
-/// Returns the replicas, which share the optimizer state; nothing on a later context part (RX-1, first context part).
+/// Returns the replicas that share the optimizer state; nothing on a later context part (RX-1, first context part).
 Membership for_moments(const ReplicaSpec& spec, LayoutRank rank) {
   const Layout& layout = spec.graph->node(spec.section).layout;
   const bool shares = spec.ranks[rank.value()].runner->section().parameters().optimizer_sharded();
@@ -58,7 +58,7 @@ std::span<float> gradients_of(const ReplicaSpec& spec, LayoutRank rank, Reductio
   return spec.ranks[rank.value()].runner->gradients();
 }
 
-/// Returns the gradients that some exchange takes through host memory.
+/// Returns the gradients that some exchange moves through host memory.
 std::span<float> staged_gradients(const ReplicaSpec& spec, LayoutRank rank) {
   for (const auto& [membership, kind] : {std::pair(among_replicas(spec, rank), ReductionKind::replicas),
                                          std::pair(among_stages(spec, rank), ReductionKind::tie)}) {
@@ -89,7 +89,7 @@ std::unique_ptr<Exchange> make_in_group(const ReplicaSpec& spec, LayoutRank rank
   return std::make_unique<NcclExchange>(std::move(options));
 }
 
-/// A group of replicas serves moments as well.
+/// Returns the exchange of a kind; null for moments if the replicas form a group, which also exchanges moments.
 std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client,
                                         ReductionKind kind, Membership membership, const GradientStaging& staging) {
   if (membership.members.empty()) return nullptr;

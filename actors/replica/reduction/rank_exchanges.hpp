@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchanges of a rank of a replica: gradients of a tied parameter with the other stage that holds it; gradients
-// with the other replicas; and, with sharded optimizer state, new values and, for a checkpoint, that state.
+// A rank's exchanges: gradients of a tied parameter with the other stage that holds it; gradients with the other
+// replicas; and, with sharded optimizer state, new values and, for a checkpoint, the optimizer state.
 // Plain class; the replica's actor passes messages in and runs the jobs.
 //
-// All members of an exchange choose the same mechanism (WR-1): NcclExchange when each has a CUDA device of its own,
-// else HostExchange.
+// All members of an exchange choose the same mechanism (WR-1): NcclExchange if each has a separate CUDA device, else
+// HostExchange.
 //
-// RX-1 (first context part): ranks of later context parts hold the same optimizer state as the first; they take no
-//        part in gathering it.
+// RX-1 (first context part): ranks of later context parts hold the same optimizer state as the first part's ranks; they
+//        take no part in gathering it.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct ReplicaSpec;
 /// Not thread-safe; belongs to the replica's actor.
 class RankExchanges {
  public:
-  /// `spec` and the objects it refers to outlive it. `client`: number of the rank's writes. Throws JobError.
+  /// `spec` and the objects in it outlive the exchanges. `client`: client number of the rank's writes. Throws JobError.
   RankExchanges(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client);
 
   /// Returns the addresses by ReductionKind.
@@ -36,15 +36,15 @@ class RankExchanges {
   /// Releases groups, at the actor's end.
   void leave();
 
-  /// Return true when the event belonged to an exchange of this rank.
+  /// Return whether the event belonged to an exchange of this rank.
   bool landed(std::uint32_t immediate);
   bool write_finished(std::uint64_t cookie);
   void handed_over(const ShardHandOver& shard) { at(shard.kind)->handed_over(shard); }
   void shard_read(const ShardRead& read) { at(read.kind)->shard_read(read); }
   void ready(const ReductionReady& ready) { at(ready.kind)->ready(ready); }
 
-  /// Begins the rank's part of `action`, an exchange (is_exchange()); where the plan has none, it is complete at once.
-  /// Moments end in the gradients of replica 0; the gradients of the others are undefined then.
+  /// Begins the rank's part of `action`, an exchange (is_exchange()); if the plan has none, it is complete at once.
+  /// Moments are gathered in replica 0's gradients; other replicas' gradients are undefined afterwards.
   void begin(StepAction action);
   [[nodiscard]] std::optional<LabelledJob> next_job();
   void job_done();
@@ -53,10 +53,10 @@ class RankExchanges {
  private:
   [[nodiscard]] Exchange* at(ReductionKind kind) const { return exchanges_.at(static_cast<std::size_t>(kind)).get(); }
 
-  GradientStaging staging_;                                           // before the exchanges that work on it
-  std::array<std::unique_ptr<Exchange>, reduction_kinds> exchanges_;  // by kind; null: the plan has none
-  Exchange* moments_ = nullptr;  // of moments: where replicas form a group, the group; null: takes no part
-  Exchange* current_ = nullptr;  // of the last operation
+  GradientStaging staging_;                                           // before the exchanges, which use it
+  std::array<std::unique_ptr<Exchange>, reduction_kinds> exchanges_;  // by kind; null: not in the plan
+  Exchange* moments_ = nullptr;  // exchange of moments, the replicas' group if they form one; null: takes no part
+  Exchange* current_ = nullptr;  // exchange of the last operation
 };
 
 }  // namespace maestro

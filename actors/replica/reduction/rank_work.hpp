@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of a rank for its device, and its result.
+// A rank's job for its device, and the job's result.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// The result of a job: there at once, or computed when the device has completed the job.
+/// A job's result: available at once, or computed after the device has completed the job.
 class WorkResult {
  public:
   WorkResult() = default;
@@ -25,7 +25,7 @@ class WorkResult {
     result.broken_ = std::move(broken);
     return result;
   }
-  /// Both only when the device has completed the job, broken() first: if it is not empty, the result is invalid.
+  /// Call both only after the device has completed the job, broken() first: if it is not empty, the result is invalid.
   [[nodiscard]] std::string broken() const { return broken_ ? broken_() : std::string(); }
   [[nodiscard]] WorkDone get() const { return complete_ ? complete_() : done_; }
 
@@ -35,10 +35,10 @@ class WorkResult {
   std::function<std::string()> broken_;
 };
 
-/// Runs on the device's thread. An error ends the run, and so does an exception other than ExchangeBroken.
+/// A job on the device's thread. An error ends the run, and so does an exception other than ExchangeBroken.
 using RankJob = std::function<Result<WorkResult>()>;
 
-/// An exchange with peers could not be queued; if a peer is gone, its loss is the better explanation.
+/// Thrown if an exchange with peers cannot be queued; if a peer is lost, its loss is the better explanation.
 class ExchangeBroken : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

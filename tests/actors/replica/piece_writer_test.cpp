@@ -310,7 +310,7 @@ TEST_F(PieceWriterTest, a_copy_that_fails_names_where_it_was_going_and_its_step)
     const Status told = tell_copy();
     ASSERT_FALSE(told.ok());
     EXPECT_EQ(told.error().message,
-              "copying what goes from teacher.hidden to student.teacher, replica 1, step 7: cuda:0: an illegal memory "
+              "copying a piece from teacher.hidden to student.teacher, replica 1, step 7: cuda:0: an illegal memory "
               "access was encountered");
     EXPECT_TRUE(writes_.empty());
   }
