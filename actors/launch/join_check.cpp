@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-/// A line that neither opens a table nor has a key continues the value before it.
+/// Returns a job's settings. A line that neither opens a table nor has a key continues the value before it.
 std::vector<Setting> settings_of(std::string_view job) {
   std::vector<Setting> settings;
   std::string table;
@@ -49,7 +49,7 @@ std::string place_of(const JoinRequest& process) {
   return " on " + process.host + " (rank " + std::to_string(process.rank) + ")";
 }
 
-/// Returns values by name; the tables of an array of tables share their names.
+/// Values by name; the tables of an array share their names.
 using Values = std::map<std::string, std::vector<std::string>>;
 
 Values values_of(const std::vector<Setting>& settings) {
@@ -58,7 +58,7 @@ Values values_of(const std::vector<Setting>& settings) {
   return values;
 }
 
-/// Shortens a number for users: TOML has every digit, 0.00029999999999999997 for 0.0003.
+/// Returns a value for users, with numbers shortened: TOML has every digit, 0.00029999999999999997 for 0.0003.
 std::string shown(const std::string& value) {
   double number = 0;
   const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -69,7 +69,7 @@ std::string shown(const std::string& value) {
   return printable(value);
 }
 
-/// Returns the first setting of `a` that is missing in `b` or differs there.
+/// Returns the first setting of `a` that is missing or different in `b`.
 std::string first_difference(const std::vector<Setting>& a, const Values& b, const std::string& a_place,
                              const std::string& b_place) {
   std::map<std::string, std::size_t> seen;
@@ -88,7 +88,7 @@ bool same_secret(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-/// "2", "2 and 3", "2, 5-9 and 11".
+/// Returns "2", "2 and 3", "2, 5-9 and 11".
 std::string ranks_text(const std::vector<std::int64_t>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < ranks.size();) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges the join requests of a job's processes: admission of each, and completeness. Pure.
+// Checks the join requests of a job's processes: admits each, and reports whether all have joined. Pure.
 //
-// GA-1 (admission): a process is admitted only if its token, version, number of processes and job equal those of rank 0
-//       and its rank is free. The checks run in this order: a process without the token learns nothing else.
-// GA-2 (blame): a process without the token is refused alone. Any other mismatch is within this job, and the whole job
-//       cannot begin.
+// GA-1 (admission): a process is admitted only if its token, version, number of processes and job equal rank 0's and
+// its
+//       rank is free. The checks run in this order: a process without the token learns nothing else.
+// GA-2 (blame): a process without the token is refused, and only that process. Any other mismatch is within this job,
+//       and the job cannot begin.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@
 
 namespace maestro {
 
-/// Description that a process sends of itself.
+/// Description of a process, which the process sends.
 struct JoinRequest {
   std::int64_t rank = 0;
   std::int64_t processes = 1;
   std::int64_t pid = 0;
-  std::string host;  ///< as the process names it
+  std::string host;  ///< name that the process gives its host
   std::int64_t local_rank = 0;
-  std::string version;  ///< of maestro
-  std::string token;    ///< of the job; empty: none is set
+  std::string version;  ///< version of maestro
+  std::string token;    ///< token of the job; empty: none is set
   std::string job;      ///< effective job, TOML, and all other data that must be equal in all processes
 };
 
@@ -35,13 +36,13 @@ struct Refusal {
 
 class JoinCheck {
  public:
-  /// `own`: of rank 0, which is present from the start. `hosts`: by rank; a running job may have more of them than
-  /// JoinRequest::processes, which counts those of the start.
+  /// `root`: request of rank 0, which is present from the start. `hosts`: hosts by rank; a running job may have more
+  /// ranks than JoinRequest::processes, the number at the start.
   JoinCheck(JoinRequest root, std::vector<std::uint32_t> hosts);
 
-  /// Whether the request has the token of the job.
+  /// Returns whether the request has the job's token.
   [[nodiscard]] bool knows_token(const JoinRequest& process) const;
-  /// Returns nothing when the process is admitted.
+  /// Admits the process, or returns why it is refused.
   [[nodiscard]] std::optional<Refusal> admit(const JoinRequest& process);
   [[nodiscard]] bool complete() const { return present_.size() == hosts_.size(); }
   /// Returns the admitted processes by rank, with rank 0.
@@ -61,8 +62,8 @@ class JoinCheck {
 /// Returns "rank 2 (pid 4711 on alpha)".
 [[nodiscard]] std::string process_name(const JoinRequest& process);
 
-/// Returns the first setting in which two jobs differ: "student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)"; empty:
-/// none. Jobs are TOML as JobDocument::to_toml writes it: a setting begins on a line of its own.
+/// Returns the first setting that differs between two jobs: "student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)";
+/// empty: none. Jobs are TOML as JobDocument::to_toml writes it: every setting begins a line.
 [[nodiscard]] std::string job_difference(const JoinRequest& a, const JoinRequest& b);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process that a user starts joins a running job.
+// Request and answer for a process that a user starts to join a running job.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace maestro {
 struct ElasticJoin {
   std::string section;
   std::string devices;       ///< ProcessEnv::join_devices
-  std::string host;          ///< of the process, as it names it
-  bool on_this_host = true;  ///< of rank 0
+  std::string host;          ///< name that the process gives its host
+  bool on_this_host = true;  ///< the process runs on rank 0's host
 };
-/// How a process that a user starts joins a running job: it executes maestro so.
+/// Rank 0's answer: how the process executes maestro to join.
 struct JoinTerms {
   ProcessId process;
   std::vector<std::string> command;    ///< arguments

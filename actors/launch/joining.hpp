@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire form of a join request (rendezvous.thrift), and text of peers that becomes part of a line.
+// Converts join requests to and from their wire form (rendezvous.thrift), and text of peers to part of a line.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ constexpr std::int64_t most_processes_of_a_host = 64;
                  "; write host names with commas between them, with :N for N processes on one: a,b:2");
 }
 
-/// "b:2" -> ("b", 2)
+/// Parses an entry: "b:2" -> ("b", 2).
 std::pair<std::string, std::int64_t> parse_host(std::string_view entry) {
   const std::size_t colon = entry.find(':');
   const std::string name(entry.substr(0, colon));
@@ -68,7 +68,7 @@ LaunchInfo find_run_place(const PlaceRequest& request, const Environment& enviro
   const std::string launcher(name_of(found.launcher));
   if (foreign && !request.joins) {
     throw JobError("started by " + launcher + " as one of " + std::to_string(found.processes) +
-                   " processes, but only `maestro train` runs as several that another program starts");
+                   " processes, but only `maestro train` can run as several processes of a launcher");
   }
   if (foreign && (!request.hosts.empty() || (request.processes != 0 && request.processes != found.processes))) {
     throw JobError(std::string(request.hosts.empty() ? "--processes " + std::to_string(request.processes)

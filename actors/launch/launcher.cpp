@@ -31,7 +31,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-/// Quotes a word for a shell, whatever characters it has.
+/// Quotes a word of any characters for a shell.
 std::string shell_word(const std::string& text) {
   std::string word = "'";
   for (const char c : text) {
@@ -53,8 +53,8 @@ struct Pipe {
   int ends[2] = {-1, -1};
 };
 
-/// While it lives, writing to a pipe without a reader is an error of the call and raises no SIGPIPE: a remote shell may
-/// fail before it reads anything, and this class also serves programs that do not ignore the signal.
+/// Suppresses SIGPIPE during its lifetime: writing to a pipe without a reader only returns an error. A remote shell may
+/// fail before it reads anything, and programs that use Launcher need not ignore the signal.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -64,8 +64,7 @@ class NoPipeSignal {
   }
   ~NoPipeSignal() {
     const timespec at_once{};
-    if (!sigismember(&before_, SIGPIPE))
-      sigtimedwait(&pipe_, nullptr, &at_once);  // it is directed to the writing thread
+    if (!sigismember(&before_, SIGPIPE)) sigtimedwait(&pipe_, nullptr, &at_once);  // the writing thread receives it
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   NoPipeSignal(const NoPipeSignal&) = delete;
@@ -97,7 +96,7 @@ std::string how_it_ended(int status) {
 std::string own_program() {
   char self[4096];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length <= 0) throw JobError("cannot find this program's own file: " + std::string(std::strerror(errno)));
+  if (length <= 0) throw JobError("cannot find the file of this program: " + std::string(std::strerror(errno)));
   return {self, static_cast<std::size_t>(length)};
 }
 
@@ -167,7 +166,7 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  // A group of its own: Ctrl-C signals rank 0, which ends the others in order.
+  // A separate process group: Ctrl-C signals only rank 0, which ends the others in order.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   std::vector<char*> argv = pointers(command);
@@ -209,7 +208,7 @@ void Launcher::started(Child child) {
   }
 }
 
-/// Waits for the end of a child and returns its status. Its pid is not reused before it has left `running_`.
+/// Waits for a child to end and returns its status. Its pid is not reused before it has left `running_`.
 int Launcher::reap(const Child& child) {
   const auto id = static_cast<id_t>(child.pid);
   siginfo_t change{};
@@ -220,7 +219,7 @@ int Launcher::reap(const Child& child) {
     }
     const bool stopped = change.si_code == CLD_STOPPED;
     if (!stopped && change.si_code != CLD_CONTINUED) break;
-    (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // this change is consumed
+    (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // consumes the change
     if (stopped_) stopped_(child.process, stopped);
   }
   {
@@ -234,7 +233,7 @@ int Launcher::reap(const Child& child) {
   return status;
 }
 
-/// Passes on each line of a child's standard error until it ends. Returns the text of the last.
+/// Passes on each line of a child's standard error until it ends. Returns the last line's text.
 std::string Launcher::relay(const Child& child) const {
   FILE* stream = fdopen(child.errors, "r");
   std::string last;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the other processes of a job, on this machine or by ssh on others, and supervises them: every child is reaped,
-// no child outlives the job.
+// Starts the other processes of a job, on this machine or by ssh on others, and supervises them: it reaps every child,
+// and no child outlives the job.
 //
 // LA-1 (no orphans): after the destructor no child of this launcher runs. The child of a remote process is its ssh; the
 //       process itself ends when it loses rank 0.
-// LA-2 (secrets by pipe): remote processes receive secrets on their standard input only: other users can read arguments
-//       and variables.
+// LA-2 (secrets by pipe): remote processes receive secrets only on their standard input, because other users can read
+//       arguments and variables.
 // LA-3 (remote errors): the standard error of a remote process is passed on line by line, with its host.
 //
-// A child is ended by its pidfd, or by its pid before it is waited for; never by a pid that the system may have reused.
-// The standard input of a remote process stays open as long as its child here runs, and closes with this process: the
+// A child is killed by its pidfd, or by its pid before it is waited for; never by a pid that the system may have
+// reused. A remote process' standard input stays open while its child here runs, and closes with this process: the
 // remote process detects the end of rank 0 by it (ParentWatch).
 #pragma once
 
@@ -38,10 +38,10 @@ struct ProcessStart {
   std::vector<std::string> variables;  ///< "NAME=value"
 };
 
-/// How processes are started on other hosts.
+/// Command and secrets for starting processes on other hosts.
 struct RemoteShell {
-  std::vector<std::string> words;  ///< the program and its options, as of default_remote_shell()
-  std::string secrets;             ///< a line for the standard input of every remote process
+  std::vector<std::string> words;  ///< program and options, from remote_shell_words()
+  std::string secrets;             ///< line for the standard input of every remote process
 };
 /// Returns ssh in batch mode. `command` ("ssh -p 2222") replaces the first word; empty: ssh.
 [[nodiscard]] std::vector<std::string> remote_shell_words(const std::string& command);
@@ -51,8 +51,8 @@ struct RemoteShell {
 [[nodiscard]] std::string remote_command(const std::string& folder, const std::vector<std::string>& variables,
                                          const std::vector<std::string>& command);
 
-/// Whether a child that ended this way (Launcher::Ended) has printed its error line itself: invalid input, or refused
-/// resources.
+/// Returns whether a child that ended this way (Launcher::Ended) has printed its error line itself: invalid input, or
+/// refused resources.
 [[nodiscard]] inline bool prints_itself(std::string_view how) {
   constexpr std::string_view refused = "exit status 2";
   return how == refused || how.starts_with(std::string(refused) + " ");
@@ -82,32 +82,33 @@ class Launcher {
              const RemoteShell& shell);
   /// Waits for the children to end, at most this long. Thread-safe.
   void wait(std::chrono::milliseconds patience) const;
-  /// Waits likewise, then kills the remaining children. Idempotent.
+  /// Waits for the children to end, at most this long, then kills the remaining children. Idempotent.
   void end_all(std::chrono::milliseconds patience);
-  /// Waits likewise for all children but those of `kept`, then kills the remaining ones. How they ended does not count.
+  /// Waits for the children outside `kept` to end, at most this long, then kills the remaining ones. Ignores how they
+  /// ended.
   void end_others(const std::set<ProcessId>& kept, std::chrono::milliseconds patience);
-  /// Kills at once; for a second Ctrl-C. Async-signal-safe enough for a signal thread.
+  /// Kills all children at once, for a second Ctrl-C. Callable from a signal thread.
   void kill_all();
   /// Returns the pids of all children, running or not. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> pids() const;
-  /// Returns those of children that have ended. Thread-safe.
+  /// Returns the pids of ended children. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> ended_pids() const;
-  /// Returns the processes of the children whose end has not been reported. Thread-safe.
+  /// Returns the children's processes that have no reported end yet. Thread-safe.
   [[nodiscard]] std::set<ProcessId> running() const;
-  /// The run goes on without a process: however it ends, all_clean() does not count it. Thread-safe.
+  /// Excludes a process from all_clean(), because the run continues without it. Thread-safe.
   void forgive(ProcessId process);
   [[nodiscard]] bool is_forgiven(ProcessId process) const;
-  /// A process that was started again takes part in the run: from now on it counts again. Thread-safe.
+  /// Counts a process in all_clean() again: it was started again and takes part in the run. Thread-safe.
   void rely_on(ProcessId process);
-  /// Waits for the end of a child and of its report, kills it when the patience is over, and waits on. Thread-safe.
+  /// Waits until a child has ended and its end is reported; kills the child after `patience`. Thread-safe.
   void end(ProcessId process, std::chrono::milliseconds patience);
-  /// Kills children that do not count. Thread-safe.
+  /// Kills children that all_clean() does not count. Thread-safe.
   void kill_forgiven();
-  /// Returns true when every ended child had status 0.
+  /// Returns whether every ended child that counts had status 0.
   [[nodiscard]] bool all_clean() const;
 
  private:
-  /// A started child. Descriptors of a remote child are this side's ends of its standard streams.
+  /// A started child. A remote child's descriptors are this side's ends of its standard streams.
   struct Child {
     pid_t pid = 0;
     ProcessId process;
@@ -126,10 +127,10 @@ class Launcher {
   Ended ended_;
   Stopped stopped_;
   Line line_;
-  mutable std::mutex mutex_;                     // guards the members below, but for watchers_
+  mutable std::mutex mutex_;                     // guards the members below except watchers_
   mutable std::condition_variable child_ended_;  // a child has left running_ or processes_
   std::map<pid_t, ProcessHandle> running_;
-  std::map<pid_t, ProcessId> processes_;  // of the children whose end was not reported
+  std::map<pid_t, ProcessId> processes_;  // children without a reported end
   std::vector<std::int64_t> pids_;
   std::set<ProcessId> unclean_;
   std::set<ProcessId> forgiven_;

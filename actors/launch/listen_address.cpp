@@ -83,7 +83,7 @@ std::string address_of(const std::string& host) {
 
 std::string address_towards(const std::string& host) {
   sockaddr_in peer = resolve(host);
-  peer.sin_port = htons(9);  // any: connecting a datagram socket only looks up the route
+  peer.sin_port = htons(9);  // any port: connecting a datagram socket only looks up the route
   const int probe = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in own{};
   socklen_t size = sizeof own;
@@ -101,11 +101,11 @@ std::string choose_listen_address(const std::string& wanted, const std::string& 
                                   const std::vector<InterfaceAddress>& here) {
   if (wanted == "auto") {
     if (!is_loopback(towards)) return towards;
-    // On its own host rank 0's name often resolves to 127.0.1.1.
+    // On rank 0's host its name often resolves to 127.0.1.1.
     const auto outward = std::ranges::find(here, false, &InterfaceAddress::loopback);
     if (outward != here.end()) return outward->address;
     throw JobError(
-        "transport.listen = \"auto\": this machine has no address that other hosts can reach; it has " + listed(here),
+        "transport.listen = \"auto\": other hosts cannot reach any address of this machine; it has " + listed(here),
         ErrorCode::unavailable);
   }
   const auto by_interface = std::ranges::find(here, wanted, &InterfaceAddress::interface);

@@ -7,7 +7,7 @@
 
 namespace maestro {
 
-/// IPv4 address of an interface that is up.
+/// The IPv4 address of an interface that is up.
 struct InterfaceAddress {
   std::string interface;
   std::string address;
@@ -15,15 +15,15 @@ struct InterfaceAddress {
 };
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
-/// Resolves a host name on this machine. Throws JobError when it does not resolve.
+/// Resolves a host name on this machine. Throws JobError if it does not resolve.
 [[nodiscard]] std::string address_of(const std::string& host);
-/// Returns the address from which this machine reaches `host`, by its routes; sends nothing. Throws JobError: the name
-/// does not resolve, no route.
+/// Returns the address from which this machine reaches `host`, by its routes; sends nothing. Throws JobError if the
+/// name does not resolve, or without a route.
 [[nodiscard]] std::string address_towards(const std::string& host);
 
-/// `wanted`: an address, an interface ("eth0"), or "auto": the address that reaches rank 0's host, and on that host the
-/// address that its name resolves to. `towards` is address_towards(rank 0's host). Pure. Throws JobError that lists the
-/// available addresses.
+/// Returns the address to listen on. `wanted`: an address, an interface ("eth0"), or "auto": the address that reaches
+/// rank 0's host, and on that host the address of its name. `towards` is address_towards(rank 0's host). Pure. Throws
+/// JobError that lists the available addresses.
 [[nodiscard]] std::string choose_listen_address(const std::string& wanted, const std::string& towards,
                                                 const std::vector<InterfaceAddress>& here);
 

@@ -21,7 +21,7 @@ constexpr int look_ms = 250;
 
 ParentWatch::ParentWatch(std::int64_t pid, int input, Lost lost)
     : pid_(pid), lost_(std::move(lost)), input_(input), wake_(::eventfd(0, EFD_CLOEXEC)) {
-  // By number: glibc 2.36 declares pidfd_open without C linkage. Fails when rank 0 has ended; watch() detects that.
+  // By number: glibc 2.36 declares pidfd_open without C linkage. It fails if rank 0 has ended; watch() detects that.
   if (pid_ != 0) process_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid_), 0U)));
   const auto refuse = [](const std::string& why) {
     return JobError("cannot watch rank 0: " + why, ErrorCode::unavailable);
@@ -39,7 +39,7 @@ ParentWatch::~ParentWatch() {
   thread_.join();
 }
 
-/// `events`: of the watched descriptor.
+/// Returns whether rank 0 has ended. `events`: events of the watched descriptor.
 bool ParentWatch::has_ended(short events) const {
   if (pid_ != 0) return events != 0 || ::getppid() != static_cast<pid_t>(pid_);
   if (events == 0) return false;
@@ -48,7 +48,7 @@ bool ParentWatch::has_ended(short events) const {
 }
 
 void ParentWatch::watch() {
-  std::int64_t stopped_ms = 0;  // by looks: time in which this process itself was stopped does not count
+  std::int64_t stopped_ms = 0;  // counted per look, so without the time when this process was stopped
   while (true) {
     pollfd waited[2] = {{wake_.get(), POLLIN, 0}, {pid_ != 0 ? process_.get() : input_, POLLIN, 0}};
     (void)::poll(waited, 2, look_ms);

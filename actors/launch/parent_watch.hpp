@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches rank 0 on behalf of a process that rank 0 has started, until the job has begun; afterwards the supervisors
-// watch each other.
+// Watches rank 0 for a process that rank 0 has started, until the job has begun; afterwards the supervisors watch each
+// other.
 //
-// RW-1 (bounded notice): `lost` is called once, within half a second of the end of rank 0, or when rank 0 was stopped
+// RW-1 (bounded notice): `lost` is called once, within half a second after rank 0 has ended, or after rank 0 was
+// stopped
 //       for `silence`.
 // RW-2 (quiet end): after the destructor `lost` is not called; the destructor waits for a running call.
 #pragma once
@@ -20,11 +21,11 @@ namespace maestro {
 
 class ParentWatch {
  public:
-  /// `how`: "ended", "is stopped". Called on the thread of the watch.
+  /// Reports the loss of rank 0. `how`: "ended" or "is stopped". Called on the watch's thread.
   using Lost = std::function<void(const std::string& how)>;
 
-  /// `pid`: of rank 0, this process's parent; 0: rank 0 is on another host and holds the other end of `input`. Throws
-  /// JobError: no descriptor or thread available.
+  /// `pid`: pid of rank 0, this process' parent; 0: rank 0 is on another host and holds the other end of `input`.
+  /// Throws JobError if no descriptor or thread is available.
   ParentWatch(std::int64_t pid, int input, Lost lost);
   ~ParentWatch();
   ParentWatch(const ParentWatch&) = delete;

@@ -33,7 +33,7 @@ AcceptorOptions acceptor_options(const std::string& address, const GateKeys& key
   return options;
 }
 
-/// Throws TTransportException: the peer ends, or is silent.
+/// Returns whether the peer sends the secret. Throws TTransportException if the peer ends or is silent.
 bool shows(RpcSocket& stream, const std::string& secret) {
   std::string shown(secret.size(), '\0');
   stream.readAll(reinterpret_cast<std::uint8_t*>(shown.data()), static_cast<std::uint32_t>(shown.size()));

@@ -24,7 +24,7 @@ class Variables {
 
   [[nodiscard]] bool has(std::string_view name) const { return text(name).has_value(); }
 
-  /// An empty variable counts as unset.
+  /// Returns a variable's text; an empty variable counts as unset.
   [[nodiscard]] std::optional<std::string> text(std::string_view name) const {
     auto value = environment_(name);
     return value && value->empty() ? std::nullopt : value;
@@ -35,7 +35,7 @@ class Variables {
     throw JobError(std::string(name) + " is not set, but " + std::string(needed_by) + " is: set both or neither");
   }
 
-  /// Throws when it is not a number from `least` to `most`.
+  /// Returns a variable's number, or nothing. Throws if it is not from `least` to `most`.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view name, std::int64_t least, std::int64_t most) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
@@ -70,7 +70,7 @@ void read_rank(const Variables& variables, std::string_view rank, std::string_vi
                  ": ranks count from 0");
 }
 
-/// Parses MAESTRO_HOSTS, "0,0,1" by rank; empty: not set.
+/// Returns the hosts by rank from MAESTRO_HOSTS, "0,0,1"; empty: not set.
 std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t processes) {
   const auto list = variables.text("MAESTRO_HOSTS");
   if (!list) return {};
@@ -85,7 +85,7 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
     if (error != std::errc{} || stop != word.data() + word.size() || !in_order) {
       throw JobError("MAESTRO_HOSTS = \"" + printable(*list) +
                      "\": expected the host of every rank, numbered from 0 in the order " +
-                     "of the ranks, such as \"0,0,1\"; ranks of a host must be neighbours");
+                     "of the ranks, such as \"0,0,1\"; ranks of a host must be consecutive");
     }
     hosts.push_back(host);
   }
@@ -104,20 +104,20 @@ void set_hosts(ProcessEnv& place, std::vector<std::uint32_t> hosts) {
   place.local_processes = last - first;
 }
 
-/// Throws when the launcher's local rank differs from the local rank that follows from the hosts.
+/// Throws if the launcher's local rank differs from the local rank by `hosts`.
 void check_local_rank(const Variables& variables, std::string_view name, const ProcessEnv& place,
                       const std::string& remedy) {
   const auto local_rank = variables.number(name, 0, most_processes);
   if (!local_rank || *local_rank == place.local_rank) return;
-  throw JobError("rank " + std::to_string(place.rank) + " has " + shown(name, *local_rank) + " where " +
-                 std::to_string(place.local_rank) + " was expected: ranks of a host must be neighbours; " + remedy);
+  throw JobError("rank " + std::to_string(place.rank) + " has " + shown(name, *local_rank) + ", expected " +
+                 std::to_string(place.local_rank) + ": ranks of a host must be consecutive; " + remedy);
 }
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Returns hosts by rank, with the same number of processes on each.
+/// Returns hosts by rank, with equally many processes on each.
 std::vector<std::uint32_t> even_hosts(std::int64_t processes, std::int64_t per_host, std::string_view name) {
   if (processes % per_host != 0) {
     throw JobError(std::to_string(processes) + " processes are not a multiple of the processes per host: " +
@@ -133,7 +133,7 @@ std::optional<std::uint16_t> given_port(const Variables& variables) {
   return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
 }
 
-/// FNV-1a of the job's name: 61440 + hash % 4096. See find_process_place.
+/// Returns 61440 + hash % 4096, with FNV-1a of the job's name as the hash. See find_process_place.
 std::uint16_t port_of(std::string_view job) {
   std::uint32_t hash = 2166136261u;
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -175,15 +175,14 @@ ProcessEnv torchrun_place(const Variables& variables) {
   set_hosts(place, torchrun_hosts(variables, place));
   check_local_rank(variables, "LOCAL_RANK", place, "set the host of each rank: MAESTRO_HOSTS=0,0,1");
   place.root_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, 65535, "MASTER_ADDR"));
-  // The agent of torchrun serves its own store at MASTER_PORT (torch/distributed/elastic,
-  // TORCHELASTIC_USE_AGENT_STORE).
+  // torchrun's agent serves a store at MASTER_PORT (torch/distributed/elastic, TORCHELASTIC_USE_AGENT_STORE).
   if (!variables.has("TORCHELASTIC_RUN_ID")) return place;
   place.root_port = place.root_port == 65535 ? 65534 : static_cast<std::uint16_t>(place.root_port + 1);
   return place;
 }
 
-/// "979828736.0;tcp://192.0.2.2,10.0.0.2:57553;tcp6://..." -> "192.0.2.2": where mpirun itself runs.
-/// PMIX_SERVER_URI*, which Open MPI 5 has as well, is no substitute: it names each host's own daemon.
+/// Returns the host of mpirun: "979828736.0;tcp://192.0.2.2,10.0.0.2:57553;tcp6://..." -> "192.0.2.2".
+/// PMIX_SERVER_URI* of Open MPI 5 does not replace the variable: it names the daemon of each host.
 std::string open_mpi_root(const Variables& variables) {
   constexpr std::string_view scheme = "tcp://";
   const std::string uri = variables.text("OMPI_MCA_orte_hnp_uri").value_or("");
@@ -216,7 +215,7 @@ ProcessEnv open_mpi_place(const Variables& variables) {
   return place;
 }
 
-/// Returns the ranks of this host as SLURM_GTIDS would list them: "2,3".
+/// Returns the ranks of this host in the form of SLURM_GTIDS: "2,3".
 std::string local_ranks(const ProcessEnv& place) {
   std::string ranks;
   for (std::int64_t at = 0; at < place.local_processes; ++at) {
@@ -225,7 +224,7 @@ std::string local_ranks(const ProcessEnv& place) {
   return ranks;
 }
 
-/// Expects the tasks of a step in blocks; throws when `srun` has distributed them differently.
+/// Throws if `srun` has not distributed a step's tasks in blocks.
 void check_blocks(const Variables& variables, const ProcessEnv& place) {
   const std::string remedy = "start with srun --distribution=block";
   check_local_rank(variables, "SLURM_LOCALID", place, remedy);
@@ -234,7 +233,7 @@ void check_blocks(const Variables& variables, const ProcessEnv& place) {
   const std::string ranks = variables.text("SLURM_GTIDS").value_or(local_ranks(place));
   if (node.value_or(host) == host && ranks == local_ranks(place)) return;
   throw JobError("node " + std::to_string(node.value_or(host)) + " of the SLURM step has ranks " + printable(ranks) +
-                 ": ranks of a host must be neighbours; " + remedy);
+                 ": ranks of a host must be consecutive; " + remedy);
 }
 
 [[noreturn]] void contradict(const std::string& tasks_per_node, std::int64_t processes) {
@@ -255,7 +254,7 @@ std::vector<std::uint32_t> slurm_hosts(const Variables& variables, std::int64_t 
   return hosts;
 }
 
-/// JAX uses the job id; here the steps of a job differ as well, by a prime.
+/// Returns the port for a job and step. JAX uses only the job id; a prime factor makes the steps of a job differ.
 std::uint16_t slurm_port(const Variables& variables) {
   constexpr std::int64_t most_id = 0xffffffff;
   const auto job = variables.number("SLURM_JOB_ID", 0, most_id, "SLURM_STEP_ID");
@@ -282,7 +281,8 @@ ProcessEnv slurm_place(const Variables& variables) {
   return place;
 }
 
-/// Outside a step a batch script also has SLURM_PROCID = 0 and SLURM_NTASKS, but no SLURM_STEP_ID.
+/// Returns the place by the innermost launcher. Outside a step, a SLURM batch script has SLURM_PROCID = 0 and
+/// SLURM_NTASKS, but not SLURM_STEP_ID.
 ProcessEnv launched_place(const Variables& variables) {
   if (variables.has("MAESTRO_RANK")) return maestro_place(variables);
   if (variables.has("RANK")) return torchrun_place(variables);

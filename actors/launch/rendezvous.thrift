@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the processes of a job find each other before anything is built: every process except rank 0 joins rank 0 and
 // waits until all have joined, or until it receives the reason why the job cannot begin. Versions of maestro differ in
-// the content of Joining, never in the field numbers of this file: two versions can always report that they differ.
+// the content of Joining, never in the field numbers of this file, so two versions can always report that they differ.
 namespace cpp maestro.rendezvous
 
 struct Joining {
@@ -34,7 +34,7 @@ struct Answer {
 
 exception Refused {
   1: required string reason
-  // True: the whole job cannot begin, and every joined process receives the reason. False: only this process is refused.
+  // True: the job cannot begin, and every joined process receives the reason. False: only this process is refused.
   2: required bool for_all
 }
 

@@ -31,8 +31,8 @@ void stop_if_cancelled(const JoinOptions& options) {
   throw JobError("stopped while waiting for the other processes", ErrorCode::cancelled);
 }
 
-/// Returns how long to retry after this error. Rank 0 may not have started: no listener, its local socket is missing,
-/// or, for a shorter time, a relay without a server ends the connection, as does a rank 0 that requires TLS. A name
+/// Returns how long to retry after this error. Rank 0 may not have started: without a listener or its local socket, or,
+/// for a shorter time, if the connection ends, as by a relay without a server or a rank 0 that requires TLS. A name
 /// that does not resolve is final.
 std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
   switch (error.code()) {
@@ -100,7 +100,7 @@ class RootConnection {
     }
   }
 
-  /// Calls an established rank 0: a lost connection means that it ended.
+  /// Calls rank 0 after it has answered once: a lost connection means that it ended.
   template <class Call>
   void ask_root(Call&& call) {
     try {

@@ -53,7 +53,7 @@ struct RendezvousServer::State {
     if (noted > most_refusals_noted) return;
     note(line + (noted == most_refusals_noted ? " (further refusals are not printed)" : ""));
   }
-  /// Under the lock. RV-2
+  /// Ends the start with the first reason (RV-2). Call under the lock.
   bool fail(const std::string& reason, ErrorCode code) {
     if (decided()) return false;
     reason_not_to_begin = peer_text(reason);
@@ -81,7 +81,7 @@ struct RendezvousServer::State {
   std::int64_t members = 0;         ///< connections of processes that have joined
 };
 
-/// Under the lock: returns the outcome; an empty answer when it is undecided.
+/// Returns the outcome, or an empty answer if it is undecided. Call under the lock.
 Answer RendezvousServer::State::answer(std::int64_t rank) {
   Answer answer;
   if (!decided()) return answer;
@@ -100,7 +100,7 @@ Answer RendezvousServer::State::answer(std::int64_t rank) {
   return answer;
 }
 
-/// A connection. Its end is the end of the process, unless the process has received the outcome.
+/// A connection to a process. Its end means that the process has ended, unless the process has received the outcome.
 class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
  public:
   Member(State& state, Visitor& visitor) : state_(state), visitor_(visitor) {}
@@ -182,11 +182,11 @@ RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make
   acceptor.refused = [&state](const std::string& peer, const std::string& reason) {
     state.note_refusal("refused " + peer_text(peer) + " at the rendezvous: " + peer_text(reason));
   };
-  if (parse_socket_address(state.options.address).local()) {  // the process is no stranger (RV-6)
+  if (parse_socket_address(state.options.address).local()) {  // not a stranger (RV-6)
     acceptor.starved = [&state](const std::string& peer, const std::string& reason) {
       const std::lock_guard lock(state.mutex);
-      state.fail("rank 0 has no thread or no memory for " + peer_text(peer) + " at the rendezvous (" +
-                     peer_text(reason) + "): raise `ulimit -u` or `ulimit -v`",
+      state.fail("rank 0 lacks a thread or memory for " + peer_text(peer) + " at the rendezvous (" + peer_text(reason) +
+                     "): raise `ulimit -u` or `ulimit -v`",
                  ErrorCode::unavailable);
     };
   }

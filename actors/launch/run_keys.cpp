@@ -102,7 +102,7 @@ RunKeys::RunKeys(RunKeys&& other) noexcept : keys_(std::exchange(other.keys_, {}
 
 RunKeys::~RunKeys() {
   if (keys_.folder.empty()) return;
-  std::error_code ignored;  // no remedy here
+  std::error_code ignored;  // cannot be handled here
   fs::remove_all(keys_.folder, ignored);
 }
 
@@ -126,7 +126,7 @@ std::string read_secret_line() {
     line += c;
   }
   throw JobError(
-      "the keys of the run did not come through the remote shell; this process is meant to be started by "
+      "the keys of the run did not arrive through the remote shell; this process is meant to be started by "
       "`maestro train --hosts`");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A key set with the lifetime of a run: rank 0 of `--hosts` generates it, and the remote shells carry it to the others.
+// A key set for a single run: rank 0 of `--hosts` makes it, and the remote shells carry it to the others.
 //
-// EK-1 (private and temporary): files are in a folder that only this user can read, in memory where the system offers
-//       such a folder, and are removed with the object.
+// EK-1 (private and temporary): files are in a folder that only this user can read, in memory if the system has such a
+//       folder, and are removed with the object.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class RunKeys {
  public:
   /// Makes a set for these hosts. Throws JobError.
   [[nodiscard]] static RunKeys make(const std::vector<std::string>& hosts);
-  /// Reads the output of pack(). Throws JobError: it is damaged.
+  /// Reads the output of pack(). Throws JobError if it is damaged.
   [[nodiscard]] static RunKeys unpack(const std::string& line);
   ~RunKeys();
   RunKeys(RunKeys&& other) noexcept;
@@ -32,10 +32,10 @@ class RunKeys {
 /// Removes the sets of dead processes of this host.
 void sweep_run_keys() noexcept;
 
-/// A secret of a single line: private key, certificates and token.
+/// Returns a secret in a single line: private key, certificates and token.
 [[nodiscard]] std::string pack(const KeySet& keys);
 
-/// Reads a line from the standard input, written there by the remote shell. Throws JobError when it ends first.
+/// Reads the line that the remote shell writes to the standard input. Throws JobError if the input ends first.
 [[nodiscard]] std::string read_secret_line();
 
 }  // namespace maestro

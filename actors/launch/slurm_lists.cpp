@@ -17,7 +17,7 @@ constexpr std::int64_t most_nodes = 1 << 20;
                  std::string(expected) + "\"");
 }
 
-/// Takes a positive number from the front of `text`; 0: none.
+/// Takes a positive number from the front of `text`; returns 0 without one.
 std::int64_t take_number(std::string_view& text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -32,7 +32,7 @@ bool take(std::string_view& text, std::string_view start) {
   return true;
 }
 
-/// Takes "2" or "2(x3)": the tasks of a node, and the number of such nodes; {0, 0}: neither.
+/// Takes "2" or "2(x3)": a node's tasks, and the number of such nodes. Returns {0, 0} without them.
 std::pair<std::int64_t, std::int64_t> take_group(std::string_view& text) {
   const std::int64_t tasks = take_number(text);
   if (tasks == 0 || !take(text, "(x")) return {tasks, tasks == 0 ? 0 : 1};

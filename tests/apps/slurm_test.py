@@ -47,7 +47,7 @@ class Slurm(SystemTest):
         lines = finished.error_lines()
         self.assertEqual(len(lines), 4, finished.describe())
         for line in lines:
-            self.assertRegex(line, "ranks of a host must be neighbours; start with srun --distribution=block")
+            self.assertRegex(line, "ranks of a host must be consecutive; start with srun --distribution=block")
 
     def processes_of(self, report):
         return json.loads((self.folder / report).read_text())["plan"]["processes"]

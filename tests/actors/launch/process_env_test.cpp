@@ -128,7 +128,7 @@ TEST(ProcessEnv, contradictory_own_variables_are_named) {
   EXPECT_THAT(error_of(with(own_rank_2, {{"MAESTRO_HOSTS", "0,0,1"}})), HasSubstr("3 processes, but there are 4"));
   EXPECT_THAT(error_of(with(own_rank_2, {{"MAESTRO_LOCAL_RANK", "0"}})), HasSubstr("MAESTRO_LOCAL_RANK = 0"));
   for (const char* hosts : {"0,1,0,1", "1,1,2,2", "0,2,2,3", "0,0,1,", "0,0,x,1", "0,0,1 ,1"}) {
-    EXPECT_THAT(error_of(with(own_rank_2, {{"MAESTRO_HOSTS", hosts}})), HasSubstr("must be neighbours")) << hosts;
+    EXPECT_THAT(error_of(with(own_rank_2, {{"MAESTRO_HOSTS", hosts}})), HasSubstr("must be consecutive")) << hosts;
   }
 }
 
@@ -234,7 +234,7 @@ TEST(ProcessEnv, tasks_that_srun_dealt_out_are_refused_on_every_node) {  // PP-2
   const Values node_0 = {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_GTIDS", "0,2,3"}};
   const Values node_1 = {{"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_GTIDS", "1"}};
   EXPECT_EQ(error_of(with(cyclic, node_0)),
-            "node 0 of the SLURM step has ranks 0,2,3: ranks of a host must be neighbours; start with srun "
+            "node 0 of the SLURM step has ranks 0,2,3: ranks of a host must be consecutive; start with srun "
             "--distribution=block");
   EXPECT_THAT(error_of(with(cyclic, node_1)), HasSubstr("srun --distribution=block"));
   const Values plane = {{"SLURM_STEP_NUM_TASKS", "4"},

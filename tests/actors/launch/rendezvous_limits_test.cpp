@@ -26,7 +26,7 @@ TEST_F(RendezvousLimits, of_threads_end_the_start_with_the_process_and_the_remed
   const NoThreads none;
   const FileDescriptor process = connect_to(parse_socket_address(server.address()), "rendezvous", 5s);
   EXPECT_THAT(job_error_of([&] { server.wait_all(30s); }),
-              AllOf(StartsWith("rank 0 has no thread or no memory for process "), HasSubstr("raise `ulimit -u`")));
+              AllOf(StartsWith("rank 0 lacks a thread or memory for process "), HasSubstr("raise `ulimit -u`")));
 }
 
 }  // namespace
