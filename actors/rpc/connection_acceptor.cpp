@@ -101,13 +101,13 @@ class ConnectionAcceptor::State::Client final : public Visitor {
 
   std::thread thread;
   bool admitted = false;
-  bool ended = false;  ///< its slot was taken by another client
-  bool gone = false;   ///< its thread is about to end
+  bool ended = false;  ///< another client has taken the slot
+  bool gone = false;   ///< the thread is about to end
 
  private:
   State& acceptor_;
   std::string name_;
-  std::shared_ptr<RpcSocket> stream_;  // shared with the protocol of a service, as Thrift wants it
+  std::shared_ptr<RpcSocket> stream_;  // shared with a service's protocol, as Thrift requires
 };
 
 void ConnectionAcceptor::State::accept_clients() {
@@ -124,7 +124,7 @@ void ConnectionAcceptor::State::accept_clients() {
   }
 }
 
-/// The listener stays readable when no descriptor is free for the next client: retrying at once would spin.
+/// Waits before the next try if no descriptor is free: the listener stays readable, and retrying at once would spin.
 void ConnectionAcceptor::State::wait_for_descriptors() const {
   pollfd stopped{wake.get(), POLLIN, 0};
   ::poll(&stopped, 1, 100);
@@ -150,19 +150,19 @@ void ConnectionAcceptor::State::admit(FileDescriptor socket) {
     return refuse(peer, "there are " + std::to_string(options.most_clients) + " clients already");
   }
   if (count(false) >= options.most_strangers) end_oldest_stranger();
-  // Clients whose slot was taken end at once; until then they hold a descriptor and a thread each.
+  // Clients without a slot end soon; until then they hold a descriptor and a thread each.
   const std::size_t most = options.most_clients + options.most_strangers;
   left.wait_for(lock, options.stranger_patience, [&] { return stopping || held() < most; });
   if (stopping) return;
   try {
     begin(std::move(socket), peer);
-  } catch (const std::exception& failure) {  // no memory, no thread: the next client may succeed
+  } catch (const std::exception& failure) {  // no memory or thread: the next client may succeed
     lock.unlock();
     options.starved ? options.starved(peer, failure.what()) : refuse(peer, failure.what());
   }
 }
 
-/// Under the lock.
+/// Call under the lock.
 void ConnectionAcceptor::State::end_oldest_stranger() {
   const auto oldest = std::ranges::find_if(
       clients, [](const Client& client) { return !client.admitted && !client.ended && !client.gone; });
@@ -170,7 +170,7 @@ void ConnectionAcceptor::State::end_oldest_stranger() {
   oldest->stream()->shut_down();
 }
 
-/// Under the lock.
+/// Call under the lock.
 void ConnectionAcceptor::State::begin(FileDescriptor socket, const std::string& peer) {
   if (!address.local()) {
     const int on = 1;
@@ -210,7 +210,7 @@ void ConnectionAcceptor::State::serve(Client& client) {
 
 void ConnectionAcceptor::State::forget_gone(std::unique_lock<std::mutex>& /*held*/) {
   for (auto at = clients.begin(); at != clients.end();) {
-    if (at->gone) at->thread.join();  // it holds no lock any more and is about to end
+    if (at->gone) at->thread.join();  // the thread holds no lock any more and is about to end
     at = at->gone ? clients.erase(at) : std::next(at);
   }
 }
@@ -228,7 +228,7 @@ void ConnectionAcceptor::State::stop() {
     const std::lock_guard lock(mutex);
     for (const Client& client : clients) client.stream()->shut_down();
   }
-  for (Client& client : clients) client.thread.join();  // no other thread touches the list any more
+  for (Client& client : clients) client.thread.join();  // no other thread uses the list any more
   clients.clear();
   close_listener();
 }

@@ -16,8 +16,8 @@ using apache::thrift::protocol::TProtocolException;
 using apache::thrift::transport::TFramedTransport;
 using apache::thrift::transport::TTransport;
 
-/// Refuses a list of more elements than its frame has bytes left. Thrift makes all elements of a list before it reads
-/// the first, and takes structs for values of no bytes.
+/// Refuses a list with more elements than its frame has bytes left. Thrift makes all elements of a list before it reads
+/// the first, and counts a struct as zero bytes.
 class FramedProtocol final : public TBinaryProtocol {
  public:
   FramedProtocol(const std::shared_ptr<TFramedTransport>& framed, std::int32_t largest)
@@ -33,7 +33,7 @@ class FramedProtocol final : public TBinaryProtocol {
   void checkReadBytesAvailable(apache::thrift::protocol::TSet& set) override { check(set.size_); }
   void checkReadBytesAvailable(apache::thrift::protocol::TMap& map) override { check(map.size_); }
 
-  TFramedTransport& framed_;  // the protocol keeps it alive
+  TFramedTransport& framed_;  // kept alive by the protocol
 };
 
 }  // namespace

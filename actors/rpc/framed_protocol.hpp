@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire form of all RPC: TFramedTransport with strict TBinaryProtocol, bounded by the size of a message.
+// The wire form of all RPC: TFramedTransport with strict TBinaryProtocol and a limit for the size of a message.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ class TTransport;
 
 namespace maestro {
 
-/// Returns the protocol over a stream. A message or text of more than `largest_message` bytes, and a list of more
-/// elements than its message has bytes, fail with an exception of Thrift.
+/// Returns the protocol over a stream. A message or text with more than `largest_message` bytes, or a list with more
+/// elements than its message has bytes, fails with an exception of Thrift.
 [[nodiscard]] std::shared_ptr<apache::thrift::protocol::TProtocol> framed_protocol(
     const std::shared_ptr<apache::thrift::transport::TTransport>& stream, std::int32_t largest_message);
 

@@ -86,7 +86,7 @@ void add_extension(X509* certificate, X509* issuer, int kind, const std::string&
   openssl_require(extension && X509_add_ext(certificate, extension.get(), -1) == 1, "making a certificate");
 }
 
-/// A positive number of 127 random bits.
+/// Sets the serial number, a positive number with 127 random bits.
 void set_serial(X509* certificate) {
   std::array<unsigned char, 16> bytes{};
   openssl_require(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1, "drawing random bits");
@@ -97,7 +97,7 @@ void set_serial(X509* certificate) {
   openssl_require(done, "making a certificate");
 }
 
-/// Returns a certificate of `key`, yet without extensions and signature.
+/// Returns a certificate for `key`, still without extensions and signature.
 CertificateHandle draft(const char* name, EVP_PKEY* key, X509_NAME* issuer, const Validity& validity) {
   CertificateHandle certificate(X509_new());
   openssl_require(certificate != nullptr, "making a certificate");

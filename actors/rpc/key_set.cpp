@@ -22,7 +22,7 @@ std::string remedy(const std::filesystem::path& folder) {
   return "make a new set: maestro keys " + folder.string();
 }
 
-/// Throws when the file is missing, not a regular file, or a `secret` that others can read.
+/// Throws if the file is missing, not a regular file, or a `secret` that others can read.
 void check_file(const std::filesystem::path& path, bool secret) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -35,7 +35,7 @@ void check_file(const std::filesystem::path& path, bool secret) {
   }
 }
 
-/// Returns the first PEM object of a file that `read` accepts.
+/// Returns a file's first PEM object that `read` accepts.
 template <class Handle, class Read>
 Handle read_pem(const std::filesystem::path& path, const char* what, Read read) {
   const std::string text = read_text(path).value_or_throw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's objects, owned, and its errors as text.
+// Owning handles of OpenSSL's objects, and its errors as text.
 #pragma once
 
 #include <openssl/bio.h>
@@ -26,7 +26,7 @@ using StoreHandle = std::unique_ptr<X509_STORE, OpenSslRelease<X509_STORE_free>>
 using StoreContextHandle = std::unique_ptr<X509_STORE_CTX, OpenSslRelease<X509_STORE_CTX_free>>;
 using ExtensionHandle = std::unique_ptr<X509_EXTENSION, OpenSslRelease<X509_EXTENSION_free>>;
 
-/// Returns OpenSSL's text of this thread's last error; clears the others.
+/// Returns OpenSSL's text for this thread's last error; clears all errors.
 [[nodiscard]] std::string openssl_error();
 
 /// Throws JobError("`what`: OpenSSL's error", internal) unless `done`.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connected socket, with or without TLS, as a Thrift transport with bounded waits. Thrift's own sockets bound single
-// reads only: a client that sends a byte now and then holds them for ever, and another thread cannot end them.
+// A connected socket, with or without TLS, as a Thrift transport with bounded waits. Thrift's sockets bound only single
+// reads: a client that sends a byte from time to time holds them for ever, and another thread cannot end them.
 //
-// SS-1 (bounded waits): no call waits longer than `patience` for its peer: neither the handshake, nor a whole message
-//       after its first byte, nor a whole write.
+// SS-1 (bounded waits): the handshake, a complete message after its first byte, and a complete write each wait at most
+//       `patience` for the peer.
 // SS-2 (shut down): after shut_down(), from any thread, every call returns or throws at once.
 //
-// Time in which this process itself was stopped does not count as the peer's silence.
+// The time while this process was stopped does not count as the peer's silence.
 #pragma once
 
 #include <thrift/transport/TTransport.h>
@@ -19,8 +19,8 @@
 
 namespace maestro {
 
-/// Used by a single thread at a time, except shut_down(). Errors are TTransportException with a line that can follow
-/// the peer's name.
+/// Used by a single thread at a time, except shut_down(). Errors are TTransportException with a text that follows the
+/// peer's name.
 class RpcSocket final : public apache::thrift::transport::TTransport {
  public:
   /// Takes a non-blocking socket; `tls` may be null.
@@ -28,21 +28,21 @@ class RpcSocket final : public apache::thrift::transport::TTransport {
 
   /// Performs the handshake; does nothing without TLS.
   void handshake();
-  /// Returns true when a message begins, which must then be complete within `patience`; false when the peer ended the
-  /// connection or was silent.
+  /// Waits for a message, which must then be complete within `patience`. Returns false if the peer ended the connection
+  /// or was silent.
   [[nodiscard]] bool wait_for_message();
-  /// Applies to all later calls.
+  /// Sets the patience of all later calls.
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
-  /// Ends sending and reads the peer's remaining bytes for a moment: closing with unread bytes would reset the
+  /// Ends sending and reads the peer's remaining bytes for a short time: closing with unread bytes would reset the
   /// connection, and the peer would lose the alert or the answer with the reason.
   void hear_out() noexcept;
   void shut_down() noexcept;
-  /// Releases the socket, with its TLS.
+  /// Releases the socket with its TLS session.
   [[nodiscard]] PeerSocket release();
 
-  /// Whether any byte was read.
+  /// Returns whether any byte was read.
   [[nodiscard]] bool has_read() const { return has_read_; }
-  /// Whether wait_for_message() returned false because the peer was silent.
+  /// Returns whether wait_for_message() returned false because the peer was silent.
   [[nodiscard]] bool fell_silent() const { return fell_silent_; }
 
   [[nodiscard]] bool isOpen() const override { return open_; }
@@ -52,14 +52,14 @@ class RpcSocket final : public apache::thrift::transport::TTransport {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Returns the bytes moved; 0: the peer has ended the connection; -1: wait for `awaited_`.
+  /// Returns the number of received bytes; 0: the peer has ended the connection; -1: wait for `awaited_`.
   std::int64_t receive(std::uint8_t* buffer, std::uint32_t size);
-  /// Like receive(), but leaves the bytes in the socket.
+  /// Returns the result of receive(), but leaves the bytes in the socket.
   std::int64_t look();
   std::int64_t send(const std::uint8_t* buffer, std::uint32_t size);
   std::int64_t tls_outcome(int result);
   std::int64_t plain_outcome(std::int64_t result, short events);
-  /// Returns false when the deadline passed, which moves by the time in which this process was stopped.
+  /// Returns false if the deadline has passed. Extends it by the time while this process was stopped.
   [[nodiscard]] bool wait(Clock::time_point& deadline) const;
   void renew_deadline() { read_deadline_ = Clock::now() + patience_; }
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// In a session entered by su or in a container the variable may name a missing folder.
+/// Returns the folder's name. After su or in a container the variable may name a missing folder.
 fs::path folder_name() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   std::error_code problem;
@@ -31,7 +31,7 @@ fs::path runtime_folder() {
   const fs::path folder = folder_name();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw JobError(system_error("cannot make", folder, errno));
   struct stat there {};
-  if (::lstat(folder.c_str(), &there) != 0) throw JobError(system_error("cannot look at", folder, errno));
+  if (::lstat(folder.c_str(), &there) != 0) throw JobError(system_error("cannot examine", folder, errno));
   if (there.st_uid != ::geteuid()) {
     throw JobError(folder.string() + " belongs to another user (uid " + std::to_string(there.st_uid) +
                        "), who made it before this one; remove it, or set XDG_RUNTIME_DIR to a folder of this user",

@@ -95,7 +95,7 @@ FileDescriptor listen_locally(const SocketAddress& address) {
     throw JobError("cannot make the folder " + folder.string() + ": " + reason_of(errno), ErrorCode::unavailable);
   }
   FileDescriptor made = new_socket(AF_UNIX);
-  ::fchmod(made.get(), 0600);  // before it has a name: no other user connects in between
+  ::fchmod(made.get(), 0600);  // before it has a name: other users cannot connect in between
   int failed = bind_to(made.get(), where);
   if (failed == EADDRINUSE) {
     remove_stale(where);
@@ -139,7 +139,7 @@ JobError connect_error(const SocketAddress& address, const std::string& service,
     case ECONNREFUSED:
       return JobError(start + "no process listens there", ErrorCode::unavailable);
     case ETIMEDOUT:
-    case EINPROGRESS:  // how Linux ends a connect that SO_SNDTIMEO bounds
+    case EINPROGRESS:  // Linux ends a connect that SO_SNDTIMEO bounds with this
     case EAGAIN:
       return JobError(start + "the connection timed out", ErrorCode::timeout);
     default:
@@ -170,8 +170,8 @@ SocketAddress parse_socket_address(const std::string& text) {
     return {.path = path, .host = {}, .port = 0};
   }
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) throw refuse("it has no port");
-  if (colon == 0) throw refuse("it has no host");
+  if (colon == std::string::npos) throw refuse("the port is missing");
+  if (colon == 0) throw refuse("the host is missing");
   std::uint16_t port = 0;
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data() + colon + 1, end, port);

@@ -36,7 +36,7 @@ void refuse_outdated(SSL_CTX* context, const std::filesystem::path& file) {
   }
 }
 
-// OpenSSL's own socket BIO writes without MSG_NOSIGNAL: a disconnected peer would end the process.
+// OpenSSL's socket BIO writes without MSG_NOSIGNAL, so that a disconnected peer would end the process.
 int write_socket(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   int socket = -1;
@@ -50,7 +50,7 @@ struct FreeMethod {
   void operator()(BIO_METHOD* method) const { BIO_meth_free(method); }
 };
 
-/// The socket BIO with its own write function.
+/// Returns the socket BIO with write_socket().
 const BIO_METHOD* quiet_socket() {
   static const std::unique_ptr<BIO_METHOD, FreeMethod> method = [] {
     const BIO_METHOD* socket = BIO_s_socket();
@@ -87,7 +87,7 @@ std::int64_t tls_outcome(const ssl_st* tls, int result) {
   return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
 }
 
-/// Alerts 41-48 and 116 concern the certificate that this side has shown.
+/// Returns whether an alert concerns this side's certificate: 41-48 and 116.
 bool about_certificate(int alert) {
   return (alert >= 41 && alert <= 48) || alert == 116;
 }
@@ -161,7 +161,7 @@ std::string tls_failure(const ssl_st* session) {
   if (error == 0) return "it ended the connection";
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
     ERR_clear_error();
-    return "it showed no certificate";
+    return "it sent no certificate";
   }
   if (verdict != X509_V_OK) {
     ERR_clear_error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutual TLS of a job's services, on OpenSSL: both ends show a certificate that the job's authority signed. TLS 1.2 or
-// later. Host names are not compared with certificates: every holder of a certificate of the authority belongs to the
+// Mutual TLS of a job's services, on OpenSSL: both ends send a certificate that the job's authority signed. TLS 1.2 or
+// later. Host names are not compared with certificates: every holder of a certificate from the authority belongs to the
 // job.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "actors/rpc/key_set.hpp"
 #include "runtime/files/posix_file.hpp"
 
-// OpenSSL's own names: its headers are included in sources only.
+// Names of OpenSSL, whose headers only sources include.
 struct ssl_ctx_st;
 struct ssl_st;
 
@@ -27,18 +27,18 @@ using TlsSession = std::unique_ptr<ssl_st, FreeTls>;
 /// A connected, non-blocking socket, and its TLS session.
 struct PeerSocket {
   FileDescriptor socket;
-  TlsSession tls;  ///< after its handshake; null: plain. Destroyed before the socket
+  TlsSession tls;  ///< session after its handshake; null: plain. Destroyed before the socket
 };
 
 /// Thread-safe once constructed. Does not change the process's OpenSSL settings.
 class TlsContext {
  public:
   enum class Side { server, client };
-  /// Throws JobError: a missing or unreadable file, a key of another certificate, an expired own certificate.
+  /// Throws JobError for a missing or unreadable file, a key of another certificate, and an expired certificate.
   TlsContext(const KeySet& keys, Side side);
 
-  /// Creates a session over a connected socket, which it does not own; no byte has been exchanged yet. Its writes raise
-  /// no SIGPIPE.
+  /// Creates a session over a connected socket, which it does not own, without exchanging bytes. Its writes do not
+  /// raise SIGPIPE.
   [[nodiscard]] TlsSession open(int socket) const;
 
  private:
@@ -46,8 +46,8 @@ class TlsContext {
   Side side_;
 };
 
-/// Moves bytes of a connected, non-blocking socket, through `tls` unless it is null. Returns their number, 0 when none
-/// can be moved now, -1 when the connection has ended.
+/// Receive or send bytes over a connected, non-blocking socket, through `tls` unless it is null. Return their number; 0
+/// if none can be moved now; -1 if the connection has ended.
 [[nodiscard]] std::int64_t receive_some(ssl_st* tls, int socket, void* buffer, std::size_t size);
 [[nodiscard]] std::int64_t send_some(ssl_st* tls, int socket, const void* buffer, std::size_t size);
 /// Returns the number of bytes that TLS has read from the socket and receive_some() has not returned yet.

@@ -36,7 +36,7 @@ def split_address(address: str) -> tuple[str, int]:
         return address[len("unix:"):], -1
     host, colon, port = address.rpartition(":")
     if not colon or not host:
-        raise refuse("it has no host" if colon else "it has no port")
+        raise refuse("the host is missing" if colon else "the port is missing")
     if not port.isdecimal() or int(port) > 65535:
         raise refuse("the port must be a number from 0 to 65535")
     return host, int(port)

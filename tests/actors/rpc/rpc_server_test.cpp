@@ -135,7 +135,7 @@ TEST_F(RpcServerTest, says_in_one_line_what_is_wrong_with_an_address) {
   const auto refused = [&](const std::string& address) {
     return job_error_of([&] { RpcServer(server_at(address), echo_processor("")); });
   };
-  EXPECT_THAT(refused("nowhere"), HasSubstr("it has no port"));
+  EXPECT_THAT(refused("nowhere"), HasSubstr("the port is missing"));
   EXPECT_THAT(refused("a:70000"), HasSubstr("0 to 65535"));
   EXPECT_THAT(refused("unix:"), HasSubstr("path is missing"));
   EXPECT_THAT(refused("unix:/" + std::string(200, 'x')), HasSubstr("at most 107 bytes"));
