@@ -32,7 +32,7 @@ HealthJudge::Verdict HealthJudge::judge(const RunStatus& run, std::uint64_t even
   const double limit_s = std::max(6 * stall_timeout_s_, 4 * run.figures.longest_s);
   if (silent_s <= limit_s) return {true, at};
   return {false,
-          at + ": no step and nothing else has ended for " + seconds(silent_s) + " (limit " + seconds(limit_s) + ")"};
+          at + ": no step or other event has ended for " + seconds(silent_s) + " (limit " + seconds(limit_s) + ")"};
 }
 
 }  // namespace maestro

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges whether a run goes on, for probes. Pure.
+// Judges for probes whether a run makes progress. Pure.
 //
-// HE-1 (waiting is healthy): a run that starts, is paused or has ended is healthy, and so is one in its first step.
-// HE-2 (adaptive): otherwise a step or another event of the run lies at most six `stall_timeout`s back, or four of the
-//       longest step so far. A `stall_timeout` of 0 means that there is no limit, as for the run itself.
+// HE-1 (waiting is healthy): a run that starts, is paused, has ended or is in its first step is healthy.
+// HE-2 (adaptive): any other run is healthy if a step or another event has ended within six times `stall_timeout`, or
+//       four times the longest step so far. A `stall_timeout` of 0 means no limit, as for the run.
 #pragma once
 
 #include <chrono>
@@ -23,15 +23,15 @@ class HealthJudge {
 
   struct Verdict {
     bool healthy = true;
-    std::string reason;  ///< a line
+    std::string reason;  ///< reason in a line
   };
-  /// `events`: a counter that every progress message of the run increments.
+  /// Judges the run. `events`: a counter that every progress message of the run increments.
   [[nodiscard]] Verdict judge(const RunStatus& run, std::uint64_t events, Clock::time_point now);
 
  private:
   double stall_timeout_s_;
   std::optional<std::uint64_t> events_;
-  Clock::time_point progressed_;  // when `events` was seen to have changed, or the run was last seen to wait
+  Clock::time_point progressed_;  // last time when `events` had changed, or the run was waiting
 };
 
 /// Returns "running", "paused", ...

@@ -27,7 +27,7 @@ void check_http_address(const std::string& text, bool has_keys) {
   SocketAddress wanted = parse_http_address(text);
   if (!on_this_host_only(wanted) && !has_keys) {
     throw JobError("--http " + wanted.text() +
-                   ": other hosts reach it, so it needs --keys, whose token its clients give" +
+                   ": other hosts reach it, so it needs --keys, and its clients must send the token" +
                    " (see `maestro keys`)");
   }
   try {

@@ -21,20 +21,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t largest_head = 16 << 10;
-constexpr int most_requests = 1000;  // of a connection
+constexpr int most_requests = 1000;  // limit for a connection
 
-/// Of this thread and of those that it starts (HT-2).
+/// Lowers the priority of this thread and of all threads that it starts (HT-2).
 void take_lowest_priority() {
   const sched_param none{};
-  (void)::sched_setscheduler(0, SCHED_BATCH, &none);  // where neither is allowed, the pace remains
+  (void)::sched_setscheduler(0, SCHED_BATCH, &none);  // if neither is allowed, only the pace limits the work
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
 }
 
-/// Gives each request a time to begin at.
+/// Spaces the beginnings of requests.
 class Pace {
  public:
   explicit Pace(std::int64_t per_second) : gap_(std::chrono::nanoseconds(std::chrono::seconds(1)) / per_second) {}
-  /// Returns false when close() was called.
+  /// Waits for the next beginning. Returns false after close().
   [[nodiscard]] bool wait() {
     std::unique_lock lock(mutex_);
     const auto begin = std::max(Clock::now(), next_);
@@ -60,12 +60,12 @@ class ClientStream final : public httplib::Stream {
  public:
   explicit ClientStream(RpcSocket& socket) : socket_(socket) {}
 
-  /// Returns false when there is no further request.
+  /// Waits for a request. Returns false after the last.
   [[nodiscard]] bool wait_for_request() {
     head_ = 0;
     return begin_ < end_ || socket_.wait_for_message();
   }
-  /// Whether the client has sent more than a head may have.
+  /// Returns whether the request's head is too large.
   [[nodiscard]] bool overflowed() const { return head_ > largest_head; }
   [[nodiscard]] bool is_readable() const override { return true; }
   [[nodiscard]] bool is_writable() const override { return socket_.isOpen(); }
@@ -76,7 +76,7 @@ class ClientStream final : public httplib::Stream {
         begin_ = 0;
         end_ = socket_.read_virt(reinterpret_cast<std::uint8_t*>(buffer_.data()), buffer_.size());
       }
-    } catch (const std::exception&) {  // silent, or broken
+    } catch (const std::exception&) {  // silent or broken
       end_ = 0;
       return -1;
     }
@@ -97,12 +97,12 @@ class ClientStream final : public httplib::Stream {
   }
   void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
-  [[nodiscard]] socket_t socket() const override { return INVALID_SOCKET; }  // it reads by this class alone
+  [[nodiscard]] socket_t socket() const override { return INVALID_SOCKET; }  // cpp-httplib must read only by this class
 
  private:
   RpcSocket& socket_;
   std::array<char, 4096> buffer_{};
-  std::size_t begin_ = 0;  // of the bytes not read yet
+  std::size_t begin_ = 0;  // begin of the unread bytes
   std::size_t end_ = 0;
   std::size_t head_ = 0;  // bytes of this request so far
 };
@@ -116,7 +116,7 @@ HttpRequest request_of(const httplib::Request& read) {
   return request;
 }
 
-/// Serves a client, on its thread.
+/// Serves a client on its thread.
 class Conversation final : public httplib::Server {
  public:
   Conversation(const HttpServerOptions& options, Visitor& client) : options_(options), client_(client) {
@@ -128,7 +128,7 @@ class Conversation final : public httplib::Server {
     });
   }
 
-  /// `crowded`: whether others wait for the slot.
+  /// Serves requests until the client ends. `crowded` returns whether others wait for the slot.
   void serve(Pace& pace, const std::function<bool()>& crowded) {
     RpcSocket& socket = *client_.stream();
     ClientStream stream(socket);
@@ -145,7 +145,7 @@ class Conversation final : public httplib::Server {
   }
 
  private:
-  /// Removes what would cost work, and ends the connection behind a request with a body.
+  /// Removes headers that would cost work, and ends the connection after a request with a body.
   void prepare(httplib::Request& read) {
     for (const char* name : {"Accept-Encoding", "Expect", "Range"}) read.headers.erase(name);
     read.ranges.clear();
@@ -184,7 +184,7 @@ class Conversation final : public httplib::Server {
   const HttpServerOptions& options_;
   Visitor& client_;
   httplib::Headers headers_;
-  bool ends_ = false;  // behind this request
+  bool ends_ = false;  // the connection ends after this request
 };
 
 }  // namespace
@@ -198,7 +198,7 @@ struct HttpServer::State {
     accepting.patience = std::chrono::seconds(10);
     std::exception_ptr failure;
     std::thread([&] {
-      take_lowest_priority();  // the acceptor's threads take it over
+      take_lowest_priority();  // the acceptor's threads inherit it
       try {
         acceptor = std::make_unique<ConnectionAcceptor>(accepting, [this](Visitor& client) { serve(client); });
       } catch (...) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves short answers over HTTP/1.1 to a bounded number of clients. cpp-httplib reads requests and writes answers; the
-// connections are those of a ConnectionAcceptor, whose slots and deadlines bound what a client can hold.
+// Serves short answers over HTTP/1.1 to a bounded number of clients. cpp-httplib reads requests and writes answers over
+// the connections of a ConnectionAcceptor, whose slots and deadlines limit each client.
 //
-// HT-1 (bounded clients): a client has a slot, 16 KiB for the head of a request, and a deadline for the whole request
-//       and for reading the answer. A body is never read: the connection ends behind the answer.
+// HT-1 (bounded clients): a client has a slot, 16 KiB for a request's head, and a deadline for the complete request and
+//       for reading the answer. A body is never read: the connection ends after the answer.
 // HT-2 (bounded work): over all clients at most `most_per_second` requests are read in a second; further ones wait.
 //       All threads have the lowest priority, so work of the run comes first.
 // HT-3 (bounded stop): stop() ends in bounded time whatever clients do, if `answer` does.
@@ -17,12 +17,12 @@
 
 namespace maestro {
 
-/// A request whose head was read.
+/// The head of a request.
 struct HttpRequest {
   std::string path;
-  std::map<std::string, std::string> parameters;  ///< of the query, decoded
-  std::string host;                               ///< of the header; empty: none
-  std::string authorization;                      ///< likewise
+  std::map<std::string, std::string> parameters;  ///< decoded parameters of the query
+  std::string host;                               ///< Host header; empty: none
+  std::string authorization;                      ///< Authorization header; empty: none
 };
 
 struct HttpAnswer {
@@ -34,16 +34,16 @@ struct HttpAnswer {
 
 struct HttpServerOptions {
   std::string address;                         ///< "host:port"; port 0: any free port
-  std::size_t most_clients = 128;              ///< with and without a complete request, each
+  std::size_t most_clients = 128;              ///< clients with a complete request, and as many without
   std::int64_t most_per_second = 200;          ///< requests
-  std::map<std::string, std::string> headers;  ///< of all answers
+  std::map<std::string, std::string> headers;  ///< headers of all answers
   /// Answers a GET or HEAD request, on any thread; throws std::exception for status 503 with its text.
   std::function<HttpAnswer(const HttpRequest&)> answer;
 };
 
 class HttpServer {
  public:
-  /// Listens and serves. Throws JobError: busy port, bad address, no descriptor or thread available.
+  /// Listens and serves. Throws JobError for a busy port, a bad address, or if no descriptor or thread is available.
   explicit HttpServer(HttpServerOptions options);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -51,7 +51,7 @@ class HttpServer {
 
   /// Returns the address with the chosen port.
   [[nodiscard]] std::string address() const;
-  /// Idempotent; not from `answer`.
+  /// Stops serving. Idempotent. Not callable from `answer`.
   void stop();
 
  private:

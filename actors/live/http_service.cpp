@@ -37,8 +37,8 @@ HttpAnswer line(int status, const std::string& text) {
   return answer;
 }
 
-/// A value that get() computes again once it is older than `age`. Threads that call get() meanwhile share the value, or
-/// the exception.
+/// A value that get() recomputes after `age`. Threads that call get() during the computation share the value or the
+/// exception.
 template <class Value>
 class Shared {
  public:
@@ -68,7 +68,7 @@ class Shared {
   std::optional<Clock::time_point> made_at_;
 };
 
-/// The run at a moment.
+/// The run's state at a moment.
 struct Sight {
   RunStatus run;
   control::Status status;
@@ -93,7 +93,7 @@ struct HttpService::State {
   Shared<Sight> sight;
   Shared<std::string> metrics_answer;
   Shared<std::string> status_answer_text;
-  LivePage page;  // used by `page_body` alone
+  LivePage page;  // used only by `page_body`
   Shared<std::string> page_body;
   Shared<std::string> whole_page;
   std::mutex judging;  // guards `judge`
@@ -131,7 +131,7 @@ HttpService::State::State(HttpServiceOptions given)
 std::optional<HttpAnswer> HttpService::State::refusal(const HttpRequest& request) const {
   if (on_this_host_only(address)) {
     if (names_this_host(request.host)) return std::nullopt;
-    return line(403, "this page is for clients of its own host: use http://" + server->address() + "/");
+    return line(403, "this page is only for clients on its host: use http://" + server->address() + "/");
   }
   constexpr std::string_view bearer = "Bearer ";
   std::string token;
@@ -168,11 +168,11 @@ HttpAnswer HttpService::State::answer(const HttpRequest& request) {
 
 Sight HttpService::State::look() {
   RunQuestions::View view = questions.view(options.status_patience);
-  // On a busy machine this thread may have slept beyond the patience, with the answer in its mailbox.
+  // On a busy machine this thread may have slept past its patience while the answer arrived.
   try {
     if (!view.fresh) view.run = questions.status();
   } catch (const JobError& problem) {
-    if (problem.code() != ErrorCode::timeout) throw;  // else the last state remains, and health is judged by its times
+    if (problem.code() != ErrorCode::timeout) throw;  // keep the last state; its times determine the health
   }
   return {view.run, status_answer(*options.job, view.run, view.replicas)};
 }
@@ -206,7 +206,7 @@ HttpAnswer HttpService::State::health() {
 HttpAnswer HttpService::State::readiness() {
   if (ready) return line(200, "ready");
   const RunStatus& run = sight.get()->run;
-  // With a plan, the work items of a unit have been sent.
+  // Once a unit is planned, its work items have been sent.
   if (run.state == RunState::starting || !(run.planned || run.figures.last_end)) {
     return line(503, "not ready: the first pass has not begun");
   }

@@ -16,7 +16,7 @@
 namespace maestro {
 namespace {
 
-/// A selected text stays; a run that has ended leaves its last picture.
+/// Refreshes the page, but keeps it while text is selected and after the run has ended.
 constexpr const char* script = R"(<script>
 addEventListener("DOMContentLoaded", () => {
   const page = document.getElementById("page"), gone = document.createElement("p");
@@ -78,14 +78,14 @@ PageTable recoveries_of(const control::Status& status) {
   return table;
 }
 
-/// The passes of the last steps, on lanes in the order of the job.
+/// Returns the passes of the last steps, on lanes in the order of the job.
 Timeline timeline_of(const StepTotals& figures, const ResolvedJob& job) {
   Timeline timeline;
   std::map<std::pair<SectionId, ReplicaIndex>, std::size_t> lane_of;
   std::optional<StepFigures::Clock::time_point> begin;
   for (const auto& step : figures.recent) {
     for (const DonePass& pass : step->passes) {
-      if (job.graph.node(pass.section).role == Role::source) continue;  // it reads samples, and computes nothing
+      if (job.graph.node(pass.section).role == Role::source) continue;  // a source computes nothing
       lane_of[{pass.section, pass.replica}];
       begin = begin ? std::min(*begin, pass.begin) : pass.begin;
     }
@@ -149,7 +149,7 @@ std::string LivePage::body(const control::Status& status, const StepTotals& figu
                          escaped(upper_first(read.error().message)) + "</p>\n" + out);
   }
   const std::string recorded = body_of(state_->record->page());
-  // Below the title, the state and the figures of the record.
+  // Insert below the title, the state and the figures of the record.
   const std::size_t first_part = std::min(recorded.find("<h2>"), recorded.size());
   return recorded.substr(0, first_part) + repaired_utf8(out) + recorded.substr(first_part);
 }

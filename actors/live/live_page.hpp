@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a run's record (RunPage) while the run goes on: above it what the run does now, and in it the passes of
-// the last steps.
+// The page of a run's record (RunPage) during the run, with the run's current state and the passes of the last steps.
 #pragma once
 
 #include <filesystem>
@@ -25,9 +24,9 @@ class LivePage {
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// Returns the content of the page's <main>. Reads what the record has gained since the last call.
+  /// Returns the content of the page's <main>, after reading the record's new lines.
   [[nodiscard]] std::string body(const control::Status& status, const StepTotals& figures);
-  /// Returns the whole page around a body, with the script that takes /page-body in place of it every two seconds.
+  /// Returns the complete page around a body, with a script that replaces the body by /page-body every two seconds.
   [[nodiscard]] std::string whole(const std::string& body) const;
 
  private:

@@ -52,17 +52,16 @@ std::string edge_label(const GraphEdge& edge, const SectionGraph& graph) {
 void add_lanes(MetricRegistry& registry, const StepTotals& figures, const SectionGraph& graph) {
   constexpr double seconds_of_ms = 1e-3;
   const auto ratio =
-      registry.gauge("maestro_busy_ratio", "Share of its last training step in which the replica ran passes.");
-  const auto busy = registry.counter("maestro_busy_seconds_total", "Time in which the replica ran passes.");
+      registry.gauge("maestro_busy_ratio", "Share of the replica's last training step that it spent in passes.");
+  const auto busy = registry.counter("maestro_busy_seconds_total", "Time that the replica spent in passes.");
   const auto ending = registry.counter("maestro_step_end_seconds_total",
-                                       "Time of the replica for sums of gradients, the optimizer and checkpoints.");
-  const auto waiting =
-      registry.counter("maestro_wait_seconds_total",
-                       "Time in which the replica waited, by the section waited for or by what is missing.");
+                                       "Time that the replica spent in gradient sums, the optimizer and checkpoints.");
+  const auto waiting = registry.counter(
+      "maestro_wait_seconds_total", "Time that the replica waited, by the section that it waited for, or by reason.");
   const auto sent =
       registry.counter("maestro_transfer_bytes_total", "Bytes of tensors that replicas have sent along an edge.");
   const auto transferring = registry.counter("maestro_transfer_seconds_total",
-                                             "Time of pieces of tensors from their leaving until other processes had "
+                                             "Time from sending pieces of tensors until other processes had received "
                                              "them, without waits for credits.");
   const auto labels_of = [&](const Lane& lane) { return MetricLabels{graph.node(lane.first).name, lane.second}; };
   for (const auto& [lane, report] : figures.last_lanes) {
@@ -92,8 +91,7 @@ void add_lanes(MetricRegistry& registry, const StepTotals& figures, const Sectio
 
 void add_process(MetricRegistry& registry, const ProcessFigures& process) {
   for (const auto& [device, bytes] : process.memory_bytes) {
-    gauge(registry, "maestro_memory_bytes", "Most memory that process 0 has held so far.", bytes,
-          {{}, {}, {{"device", device}}});
+    gauge(registry, "maestro_memory_bytes", "Peak memory of process 0 so far.", bytes, {{}, {}, {{"device", device}}});
   }
   gauge(registry, "maestro_build_info", "Always 1; the labels describe process 0.", 1,
         {{}, {}, {{"version", process.version}, {"instruction_set", process.instruction_set}}});
@@ -132,7 +130,7 @@ std::string metrics_text(const control::Status& status, const RunStatus& run, co
         static_cast<double>(step_of_checkpoint(run.checkpoint)));
   count(registry, "maestro_bad_samples_total", "Samples that could not be read and were left out.",
         run.left_out + process.left_out_before);
-  count(registry, "maestro_recoveries_total", "Lost processes after which the run went on.", run.recoveries.size());
+  count(registry, "maestro_recoveries_total", "Lost processes after which the run continued.", run.recoveries.size());
   for (std::size_t state = 0; state <= static_cast<std::size_t>(RunState::finished); ++state) {
     const auto each = static_cast<RunState>(state);
     gauge(registry, "maestro_run_state", "1 for the state of the run, 0 for the others.", run.state == each ? 1 : 0,

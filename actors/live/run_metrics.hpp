@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of a run as Prometheus reads them. Pure.
+// Formats figures of a run for Prometheus. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,16 @@ struct ProcessFigures {
   std::string version;
   std::string instruction_set;
   std::map<std::string, double> memory_bytes;  ///< peak by device; "host": resident memory
-  std::uint64_t rma_bytes = 0;                 ///< written to other processes
+  std::uint64_t rma_bytes = 0;                 ///< bytes written to other processes
   std::uint64_t left_out_before = 0;           ///< samples that were left out when the data were prepared
 };
 
-/// Returns the text exposition format 0.0.4; figures that are not there yet are left out. `status` is that of `run`.
+/// Returns the figures in text exposition format 0.0.4, without figures that do not exist yet. `status`: status of
+/// `run`.
 [[nodiscard]] std::string metrics_text(const control::Status& status, const RunStatus& run, const SectionGraph& graph,
                                        const ProcessFigures& process);
 
-/// Returns the step of ".../step-00000123"; 0 for anything else.
+/// Returns the step in ".../step-00000123"; 0 for any other path.
 [[nodiscard]] std::uint64_t step_of_checkpoint(const std::string& path);
 
 }  // namespace maestro

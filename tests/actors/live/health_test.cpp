@@ -42,7 +42,7 @@ TEST_F(HealthTest, a_run_without_progress_is_not) {  // HE-2
   EXPECT_TRUE(healthy_after(60));
   const auto verdict = judge_.judge(run_, events_, start_ + seconds(62));
   EXPECT_FALSE(verdict.healthy);
-  EXPECT_THAT(verdict.reason, HasSubstr("running, step 7: no step and nothing else has ended for 61 s (limit 60 s)"));
+  EXPECT_THAT(verdict.reason, HasSubstr("running, step 7: no step or other event has ended for 61 s (limit 60 s)"));
   step_ends(62);
   EXPECT_TRUE(healthy_after(63));
 }
