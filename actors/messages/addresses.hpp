@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that processes and replicas exchange before the first step. Holds handles of actors.
+// Addresses that processes and replicas exchange before the first step, with handles of actors.
 #pragma once
 
 #include <caf/actor.hpp>
@@ -20,15 +20,15 @@ struct ReplicaAddress {
   ReplicaIndex replica;
   ProcessId process;
   caf::actor actor;
-  std::vector<RingAddress> rings;            ///< of all ranks of the replica
-  std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
+  std::vector<RingAddress> rings;            ///< rings of all the replica's ranks
+  std::vector<ReductionAddress> reductions;  ///< addresses by rank, then by ReductionKind
 
   [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
     return reductions.at(layout_rank.value() * reduction_kinds + static_cast<std::size_t>(kind));
   }
 };
 
-/// The process of a replica.
+/// A replica and its process.
 struct Placement {
   SectionId section;
   ReplicaIndex replica;
@@ -36,40 +36,40 @@ struct Placement {
   friend auto operator<=>(const Placement&, const Placement&) = default;
 };
 
-/// A process has started: rank 0 watches it from now on, while it builds its sections.
+/// A process has started: rank 0 watches it from now on, while the process builds its sections.
 struct ProcessJoined {
   ProcessId process;
   ProcessIdentity identity;
-  std::string host;  ///< as named by the user; empty in a job on a single host
+  std::string host;  ///< name that the user gave; empty in a job on a single host
   caf::actor supervisor;
 };
-/// Sent to rank 0 by a process that is built.
+/// A process has built its sections: sent to rank 0.
 struct ProcessInfo {
   ProcessId process;
   ProcessIdentity identity;  ///< pid 0: not yet received
-  std::string host;          ///< as in ProcessJoined
+  std::string host;          ///< ProcessJoined::host
   std::string build;         ///< version and job; all processes must agree
   std::string endpoint;      ///< opaque address; empty without a network
   std::string actors_host;
-  std::uint16_t actors_port = 0;  ///< where its supervisor is published
+  std::uint16_t actors_port = 0;  ///< port of its published supervisor
   caf::actor supervisor;
   std::vector<ReplicaAddress> replicas;
-  std::vector<std::string> devices;  ///< of the replicas of a process that has joined a running job
+  std::vector<std::string> devices;  ///< devices of its replicas, if the process has joined a running job
 };
 
-/// Where a process's supervisor is published.
+/// Address of a process' published supervisor.
 struct PeerAddress {
   ProcessId process;
   std::string host;
   std::uint16_t port = 0;
 };
-/// All processes; each connects to the processes before it. Handles of actors follow later, in the directory: a handle
+/// All processes; each connects to the processes before it. Handles of actors follow in the directory: a handle
 /// received before its connection exists could break with a connection that fails.
 struct PeerList {
   std::vector<PeerAddress> all;
-  bool late = false;  ///< the receiver joins a running job: it connects to all, and no other process is to come
+  bool late = false;  ///< the receiver joins a running job: it connects to all, and no process follows
 };
-/// First message on a new connection, and its answer: after both the connection is established.
+/// First message on a new connection, and its answer; both establish the connection.
 struct Ping {
   ProcessId process;
 };
@@ -78,17 +78,18 @@ struct PeersConnected {
   ProcessId process;
 };
 
-/// Between supervisors, several times in each `peer_timeout`: the sender is alive.
+/// The sender is alive: sent between supervisors several times in each `peer_timeout`.
 struct Heartbeat {
   ProcessId process;
 };
 
-/// Sent by rank 0 to every process: the addresses of all processes.
+/// The addresses of all processes: sent by rank 0 to every process.
 struct Directory {
   std::vector<ProcessInfo> processes;
   caf::actor coordinator;
 
-  /// Returns the replicas of all processes, which live as long as this. (clang 14 has no views of gcc 12's library.)
+  /// Returns the replicas of all processes, valid as long as this. (clang 14 does not accept views of gcc 12's
+  /// library.)
   [[nodiscard]] std::vector<std::reference_wrapper<const ReplicaAddress>> replicas() const {
     std::vector<std::reference_wrapper<const ReplicaAddress>> all;
     for (const ProcessInfo& process : processes)
@@ -97,15 +98,15 @@ struct Directory {
   }
 };
 
-/// Rank 0 to every supervisor: these placements move, as processes are lost or have come. All replicas of repeatable
+/// Rank 0 to every supervisor: these placements move, because processes are lost or have joined. All replicas of repeatable
 /// sections begin anew, under this epoch. Answered with PlacementsTaken.
 struct MovePlacements {
   Epoch epoch;
   std::vector<ProcessId> lost;
-  std::vector<ProcessId> left;  ///< these end by themselves
+  std::vector<ProcessId> left;  ///< processes that end by themselves
   std::vector<Placement> moved;
 };
-/// The replicas of a process, and the rings of those that have not begun anew.
+/// The replicas of a process, and the rings of replicas that have not begun anew.
 struct PlacementsTaken {
   Epoch epoch;
   ProcessId process;
@@ -117,8 +118,8 @@ struct InputsRenewed {
   ReplicaAddress address;
   std::vector<RingArrivals> arrivals;
 };
-/// Rank 0 to every supervisor, and on to replicas that have not begun anew: the addresses after a move. Supervisors
-/// answer with PlacementsReady.
+/// Rank 0 to every supervisor, which passes it on to replicas that have not begun anew: the addresses after a move.
+/// Supervisors answer with PlacementsReady.
 struct PlacementsMoved {
   Epoch epoch;
   Directory directory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only header that depends on the version of CAF: 0.17 (Debian 12) and 1.x differ in inspection and in how messages
-// are sent. Everything else in actors/ uses class-based actors, message structs and the functions below.
+// The only header that depends on CAF's version: 0.17 (Debian 12) and 1.x differ in inspection and in sending messages.
+// Everything else in actors/ uses class-based actors, message structs and the functions below.
 #pragma once
 
 #include <caf/all.hpp>
@@ -12,10 +12,10 @@
 
 namespace maestro {
 
-/// Returns "out of memory" for std::bad_alloc, else what() of the exception.
+/// Returns "out of memory" for std::bad_alloc, else the exception's what().
 [[nodiscard]] std::string describe(const std::exception_ptr& problem);
 
-/// Inspection of a message struct: `return inspect_fields(f, "PieceOut", x.edge, x.rows);`.
+/// Inspects a message struct: `return inspect_fields(f, "PieceOut", x.edge, x.rows);`.
 #if CAF_VERSION < 1800
 template <class Inspector, class... Fields>
 auto inspect_fields(Inspector& f, const char* name, Fields&... fields) {
@@ -38,7 +38,7 @@ bool inspect_object(Inspector& f, T& x, Fields&... fields) {
   }
 #endif
 
-/// Ids are serialized as integers.
+/// Serializes an id as an integer.
 template <class Inspector, class Tag, class Integer>
 auto inspect(Inspector& f, Id<Tag, Integer>& id) {
   Integer value = id.value();
@@ -51,8 +51,8 @@ auto inspect(Inspector& f, Id<Tag, Integer>& id) {
   }
 }
 
-/// ThreadSanitizer sees none of the atomics inside CAF's library, which order what a sender wrote before what the
-/// receiver reads. These functions are that order: of a sender before it sends, of an actor before its handler.
+/// Report the order of messages to ThreadSanitizer, which does not see the atomics inside CAF's library that order a
+/// sender's writes before the receiver's reads: call one before sending, the other before a handler.
 #ifdef __SANITIZE_THREAD__
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
@@ -79,8 +79,8 @@ void send_to(Self* self, const Receiver& receiver, Message&&... message) {
 #endif
 }
 
-/// From now on `self` handles these messages alone; all others are without effect. Requests get an empty answer:
-/// caf::drop would answer every message with an error.
+/// Makes `self` handle only these messages and ignore all others. Requests get an empty answer: caf::drop would answer
+/// every message with an error.
 inline void ignore_other_messages(caf::event_based_actor* self, caf::behavior handled) {
 #if CAF_VERSION >= 10000
   self->set_default_handler(
@@ -118,8 +118,8 @@ void report_every_end(caf::event_based_actor* self, Report report) {
 #endif
 }
 
-/// A thread that has had a scoped actor keeps the logger of its actor system until the thread ends, and the system's
-/// destructor waits for that. From this call on the thread keeps nothing.
+/// Releases the logger of the actor system, which a thread that has had a scoped actor keeps until it ends; the
+/// system's destructor waits for the release.
 inline void leave_actor_system() {
 #if CAF_VERSION >= 10000
   caf::logger::current_logger(nullptr);
@@ -128,7 +128,7 @@ inline void leave_actor_system() {
 #endif
 }
 
-/// Sends from outside any actor: device threads, the progress thread, signal handling.
+/// Sends a message from outside any actor, such as device threads, the progress thread and signal handling.
 template <class Receiver, class... Message>
 void send_from_outside(const Receiver& receiver, Message&&... message) {
   order_before_send(receiver);

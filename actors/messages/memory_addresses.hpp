@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of the memory that replicas write to each other: rings of slots, and the buffers of reductions.
+// Addresses of memory that replicas write for each other: rings of slots, and buffers of reductions.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// A ring of slots that a rank of a replica receives into.
+/// A ring of slots in which a replica's rank receives tensors.
 struct RingAddress {
   Channel channel;
   ReplicaIndex receiver;
@@ -23,24 +23,24 @@ struct RingAddress {
   std::uint32_t max_pieces = 1;
   std::uint64_t payload_bytes = 0;
   std::uint64_t released = 0;  ///< sequences that senders need not fill any more
-  RemoteRegion region;         ///< empty when no process writes remotely
-  // Where slots also have a payload in memory of a device (LY-4):
-  std::uint32_t device_ring = 0;  ///< the ring's second number, of whole pieces there
-  std::string device_memory;      ///< for processes of this host (DeviceBackend::export_memory); empty: not shared
-  RemoteRegion device_region;     ///< for remote writes; empty: the network does not reach the device
+  RemoteRegion region;         ///< region for remote writes; empty: nothing writes remotely
+  // If slots also have a payload in device memory (LY-4):
+  std::uint32_t device_ring = 0;  ///< the ring's second number, for complete pieces in device memory
+  std::string device_memory;   ///< memory for processes of this host (DeviceBackend::export_memory); empty: not shared
+  RemoteRegion device_region;  ///< region for remote writes; empty: the network does not reach the device
 };
 
-/// Kinds of exchanges between ranks: gradients of a section's replicas; gradients of a parameter that two stages hold;
-/// sharded optimizer state, for a checkpoint.
+/// Data that ranks exchange: gradients of a section's replicas; gradients for a parameter that two stages hold; sharded
+/// optimizer state for a checkpoint.
 enum class ReductionKind : std::uint8_t { replicas, tie, moments };
 constexpr std::size_t reduction_kinds = 3;
 
-/// Memory that the other members of a reduction write gradients into, or the communicator of their devices.
+/// Memory for gradients from a reduction's other members, or the communicator of their devices.
 struct ReductionAddress {
   std::uint32_t parts_ring = 0;     ///< immediate of a part of the shard; slot = sending member
   std::uint32_t sums_ring = 0;      ///< immediate of a finished sum; slot = sending member
   RemoteRegion parts;               ///< a shard per sending member
-  RemoteRegion gradients;           ///< the flat gradient itself
+  RemoteRegion gradients;           ///< the flat gradient
   std::vector<std::uint8_t> group;  ///< DeviceBackend::make_group_id() of member 0; empty for other members
 };
 

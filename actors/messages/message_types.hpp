@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers the messages with CAF: inspection for those that cross processes, and type ids. Every file that sends or
+// Registers the messages with CAF: type ids, and inspection for messages between processes. Every file that sends or
 // handles messages includes this header.
 #pragma once
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between actors as plain structs; message_types.hpp registers them with CAF. Messages carry ids, plans
-// and handles; tensors never travel in them. Types in section "local" hold reference-counted handles and stay inside a
-// process.
+// The messages between actors as plain structs; message_types.hpp registers them with CAF. Messages contain ids, plans
+// and handles, never tensors. Types in part "local" hold reference-counted handles and stay inside a process.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,13 @@ namespace maestro {
 
 // ---- start-up ----
 
-/// To the supervisor of rank 0, from itself: the time for all processes to join is over.
+/// To the supervisor of rank 0, from itself: the time limit for all processes to join has passed.
 struct StartTimeout {};
-/// To the supervisor of rank 0: a process that the launcher of this host started has ended.
+/// To the supervisor of rank 0: a process that this host's launcher started has ended.
 struct ChildEnded {
   ProcessId process;
   std::string how;     ///< "exit status 1", "signal 9"
-  bool again = false;  ///< it is, or was, the replacement of a lost process
+  bool again = false;  ///< it was started again for a lost process
 };
 /// To the coordinator: all processes are connected, training begins.
 struct Begin {};
@@ -65,19 +64,19 @@ struct MicroBatchDone {
   std::uint32_t index = 0;
   std::int64_t samples = 0;
   std::vector<Metric> metrics;
-  double forward_ms = 0;   ///< as measured on the device
+  double forward_ms = 0;   ///< time measured on the device
   double backward_ms = 0;  ///< 0 without a backward pass
-  double age_ms = 0;       ///< since the forward pass began
+  double age_ms = 0;       ///< time since the forward pass began
 };
-/// What the time of a replica went into since its last StepDone.
+/// A replica's times since its last StepDone.
 struct LaneTimes {
-  double busy_ms = 0;                     ///< in passes
-  double step_ms = 0;                     ///< at the end of steps: sums, optimizer, copies for checkpoints
-  std::map<std::string, double> wait_ms;  ///< by the node waited for, or by what is missing (WaitKind, "device")
+  double busy_ms = 0;                     ///< time in passes
+  double step_ms = 0;                     ///< time at the end of steps: sums, optimizer, copies for checkpoints
+  std::map<std::string, double> wait_ms;  ///< times of waiting, by awaited node or by reason (WaitKind, "device")
 };
 using SentBytes = std::map<Channel, std::uint64_t>;
-/// Pieces that have arrived: the times from their leaving until they were written to another process. Pieces that were
-/// handed over inside a process took none.
+/// Times of arrived pieces, from sending until they were written to another process; zero for pieces that were handed
+/// over inside a process.
 struct TransferTimes {
   double sum_ms = 0;
   std::uint64_t pieces = 0;
@@ -96,29 +95,29 @@ struct StepDone {
   double gradient_norm = 0;
   double lr = 0;
   LaneTimes times = {};
-  SentBytes sent = {};  ///< likewise: of tensors, to other replicas
+  SentBytes sent = {};  ///< bytes of tensors sent to other replicas since the last StepDone
   ChannelTimes transfers = {};
 };
-/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, over the stages of a
-/// section, or over replicas with sharded optimizer state; and for the guard, which may skip the step.
+/// A replica's sum of squares of the reduced gradient, for the guard, which may skip the step, and for clipping by the
+/// norm over all sections, over a section's stages, or over replicas with sharded optimizer state.
 struct NormReport {
   SectionId section;
   ReplicaIndex replica;
-  std::uint32_t reporters = 1;  ///< replicas of the section that report a partial sum each
+  std::uint32_t reporters = 1;  ///< number of the section's replicas that report a partial sum each
   StepId step;
   double sum_of_squares = 0;
 };
 struct NormTotal {
   StepId step;
-  double sum_of_squares = 0;             ///< the square of the norm that gradients are clipped by
-  double sum_of_squares_of_section = 0;  ///< of the receiver's section, all stages
+  double sum_of_squares = 0;             ///< squared norm for clipping the gradients
+  double sum_of_squares_of_section = 0;  ///< sum over all stages of the receiver's section
   bool skipped = false;                  ///< no section trains on the step
 };
-/// Cumulative: the receiver has released `released` sequences of its ring.
+/// The receiver has released `released` sequences of its ring so far.
 struct Credit {
   Channel channel;
   ReplicaIndex receiver;
-  LayoutRank layout_rank;  ///< of the receiver
+  LayoutRank layout_rank;  ///< receiving rank
   std::uint32_t epoch = 0;
   std::uint64_t released = 0;
 };
@@ -138,7 +137,7 @@ struct BatchMetadata {
 /// The sender, a member of a reduction by NCCL, is ready for the next exchange.
 struct ReductionReady {
   ReductionKind kind = ReductionKind::replicas;
-  LayoutRank layout_rank;    ///< of sender and receiver
+  LayoutRank layout_rank;    ///< rank of sender and receiver
   std::uint32_t member = 0;  ///< the sender
 };
 
@@ -152,7 +151,7 @@ struct StoredFile {
 struct SnapshotWritten {
   SectionId section;
   StepId step;
-  bool shadow = false;  ///< of a checkpoint in memory
+  bool shadow = false;  ///< part of a checkpoint in memory
   std::vector<StoredFile> files;
 };
 struct CheckpointCommitted {
@@ -163,20 +162,20 @@ struct CheckpointCommitted {
 
 // ---- state after a loss ----
 
-/// To a trained replica, after the loss of a process: it begins no work that changes its state any more. Answered with
-/// StandsStill; from then on a snapshot's BoundaryOrder is carried out at once.
+/// To a trained replica after the loss of a process: begin no more work that changes the state. Answered with
+/// StandsStill; afterwards a snapshot's BoundaryOrder is carried out at once.
 struct StandStill {};
 struct StandsStill {
   SectionId section;
   ReplicaIndex replica;
-  StepId step;         ///< its state is that after this step
-  bool whole = false;  ///< it has the whole state: no other replica keeps a shard of it
+  StepId step;         ///< last step in its state
+  bool whole = false;  ///< it has the complete state: other replicas keep no shard
 };
 
 // ---- ends ----
 
-/// A write to peers, or an exchange with them, failed. Its cause may be the death of a process, which the supervisor
-/// learns of soon.
+/// A write to peers, or an exchange with them, failed. The cause may be the death of a process, which the supervisor
+/// will detect soon.
 struct TransferBroken {
   std::string message;
 };
@@ -184,11 +183,11 @@ struct TransferBroken {
 /// An error; the first error that reaches a supervisor ends the run.
 struct Failure {
   std::string message;
-  bool may_follow_loss = false;  ///< the loss of a process may be its cause, as of a broken network (EP-5)
+  bool may_follow_loss = false;  ///< a lost process may be the cause, as for a broken network (EP-5)
   bool service_lost = false;     ///< a process that serves a section is lost: the run may begin again (ServiceLost)
   bool goes_back = false;        ///< the run begins again before a spike (PR-4)
 };
-/// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
+/// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor, and on to rank 0's.
 struct Interrupt {};
 /// The run is over: every process sends its summary and ends.
 struct Finish {};
@@ -200,7 +199,7 @@ struct ProcessSummary {
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
-  std::map<std::string, double> device_mb = {};  ///< peaks: by GPU, of its sections; by rank_text(), of its arenas
+  std::map<std::string, double> device_mb = {};  ///< peaks of sections by GPU, and of a rank's arenas by rank_text()
 };
 /// To a replica: requests its ReplicaAddress.
 struct AddressRequest {};
@@ -209,46 +208,46 @@ struct StatusRequest {};
 enum class WaitKind : std::uint8_t {
   nothing,     ///< the replica is busy
   work,        ///< a work item: all announced work is done
-  input,       ///< rows of an input
-  gradient,    ///< rows of the gradient of an output
-  credit,      ///< a free slot of a receiver
-  buffer,      ///< a send buffer of its own, which a receiver still reads
+  input,       ///< an input's rows
+  gradient,    ///< a gradient's rows
+  credit,      ///< a free slot in a receiver's ring
+  buffer,      ///< a send buffer that a receiver still reads
   phase,       ///< lanes of its group in a bulk-synchronous plan
   reduction,   ///< gradients of the section's other replicas
   norm,        ///< gradient norms of the sections that are clipped together
-  parameters,  ///< values that other replicas have stepped
+  parameters,  ///< values that other replicas have updated
   moments      ///< optimizer state of other replicas, for a checkpoint
 };
-/// State of a replica: the work it does or the event it waits for. wait_text() formats it.
+/// A replica's state: its current work or the event that it waits for. wait_text() formats it.
 struct WaitingFor {
   SectionId section;
   ReplicaIndex replica;
   WaitKind kind = WaitKind::nothing;
-  std::string doing;                ///< when busy: "forward", "backward", "forward_backward", "step", "checkpoint"
-  StepId step;                      ///< of the work, awaited or under way
-  std::uint32_t micro_batch = 0;    ///< as `step`
-  std::uint64_t sample = 0;         ///< first sample of the micro-batch that waits
-  std::string port;                 ///< of an input or gradient: a port of this replica
-  SectionId peer;                   ///< awaited section; its own when busy
+  std::string doing;                ///< if busy: "forward", "backward", "forward_backward", "step", "checkpoint"
+  StepId step;                      ///< step of the awaited or current work
+  std::uint32_t micro_batch = 0;    ///< micro-batch of the awaited or current work
+  std::uint64_t sample = 0;         ///< first sample of the waiting micro-batch
+  std::string port;                 ///< port of the replica that awaits an input or gradient
+  SectionId peer;                   ///< awaited section; the replica's section if busy
   std::vector<ReplicaIndex> peers;  ///< replicas of that section
   std::uint64_t events = 0;         ///< progress messages handled by the replica
 };
 
-// ---- moves of placements; in actors/messages/addresses.hpp those with addresses ----
+// ---- moves of placements; moves with addresses are in actors/messages/addresses.hpp ----
 
-/// A process's replicas at the new placements are connected.
+/// A process' replicas at the new placements are connected.
 struct PlacementsReady {
   Epoch epoch;
   ProcessId process;
 };
 
-/// Rank 0 to the supervisors of a start that another start follows (SV-13); the answer of a process that takes part.
+/// Rank 0 to the supervisors before another start follows (SV-13), and the answer of a process that takes part in it.
 struct StartAgain {};
 
 /// Rank 0 to every supervisor: the process is lost, and no placements move.
 struct ProcessGone {
   ProcessId process;
-  bool awaited = false;  ///< its placements wait for its replacement
+  bool awaited = false;  ///< the placements wait until the process is started again
 };
 
 // ---- local ----
@@ -267,15 +266,14 @@ struct LeaveWanted {
 };
 struct PlacementAnswer {
   ProcessId process;
-  std::string text;     ///< a line: what follows
-  std::string refusal;  ///< a line; empty: granted
+  std::string text;     ///< consequence in a line
+  std::string refusal;  ///< reason in a line; empty: granted
 };
 /// To the supervisor of a process that has left: it ends in order.
 struct Dismissed {};
-/// To a replica of a repeatable section: another actor takes its placement. The replica finishes its pass and does
-/// nothing more.
+/// To a replica of a repeatable section: another actor takes its placement. The replica only finishes its pass.
 struct Retire {};
-/// To a retired replica, from itself: its memory may be free.
+/// To a retired replica, from itself: its memory may be unused now.
 struct MemoryDue {};
 /// To any other replica: the senders of repeatable sections begin anew, under this epoch. Answered with InputsRenewed.
 struct RenewInputs {
@@ -283,11 +281,11 @@ struct RenewInputs {
 };
 /// To the coordinator: a process is lost, and its placements move.
 struct PlacementsLost {
-  std::string cause;  ///< a line
+  std::string cause;  ///< cause in a line
 };
 
 /// To the coordinator: a process is lost. If the others hold the state after the last finished step, the coordinator
-/// has it written as a checkpoint, then answers with Rescued.
+/// lets them write it as a checkpoint, then answers with Rescued.
 struct Rescue {
   ProcessId lost;
 };
@@ -296,7 +294,7 @@ struct Rescued {};
 /// To the planner: requests placement and order of the batch's micro-batches. Answered with StepPlanned.
 struct PlanStep {
   BatchMetadata batch;
-  std::vector<MeasuredPass> measured;  ///< since the last request
+  std::vector<MeasuredPass> measured;  ///< passes since the last request
   std::vector<MeasuredTransfer> transfers = {};
 };
 struct StepPlanned {
@@ -304,7 +302,7 @@ struct StepPlanned {
   double planning_ms = 0;
 };
 
-/// Rows passed by reference inside a process.
+/// Rows that are passed by reference inside a process.
 struct PieceHandOver {
   Channel channel;
   std::uint64_t sequence = 0;
@@ -312,19 +310,19 @@ struct PieceHandOver {
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
   ReplicaIndex sender;
-  LayoutRank layout_rank;  ///< of the receiver
-  Epoch epoch;             ///< of the sender
+  LayoutRank layout_rank;  ///< receiving rank
+  Epoch epoch;             ///< epoch of the sender
   Buffer buffer;
-  std::size_t offset = 0;  ///< bytes into the buffer
+  std::size_t offset = 0;  ///< offset in the buffer, in bytes
 };
-/// A gradient part or a shard's sum, read in place from the memory of a replica in the same process until ShardRead is
-/// sent back.
+/// A part of the gradients or a shard's sum, which a replica of the same process reads in place until it answers with
+/// ShardRead.
 struct ShardHandOver {
   ReductionKind kind = ReductionKind::replicas;
   std::uint64_t round = 0;
   bool sum = false;
-  std::uint32_t sender = 0;  ///< among the members of the reduction
-  LayoutRank layout_rank;    ///< of sender and receiver
+  std::uint32_t sender = 0;  ///< sender's number among the reduction's members
+  LayoutRank layout_rank;    ///< rank of sender and receiver
   std::span<const float> values;
 };
 struct ShardRead {
@@ -346,11 +344,11 @@ struct WriteBroken {
 /// A copy that PieceWriter began has ended.
 struct CopyFinished {
   std::uint64_t cookie = 0;
-  std::string failure;  ///< a single line; empty: none
+  std::string failure;  ///< failure in a line; empty: none
 };
 /// A send buffer has returned to its pool.
 struct BufferFree {};
-/// The device thread has finished a work item of the lane.
+/// The device thread has finished a job of the lane.
 struct WorkDone {
   LayoutRank layout_rank;
   std::vector<Metric> metrics;

@@ -13,7 +13,7 @@ std::string describe(const std::exception_ptr& problem) {
     return "out of memory";
   } catch (const std::system_error& refused) {
     if (refused.code() != std::errc::resource_unavailable_try_again) return refused.what();
-    return "no further thread can be started: raise `ulimit -u`, `ulimit -v`, the memory limit or the control group's "
+    return "cannot start another thread: raise `ulimit -u`, `ulimit -v`, the memory limit or the control group's "
            "pids.max";
   } catch (const std::exception& known) {
     return known.what();

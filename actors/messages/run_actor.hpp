@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of every actor of a run except the supervisor: no actor ends silently.
+// The base class of every actor of a run except the supervisor.
 //
 // RN-1 (no silent end): an exception in a handler, an error message, or a message without a handler reaches the
 //       supervisor as a Failure that begins with where(); the actor ends.
@@ -19,7 +19,7 @@ class RunActor : public caf::event_based_actor {
       : caf::event_based_actor(config), supervisor_(std::move(supervisor)) {
     report_every_end(this, [this](const std::string& problem) { report(problem); });
   }
-  /// Overriders call this: otherwise actors that hold handles of each other would never be freed.
+  /// Releases the supervisor's handle. Overriders call this: actors with handles of each other would never be freed.
   void on_exit() override { supervisor_ = nullptr; }
   caf::invoke_message_result consume(caf::mailbox_element& message) override {
     order_after_receipt(*this);
@@ -27,7 +27,7 @@ class RunActor : public caf::event_based_actor {
   }
 
  protected:
-  /// Returns the current work of the actor: "section 'student' replica 0, step 7".
+  /// Returns the actor's current work: "section 'student' replica 0, step 7".
   [[nodiscard]] virtual std::string where() const = 0;
   /// Sends `where(): problem` to the supervisor, whose first failure ends the run.
   void report(const std::string& problem, bool service_lost = false) {

@@ -5,7 +5,7 @@ namespace maestro {
 
 namespace {
 
-/// "section 'student' replica 0, 2"
+/// Returns "section 'student' replica 0, 2".
 std::string peers_text(const WaitingFor& waiting, const SectionGraph& graph) {
   std::string text = "section '" + graph.node(waiting.peer).name + "'";
   for (std::size_t at = 0; at < waiting.peers.size(); ++at) {
@@ -31,7 +31,7 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
     case WaitKind::buffer:
       return "a send buffer still in use by its receivers, " + step;
     case WaitKind::phase:
-      return "the other lanes of its phase, " + step;
+      return "the other lanes in its phase, " + step;
     case WaitKind::reduction:
       return "gradients of the other replicas, " + step;
     case WaitKind::norm:

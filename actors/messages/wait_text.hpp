@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for "replica A waits for section B". Pure.
+// Describes what a replica waits for. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Returns "tokens from section 'corpus' replica 0, sample 7, step 3"; empty when the replica is busy or idle.
+/// Returns "tokens from section 'corpus' replica 0, sample 7, step 3"; empty if the replica is busy or idle.
 [[nodiscard]] std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph);
 
 /// Returns "input", "credit", ...
