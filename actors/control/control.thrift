@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * The control service of a maestro run: watch it and steer it while it trains.
+ * The control service of a maestro run: watch and control it while it trains.
  *
- * Served by the coordinator's process, by default on a local socket of its user; see docs/control-service.md. The wire is
- * TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates where the address is not of this
- * host. The first argument of every call is the job's token; a local socket ignores it.
+ * The coordinator's process serves it, by default on its user's local socket; see docs/control-service.md. The wire is
+ * TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates if the address is not on this host.
+ * The first argument of every call is the job's token; a local socket ignores it.
  *
- * Unknown numbers are left out (optional fields). The name of a time ends in its unit.
+ * Unknown numbers are omitted (optional fields). The name of a time ends in its unit.
  */
 namespace cpp maestro.control
 namespace py maestro_control
 
-/** The call is refused; the reason is a single line. */
+/** Refuses the call; the reason is a single line. */
 exception Refused {
   1: string reason
 }
@@ -21,13 +21,13 @@ enum State {
   RUNNING = 1,
   PAUSING = 2,    // no further unit is announced; announced units end
   PAUSED = 3,
-  STOPPING = 4,   // as after Ctrl-C: announced steps end, then a checkpoint
+  STOPPING = 4,   // announced steps end, then a checkpoint is written; Ctrl-C does the same
   FINISHED = 5
 }
 
 enum UnitKind { TRAIN = 0, VALIDATE = 1, CHECKPOINT = 2, SHADOW = 3 }  // SHADOW: a checkpoint in memory
 
-/** A step, a validation or a checkpoint; announced as a whole. */
+/** A step, a validation or a checkpoint. */
 struct Unit {
   1: UnitKind kind
   2: i64 step
@@ -39,22 +39,22 @@ struct SectionFigures {
   2: i32 replicas
   3: bool trained
   4: i64 step                        // 0: none yet
-  5: map<string, double> metrics     // loss, grad_norm, lr, step_ms, ...; empty where the section reports none
-  6: optional double utilization     // share of the last complete step in which the section's lanes were busy
+  5: map<string, double> metrics     // loss, grad_norm, lr, step_ms, ...; may be empty
+  6: optional double utilization     // busy share of the section's lanes in the last complete step
 }
 
 enum ReplicaState { BUSY = 0, IDLE = 1, NO_ANSWER = 2 }
 
 enum WaitKind {
   WORK = 1,         // a work item of the coordinator: all announced work is done
-  INPUT = 2,        // rows of an input
-  GRADIENT = 3,     // rows of the gradient of an output
-  CREDIT = 4,       // a free slot of a receiver
-  BUFFER = 5,       // a send buffer that is still in use by its receivers
+  INPUT = 2,        // an input's rows
+  GRADIENT = 3,     // a gradient's rows
+  CREDIT = 4,       // a free slot in a receiver's ring
+  BUFFER = 5,       // a send buffer that a receiver still reads
   PHASE = 6,        // lanes of its group in a bulk-synchronous plan
   REDUCTION = 7,    // gradients of the section's other replicas
   NORM = 8,         // gradient norms of the sections that are clipped together
-  PARAMETERS = 9,   // values that other replicas have stepped
+  PARAMETERS = 9,   // values that other replicas have updated
   MOMENTS = 10      // optimizer state of other replicas, for a checkpoint
 }
 
@@ -62,11 +62,11 @@ enum WaitKind {
 struct Wait {
   1: WaitKind kind
   2: string section          // awaited section; empty for WORK, which the coordinator sends
-  3: list<i32> replicas      // of that section
-  4: optional i64 sample     // first sample of the micro-batch that waits
+  3: list<i32> replicas      // awaited replicas of that section
+  4: optional i64 sample     // first sample of the waiting micro-batch
   5: i64 step
-  6: list<i32> processes     // that run these replicas
-  7: string text             // the same as text
+  6: list<i32> processes     // processes of these replicas
+  7: string text             // all of this as text
 }
 
 struct ReplicaFigures {
@@ -77,28 +77,28 @@ struct ReplicaFigures {
   5: i64 pid
   6: list<string> devices
   7: ReplicaState state
-  8: string doing            // when busy: forward, backward, forward_backward, step, checkpoint
-  9: i64 step                // of the current or awaited work
+  8: string doing            // if busy: forward, backward, forward_backward, step, checkpoint
+  9: i64 step                // step of the current or awaited work
   10: optional i32 micro_batch
-  11: optional Wait wait     // when idle
+  11: optional Wait wait     // if idle
 }
 
 struct Status {
   1: State state
   2: string job
   3: i64 step                      // the last complete step
-  4: i64 steps                     // of the whole run
-  5: double epoch                  // of the training data
-  6: double elapsed_s              // since the first step began
-  7: double samples_per_s          // over the last steps
+  4: i64 steps                     // steps of the run
+  5: double epoch                  // epochs of the training data
+  6: double elapsed_s              // time since the first step began
+  7: double samples_per_s          // speed over the last steps
   8: i64 samples_trained
   9: i64 tokens_trained
   10: optional double loss
-  11: list<Unit> units             // announced and not complete, oldest first
+  11: list<Unit> units             // announced units that are not complete, oldest first
   12: list<SectionFigures> sections
   13: list<ReplicaFigures> replicas
   14: string checkpoint            // path of the last checkpoint, or empty
-  15: list<string> recoveries      // a line for each lost process after which the run went on
+  15: list<string> recoveries      // a line for each lost process after which the run continued
 }
 
 struct PlannedReplica {
@@ -114,9 +114,9 @@ struct PlannedSection {
   3: bool trained
   4: i32 tensor
   5: i32 context
-  6: i32 stage                     // of `stages` of a pipeline
+  6: i32 stage                     // stage of a pipeline with `stages` stages
   7: i32 stages
-  8: i64 micro_batch               // samples at most
+  8: i64 micro_batch               // largest number of samples
   9: i64 max_in_flight
   10: string precision
   11: list<PlannedReplica> replicas
@@ -127,7 +127,7 @@ struct PlannedEdge {
   2: string from_port
   3: string to_section
   4: string to_port
-  5: bool gradient                 // a gradient travels back
+  5: bool gradient                 // a gradient is sent back
   6: i64 columns
   7: string dtype
 }
@@ -135,17 +135,17 @@ struct PlannedEdge {
 struct Plan {
   1: string job
   2: string policy
-  3: i64 slots                     // per edge and consumer replica
+  3: i64 slots                     // slots per edge and consumer replica
   4: i64 global_batch
   5: list<PlannedSection> sections
   6: list<PlannedEdge> edges
   7: i64 step                      // step of the next two figures
-  8: optional double planned_ms    // its makespan, as estimated by the policy
-  9: optional double lower_bound_ms  // no schedule of that step can be shorter
-  10: string effective_job         // TOML, all overrides included
+  8: optional double planned_ms    // its makespan by the policy's estimate
+  9: optional double lower_bound_ms  // lower bound of its makespan for any schedule
+  10: string effective_job         // TOML with all overrides
 }
 
-/** A step or a validation of a section. */
+/** A section's step or validation. */
 struct Row {
   1: string section
   2: i64 step
@@ -157,8 +157,8 @@ struct Metrics {
   2: list<Row> validations
   3: i64 next_step_row             // first row of the next call
   4: i64 next_validation_row
-  5: i64 first_step_row            // of `steps`: later than requested where earlier rows are in the record's files alone
-  6: i64 first_validation_row      // likewise
+  5: i64 first_step_row            // first row in `steps`; later than requested if only the record has earlier rows
+  6: i64 first_validation_row      // first row in `validations`
 }
 
 struct Checkpoint {
@@ -171,8 +171,8 @@ struct Standing {
   2: i64 step                      // the last complete step
 }
 
-/** How a process takes part: it executes `maestro` with these arguments, in this folder, with these variables added to
-    its environment, on the host that join() was called for, within the job's start_timeout_s. */
+/** How a process joins: it executes `maestro` with these arguments, in this folder, with these variables added to its
+    environment, on the host of the call to join(), within the job's start_timeout_s. */
 struct JoinTerms {
   1: i32 process
   2: list<string> command
@@ -183,28 +183,28 @@ struct JoinTerms {
 /** A process that leaves. */
 struct Leaving {
   1: i32 process
-  2: string text                   // what becomes of its replicas
+  2: string text                   // new places of its replicas
 }
 
 service Control {
-  /** Answers within 50 ms also at full speed: a replica that does not answer in time has the state NO_ANSWER. */
+  /** Answers within 50 ms, also at full speed: a replica that does not answer in time has the state NO_ANSWER. */
   Status status(1: string token) throws (1: Refused refused)
   Plan plan(1: string token) throws (1: Refused refused)
-  /** Returns rows from these numbers on, in the order of their creation, at most `most` (1 to 10000) of either kind.
-      A negative number counts from the end: -5 are the last five. */
+  /** Returns rows beginning with these numbers, in the order of their creation, at most `most` (1 to 10000) per kind. A
+      negative number counts from the end: -5 returns the last five. */
   Metrics metrics(1: string token, 2: i64 first_step_row, 3: i64 first_validation_row, 4: i32 most)
       throws (1: Refused refused)
   /** Writes a checkpoint of the last announced step and answers when it is committed, also while the run is paused. */
   Checkpoint checkpoint(1: string token) throws (1: Refused refused)
-  /** Stops announcing units; answers when the run stands still, or PAUSING when that takes longer than 30 s. */
+  /** Stops announcing units; answers when the run stands still, or PAUSING if that takes longer than 30 s. */
   Standing pause(1: string token) throws (1: Refused refused)
   Standing resume(1: string token) throws (1: Refused refused)
-  /** Makes room for a process that takes replicas of a section with replicas = {least, most} over; see `maestro join`.
+  /** Makes room for a process that takes over replicas of a section with replicas = {least, most}; see `maestro join`.
       `devices`: "cpu:2,cpu:3", or empty for the least used; `host`: the name of its host. */
   JoinTerms join(1: string token, 2: string section, 3: string devices, 4: string host) throws (1: Refused refused)
   /** Moves the replicas of a process to others; then the process ends. */
   Leaving leave(1: string token, 2: i32 process) throws (1: Refused refused)
 
-  /** Same as Ctrl-C, also while paused. Answers at once. */
+  /** Stops the run like Ctrl-C, also while paused. Answers at once. */
   Standing stop(1: string token) throws (1: Refused refused)
 }

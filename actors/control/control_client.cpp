@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The service answers a pause after 30 s and a checkpoint after 10 min at the latest.
+// The service answers a pause within 30 s and a checkpoint within 10 min.
 constexpr milliseconds usual_patience(5000);
 constexpr milliseconds pause_patience(40000);
 constexpr milliseconds join_patience(15000);
@@ -40,7 +40,7 @@ std::string first_line(const std::filesystem::path& file) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Returns the token of the run in this user's runtime folder; empty when there is none.
+/// Returns the run's token in this user's runtime folder; empty if there is none.
 std::string left_token(const std::string& address) {
   std::error_code unknown;
   const std::filesystem::path file = token_file(address);
@@ -64,8 +64,8 @@ struct ControlClient::State {
     options.address = target.address.empty() ? the_one_run() : target.address;
     options.service = "control service";
     options.answer_patience = usual_patience;
-    // Only a service on a loopback address leaves its token on this host and speaks without TLS. A service on all
-    // addresses speaks TLS on loopback, too.
+    // Only a service on a loopback address writes its token on this host and works without TLS. A service on all
+    // addresses uses TLS on loopback, too.
     const SocketAddress address = parse_socket_address(options.address);
     const bool plain = address.local() || (on_this_host_only(address) && !left_token(options.address).empty());
     options.may_want_tls = !plain;
@@ -84,8 +84,8 @@ struct ControlClient::State {
     return answer;
   }
 
-  /// Throws JobError when the run does not answer. Without this check a call sent to a stopped process would take
-  /// effect when the process continues, long after its client has left.
+  /// Throws JobError if the run does not answer. Without this check a call to a stopped process would take effect when
+  /// the process continues, long after its client has ended.
   void check_answers() {
     (void)query<control::Status>(usual_patience, [&](auto& to) { client.status(to, token); });
   }

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The generated operator<< writes an enumeration's name.
+/// Returns a value's name in lower case. (The generated operator<< writes the name of the enumeration.)
 template <class Value>
 std::string lower_name(const std::map<int, const char*>& names, Value value) {
   const auto found = names.find(static_cast<int>(value));

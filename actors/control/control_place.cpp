@@ -35,7 +35,7 @@ fs::path token_file(const std::string& address) {
 
 namespace {
 
-/// Returns the address of a file of the runtime folder; empty: not a file of a run.
+/// Returns the address for a file in the runtime folder; empty: no run made the file.
 std::string address_of(const fs::path& path) {
   const std::string kind = path.extension();
   if (kind == ".token") return path.stem().string();
@@ -79,7 +79,7 @@ void remove_sockets_of(std::int64_t pid) noexcept {
       const std::string name = entry.path().filename().string();
       if (name.starts_with(number + ".") || name.starts_with(number + "-")) remove_left(entry.path());
     }
-  } catch (const std::exception&) {  // as in sweep_runtime_folder()
+  } catch (const std::exception&) {  // see sweep_runtime_folder()
   }
 }
 
@@ -96,7 +96,7 @@ void sweep_runtime_folder() noexcept {
       if (address.empty() || entry.last_write_time() > old || somebody_listens(address)) continue;
       remove_left(entry.path());
     }
-  } catch (const std::exception&) {  // left-over files are harmless; an unusable folder fails at its next use
+  } catch (const std::exception&) {  // remaining files are harmless; an unusable folder fails at its next use
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by which the control services of a user's runs are found on this host, in runtime_folder(): a socket per run,
+// Files in runtime_folder() that let clients on this host find the control services of a user's runs: a socket per run,
 // named by its pid, and a token per TCP address that only this host reaches.
 #pragma once
 
@@ -21,16 +21,16 @@ namespace maestro {
 /// Returns the addresses with a listener, and removes the files of dead processes. Throws JobError.
 [[nodiscard]] std::vector<std::string> control_addresses();
 
-/// Throws JobError when no service can listen at `address`; "none" and an empty address are valid.
+/// Throws JobError if no service can listen at `address`; "none" and an empty address are valid.
 void check_control_address(const std::string& address);
 
-/// Removes the sockets and tokens of dead processes in runtime_folder(). Files of the last ten seconds
-/// stay: their process may be about to listen.
+/// Removes dead processes' sockets and tokens from runtime_folder(), except files of the last ten seconds, whose
+/// process may be about to listen.
 void sweep_runtime_folder() noexcept;
-/// Removes the sockets there of a dead process of this run. Never fails: a later sweep removes the rest.
+/// Removes a dead process' sockets from runtime_folder(). Never fails: a later sweep removes the rest.
 void remove_sockets_of(std::int64_t pid) noexcept;
-/// Removes the sockets of a dead process of this run, unless it is of another PID namespace: a living process may have
-/// its number here (PI-1).
+/// Removes a dead process' sockets, unless it is from another PID namespace: a living process here may have its number
+/// (PI-1).
 void remove_sockets_of(const ProcessIdentity& process) noexcept;
 
 }  // namespace maestro

@@ -31,7 +31,7 @@ control::Standing standing(const PauseAnswer& answer) {
   return result;
 }
 
-/// Errors of the run become the exception that control.thrift declares.
+/// Makes a call; errors of the run become the exception that control.thrift declares.
 template <class Call>
 auto answered(Call&& call) -> decltype(call()) {
   try {
@@ -61,7 +61,7 @@ struct ControlService::State {
 
 namespace {
 
-/// Handles the calls of a single client.
+/// Handles a single client's calls.
 template <class Service>
 class ControlHandler final : public control::ControlIf {
  public:
@@ -154,7 +154,7 @@ ControlService::State::State(ControlServiceOptions given)
   if (!address.local() && here) prepare_token();
 }
 
-/// Writes the token file for clients of this user on this host.
+/// Writes the token file for this user's clients on this host.
 void ControlService::State::prepare_token() {
   token_at = token_file(server->address());
   write_file(token_at, token + "\n").value_or_throw();

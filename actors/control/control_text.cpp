@@ -26,12 +26,12 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
-/// Makes a name from a job printable: the job may come from somebody else.
+/// Makes a name from a job printable: another user may have written the job.
 std::string shown(const std::string& text) {
   return printable_line(text);
 }
 
-/// Returns the word of a value; `otherwise` for a value that only another version has.
+/// Returns a value's word; `otherwise` for a value that only another version has.
 template <int Count>
 const char* word_of(int value, const char* const (&words)[Count], const char* otherwise) {
   return value >= 0 && value < Count ? words[value] : otherwise;
@@ -47,7 +47,7 @@ const char* word(control::UnitKind::type kind) {
   return word_of(kind, words, "unit of step");
 }
 
-/// Columns are as wide as their widest cell, except the last.
+/// Formats rows; every column but the last is as wide as its widest cell.
 std::string table(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
   for (auto& row : rows) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of the control service as text for users and JSON for programs. Pure.
+// Formats answers of the control service as text for users and JSON for programs. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Figures of a step or a validation of a section.
+/// A section's figures for a step or a validation.
 struct MetricsRow {
   bool validation = false;
   std::string section;
@@ -27,7 +27,7 @@ class Standing;
 class Status;
 }  // namespace control
 
-/// Returns lines without a break at the end.
+/// Return lines without a break at the end.
 [[nodiscard]] std::string plain_text(const control::Status& status);
 [[nodiscard]] std::string plain_text(const control::Plan& plan);
 [[nodiscard]] std::string plain_text(const control::Checkpoint& checkpoint);
@@ -39,18 +39,18 @@ class Status;
 /// Returns "forward, step 7, micro-batch 2", "waits for ...", or "no answer".
 [[nodiscard]] std::string doing_text(const control::ReplicaFigures& replica);
 
-/// Returns a single line; members are named as in control.thrift, values of enumerations in lower case.
+/// Return a single line; members are named as in control.thrift, values of enumerations in lower case.
 [[nodiscard]] std::string json_text(const control::Status& status);
 [[nodiscard]] std::string json_text(const control::Plan& plan);
 [[nodiscard]] std::string json_text(const control::Checkpoint& checkpoint);
 [[nodiscard]] std::string json_text(const control::Standing& standing);
 [[nodiscard]] std::string json_text(const control::Leaving& leaving);
-/// Likewise, with the members section, step, kind ("train" or "validation") and metrics; null: not a finite number.
+/// Returns a line with the members section, step, kind ("train" or "validation") and metrics; null: not a finite
+/// number.
 [[nodiscard]] std::string json_text(const MetricsRow& row);
 [[nodiscard]] std::string plain_text(const MetricsRow& row);
 
-/// Returns a curve of up to `width` characters, each the mean of as many values as the others; values that are not
-/// finite are left out.
+/// Returns a curve of up to `width` characters, each the mean of equally many values; omits values that are not finite.
 [[nodiscard]] std::string sparkline(const std::vector<double>& values, std::size_t width);
 
 }  // namespace maestro

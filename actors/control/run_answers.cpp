@@ -17,7 +17,7 @@ control::State::type state_of(RunState state) {
   return static_cast<control::State::type>(state);
 }
 
-/// Replicas where they are now, and processes.
+/// Present places of replicas, and processes.
 struct Places {
   explicit Places(const ResolvedJob& job, const Directory* directory) {
     for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = place;
@@ -25,7 +25,7 @@ struct Places {
     for (const ProcessInfo& info : directory->processes) processes[info.process] = &info;
     for (const ReplicaAddress& replica : directory->replicas()) move(replica, job.places);
   }
-  /// A replica whose placement has moved shares the devices of its section there.
+  /// Sets the place of a moved replica, which shares its section's devices in the new process.
   void move(const ReplicaAddress& replica, const std::vector<ReplicaPlacement>& planned) {
     ReplicaPlacement& place = places.at({replica.section, replica.replica});
     if (place.process == replica.process) return;
@@ -57,7 +57,7 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
     wait.__set_sample(static_cast<std::int64_t>(waiting.sample));
   }
   if (waiting.kind == WaitKind::work || waiting.kind == WaitKind::norm || waiting.kind == WaitKind::phase) {
-    wait.processes = {0};  // of the coordinator
+    wait.processes = {0};  // the coordinator's process
     return wait;
   }
   wait.section = graph.node(waiting.peer).name;
@@ -96,7 +96,7 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
   return figures;
 }
 
-/// Returns the mean over the stages of a section.
+/// Returns the mean over a section's stages.
 std::optional<double> utilization_of(const std::string& section, const ResolvedJob& job,
                                      const std::optional<SchedulingRow>& row) {
   if (!row) return std::nullopt;

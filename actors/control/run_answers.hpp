@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Translates the state of the run into the structs of control.thrift. Pure; plan_answer() also computes the lower
-// bound.
+// Translates the run's state into the structs of control.thrift. Pure; plan_answer() also computes the lower bound.
 #pragma once
 
 #include <vector>
@@ -18,7 +17,7 @@ class Plan;
 class Status;
 }  // namespace control
 
-/// `answers` of replicas, in any order; a replica without an answer is shown as `no answer`.
+/// Returns the status. `answers`: answers of replicas in any order; a replica without one is shown as `no answer`.
 [[nodiscard]] control::Status status_answer(const ResolvedJob& job, const RunStatus& run,
                                             const std::vector<WaitingFor>& answers);
 [[nodiscard]] control::Plan plan_answer(const ResolvedJob& job, const RunStatus& run);

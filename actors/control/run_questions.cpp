@@ -12,11 +12,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds answer_patience(2000);  // of a busy coordinator
+constexpr milliseconds answer_patience(2000);  // limit for a busy coordinator
 constexpr milliseconds pause_patience(30000);
 constexpr milliseconds checkpoint_patience(600000);
 
-/// To a thread that waits for an answer: close() was called.
+/// Wakes a thread that waits for an answer: close() was called.
 struct QuestionsClosed {};
 
 }  // namespace
@@ -26,7 +26,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::QuestionsClosed)
 
 namespace maestro {
 
-/// Mailbox of a single call; registered so that close() can wake it.
+/// The mailbox of a single call, registered so that close() can wake it.
 class RunQuestions::Mailbox {
  public:
   explicit Mailbox(RunQuestions& questions) : questions_(questions), self_(questions.system_) {
@@ -44,7 +44,7 @@ class RunQuestions::Mailbox {
 
   caf::scoped_actor& self() { return self_; }
   [[nodiscard]] const caf::actor& coordinator() const { return coordinator_; }
-  /// Handles a message; returns false when none arrived in time, or close() was called.
+  /// Handles a message; returns false if none arrives in time or close() is called.
   template <class... Handlers>
   bool receive(RunQuestions::Clock::time_point deadline, Handlers... handlers) {
     bool came = true;
@@ -58,7 +58,7 @@ class RunQuestions::Mailbox {
   struct LeavesSystem {
     ~LeavesSystem() { leave_actor_system(); }
   };
-  LeavesSystem leaves_system_;  // first: destroyed behind the scoped actor
+  LeavesSystem leaves_system_;  // first: destroyed after the scoped actor
   RunQuestions& questions_;
   caf::scoped_actor self_;
   caf::actor coordinator_;
@@ -88,11 +88,11 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   Mailbox mailbox(*this);
   View view;
   std::size_t queried = 0;
-  std::shared_ptr<const Directory> directory;  // of the replicas that were queried
+  std::shared_ptr<const Directory> directory;  // directory with the queried replicas
   bool answered = false;
   const auto query_replicas = [&](const RunStatus& run) {
     if (!run.directory || run.directory == directory) return;
-    directory = run.directory;  // a new one after a move of placements: the replicas of the last may have retired
+    directory = run.directory;  // new after a move of placements: replicas in the last one may have retired
     queried = 0;
     for (const ReplicaAddress& replica : run.directory->replicas()) {
       mailbox.self()->send(replica.actor, StatusRequest{});
@@ -114,7 +114,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
     if (heard.emplace(answer.section, answer.replica).second) view.replicas.push_back(std::move(answer));
   };
   const auto awaits_more = [&] { return !answered || view.replicas.size() < queried; };
-  // Thousands of answers may come without a gap: the deadline bounds the whole loop.
+  // Thousands of answers may arrive without a gap, so the deadline also ends the loop.
   while (awaits_more() && mailbox.receive(deadline, on_run, on_replica) && Clock::now() < deadline) {
   }
   if (!answered && !last()) view.run = status();
@@ -160,7 +160,7 @@ void RunQuestions::close() {
   closed_ = true;
   for (const auto& [mailbox, actor] : waiting_) caf::anon_send(actor, QuestionsClosed{});
   coordinator_ = nullptr;
-  last_.reset();  // it holds handles of actors
+  last_.reset();  // holds handles of actors
 }
 
 }  // namespace maestro

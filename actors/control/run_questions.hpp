@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries the coordinator and the replicas of a run on behalf of threads that are not actors.
+// Queries the coordinator and the replicas of a run for threads that are not actors.
 //
 // RQ-1 (bounded calls): every call ends within its patience, or when close() is called; the run never waits for a call.
-// RQ-2 (nothing kept): a call leaves nothing of the actor system with its thread, which may outlive the system.
+// RQ-2 (nothing kept): after a call its thread keeps nothing of the actor system, which the thread may outlive.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace maestro {
 
-/// Thread-safe. Calls throw JobError, a single line: no answer in time, the run is at its end.
+/// Thread-safe. Calls throw JobError, a single line: no answer in time, or the run is ending.
 class RunQuestions {
  public:
   using Clock = std::chrono::steady_clock;
@@ -27,19 +27,19 @@ class RunQuestions {
   struct View {
     RunStatus run;
     bool fresh = false;                ///< the coordinator answered in time
-    std::vector<WaitingFor> replicas;  ///< that answered in time
+    std::vector<WaitingFor> replicas;  ///< replicas that answered in time
   };
-  /// Returns within `patience` once the coordinator has answered; if it is late, the view holds its last answer.
+  /// Returns the state within `patience`; if the coordinator is late, the view holds its last answer.
   [[nodiscard]] View view(std::chrono::milliseconds patience);
   [[nodiscard]] RunStatus status();
   [[nodiscard]] MetricsRows metrics(const MetricsRequest& request);
   /// Returns the checkpoint or a refusal.
   [[nodiscard]] CheckpointAnswer checkpoint();
-  /// Returns when the run stands still; state `pausing` when that takes too long.
+  /// Returns when the run stands still, or with state `pausing` if that takes too long.
   [[nodiscard]] PauseAnswer pause();
   [[nodiscard]] PauseAnswer resume();
 
-  /// Called before the actors end: wakes all calls, and refuses further calls.
+  /// Wakes all calls and refuses further calls; call before the actors end.
   void close();
 
  private:
