@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of other processes' devices that this process has imported.
+// Owns memory that this process has imported from other processes' devices.
 //
-// OM-1 (close before exit): imported memory is closed before this process reports that it has finished, and no process
-//       exits before all have reported: the exporting process outlives every import.
+// OM-1 (close before exit): imported memory is closed before this process reports that it has finished, and processes
+//       exit only after all have reported: the exporting process outlives every import.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace maestro {
 /// Thread-safe.
 class ImportedMemories {
  public:
-  /// Owns `memory` until close_all(). Copies in progress hold it until they end.
+  /// Keeps `memory` until close_all(). Copies in progress hold it until they end.
   std::weak_ptr<ImportedMemory> keep(std::unique_ptr<ImportedMemory> memory) {
     const std::lock_guard lock(mutex_);
     return kept_.emplace_back(std::move(memory));

@@ -88,7 +88,7 @@ void Network::abandon(ProcessId process) {
 
 void Network::stop() {
   if (endpoint_ != nullptr) endpoint_->stop();
-  std::vector<caf::actor> rings, clients;  // destroyed without the lock: the last handle of an actor ends it
+  std::vector<caf::actor> rings, clients;  // destroyed without the lock: an actor ends with its last handle
   const std::lock_guard lock(mutex_);
   rings_.swap(rings);
   clients_.swap(clients);

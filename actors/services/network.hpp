@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network state shared by a process's actors: the endpoint, its peers by process, and the table that routes
+// The network state that a process' actors share: the endpoint, its peers by process, and the tables that route
 // completions to replicas.
 //
-// The progress thread routes completions by table lookups alone; handlers only enqueue messages.
+// The progress thread routes completions only by table lookups; handlers only enqueue messages.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct NetworkOptions {
 /// Thread-safe.
 class Network {
  public:
-  /// Opens the endpoint when `needed` (several processes, or forced RMA). Throws JobError.
+  /// Opens the endpoint if `needed` (several processes, or forced RMA). Throws JobError.
   Network(const NetworkOptions& options, bool needed);
   ~Network();
   Network(const Network&) = delete;
@@ -42,32 +42,31 @@ class Network {
   [[nodiscard]] const NetworkOptions& options() const { return options_; }
   [[nodiscard]] std::string address() const;
   [[nodiscard]] std::string provider() const;
-  /// Counts all requests passed to write(): a count of acknowledged writes would miss the writes in progress.
+  /// Counts of all requests to write(); a count of acknowledged writes would miss the writes in progress.
   struct Written {
     std::uint64_t writes = 0;
     std::uint64_t bytes = 0;
   };
   [[nodiscard]] Written written() const { return {writes_.load(), bytes_.load()}; }
 
-  /// Registers memory for writes from here and from peers; null without an endpoint. Throws JobError.
+  /// Registers memory for writes from this process and from peers; null without an endpoint. Throws JobError.
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
-  /// As register_memory(), for memory of the device that is current for the calling thread. A short error gives the
-  /// reason why it is impossible, and the caller uses another path.
+  /// Registers memory of the calling thread's current device. If that is impossible, a short error gives the reason,
+  /// and the caller uses another path.
   Result<std::unique_ptr<Region>> register_device_memory(std::byte* data, std::size_t bytes, int cuda_device);
   /// Returns an unused number for a ring of this process.
   std::uint32_t next_ring() { return next_ring_++; }
-  /// Returns an unused number for a rank of a replica of this process (WriteCookie::client).
+  /// Returns an unused number for a replica's rank in this process (WriteCookie::client).
   std::uint32_t next_client() { return next_client_++; }
   void route_ring(std::uint32_t ring, const caf::actor& receiver);
   void route_client(std::uint32_t client, const caf::actor& receiver);
   void route_failures(const caf::actor& supervisor);
-  /// Makes a process reachable, or reachable at a new address. Throws JobError.
+  /// Makes a process reachable at this address, which may be new. Throws JobError.
   void connect(ProcessId process, const std::string& address, const std::string& name);
 
-  /// Queues a write to a process, whose cookie is a WriteCookie; WriteFinished or WriteBroken to its client reports its
-  /// end.
+  /// Queues a write to a process. Its cookie is a WriteCookie, whose client receives WriteFinished or WriteBroken.
   void write(ProcessId to, WriteRequest request);
-  /// Called for a dead process.
+  /// Ends the writes to a dead process.
   void abandon(ProcessId process);
   void stop();
 
@@ -80,7 +79,7 @@ class Network {
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint32_t> next_ring_{0};
   std::atomic<std::uint32_t> next_client_{0};
-  mutable std::mutex mutex_;  // of the tables
+  mutable std::mutex mutex_;  // guards the tables
   std::vector<caf::actor> rings_;
   std::vector<caf::actor> clients_;
   caf::actor supervisor_;

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* first_prefix = "exp_avg.";
 constexpr const char* second_prefix = "exp_avg_sq.";
 
-/// For errors about a tensor: the file, or the folder of several.
+/// Returns the name for errors about a tensor: the file, or the folder of several.
 std::string label_of(const std::vector<SafetensorsFile>& files) {
   const std::filesystem::path& first = files.front().path();
   return (files.size() == 1 ? first : first.parent_path()).string();
@@ -64,7 +64,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
     (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
   }
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
-    // Gradients have room for the optimizer state of other replicas, and are still empty.
+    // The gradients are still empty and have room for the other replicas' optimizer state.
     const bool shared = parameters.optimizer_sharded();
     Status status = import_tensors(section, shared ? ParameterBuffer::gradients : which, tensors, optimizer, prefix);
     if (status && shared) parameters.load_gathered_moments(which);

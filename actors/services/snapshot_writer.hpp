@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes snapshots of sections beside training: a thread per process, started on first use.
+// Writes snapshots of sections during training, on a thread per process that is started on first use.
 #pragma once
 
 #include <atomic>
@@ -19,46 +19,48 @@
 
 namespace maestro {
 
-/// A section's state at the end of a step, or a part of it, independent of the section.
+/// A copy of a section's state at the end of a step, or of a part of this state.
 struct SectionSnapshot {
   std::string section;
-  StatePart part;  ///< the whole section by default
+  StatePart part;  ///< the complete section by default
   std::string config;
   bool adapters = false;
-  std::uint64_t updates = 0;  ///< of the optimizer so far
+  std::uint64_t updates = 0;  ///< steps of the optimizer so far
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;
 };
 
-/// Copies a trained section's checkpoint state, given the tensor ranks of the first context part of a replica. Runs on
-/// a device thread, while the others rest. The memory is that of `into` where it suffices; sharded optimizer state
-/// stays as it is there, from add_moments().
+/// Copies a trained section's checkpoint state, given the tensor ranks of a replica's first context part. Runs on a
+/// device thread, while the others rest. Reuses the memory of `into` if it suffices, and keeps the sharded optimizer
+/// state that add_moments() has stored there.
 Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
                                       SectionSnapshot into = {});
-/// Copies `which`, first or second moments, from the buffer that holds them complete: `from` is that buffer itself or
-/// gradients. Uses the memory that the snapshot has for them.
+/// Copies `which`, the first or second moments, from the buffer with all of them: `from` is either that buffer or the
+/// gradients. Uses the snapshot's memory for them.
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from);
-/// Restores a stored state, whatever its number of parts. Runs on the starting thread, before any work.
+/// Restores a stored state with any number of parts. Runs on the starting thread, before any work.
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 
 /// Thread-safe.
 class SnapshotWriter {
  public:
-  /// `keeps_memory`: of each section's last snapshot, for the next: a state's size in memory, for frequent snapshots.
+  /// `keeps_memory`: keep the memory of each section's last snapshot for the next. That costs a state's size, and
+  /// serves frequent snapshots.
   explicit SnapshotWriter(CheckpointStore store, bool keeps_memory = false)
       : store_(std::move(store)), keeps_memory_(keeps_memory), thread_([] {}) {}
-  /// Returns an earlier snapshot of this part that was written, for its memory; an empty one if there is none.
+  /// Returns an earlier, written snapshot of this part for its memory, or an empty snapshot.
   [[nodiscard]] SectionSnapshot spare(const std::string& section, const StatePart& part);
   using Written = std::function<void(Result<std::vector<FileRecord>>)>;
-  /// Returns at once; the writer's thread calls `written`.
+  /// Queues the snapshot and returns at once; the writer's thread calls `written`.
   void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
   using Report = std::function<void()>;
-  /// Runs `work`, file work that must not block an actor, on the writer's thread, and then the report that it returns.
-  /// An exception of `work` is passed to `failed` as a single line.
+  /// Runs `work`, file work that must not block an actor, on the writer's thread, then calls the report that it
+  /// returns. Passes an exception of `work` to `failed` as a single line.
   void run(std::function<Report()> work, std::function<void(const std::string&)> failed);
-  /// Whether work is queued or running. Work whose report runs has ended: its receiver never sees it as busy.
+  /// Returns whether work is queued or running. Work has ended when its report runs, so the report's receiver does not
+  /// see the writer as busy.
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
   void stop() { thread_.stop(); }

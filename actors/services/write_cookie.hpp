@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 64 bits by which the end of a write or copy finds the work that began it: client (16 bits), kind (2 bits), number
-// (46 bits). Pure.
+// Packs the 64 bits that connect the end of a write or copy with the work that began it: client (16 bits), kind (2
+// bits), number (46 bits). Pure.
 //
-// WC-1 (unique cookies): no two cookies of a process are equal while its clients are below `max_cookie_clients` and the
-//       numbers of a client and kind count up from 0 and stay below `max_cookie_numbers`.
+// WC-1 (unique cookies): a process' cookies differ while its clients are below `max_cookie_clients` and each client's
+//       numbers of a kind count up from 0 and stay below `max_cookie_numbers`.
 #pragma once
 
 #include <cassert>
@@ -18,13 +18,13 @@ inline constexpr std::uint32_t max_cookie_clients = 1u << 16;
 inline constexpr std::uint64_t max_cookie_numbers = std::uint64_t{1} << 46;
 
 struct WriteCookie {
-  std::uint32_t client = 0;               ///< Network::next_client(): a rank of a replica of this process
+  std::uint32_t client = 0;               ///< Network::next_client(): a replica's rank in this process
   std::optional<ReductionKind> exchange;  ///< the exchange that writes; empty: the rank's ports
   std::uint64_t number = 0;
   friend constexpr bool operator==(const WriteCookie&, const WriteCookie&) = default;
 };
 
-/// The client and the number must lie below the limits above.
+/// Packs a cookie. The client and the number must be below the limits above.
 [[nodiscard]] constexpr std::uint64_t pack_cookie(const WriteCookie& cookie) {
   static_assert(reduction_kinds < 4);
   assert(cookie.client < max_cookie_clients && cookie.number < max_cookie_numbers);
