@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr std::int32_t protocol_version = 1;
 constexpr std::int32_t largest_answer = 1 << 30;               // bytes
-constexpr std::int64_t part_elements = std::int64_t{4} << 20;  // of a parameter, in a message
+constexpr std::int64_t part_elements = std::int64_t{4} << 20;  // elements of a parameter in a message
 constexpr milliseconds first_pause(20);
 constexpr milliseconds longest_pause(500);
 constexpr std::size_t most_metrics = 64;
@@ -54,7 +54,7 @@ std::string form(std::string_view dtype, std::int64_t rows, std::int64_t columns
   return std::string(dtype) + " (" + std::to_string(rows) + ", " + std::to_string(columns) + ")";
 }
 
-/// Returns why `sent` is not the expected tensor; empty: it is.
+/// Returns why `sent` is not the expected tensor; empty if it is.
 std::string mismatch(const served::Tensor& sent, const Tensor& expected) {
   const auto dtype = dtype_of_wire(sent.dtype);
   const std::string is = form(dtype ? name_of(*dtype) : "an unknown dtype", sent.rows, sent.columns);
@@ -64,7 +64,7 @@ std::string mismatch(const served::Tensor& sent, const Tensor& expected) {
   return "has " + std::to_string(sent.data.size()) + " bytes, expected " + std::to_string(expected.bytes());
 }
 
-/// Writes the tensors and returns an empty text, or the error, and writes nothing.
+/// Writes the tensors and returns an empty text, or returns the error and writes nothing.
 std::string take(const std::vector<served::Tensor>& sent, std::span<const ServedTensor> wanted, const char* kind) {
   if (sent.size() != wanted.size()) {
     return "it sent " + std::to_string(sent.size()) + " " + kind + "s, expected " + std::to_string(wanted.size());
@@ -83,7 +83,7 @@ std::string take(const std::vector<served::Tensor>& sent, std::span<const Served
   return {};
 }
 
-/// Whether the metric can be a column of the record.
+/// Returns whether the metric can be a column of the record.
 bool usable(const served::Metric& metric) {
   const auto allowed = [](unsigned char each) { return std::isalnum(each) != 0 || each == '_'; };
   return !metric.name.empty() && metric.name.size() <= longest_metric && std::ranges::all_of(metric.name, allowed) &&
@@ -152,7 +152,7 @@ std::vector<MetricSum> ServedConnection::forward(const ServedPass& pass, std::sp
   for (const served::Metric& metric : result.metrics) {
     if (!usable(metric)) {
       refuse("metric \"" + printable(metric.name) + "\" with weight " + number_text(metric.weight) +
-             " is none; a name is letters, digits and _, a weight 0 or more");
+             " is invalid; a name is letters, digits and _, a weight 0 or more");
     }
     metrics.push_back({metric.name, metric.sum, metric.weight});
   }
@@ -169,14 +169,14 @@ void ServedConnection::backward(std::int64_t pass, std::span<const ServedTensor>
 
 namespace {
 
-/// Calls part(first, count) until all elements are through.
+/// Calls part(first, count) until all elements are covered.
 template <class Part>
 void in_parts(std::size_t elements, Part part) {
   const auto all = static_cast<std::int64_t>(elements);
   for (std::int64_t first = 0; first < all; first += part_elements) part(first, std::min(part_elements, all - first));
 }
 
-/// Writes the part and returns an empty text, or the error.
+/// Writes the part and returns an empty text, or returns the error.
 std::string take_part(const std::string& sent, std::span<float> into, std::int64_t first, std::int64_t count) {
   const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
   if (sent.size() != bytes) return " has " + std::to_string(sent.size()) + " bytes, expected " + std::to_string(bytes);
@@ -194,7 +194,7 @@ void ServedConnection::read_initial_values(const std::string& parameter, std::sp
     if (!wrong.empty()) refuse("parameter '" + parameter + "'" + wrong);
   });
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
-    refuse("parameter '" + parameter + "' has initial values that are no finite numbers");
+    refuse("parameter '" + parameter + "' has initial values that are not finite");
   }
 }
 
@@ -249,7 +249,7 @@ void connect_within(milliseconds patience, const std::function<void()>& connect,
         throw JobError(std::string(error.what()) + " (tried for " + std::to_string(seconds) + " s)", error.code());
       }
     }
-    pause(next);  // no event reports a server that begins to listen
+    pause(next);  // no event tells when a server begins to listen
   }
 }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t most_elements = std::int64_t{1} << 40;
   throw JobError("its module cannot be a section: " + reason);
 }
 
-/// `inner`: further characters that may stand in the name.
+/// Refuses an invalid or repeated name. `inner`: allowed characters besides letters and digits.
 void check_name(const std::string& name, const char* kind, std::string_view inner, std::set<std::string>& seen) {
   const auto allowed = [&](unsigned char each) {
     return std::isalnum(each) != 0 || inner.find(static_cast<char>(each)) != inner.npos;
@@ -89,7 +89,7 @@ std::string text_of(const Port& port) {
          (port.axis == Axis::patches ? ", patches" : "") + (port.differentiable ? ", differentiable" : "");
 }
 
-/// Named parts of a module as text, in their order.
+/// A module's named parts as text, in their order.
 using Parts = std::vector<std::pair<std::string, std::string>>;
 
 Parts parts_of(const ServedModule& module, bool frozen) {
@@ -130,9 +130,9 @@ int wire_of(DType dtype) {
 ServedModule checked_module(const served::Module& sent) {
   ServedModule module;
   module.ports = {checked_ports(sent.inputs, "input"), checked_ports(sent.outputs, "output")};
-  if (module.ports.inputs.empty()) refuse("it has no input");
+  if (module.ports.inputs.empty()) refuse("it needs an input");
   if (sent.parameters.size() > most_parameters) {
-    refuse("it has " + std::to_string(sent.parameters.size()) + " parameters; the most are " +
+    refuse("it has " + std::to_string(sent.parameters.size()) + " parameters; expected at most " +
            std::to_string(most_parameters));
   }
   std::set<std::string> seen;
@@ -154,7 +154,7 @@ std::string difference(const ServedModule& is, const ServedModule& was, bool fro
   for (std::size_t at = 0; at < std::max(now.size(), before.size()); ++at) {
     if (at >= now.size()) return before[at].first + " is missing";
     if (at >= before.size()) return now[at].first + " is new";
-    if (now[at].first != before[at].first) return now[at].first + " is there, where " + before[at].first + " was";
+    if (now[at].first != before[at].first) return now[at].first + " is there instead of " + before[at].first;
     if (now[at].second != before[at].second) {
       return now[at].first + " is " + now[at].second + ", was " + before[at].second;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a server on its module, checked.
+// A server's report on its module, checked.
 //
 // VM-1 (checked module): names are printable, short and unique, sizes positive and bounded, dtypes known, and only
 //       floating-point ports are differentiable; any other report is refused with a line that names the field.
@@ -27,21 +27,21 @@ struct ServedParameter {
 struct ServedModule {
   Ports ports;
   std::vector<ServedParameter> parameters;
-  double flops_per_row = 0;  ///< of a forward pass
-  std::string fingerprint;   ///< of a frozen module's values; empty: unknown
+  double flops_per_row = 0;  ///< FLOPs of a forward pass
+  std::string fingerprint;   ///< fingerprint of a frozen module's values; empty: unknown
   std::string description;
 };
 
-/// Returns the dtype of a DataType of served.thrift; nothing for a value that it lacks.
+/// Returns the dtype for a DataType of served.thrift; nothing for an unknown value.
 [[nodiscard]] std::optional<DType> dtype_of_wire(int sent);
-/// Returns the DataType of a dtype of a checked port.
+/// Returns the DataType for a checked port's dtype.
 [[nodiscard]] int wire_of(DType dtype);
 
-/// Throws JobError (VM-1, checked module).
+/// Checks a report. Throws JobError (VM-1, checked module).
 [[nodiscard]] ServedModule checked_module(const served::Module& sent);
 
-/// Returns the first difference between modules that are to serve the same section, "output 'hidden' is fp32 x 32, was
-/// fp32 x 16"; empty: none. `frozen`: their values have to be equal as well.
+/// Returns the first difference between modules for the same section, "output 'hidden' is fp32 x 32, was fp32 x 16";
+/// empty: none. `frozen`: their values have to be equal as well.
 [[nodiscard]] std::string difference(const ServedModule& is, const ServedModule& was, bool frozen);
 
 }  // namespace maestro

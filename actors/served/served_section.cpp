@@ -13,13 +13,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int most_repeats = 3;  // of a pass, by servers that end again and again
+constexpr int most_repeats = 3;  // limit for repeating a pass if servers end repeatedly
 
 JobError run_ended() {
   return JobError("the run has ended", ErrorCode::cancelled);
 }
 
-/// Makes a call; throws ServiceLost in place of errors of a missing server.
+/// Makes a call; throws ServiceLost instead of a missing server's error.
 template <class Call>
 auto or_lost(Call&& call) {
   try {
@@ -44,7 +44,7 @@ ServedTensor named(const std::string& port, const Tensor& tensor, std::int64_t c
 
 }  // namespace
 
-/// A pass between forward and backward, with the values that gradients belong to.
+/// A pass between forward and backward, with the inputs and outputs that have gradients.
 class ServedSection::KeptPass {
  public:
   KeptPass(std::int64_t number, std::vector<std::pair<Port, Var>> inputs, std::vector<std::pair<Port, Var>> outputs)
@@ -177,7 +177,7 @@ std::vector<MetricSum> ServedSection::compute(const ServedPass& pass, std::span<
       return connection_->forward(pass, inputs, outputs);
     } catch (const JobError& error) {
       if (!server_missing(error)) throw;
-      const bool silent = error.code() == ErrorCode::timeout;  // another would compute as long
+      const bool silent = error.code() == ErrorCode::timeout;  // another server would take as long
       if (backward_ || silent || repeats == most_repeats) throw ServiceLost(error.what());
     }
     or_lost([this] { connect(options_.reconnect); });
@@ -198,7 +198,7 @@ void ServedSection::fetch_gradients() {
     }
     connection_->clear_gradients();
   });
-  stale_ = true;  // the optimizer steps next
+  stale_ = true;  // the optimizer's step follows
 }
 
 void ServedSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
@@ -239,7 +239,7 @@ Cost ServedSection::cost(const SampleShape& sample) const {
     }
   }
   Cost cost{module().flops_per_row * static_cast<double>(by_patches ? sample.patches : sample.tokens), 0};
-  cost.working = 2 * bytes;  // messages and their frames
+  cost.working = 2 * bytes;  // messages and frames
   return cost;
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section that another process computes. Ports are those that the server reports. Parameters of a trained section lie
-// here, where they are stepped, stored and summed over replicas as any other's: the server receives their values after
-// each step, and their gradients are fetched at its end.
+// A section that another process computes. The server reports the ports. The parameters of a trained section stay here
+// and are stepped, stored and summed over replicas like all others: the server receives their values after each step,
+// and their gradients are fetched at the step's end.
 //
-// VS-1 (fresh values): no pass is computed from values older than those of parameters().
-// VS-2 (a server that keeps no state is replaced): where no pass is kept for a backward pass, a connection that ends is
+// VS-1 (fresh values): every pass is computed from the present values of parameters().
+// VS-2 (a server that keeps no state is replaced): if passes are not kept for a backward pass, a connection that ends
+// is
 //       made again within the time limit, and the pass is computed again. Otherwise ServiceLost is thrown.
-// VS-3 (same module): a later connection serves the ports, and the parameters or the fingerprint, that the job was
-//       checked with.
+// VS-3 (same module): a later connection serves the same ports, and the same parameters or fingerprint, as when the job
+//       was checked.
 #pragma once
 
 #include <atomic>
@@ -28,9 +29,9 @@ inline constexpr const char* served_type = "served";
 struct ServedOptions {
   std::vector<std::string> addresses;        ///< replicas use them in turn
   std::shared_ptr<const KeySet> keys;        ///< null: plain
-  std::chrono::milliseconds timeout{60000};  ///< of an answer
+  std::chrono::milliseconds timeout{60000};  ///< time limit for an answer
   std::chrono::milliseconds reconnect{30000};
-  std::shared_ptr<const ServedModule> module;  ///< null only in tools, without a server
+  std::shared_ptr<const ServedModule> module;  ///< null only in tools without a server
 };
 
 class ServedSection final : public Section {
@@ -73,11 +74,11 @@ class ServedSection final : public Section {
   bool trained_ = false;
   bool backward_ = false;
   Parameters parameters_;
-  std::unique_ptr<ServedConnection> initial_;  // to the first address, while values are drawn
+  std::unique_ptr<ServedConnection> initial_;  // connection to the first address, while values are drawn
   std::int64_t passes_ = 0;
   bool stale_ = true;    // the server lacks the present values
   bool summed_ = false;  // the server has gradients
-  std::mutex mutex_;     // of connection_, for interrupt()
+  std::mutex mutex_;     // guards connection_, for interrupt()
   std::condition_variable interruption_;
   bool interrupted_ = false;
   std::unique_ptr<ServedConnection> connection_;

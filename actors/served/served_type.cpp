@@ -16,14 +16,14 @@ std::chrono::milliseconds from_seconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// An address of another host is reached by TLS alone.
+/// Refuses an address on another host without keys for TLS.
 void check_address(const JobTable& table, const std::string& address, bool keys) {
   try {
     if (keys || on_this_host_only(parse_socket_address(address))) return;
   } catch (const JobError& problem) {
     table.fail("address", problem.what());
   }
-  table.fail("address", address + " is not on this host, and is reached with TLS alone; name the folder of `maestro " +
+  table.fail("address", address + " is not on this host, and is reached only with TLS; name the folder of `maestro " +
                             "keys` in `keys`, or use an address of 127.0.0.1 or unix:/PATH");
 }
 
@@ -50,18 +50,17 @@ ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
   const JobTable& table = section.table;
   ServedOptions options;
   options.addresses = table.names(
-      "address", "",
-      {"served: where the module's server listens, unix:/PATH or HOST:PORT; of several, replicas use them in turn"});
+      "address", "", {"served: address of the module's server, unix:/PATH or HOST:PORT; replicas use several in turn"});
   const std::string keys =
       table.text("keys", "", {"served: the folder of `maestro keys` for TLS, as a server on another host requires"});
   options.timeout = from_seconds(
-      table.number("timeout_s", 60, seconds_of_a_day, {"served: the limit of an answer, computation included", "s"}));
+      table.number("timeout_s", 60, seconds_of_a_day, {"served: time limit for an answer, computation included", "s"}));
   options.reconnect =
       from_seconds(table.number("reconnect_s", 30, {.min = 0.0, .max = 86400.0},
-                                {"served: how long a server that has ended is waited for; 0: not at all", "s"}));
+                                {"served: time to wait for a server that has ended; 0: not at all", "s"}));
   if (section.corpus == nullptr) return options;
   if (options.addresses.empty() || options.addresses.front().empty()) {
-    throw JobError(table.name() + ".address is not given; name where the module's server listens, such as " +
+    throw JobError(table.name() + ".address is not given; name the address of the module's server, such as " +
                    "unix:/tmp/teacher.sock");
   }
   if (table.has("weights")) table.fail("weights", "a served section has the values of its server; leave weights out");

@@ -280,7 +280,7 @@ class Checks(ServedTest):
         server = Server(self, MODULES, "teacher.sock", "{}", "logits")
         reasons = (({"address": f"unix:{self.folder}/no.sock"}, "no.sock"),
                    ({"address": ""}, "teacher.address is not given"),
-                   ({"address": "10.0.0.1:99"}, "is not on this host, and is reached with TLS alone"),
+                   ({"address": "10.0.0.1:99"}, "is not on this host, and is reached only with TLS"),
                    ({"address": "nonsense"}, "teacher.address: "),
                    ({"weights": "random"}, "teacher.weights: "),
                    ({"tensor": 2}, "teacher.tensor = 2"),

@@ -40,7 +40,7 @@ TEST(ServedModule, is_what_the_server_reports) {  // VM-1
 
 TEST(ServedModule, that_cannot_be_a_section_is_refused_in_a_line_that_names_the_field) {  // VM-1
   const std::pair<std::function<void(served::Module&)>, const char*> changes[] = {
-      {[](auto& m) { m.inputs.clear(); }, "it has no input"},
+      {[](auto& m) { m.inputs.clear(); }, "it needs an input"},
       {[](auto& m) { m.inputs.resize(100, m.inputs[0]); }, "it has 100 inputs"},
       {[](auto& m) { m.inputs[0].name = ""; }, "input has the name \"\""},
       {[](auto& m) { m.inputs[0].name = "a.b"; }, "input has the name \"a.b\""},
