@@ -125,7 +125,7 @@ class ReplicaDemands {
   [[nodiscard]] double payload(Channel channel, LayoutRank rank) const {
     return static_cast<double>(sizes_.payload(channel.edge, rank));
   }
-  /// Returns the bytes into which other replicas write gradients of this replica's share.
+  /// Returns the size of the memory for other replicas' parts of the gradients.
   [[nodiscard]] double exchange() const {
     if (!node_->trained() || node_->replicas == 1) return 0;
     const bool apart =

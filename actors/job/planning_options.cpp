@@ -80,7 +80,7 @@ StepPlannerOptions planner_options(const ResolvedJob& plan) {
   int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
     std::vector<int>& lane = options.devices[place.section.value()].emplace_back();
-    // A replica that shares a device counts as if it had its own: plans do not depend on the present processes.
+    // A replica that shares a device counts as if it had its own: plans do not depend on which processes run.
     if (place.shares) {
       lane.push_back(next++);
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves placements of repeatable sections (SectionGraph::repeatable), whose replicas may change processes during a run.
-// Replicas and plans do not change when a placement moves, so losses do not depend on the present processes. Pure.
+// Replicas and plans do not change when a placement moves, so losses do not depend on which processes run. Pure.
 #pragma once
 
 #include <span>

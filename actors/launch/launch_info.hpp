@@ -2,8 +2,8 @@
 // Finds this process' place in its job from options and environment. Pure.
 //
 // LI-1 (launcher decides): only a cluster launcher determines the number of processes, their hosts and rank 0.
-// LI-2 (own start): without a launcher the process is rank 0. The job has `processes` processes on this host, or those
-//       that `hosts` lists.
+// LI-2 (own start): without a launcher the process is rank 0. The job has `processes` processes on this host, or a
+//       process for each entry of `hosts`.
 #pragma once
 
 #include <string>

@@ -49,8 +49,8 @@ struct RendezvousOptions {
   std::vector<JoinRequest> present;    ///< processes that run already
   JoinAccepted accepted;
   std::chrono::milliseconds silence{4000};  ///< RV-5
-  /// Time for which a start that a mismatched process has ended stays open, so that processes that a loaded host starts
-  /// late also receive the reason.
+  /// Time for late processes to connect and receive the reason, after a mismatched process has ended the start: a
+  /// loaded host starts some processes late.
   std::chrono::milliseconds farewell_to_late_ones{15000};
   std::function<void(const std::string&)>
       note;  ///< receives a line per refused peer; called by any thread; may be empty

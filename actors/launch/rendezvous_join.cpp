@@ -31,9 +31,9 @@ void stop_if_cancelled(const JoinOptions& options) {
   throw JobError("stopped while waiting for the other processes", ErrorCode::cancelled);
 }
 
-/// Returns how long to retry after this error. Rank 0 may not have started: without a listener or its local socket, or,
-/// for a shorter time, if the connection ends, as by a relay without a server or a rank 0 that requires TLS. A name
-/// that does not resolve is final.
+/// Returns how long to retry after this error. Without a listener or local socket, rank 0 may not have started. If the
+/// connection ends, the time is shorter: a relay may lack its server, or rank 0 may require TLS. A name that does not
+/// resolve is final.
 std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
   switch (error.code()) {
     case ErrorCode::unavailable:

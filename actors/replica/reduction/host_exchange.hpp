@@ -30,7 +30,7 @@
 namespace maestro {
 
 struct HostExchangeOptions {
-  std::vector<ReductionMember> members;  ///< two or more, in the order in which gradients are added
+  std::vector<ReductionMember> members;  ///< two or more, in the order of adding gradients
   std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
   LayoutRank layout_rank;
