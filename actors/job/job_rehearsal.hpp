@@ -40,7 +40,7 @@ struct JobTimes {
   std::int64_t cores = 0;
   DeviceSharing sharing = DeviceSharing::turns;
   /// Returns the fraction of a GPU that a section with a share needs (CO-3), if sections share it as streams; empty: no
-  /// section has a share.
+  /// demands.
   std::function<double(SectionId section)> demand = {};
   bool apart = false;  ///< each section has separate processes, so every tensor is written
 };
@@ -78,9 +78,9 @@ struct SteadyRehearsal {
   Rehearsed rehearsed;
   SteadySteps time;
 };
-/// Plans and rehearses units that are training steps. The time leaves out the first two steps and the last
-/// units_behind(): sections run ahead, and no further work follows the last step. Error `invalid_argument` for
-/// fewer than train.ahead + 5 units.
+/// Plans and rehearses units that are training steps. The time leaves out the first two steps, and
+/// units_behind() steps at the end: sections run ahead, and no further work follows the last step. Error
+/// `invalid_argument` for fewer than train.ahead + 5 units.
 [[nodiscard]] Result<SteadyRehearsal> rehearse_steps(const ResolvedJob& plan, const std::vector<TracedUnit>& units,
                                                      const JobTimes& times, const RehearsalChange& change = {});
 /// Returns how many units at the end are left out of the time.

@@ -214,7 +214,7 @@ std::string line_of(const ResolvedJob& plan, const Alike& group) {
 MemoryEstimate estimate_memory(const ResolvedJob& plan) {
   MemoryEstimate estimate;
   std::set<ProcessId> on_gpus;
-  // Image counts with cuDNN attention plans; the largest of a process counts, as a projector is without attention.
+  // Image counts for which a process holds cuDNN attention plans, once per process: a projector has none.
   std::map<ProcessId, std::int64_t> numbers_of_pictures;
   estimate.processes.assign(static_cast<std::size_t>(plan.options.processes), plan.program_bytes);
   for (const ReplicaPlacement& place : plan.places) {

@@ -22,7 +22,7 @@ void check_in_flight(const ResolvedJob& plan);
 /// Gives sections that run only for some samples slots for the worst case: a consumer's micro-batch may need any number
 /// of their micro-batches.
 void raise_in_flight(ResolvedJob& plan);
-/// Refuses a section with more stages, replicas and ranks than devices: each needs a separate device.
+/// Refuses a section that needs more devices than there are: stages, replicas and ranks are on separate devices.
 void check_devices(const ResolvedJob& plan, std::int64_t devices);
 /// Checks the memory that the job assigns to a device of each section. Called after placement.
 void check_memory(const ResolvedJob& plan);

@@ -2,8 +2,7 @@
 // Checks the join requests of a job's processes: admits each, and reports whether all have joined. Pure.
 //
 // GA-1 (admission): a process is admitted only if its token, version, number of processes and job equal rank 0's and
-// its
-//       rank is free. The checks run in this order: a process without the token learns nothing else.
+//       its rank is free. The checks run in this order: a process without the token learns nothing else.
 // GA-2 (blame): a process without the token is refused, and only that process. Any other mismatch is within this job,
 //       and the job cannot begin.
 #pragma once

@@ -3,8 +3,7 @@
 // other.
 //
 // RW-1 (bounded notice): `lost` is called once, within half a second after rank 0 has ended, or after rank 0 was
-// stopped
-//       for `silence`.
+//       stopped for `silence`.
 // RW-2 (quiet end): after the destructor `lost` is not called; the destructor waits for a running call.
 #pragma once
 

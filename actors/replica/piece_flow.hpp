@@ -2,8 +2,7 @@
 // Numbers a piece's arrow in a trace. Sender and receiver, also in different processes, compute it from the plan.
 //
 // FN-1 (unique numbers): within a run the numbers of pieces differ while edges < 2^10, replicas < 2^12, ranks < 2^6,
-// and
-//       pieces of a micro-batch < 2^12.
+//       and pieces of a micro-batch < 2^12.
 #pragma once
 
 #include <cstdint>

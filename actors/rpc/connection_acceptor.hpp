@@ -2,9 +2,8 @@
 // Accepts connections, with or without TLS, and serves each on a separate thread.
 //
 // CN-1 (slots): clients that are not admitted (strangers) share `most_strangers` slots, and a new client ends the
-// oldest
-//       stranger; admitted clients have `most_clients` other slots. A new client waits at most `stranger_patience` for
-//       clients that are ending.
+//       oldest stranger; admitted clients have `most_clients` other slots. A new client waits at most
+//       `stranger_patience` for clients that are ending.
 // CN-2 (deadlines): a stranger's handshake and first message take at most `stranger_patience` each.
 // CN-3 (bounded stop): stop() ends in bounded time whatever clients do, if `serve` returns after its stream is shut
 //       down.

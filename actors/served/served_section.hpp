@@ -5,8 +5,7 @@
 //
 // VS-1 (fresh values): every pass is computed from the present values of parameters().
 // VS-2 (a server that keeps no state is replaced): if passes are not kept for a backward pass, a connection that ends
-// is
-//       made again within the time limit, and the pass is computed again. Otherwise ServiceLost is thrown.
+//       is made again within the time limit, and the pass is computed again. Otherwise ServiceLost is thrown.
 // VS-3 (same module): a later connection serves the same ports, and the same parameters or fingerprint, as when the job
 //       was checked.
 #pragma once

@@ -8,8 +8,7 @@
 //        it. So a device does not wait for a late member: the wait would take time from sections that share the device
 //        and could delay the work that the late member waits for. A lost member delays only messages.
 // DG-3 (forming groups): groups are formed on the devices' threads before any other work, on every rank first the
-// groups
-//        of ties, then the groups of replicas: ranks never wait for each other in different groups.
+//        groups of ties, then the groups of replicas: ranks never wait for each other in different groups.
 // DG-4 (failed groups): results are used only if no collective before them has failed (Communicator::failure()).
 //        Every member that detects a failure reports it, because any member may be first. The supervisor ignores
 //        reports during shutdown.
