@@ -9,7 +9,8 @@
 
 namespace maestro {
 
-Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::span<const Placement> placements, ProcessId lost) {
+Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::span<const Placement> placements,
+                                                ProcessId lost) {
   const std::vector<bool> repeatable = graph.repeatable();
   const auto name = [&](const Placement& placement) { return "section '" + graph.node(placement.section).name + "'"; };
   std::map<SectionId, std::map<ProcessId, std::size_t>> hosts;  // placements of each section by process
@@ -51,8 +52,8 @@ Result<std::vector<SectionId>> movable_stages(const SectionGraph& graph, const s
 
 }  // namespace
 
-Result<std::vector<Placement>> share_placements(const SectionGraph& graph, std::span<const Placement> placements, ProcessId joining,
-                                      const std::string& section) {
+Result<std::vector<Placement>> share_placements(const SectionGraph& graph, std::span<const Placement> placements,
+                                                ProcessId joining, const std::string& section) {
   const Result<std::vector<SectionId>> stages = movable_stages(graph, section);
   if (!stages) return stages.error();
   std::vector<Placement> moved;
@@ -160,7 +161,9 @@ std::size_t most_joining(const SectionGraph& graph) {
 
 void follow_moves(std::vector<Placement>& own, std::span<const Placement> moved, ProcessId process) {
   for (const Placement& placement : moved) {
-    std::erase_if(own, [&](const Placement& one) { return one.section == placement.section && one.replica == placement.replica; });
+    std::erase_if(own, [&](const Placement& one) {
+      return one.section == placement.section && one.replica == placement.replica;
+    });
     if (placement.process == process) own.push_back(placement);
   }
 }
@@ -171,8 +174,8 @@ std::string text_of(std::span<const Placement> moved, const SectionGraph& graph)
   for (const Placement& placement : moved) {
     const bool same = before != nullptr && before->process == placement.process && before->section == placement.section;
     if (!same) {
-      text += (text.empty() ? "process " : ", process ") + std::to_string(placement.process.value()) + " takes section '" +
-              graph.node(placement.section).name + "' replica ";
+      text += (text.empty() ? "process " : ", process ") + std::to_string(placement.process.value()) +
+              " takes section '" + graph.node(placement.section).name + "' replica ";
     }
     text += (same ? " and " : "") + std::to_string(placement.replica.value());
     before = &placement;

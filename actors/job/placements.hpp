@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements of repeatable sections (SectionGraph::repeatable): their replicas may change processes during a run.
-// Replicas and plans stay as they are when a placement moves, so that losses do not depend on the processes that are
-// there. Pure.
+// Moves placements of repeatable sections (SectionGraph::repeatable), whose replicas may change processes during a run.
+// Replicas and plans do not change when a placement moves, so losses do not depend on which processes run. Pure.
 #pragma once
 
 #include <span>
@@ -15,21 +14,22 @@
 
 namespace maestro {
 
-/// Returns the placements of a lost process with the processes that take them over: of the processes with a replica of
-/// the section, the one with the fewest placements of it. `placements`: of all replicas. Error `unavailable`: a lost
-/// replica is of a section that is not repeatable; `not_found`: only that no other process has a section.
+/// Returns the placements of a lost process with the processes that take them over: each placement moves to the process
+/// with the fewest placements of its section, at least one. `placements`: placements of all replicas. Error
+/// `unavailable`: a lost section is not repeatable; `not_found`: all lost sections are repeatable, but no other process
+/// has one of them.
 [[nodiscard]] Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph,
                                                               std::span<const Placement> placements, ProcessId lost);
 
 /// Returns the placements that `joining` takes over for a fair share of a section's replicas, stage by stage, each from
-/// the process with the most of them. The error is a line: no such section, a section that cannot move, no placement to
-/// give.
+/// the process with the most of them. The error is a line: no such section, a section that cannot move, or no placement
+/// left.
 [[nodiscard]] Result<std::vector<Placement>> share_placements(const SectionGraph& graph,
                                                               std::span<const Placement> placements, ProcessId joining,
                                                               const std::string& section);
 
-/// Returns how many processes can join a job beside those of its start: for each section with `least` one less than it
-/// has replicas, as some process always has it.
+/// Returns how many processes can join a job after its start: for each section with `least`, one less than its
+/// replicas, since one process always has the section.
 [[nodiscard]] std::size_t most_joining(const SectionGraph& graph);
 
 /// A process that joins a job for the replicas of a section.
@@ -37,16 +37,16 @@ struct Joining {
   std::string section;
   ProcessId process;
   std::uint32_t host = 0;
-  std::int64_t before = 0;  ///< processes of this host that may have joined before
+  std::int64_t before = 0;  ///< processes that may have joined earlier on this host
 };
-/// Returns where the stages of the section run in this process: on `devices`, "cpu:2,cpu:3", or on the cores of its
-/// host that `places` uses least. Throws JobError: no such section, no device or a wrong number of them.
+/// Returns the places of the section's stages in the joining process: on `devices`, "cpu:2,cpu:3", or on the cores of
+/// its host that `places` uses least. Throws JobError for an unknown section or device, or a wrong number of devices.
 [[nodiscard]] std::vector<ReplicaPlacement> places_of_joining(const SectionGraph& graph,
                                                               std::span<const ReplicaPlacement> places,
                                                               const Joining& joining, const std::string& devices,
                                                               std::int64_t cores);
 
-/// Takes moves over into the placements of `process`.
+/// Applies moves to the placements of `process`.
 void follow_moves(std::vector<Placement>& own, std::span<const Placement> moved, ProcessId process);
 
 /// Returns "process 1 takes section 'teacher' replica 0 and 2, process 3 takes section 'teacher' replica 1".
@@ -55,8 +55,8 @@ void follow_moves(std::vector<Placement>& own, std::span<const Placement> moved,
 /// Returns the placements of all replicas.
 [[nodiscard]] std::vector<Placement> placements_of(const Directory& directory);
 
-/// Returns why placements of this job cannot move, in a few words; empty if they can: a repeatable section or a
-/// consumer of one is on a GPU, whose memory is shared with the processes of the start.
+/// Returns why placements of this job cannot move, in a few words; empty if they can. They cannot if a repeatable
+/// section or its consumer is on a GPU, whose memory is shared with the processes of the start.
 [[nodiscard]] std::string why_placements_stay(const SectionGraph& graph, const std::vector<ReplicaPlacement>& places);
 
 }  // namespace maestro

@@ -87,6 +87,13 @@ std::string failure_of(const WorkResult& result, const ParallelContext& parallel
   return failure;
 }
 
+/// Returns " (step 3, micro-batch 0, forward)".
+std::string place_of(const TracedWork& work) {
+  std::string place = " (step " + std::to_string(work.step.value());
+  if (work.batch) place += ", micro-batch " + std::to_string(work.batch->index);
+  return place + ", " + std::string(work.label) + ")";
+}
+
 /// Joins rows that arrived in several pieces.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
   if (copy.from_host && copy.to_host) {
@@ -94,7 +101,7 @@ void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
     return;
   }
   const Shape shape{static_cast<std::int64_t>(copy.bytes)};
-  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
+  const ConstTensor from(copy.from, DType::u8, shape);
   const Tensor to(copy.to, DType::u8, shape);
   copy.to_host ? ops.download(from, to) : ops.upload(from, to);
 }
@@ -208,7 +215,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
     } catch (const ServiceLost& lost) {
       fail(lost.what(), true);
     } catch (const std::exception& problem) {
-      fail(problem.what());
+      fail(problem.what() + place_of(traced));
     } catch (...) {  // thrown by a plug-in's section
       fail("an exception that is not a std::exception");
     }
