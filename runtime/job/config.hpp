@@ -17,78 +17,78 @@
 // clang-format off
 namespace maestro {
 
-/// The most slots of a ring: a write names its slot in 6 bits. Each micro-batch in flight has a slot.
+/// The maximum number of slots in a ring: a write names its slot in 6 bits. Each micro-batch in flight has a slot.
 inline constexpr std::int64_t most_slots = 64;
 
-/// Far above any run, and small enough that a count times a size or a batch fits an int64.
+/// Far above any run, yet small enough that a count times a size or a batch fits an int64.
 inline constexpr std::int64_t most_counted = std::int64_t{1} << 40;
-/// The planner cuts a step into micro-batches of whole samples before it begins.
+/// The planner cuts a step into micro-batches of complete samples before the step begins.
 inline constexpr std::int64_t most_samples_of_a_step = std::int64_t{1} << 20;
 inline constexpr std::int64_t most_tokens_of_a_sample = std::int64_t{1} << 24;
 
-/// Replay of passes that repeat on GPUs as CUDA graphs.
+/// Replay of repeated GPU passes as CUDA graphs.
 enum class CudaGraphs : std::uint8_t { automatic, always, never };
 inline constexpr std::array<std::string_view, 3> cuda_graphs_names{"auto", "always", "never"};
 
-/// The gradients over which the norm for clipping is taken.
+/// The gradients in the norm for clipping.
 enum class ClipScope : std::uint8_t { section, global };
 inline constexpr std::array<std::string_view, 2> clip_scope_names{"section", "global"};
 
-/// The element type of the models at the end of a run; none: there are none.
+/// The element type of the models that a finished run writes; none: no models.
 enum class ExportChoice : std::uint8_t { source, f32, bf16, f16, none };
 inline constexpr std::array<std::string_view, 5> export_choice_names{"source", "f32", "bf16", "f16", "none"};
 
-/// What is kept for ever of checkpoints: all of it, or the weights as bf16.
+/// The part of a checkpoint that is kept forever: everything, or the weights as bf16.
 enum class ArchiveChoice : std::uint8_t { full, bf16 };
 inline constexpr std::array<std::string_view, 2> archive_choice_names{"full", "bf16"};
 
-/// What rank 0 does when a process that it has started is lost.
+/// The reaction of rank 0 to the loss of a process that it has started.
 enum class RecoverChoice : std::uint8_t { restart, off };
 inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart", "off"};
 
-/// What the guard does beside noting what it finds.
+/// The reaction of the guard to a spike, apart from noting it.
 enum class GuardAction : std::uint8_t { note, skip, rollback };
 inline constexpr std::array<std::string_view, 3> guard_action_names{"note", "skip", "rollback"};
 
 /// [guard]
 struct GuardConfig {
   GuardAction action = GuardAction::note;
-  std::int64_t window = 128;            ///< steps whose losses and norms are the usual ones
-  double z = 6;                         ///< of a loss that begins a spike: robust standard deviations above the median
-  double rise = 0.1;                    ///< and at least so much above it
-  std::int64_t patience = 50;           ///< steps after which a spike lasts, or skipped in a row until the run fails
-  double norm = 10;                     ///< times the median: a gradient norm that is huge
-  std::int64_t skip_steps = 4;          ///< whose samples are left out after a rollback, around the begin of the spike
-  std::int64_t max_rollbacks = 3;       ///< of a run
+  std::int64_t window = 128;            ///< steps that define the usual losses and norms
+  double z = 6;                         ///< start of a spike: the loss in robust standard deviations above the median
+  double rise = 0.1;                    ///< start of a spike: the least rise of the loss above the median
+  std::int64_t patience = 50;           ///< steps until a spike counts as lasting, or skipped in a row until failure
+  double norm = 10;                     ///< huge gradient norm, as a multiple of the median
+  std::int64_t skip_steps = 4;          ///< steps around the spike's start whose samples a rollback leaves out
+  std::int64_t max_rollbacks = 3;       ///< rollbacks per run
 };
 
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
   double epochs = 0;                    ///< passes over the training samples; 0: `steps` counts
-  std::int64_t schedule_steps = 0;      ///< over which warm-ups and decays of learning rates are laid; 0: all of the run
+  std::int64_t schedule_steps = 0;      ///< length of the learning-rate schedules, in steps; 0: the run's steps
   std::int64_t seed = 1;
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
   bool deterministic = true;            ///< two runs of a plan give bitwise equal losses
   CudaGraphs cuda_graphs = CudaGraphs::automatic;
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
   std::int64_t shadow_every = 0;        ///< steps between checkpoints in memory, for recovery; 0: none
-  bool checkpoint_at_end = true;        ///< also where the trained weights are kept
-  std::int64_t keep_checkpoints = 2;    ///< older checkpoints are removed
-  std::int64_t archive_every = 0;       ///< steps between checkpoints that are also kept for ever; 0: none
+  bool checkpoint_at_end = true;        ///< checkpoint and trained weights at the end of a run
+  std::int64_t keep_checkpoints = 2;    ///< checkpoints kept; older checkpoints are removed
+  std::int64_t archive_every = 0;       ///< steps between checkpoints that are kept forever; 0: none
   ArchiveChoice archive = ArchiveChoice::full;
   ExportChoice export_dtype = ExportChoice::source;  ///< key `export`: models in `out`/models
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
-  std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
+  std::int64_t validation_samples = 64; ///< limit; 0: the complete validation split; negative: refused
   std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished step
   double stall_timeout_s = 10.0;        ///< time without any progress after which a run ends; 0: never
-  double work_timeout_s = 0;            ///< time in which work is done and none ends, after which a run ends; 0: never
+  double work_timeout_s = 0;            ///< time without a finished work item that ends a run with work; 0: never
   double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
   RecoverChoice recover = RecoverChoice::restart;
-  std::int64_t max_recoveries = 10;     ///< of a run
+  std::int64_t max_recoveries = 10;     ///< recoveries per run
   ClipScope clip = ClipScope::section;
   std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace
-  /// Returns the length of the schedules of learning rates.
+  /// Returns how many steps the learning-rate schedules last.
   [[nodiscard]] std::int64_t scheduled_steps() const { return schedule_steps > 0 ? schedule_steps : steps; }
 };
 
@@ -104,12 +104,12 @@ inline constexpr std::array<std::string_view, 8> data_kind_names{
   return kind == DataKind::synthetic || kind == DataKind::synthetic_images;
 }
 
-/// The samples of prepared data: documents by themselves, or windows of all documents in a row; automatic: documents
-/// for conversations, a stream for texts.
+/// The samples of prepared data: single documents, or windows over all documents in a row; automatic: documents for
+/// conversations, a stream for texts.
 enum class Packing : std::uint8_t { automatic, documents, stream };
 inline constexpr std::array<std::string_view, 3> packing_names{"auto", "documents", "stream"};
 
-/// What becomes of documents longer than a sample; automatic: conversations are cut, texts split.
+/// The treatment of documents longer than a sample; automatic: conversations are cut, texts split.
 enum class LongDocuments : std::uint8_t { automatic, cut, split, drop };
 inline constexpr std::array<std::string_view, 4> long_documents_names{"auto", "cut", "split", "drop"};
 
@@ -117,73 +117,73 @@ inline constexpr std::array<std::string_view, 4> long_documents_names{"auto", "c
 enum class LearnedAnswers : std::uint8_t { all, last };
 inline constexpr std::array<std::string_view, 2> learned_answers_names{"answers", "last"};
 
-/// [data.mix.NAME]: prepared data, and how often its samples come
+/// [data.mix.NAME]: prepared data and the frequency of its samples
 struct MixedData {
   std::string name;
   std::string path;                     ///< folder of prepared data
-  double weight = 1;                    ///< its ratio to the others' counts
-  std::vector<std::string> teachers;    ///< sections that teach its samples; empty: all that there are
+  double weight = 1;                    ///< sample count relative to the other sources
+  std::vector<std::string> teachers;    ///< sections that teach its samples; empty: all teachers
 };
 
 /// [data]
 struct DataConfig {
   std::string path;                     ///< text file or folder; empty for generated data
   DataKind kind = DataKind::text;
-  std::string tokenizer;                ///< "bytes", a folder or a file; empty: that of the sections' weights, else bytes
+  std::string tokenizer;                ///< "bytes", a folder or a file; empty: from the sections' weights, else bytes
   std::int64_t sequence = 128;          ///< tokens per sample
-  LengthPoints lengths;                 ///< of generated samples, drawn; empty: all have `sequence` tokens
-  std::int64_t longest = 0;             ///< drawn lengths are cut to it; 0: they are not
-  std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
-  double max_file_mb = 4;               ///< larger text files of a folder are left out; 10^6 bytes
+  LengthPoints lengths;                 ///< distribution of generated lengths; empty: `sequence` tokens each
+  std::int64_t longest = 0;             ///< limit of drawn lengths; 0: no limit
+  std::int64_t vocabulary = 256;        ///< tokens of the synthetic corpus; bytes have 256
+  double max_file_mb = 4;               ///< limit for text files in a folder; larger files are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
-  std::string images;                   ///< kind = "llava": folder of the pictures; empty: "images" beside the file
-  std::string validation_path;          ///< kind = "llava": a file of its own for validation; empty: a fraction
+  std::string images;                   ///< kind = "llava": folder of the images; empty: "images" next to the file
+  std::string validation_path;          ///< kind = "llava": separate file for validation; empty: a fraction
   std::int64_t patch = 8;               ///< pixels on a patch's side
-  std::int64_t image_size = 64;         ///< longer side of a resized picture, pixels; 0: native size
-  std::int64_t max_image_size = 1024;   ///< native pictures larger than this are shrunk to it
-  double image_share = 0.5;             ///< kind = "synthetic_images": the share of samples with a picture
-  std::int64_t max_bad_samples = 0;     ///< broken samples or pictures that are left out before the run ends
+  std::int64_t image_size = 64;         ///< longer side of a resized image, pixels; 0: native size
+  std::int64_t max_image_size = 1024;   ///< limit for native images, pixels; larger images are shrunk to it
+  double image_share = 0.5;             ///< kind = "synthetic_images": share of samples with an image
+  std::int64_t max_bad_samples = 0;     ///< broken samples or images that are left out before the run fails
   std::vector<MixedData> mix;           ///< kind = "prepared": instead of `path`
   Packing packing = Packing::automatic;
   LongDocuments long_documents = LongDocuments::automatic;  ///< key `long`
   std::string chat_template = "auto";   ///< key `template`: auto, chatml, none, or a file
-  std::string end_of_turn;              ///< the token that ends an answer, as text; empty: those of the tokenizer
-  std::string date;                     ///< the day that a chat template prints, as 2026-01-31; empty: today
+  std::string end_of_turn;              ///< text of the token that ends an answer; empty: the tokenizer's end tokens
+  std::string date;                     ///< day that a chat template prints, as 2026-01-31; empty: today
   LearnedAnswers learned = LearnedAnswers::all;  ///< key `learn`
-  bool as_text = false;                 ///< files are texts, whatever their names and first characters
-  bool begin_of_text = true;            ///< texts begin with what the tokenizer's file puts before a text
-  std::string text_column;              ///< key `field`: the column of the text of rows; empty: recognised
-  std::string work_folder;              ///< where rows are prepared; no key
+  bool as_text = false;                 ///< files are texts, regardless of their names and first characters
+  bool begin_of_text = true;            ///< texts begin with the tokens that the tokenizer's file puts before a text
+  std::string text_column;              ///< key `field`: name of the text column in rows; empty: recognised
+  std::string work_folder;              ///< folder for the preparation of rows; not a job key
 };
 
-/// Slots between hosts where the job gives none: enough to hide a round trip of 40 ms behind micro-batches of 10 ms.
+/// Default slots between hosts: micro-batches of 10 ms then hide a round trip of 40 ms.
 inline constexpr std::int64_t slots_between_hosts = 8;
 
 /// [transport]
 struct TransportConfig {
   std::string provider = "auto";        ///< auto, shm, tcp, verbs, efa
-  bool force_rma = false;               ///< RMA also inside a process
-  std::int64_t slots = 2;               ///< per edge and consumer replica; see slots_between_hosts
+  bool force_rma = false;               ///< RMA inside a process, too
+  std::int64_t slots = 2;               ///< slots per edge and consumer replica; see slots_between_hosts
   std::int64_t chunk_kib = 1024;        ///< largest single RMA write
-  double timeout_s = 5.0;               ///< a write that has not left within this time fails
+  double timeout_s = 5.0;               ///< time within which a write must leave, or it fails
   std::string listen = "127.0.0.1";     ///< address, interface, or "auto"
-  std::int64_t port = 0;                ///< of process 0, for the other processes; 0: any free port
+  std::int64_t port = 0;                ///< port of process 0, for the other processes; 0: any free port
   std::string keys;                     ///< folder made by `maestro keys`; needed between hosts
-  double start_timeout_s = 60;          ///< until all processes have joined
+  double start_timeout_s = 60;          ///< time until all processes must have joined
 };
 
 /// [schedule]
 struct ScheduleConfig {
   std::string policy = "wavefront";     ///< wavefront, arrival, bulk_synchronous
-  double budget_ms = 20;                ///< of planning a step, beside the step before it
-  std::int64_t evaluations = 200;       ///< schedules that a deterministic plan tries; 0: by the size of the step
+  double budget_ms = 20;                ///< planning time per step, during the previous step
+  std::int64_t evaluations = 200;       ///< schedules that a deterministic plan tries; 0: depends on the step's size
 };
 
 /// [emulation]: the emulated devices
 struct EmulationConfig {
-  double gflops = 100000;               ///< of a device, for times from FLOP models
-  double step_ms = 0;                   ///< of the end of a step, in each trained section
-  double reduce_gb_s = 0;               ///< of a device, for the sum of gradients over replicas; 0: it takes no time
+  double gflops = 100000;               ///< device speed, for times from FLOP models
+  double step_ms = 0;                   ///< duration of a step's end, in each trained section
+  double reduce_gb_s = 0;               ///< device bandwidth of gradient sums over replicas; 0: they take no time
 };
 
 /// The course of the learning rate after the warm-up.
@@ -199,49 +199,49 @@ struct OptimizerConfig {
   double min_lr = 0.0;                  ///< end of the schedule
   std::int64_t warmup_steps = 0;
   LearningRateSchedule schedule = LearningRateSchedule::cosine;
-  double weight_decay = 0.1;            ///< on matrices only
+  double weight_decay = 0.1;            ///< decay of matrices; other parameters have none
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double clip_norm = 1.0;               ///< 0: off
-  DType moments = DType::f32;           ///< or bf16: half the memory, rounded at random
+  double clip_norm = 1.0;               ///< largest gradient norm; 0: off
+  DType moments = DType::f32;           ///< f32, or bf16: half the memory, rounded at random
 };
 
-/// `weights` of a section whose random values are intended.
+/// The value of `weights` that states that random values are intended.
 inline constexpr const char* random_weights = "random";
 
 struct SectionConfig {
   std::string name;
-  bool trained = true;                  ///< false: frozen, though gradients may pass through to sections before it
+  bool trained = true;                  ///< false: frozen, but gradients may pass through it to earlier sections
   std::int64_t replicas = 1;            ///< data-parallel degree
-  std::int64_t least = 0;               ///< replicas with devices of their own at the start; the others share these,
-                                        ///< until processes join that take them; 0: all
-  bool elastic = false;                 ///< rank 0 starts and ends such processes as the consumers wait
-  std::int64_t tensor = 1;              ///< devices that share each layer of a replica: heads, FFN and vocabulary are cut
+  std::int64_t least = 0;               ///< replicas with separate devices at the start; the others share these
+                                        ///< until joining processes take them; 0: all
+  bool elastic = false;                 ///< rank 0 starts and ends such processes depending on the consumers' waits
+  std::int64_t tensor = 1;              ///< devices that share each layer of a replica (cut by heads, FFN, vocabulary)
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
   std::int64_t pipeline = 1;            ///< stages of consecutive layers
   bool zero = false;                    ///< optimizer state is sharded over the replicas
-  bool random = false;                  ///< weights = "random": random values are intended, also in a frozen section
-  std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as fit
-  std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<DeviceId> devices;        ///< per replica, in it per stage, in it per rank (context-major); cores and GPUs,
-                                        ///< or numbered emulated devices; a single emulated one without a number: each
-                                        ///< rank has its own; empty: placed automatically
-  std::vector<std::int64_t> processes;  ///< per replica, in it per stage; empty: in turn
-  DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
+  bool random = false;                  ///< weights = "random": random values are intended, even in a frozen section
+  std::int64_t micro_batch = 8;         ///< samples; with only micro_batch_tokens given: as many as fit
+  std::int64_t micro_batch_tokens = 0;  ///< limit of tokens (patches in a vision section); 0: no limit
+  std::vector<DeviceId> devices;        ///< a device per replica, stage and rank (context-major): cores and GPUs, or
+                                        ///< numbered emulated devices; a single emulated device without a number: one
+                                        ///< per rank; empty: placed automatically
+  std::vector<std::int64_t> processes;  ///< a process per replica and stage; empty: in turn
+  DType precision = DType::f32;         ///< arithmetic type; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
-  std::int64_t recompute = 0;           ///< layers of a group whose values the backward pass computes again; 0: none
-  std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
-  double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
-  double speed = 1;                     ///< FLOPs in a time, relative to the other sections, for plans without measured times;
-                                        ///< of the fastest replicas
-  std::vector<double> replica_speeds;   ///< by replica, relative to the fastest; empty: all are equal
+  std::int64_t recompute = 0;           ///< layers per recomputed group; 0: the backward pass recomputes nothing
+  std::int64_t memory_mib = 0;          ///< memory of a device; a micro-batch that cannot fit is refused; 0: no check
+  double share = 1;                     ///< share of a CUDA device's multiprocessors, if sections share the device
+  double speed = 1;                     ///< FLOP rate of the fastest replicas relative to other sections, in plans
+                                        ///< without measured times
+  std::vector<double> replica_speeds;   ///< speeds by replica, relative to the fastest; empty: all are equal
   OptimizerConfig optimizer;
   LoraConfig lora;                      ///< adapters that are trained instead of the weights
-  /// Returns the replicas with devices of their own at the start.
+  /// Returns the number of replicas with separate devices at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
-  /// Returns the devices of a replica: stages x context parts x tensor parts.
+  /// Returns the number of devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
   /// Returns the speed of a replica relative to the fastest.
   [[nodiscard]] double replica_speed(std::size_t replica) const {

@@ -13,12 +13,12 @@ constexpr Range counts_or_zero{.min = 0, .max = most_counted};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange proper_fraction{.min = 0.0, .max = 1.0, .min_open = true, .max_open = true};
 
-/// Throws for keys of other kinds of corpus, which the corpus would ignore silently.
+/// Throws for keys of other corpus kinds, which would be ignored silently.
 void refuse_for_kind(const JobTable& data, DataKind kind, std::initializer_list<std::string_view> keys,
                      const std::string& kinds) {
   for (const std::string_view key : keys) {
     if (!data.has(key)) continue;
-    data.fail(key, "has no meaning with kind = \"" + std::string(name_of(kind)) + "\"; it belongs to kind = " + kinds);
+    data.fail(key, "does not apply to kind = \"" + std::string(name_of(kind)) + "\"; it belongs to kind = " + kinds);
   }
 }
 
@@ -28,21 +28,22 @@ void check_pictures(const JobTable& data, const DataConfig& read) {
   if ((llava || noise) && read.image_size % read.patch != 0) {
     data.fail_among({"image_size", "patch"},
                     "image_size = " + std::to_string(read.image_size) +
-                        " is no multiple of patch = " + std::to_string(read.patch) + "; the nearest below is " +
+                        " is not a multiple of patch = " + std::to_string(read.patch) + "; the nearest below is " +
                         std::to_string(std::max(read.image_size / read.patch, std::int64_t{1}) * read.patch));
   }
   if (llava && read.max_image_size < read.patch) {
     data.fail_among({"max_image_size", "patch"}, "max_image_size = " + std::to_string(read.max_image_size) +
-                                                     " holds no patch of " + std::to_string(read.patch) + " pixels");
+                                                     " is smaller than a patch of " + std::to_string(read.patch) +
+                                                     " pixels");
   }
   if (!read.validation_path.empty() && data.has("validation_fraction")) {
-    data.fail("validation_fraction", "has no meaning beside a validation_path; remove one of them");
+    data.fail("validation_fraction", "conflicts with validation_path; remove one of them");
   }
 }
 
-/// Reads the keys of corpora with pictures.
+/// Reads the keys of corpora with images.
 void read_pictures(const JobTable& data, DataConfig& out) {
-  constexpr std::int64_t largest = 16384;  // side of the largest picture that is read, runtime/data/image/image.hpp
+  constexpr std::int64_t largest = 16384;  // side of the largest readable image, runtime/data/image/image.hpp
   const bool llava = out.kind == DataKind::llava;
   const bool noise = out.kind == DataKind::synthetic_images;
   if (!llava) {
@@ -53,20 +54,20 @@ void read_pictures(const JobTable& data, DataConfig& out) {
     refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
   }
   out.images = data.text("images", out.images,
-                         {"llava: the folder of the pictures (PNG, JPEG, WebP); empty: `images` beside the file"});
+                         {"llava: the folder of the images (PNG, JPEG, WebP); empty: `images` next to the file"});
   out.validation_path = data.text("validation_path", out.validation_path,
                                   {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
   out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
                            {"llava, synthetic_images: the side of a patch", "pixels"});
   out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest},
-                                {"llava, synthetic_images: the longer side of a resized picture, a multiple of "
+                                {"llava, synthetic_images: the longer side of a resized image, a multiple of "
                                  "`patch`; 0 (llava): native size",
                                  "pixels"});
   out.max_image_size =
       data.integer("max_image_size", out.max_image_size, {.min = 1, .max = largest},
-                   {"llava: the longest side of a native picture; larger pictures are shrunk to it", "pixels"});
+                   {"llava: the longest side of a native image; larger images are shrunk to it", "pixels"});
   out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
-                                {"synthetic_images: the share of samples with a picture"});
+                                {"synthetic_images: the share of samples with an image"});
   check_pictures(data, out);
 }
 
@@ -109,27 +110,28 @@ void read_lengths(const JobTable& data, DataConfig& out) {
       data,
       data.pairs_or_word(
           "lengths", known,
-          {"generated data, instead of `sequence`: tokens of text are drawn; the name of a known distribution, or "
-           "points [length, share of the samples that are at least so long], between which logarithms are "
-           "interpolated: [[64, 1.0], [512, 0.62], [2048, 0.2]]"}));
+          {"generated data, instead of `sequence`: the distribution of text lengths in tokens: a known name, or points "
+           "[length, share of samples with at least this length], interpolated by logarithms: [[64, 1.0], [512, 0.62], "
+           "[2048, 0.2]]"}));
   out.longest = data.integer("longest", out.longest, {.min = 0, .max = most_tokens_of_a_sample},
-                             {"longer drawn lengths are cut to it; 0: they are not", "tokens"});
-  if (out.lengths.empty() && data.has("lengths")) data.fail("lengths", "names no point; leave it out, or name one");
-  if (out.lengths.empty() && data.has("longest")) data.fail("longest", "has no meaning without lengths; use sequence");
+                             {"the limit to which longer drawn lengths are cut; 0: no limit", "tokens"});
+  if (out.lengths.empty() && data.has("lengths"))
+    data.fail("lengths", "is an empty list; leave it out, or name a point");
+  if (out.lengths.empty() && data.has("longest")) data.fail("longest", "applies only with lengths; use sequence");
   if (!out.lengths.empty() && data.has("sequence")) {
-    data.fail("sequence", "has no meaning beside lengths; remove it, or cut samples with longest");
+    data.fail("sequence", "conflicts with lengths; remove it, or cut samples with longest");
   }
-  if (out.longest == 1) data.fail("longest", "= 1 leaves no sample; the least is 2, and 0 cuts none");
+  if (out.longest == 1) data.fail("longest", "= 1 leaves no sample; the least is 2, and 0 sets no limit");
 }
 
-/// Whether the kind's rows are prepared; of texts this depends on the files.
+/// Returns whether the kind may have rows that are prepared; for texts this depends on the files.
 bool has_rows(DataKind kind) {
   return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet || kind == DataKind::webdataset;
 }
 
 void check_teachers(const JobTable& source, const std::vector<std::string>& teachers) {
   if (teachers.empty() && source.has("teachers")) {
-    source.fail("teachers", "names no teacher; leave it out, and all teach");
+    source.fail("teachers", "is an empty list; leave it out for all teachers");
   }
   for (const std::string& teacher : teachers) {
     if (std::ranges::count(teachers, teacher) > 1)
@@ -142,17 +144,18 @@ std::vector<MixedData> read_mix(const JobTable& data) {
   const JobTable table = data.table("mix");
   const auto read_source = [&](const std::string& name) {
     const JobTable source = table.table(name);
-    std::string path = source.text("path", "", {"prepared, instead of data.path: a folder of `maestro prepare`"});
+    std::string path =
+        source.text("path", "", {"prepared, instead of data.path: a folder that `maestro prepare` wrote"});
     const double weight = source.number("weight", 1.0, positive,
-                                        {"how often samples of this source come; the ratio to the others' counts"});
+                                        {"the number of samples from this source, relative to the other sources"});
     return MixedData{name, std::move(path), weight,
-                     source.texts("teachers", {}, {"the teachers that run for its samples; without it, all"})};
+                     source.texts("teachers", {}, {"the teachers that run for its samples; absent: all"})};
   };
   if (table.keys().empty()) (void)read_source("NAME");  // for the reference
   for (const std::string& name : table.keys()) {
     const JobTable source = table.table(name);
     MixedData read = read_source(name);
-    if (read.path.empty()) source.fail("path", "is missing; give a folder of `maestro prepare`");
+    if (read.path.empty()) source.fail("path", "is missing; give a folder that `maestro prepare` wrote");
     check_teachers(source, read.teachers);
     mix.push_back(std::move(read));
   }
@@ -183,23 +186,23 @@ void read_rows(const JobTable& data, DataConfig& out) {
   out.mix = read_mix(data);
   out.packing =
       data.choice("packing", out.packing, packing_names,
-                  {"prepared data and rows: documents: a sample is a document with a context of its own; stream: "
-                   "the documents in a row, cut every `sequence` tokens; auto: documents for conversations"});
+                  {"prepared data and rows: documents: each sample is one document, with a separate context; stream: "
+                   "all documents in a row, cut every `sequence` tokens; auto: documents for conversations"});
   out.long_documents =
       data.choice("long", out.long_documents, long_documents_names,
                   {"documents longer than `sequence`: cut at it, split into several samples, or dropped; "
                    "auto: cut for conversations, split for texts"});
   out.chat_template =
       data.text("template", out.chat_template,
-                {"chat, parquet, webdataset: the chat template: auto (beside the tokenizer), chatml, none (a "
-                 "prompt and its completion as they are), or a Jinja file"});
+                {"chat, parquet, webdataset: the chat template: auto (next to the tokenizer), chatml, none (a "
+                 "prompt and its completion unchanged), or a Jinja file"});
   out.end_of_turn =
       data.text("end_of_turn", out.end_of_turn,
                 {"chat, parquet, webdataset: the token that ends an answer, appended if the template does not write "
-                 "it; without it, those at which the tokenizer's folder ends a text"});
+                 "it; absent: the end tokens in the tokenizer's folder"});
   out.date = data.text("date", out.date,
                        {"chat, parquet, webdataset: the day that a chat template prints (strftime_now), as "
-                        "2026-01-31; without it, the day of the preparation"});
+                        "2026-01-31; absent: the day of the preparation"});
   if (!out.date.empty() && !parse_iso_day(out.date)) {
     data.fail("date", "= \"" + printable(out.date) + "\" is not a day; write it as 2026-01-31");
   }
@@ -207,10 +210,10 @@ void read_rows(const JobTable& data, DataConfig& out) {
       data.choice("learn", out.learned, learned_answers_names,
                   {"chat, parquet, webdataset: the answers of a conversation that are learned: all, or the last"});
   out.text_column =
-      data.text("field", out.text_column, {"rows: the column of the text; without it, the columns are recognised"});
+      data.text("field", out.text_column, {"rows: the column of the text; absent: the columns are recognised"});
   out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
-                                     {"llava and rows: broken samples and pictures that are left out and counted; the "
-                                      "next broken sample ends the run with the list",
+                                     {"llava and rows: broken samples and images that are left out and counted; the "
+                                      "next broken sample ends the run with a list of them",
                                       "samples"});
 }
 
@@ -223,12 +226,12 @@ void read_texts(const JobTable& data, DataConfig& out) {
                         std::string(out.kind == DataKind::prepared ? "; `maestro prepare` has settled it" : ""));
   }
   out.as_text = data.flag("as_text", out.as_text,
-                          {"text: files are plain text, whatever their names and first characters; without it, a text "
+                          {"text: files are plain text, regardless of their names and first characters; false: a text "
                            "that begins with { or [ is read as JSON"});
   out.begin_of_text = data.flag(
       "begin_of_text", out.begin_of_text,
-      {"texts, prompts with a completion, and llava: each begins with the begin-of-text tokens of the tokenizer, such "
-       "as <bos>; conversations have those that the chat template writes"});
+      {"texts, prompts with a completion, and llava: each begins with the tokenizer's begin-of-text tokens, such as "
+       "<bos>; in conversations, the chat template writes them"});
 }
 
 /// Checks the path against the kind.
@@ -238,10 +241,9 @@ void check_path(const JobTable& data, const DataConfig& read) {
   };
   if (is_generated(read.kind) && !read.path.empty()) {
     data.fail("path", "kind = \"" + std::string(name_of(read.kind)) +
-                          "\" reads no file; remove the path or set kind = \"text\"");
+                          "\" reads no file; remove the path, or set kind = \"text\"");
   }
-  if (!read.mix.empty() && !read.path.empty())
-    data.fail("path", "has no meaning beside [data.mix]; remove one of them");
+  if (!read.mix.empty() && !read.path.empty()) data.fail("path", "conflicts with [data.mix]; remove one of them");
   if (is_generated(read.kind) || !read.path.empty() || !read.mix.empty()) return;
   switch (read.kind) {
     case DataKind::chat:
@@ -251,7 +253,7 @@ void check_path(const JobTable& data, const DataConfig& read) {
     case DataKind::webdataset:
       return missing("a tar archive, or a folder of them");
     case DataKind::prepared:
-      return missing("a folder of `maestro prepare`, or [data.mix]");
+      return missing("a folder that `maestro prepare` wrote, or [data.mix]");
     case DataKind::llava:
       return missing("a file of conversations, or tar archives");
     default:
@@ -266,15 +268,15 @@ DataConfig read_data(const JobTable& data) {
   out.kind = data.choice(
       "kind", out.kind, data_kind_names,
       {"text, chat (conversations), parquet, webdataset (tar archives), prepared (by `maestro prepare`), llava "
-       "(conversations about pictures), or generated for trials: synthetic, synthetic_images"});
+       "(conversations about images), or generated for trials: synthetic, synthetic_images"});
   out.path = data.text("path", out.path,
                        {"a file or folder; prepared: the folder of `maestro prepare`; llava: the file of "
-                        "conversations, or archives; generated data have no path"});
+                        "conversations, or archives; generated data: absent"});
   out.tokenizer =
       read_model(data, "tokenizer", out.tokenizer,
                  {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder or its name on the "
-                  "hub, or its tokenizer file; without it, the tokenizer beside the weights of the sections "
-                  "that read tokens, else bytes"});
+                  "hub, or its tokenizer file; absent: the tokenizer next to the weights of sections that read "
+                  "tokens, else bytes"});
   if (is_generated(out.kind) && !out.tokenizer.empty() && out.tokenizer != "bytes") {
     refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"");
   }

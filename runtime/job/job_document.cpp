@@ -18,12 +18,12 @@ namespace {
 constexpr std::size_t largest_document = std::size_t{1} << 20;
 // A dotted key opens a table per dot, and tables are freed recursively: a bounded line bounds the depth of the stack.
 constexpr std::size_t longest_line = 8192;
-// Paths of keys are held for every table on the way: they take memory with the square of the depth.
+// Every nested table holds the path of its keys: memory grows with the square of the depth.
 constexpr int most_levels = 64;
 
 std::string file_beside(const std::filesystem::path& path) {
   std::vector<std::string> names;
-  std::error_code ignored;  // no folder to look into: no suggestion
+  std::error_code ignored;  // an unreadable folder gives no suggestion
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored)) {
     if (it->path().extension() == ".toml") names.push_back(it->path().filename().string());
@@ -66,7 +66,7 @@ void check_depth(const toml::node& node, const std::string& name, int level = 0)
   }
 }
 
-/// A value as TOML. Only long lists are written over several lines; line breaks inside strings are escaped.
+/// Returns a value as TOML in one line. Only long lists have line breaks; breaks inside strings are escaped.
 std::string one_line(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) return number_text(number->get());
   std::ostringstream value;

@@ -14,10 +14,10 @@ namespace maestro {
 
 /// Overrides are "a.b=c" as given to `--set`. The value is read as TOML, and as a plain string when it is not TOML, so
 /// `train.out=runs/a` needs no quotes. Later overrides win. An overridden key need not be in the file. A table
-/// takes the place of a table of the file with all its keys; an empty table in such a place is refused.
+/// replaces a table of the file with all its keys; an empty table there is refused.
 class JobDocument {
  public:
-  /// Throws JobError(not_found) when the file cannot be read, and as `parse`.
+  /// Throws JobError(not_found) if the file cannot be read; otherwise as `parse`.
   static JobDocument load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
   /// `name` stands for the file in error messages. Throws JobError for text that is not TOML, with line and column, for
   /// a malformed override, for a document over 1 MiB, for a line over 8 KiB and for more than 64 levels of tables and
@@ -36,7 +36,7 @@ class JobDocument {
 
  private:
   explicit JobDocument(std::shared_ptr<JobState> state);
-  std::shared_ptr<JobState> state_;  // shared with the tables, which may outlive the document
+  std::shared_ptr<JobState> state_;  // shared with tables that may outlive the document
 };
 
 }  // namespace maestro

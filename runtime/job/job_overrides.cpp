@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Returns the keys of "a.b.c"; nothing when a key is empty or not bare.
+/// Returns the keys of "a.b.c"; nothing if a key is empty or not bare.
 std::optional<JobPath> split_path(std::string_view text) {
   JobPath path;
   while (true) {
@@ -31,11 +31,11 @@ std::optional<JobPath> split_path(std::string_view text) {
   }
 }
 
-/// Returns a table with the only key "value": the text as TOML, else as a string.
+/// Returns a table with a single key "value": the text as TOML, else as a string.
 toml::table parse_value(std::string_view text) {
   try {
     auto parsed = toml::parse("value = " + std::string(text));
-    // Several keys come from a line break, which must not bring in keys of its own: then the text is a string.
+    // A line break in the text must not add further keys: with several keys, the text is a string.
     if (parsed.size() == 1) return parsed;
   } catch (const toml::parse_error&) {
     // Not TOML: a bare word such as a path.
@@ -60,7 +60,7 @@ toml::table& innermost_table(JobState& state, const JobOverride& override_) {
   return *table;
 }
 
-/// An empty table in the place of another would lose all of its keys without a word.
+/// Refuses an empty table that replaces another: it would silently lose all keys.
 void check_keeps_keys(const JobOverride& override_, const toml::node* was, const toml::node& is) {
   const bool tables = was != nullptr && was->is_table() && is.is_table();
   if (!tables || was->as_table()->empty() || !is.as_table()->empty()) return;
@@ -70,7 +70,7 @@ void check_keeps_keys(const JobOverride& override_, const toml::node* was, const
   const std::size_t more = was->as_table()->size() - 1;
   throw JobError(override_.place + ": the empty table would lose " + first +
                  (more == 0 ? "" : " and " + std::to_string(more) + " more") + "; set single keys, as in --set " +
-                 first + "=..., or give a table with all keys that are meant");
+                 first + "=..., or give a table with all keys");
 }
 
 }  // namespace
@@ -84,13 +84,13 @@ void apply_override(JobState& state, const std::string& text) {
   auto path = split_path(std::string_view(text).substr(0, equals));
   if (!path) {
     throw JobError(place + ": \"" + printable(text.substr(0, equals)) +
-                   "\" is no key; write it as in --set train.steps=100");
+                   "\" is not a key; write it as in --set train.steps=100");
   }
   const JobOverride override_{place, std::move(*path)};
   auto value = parse_value(trimmed(std::string_view(text).substr(equals + 1)));
   auto& table = innermost_table(state, override_);
   check_keeps_keys(override_, table.get(override_.path.back()), *value.get("value"));
-  // Erased first, so that the key forgets its place in the file.
+  // Erased first, so that the key loses its place in the file.
   table.erase(override_.path.back());
   value.get("value")->visit([&](auto& node) { table.insert(override_.path.back(), std::move(node)); });
   state.overrides.push_back(override_);

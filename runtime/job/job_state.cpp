@@ -65,7 +65,7 @@ JobPlace JobState::place_of(const JobPath& path) const {
     node = child;
   }
   if (reached.empty() || place.line != 0) return place;
-  // A table without a line came into being around an overridden key.
+  // A table without a line was created around an overridden key.
   for (std::size_t i = overrides.size(); i-- > 0;) {
     if (is_prefix(reached, overrides[i].path)) return {overrides[i].place, true, i, 0};
   }

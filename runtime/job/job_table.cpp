@@ -21,13 +21,13 @@ const toml::node* read(JobState& state, const JobPath& path) {
 [[noreturn]] void refuse_type(const JobState& state, const JobPath& path, std::string_view expected,
                               const toml::node& found) {
   std::string message = "expected " + std::string(expected) + ", got " + describe(found);
-  // `--set data.path=2024` reads as an integer; the file's reader needs no such hint.
+  // `--set data.path=2024` reads as an integer; keys in a file need no such hint.
   const bool wants_quotes = expected == "a string" && found.is_value() && state.place_of(path).overridden;
   if (wants_quotes) message += "; put the value in double quotes to make it a string";
   state.fail(path, message);
 }
 
-/// "from 1 to 64"; empty: every integer.
+/// Returns a text such as "from 1 to 64"; empty: every integer.
 std::string range_text(Range range) {
   const bool below = range.min != Range{}.min, above = range.max != Range{}.max;
   if (below && above) return "from " + std::to_string(range.min) + " to " + std::to_string(range.max);
@@ -35,7 +35,7 @@ std::string range_text(Range range) {
   return above ? "at most " + std::to_string(range.max) : "";
 }
 
-/// Integers without a bound have none as numbers.
+/// Converts a range; a missing bound stays missing.
 NumberRange number_range(Range range) {
   NumberRange numbers;
   if (range.min > std::numeric_limits<std::int64_t>::min()) numbers.min = static_cast<double>(range.min);
@@ -63,12 +63,12 @@ double number_of(const toml::node& number) {
   return number.is_integer() ? static_cast<double>(number.as_integer()->get()) : number.as_floating_point()->get();
 }
 
-/// The text in quotes, as TOML has it.
+/// Returns the text in quotes, as in TOML.
 std::string quoted(const std::string& text) {
   return '"' + text + '"';
 }
 
-/// Visits the elements of the list at `path` if it is there. `take` returns false for an element of another type.
+/// Visits the elements of the list at `path`, if present. `take` returns false for an element of another type.
 template <class Take>
 void visit_list(JobState& state, const JobPath& path, const std::string& elements, const Take& take) {
   const toml::node* node = read(state, path);

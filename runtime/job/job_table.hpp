@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed, checked reading of a table of a job file. Every accessor records the key that it reads; `finish` then
-// refuses every other key of the file, so a misspelt key is never ignored silently. Accessors with a type also record
-// default, range and help text, from which JobDocument::keys() makes the reference.
+// Typed, checked reading of a job file's table. Every accessor records the key that it reads; `finish` then refuses
+// every other key of the file, so a misspelt key is never silently ignored. Accessors with a type also record default,
+// range and help text; JobDocument::keys() makes the reference from them.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +29,15 @@ struct Range {
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
 };
 
-/// A table of a job file; cheap to copy. A table that the file lacks reads as empty. All errors are JobErrors of a
-/// line that starts with the place: `job.toml:7: student.micro_batch: ...` or `--set student.lr=x: student.lr:
-/// ...`. Copies share the document, which they keep alive; one thread at a time.
+/// A table of a job file; cheap to copy. A table that the file lacks reads as empty. All errors are JobErrors of one
+/// line that starts with the place: `job.toml:7: student.micro_batch: ...` or `--set student.lr=x: student.lr: ...`.
+/// Copies share the document and keep it alive; one thread at a time.
 class JobTable {
  public:
-  /// Returns the integer at `key`, or `fallback` (not checked against `allowed`) when the key is absent.
+  /// Returns the integer at `key`, or `fallback` (not checked against `allowed`) if the key is absent.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, Range allowed = {},
                                      KeyHelp help = {}) const;
-  /// Likewise; each of `words` may stand for an integer.
+  /// Reads as `integer`; each of `words` may stand for an integer.
   [[nodiscard]] std::int64_t integer_or_word(std::string_view key, std::int64_t fallback, Range allowed,
                                              const std::vector<std::pair<std::string, std::int64_t>>& words,
                                              KeyHelp help = {}) const;
@@ -45,10 +45,10 @@ class JobTable {
   [[nodiscard]] double number(std::string_view key, double fallback, NumberRange allowed = {}, KeyHelp help = {}) const;
   [[nodiscard]] bool flag(std::string_view key, bool fallback, KeyHelp help = {}) const;
   [[nodiscard]] std::string text(std::string_view key, std::string fallback, KeyHelp help = {}) const;
-  /// Returns a string out of `allowed`, for sets of names that another module owns.
+  /// Returns a string from `allowed`, for sets of names that another module defines.
   [[nodiscard]] std::string choice(std::string_view key, std::string fallback, const std::vector<std::string>& allowed,
                                    KeyHelp help = {}) const;
-  /// Returns the value whose name stands at `key`. `names` holds the names of all values from 0 on, in their order.
+  /// Returns the value whose name is at `key`. `names` holds the names of all values from 0 on, in order.
   template <class Enum>
   requires std::is_enum_v<Enum>
   [[nodiscard]] Enum choice(std::string_view key, Enum fallback, std::span<const std::string_view> names,
@@ -59,17 +59,17 @@ class JobTable {
     while (allowed[index] != name) ++index;
     return static_cast<Enum>(index);
   }
-  /// Returns a list of strings; a string in the file is a list of one.
+  /// Returns a list of strings; a single string in the file counts as a list.
   [[nodiscard]] std::vector<std::string> names(std::string_view key, const std::string& fallback,
                                                KeyHelp help = {}) const;
-  /// Returns a list of numbers; empty when the key is absent.
+  /// Returns a list of numbers; empty if the key is absent.
   [[nodiscard]] std::vector<double> numbers(std::string_view key, NumberRange allowed = {}, KeyHelp help = {}) const;
-  /// Likewise; a number in the file is a list of one.
+  /// Reads as `numbers`; a single number in the file counts as a list.
   [[nodiscard]] std::vector<double> number_or_numbers(std::string_view key, double fallback, NumberRange allowed = {},
                                                       KeyHelp help = {}) const;
-  /// Returns a list of integers; empty when the key is absent.
+  /// Returns a list of integers; empty if the key is absent.
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, Range allowed = {}, KeyHelp help = {}) const;
-  /// Returns a list of pairs of numbers, for which each of `words` may stand; empty when the key is absent.
+  /// Returns a list of number pairs; each of `words` may stand for a list; empty if the key is absent.
   [[nodiscard]] NumberPairs pairs_or_word(std::string_view key,
                                           const std::vector<std::pair<std::string, NumberPairs>>& words,
                                           KeyHelp help = {}) const;
@@ -77,31 +77,31 @@ class JobTable {
   [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback,
                                                KeyHelp help = {}) const;
 
-  /// Whether the file or an override holds `key`. Counts as a reading of the key.
+  /// Returns whether the file or an override holds `key`. Counts as reading the key.
   [[nodiscard]] bool has(std::string_view key) const;
-  /// Returns the table at `key`, of which the reference has a line where there is help.
+  /// Returns the table at `key`. With `help`, the reference has an entry for the table.
   [[nodiscard]] JobTable table(std::string_view key, KeyHelp help = {}) const;
-  /// Returns the tables of the list at `key`, [[key]] in the file; empty when the key is absent.
+  /// Returns the tables of the list at `key`, [[key]] in the file; empty if the key is absent.
   [[nodiscard]] std::vector<JobTable> tables(std::string_view key) const;
-  /// Whether `key` is present and a table. Counts as a reading of the key.
+  /// Returns whether `key` is present and a table. Counts as reading the key.
   [[nodiscard]] bool holds_table(std::string_view key) const;
-  /// Whether `key` is present and a list. Counts as a reading of the key.
+  /// Returns whether `key` is present and a list. Counts as reading the key.
   [[nodiscard]] bool holds_list(std::string_view key) const;
-  /// Whether `key` is present and a text. Counts as a reading of the key.
+  /// Returns whether `key` is present and a text. Counts as reading the key.
   [[nodiscard]] bool holds_text(std::string_view key) const;
-  /// Returns the keys present, in the order of the file, those only in overrides last. Counts as no reading.
+  /// Returns the present keys in the order of the file, then keys only in overrides. Does not count as reading.
   [[nodiscard]] std::vector<std::string> keys() const;
-  /// Returns the tables here that hold `key`, in the same order. Counts as no reading.
+  /// Returns the tables here that hold `key`, in the same order. Does not count as reading.
   [[nodiscard]] std::vector<std::string> tables_with(std::string_view key) const;
   /// Returns the full name, e.g. "student"; empty for the root.
   [[nodiscard]] std::string name() const;
 
-  /// Throws for the first key, here or in tables read from here, that no reader has read. Call after all reading.
+  /// Throws for the first key that no reader has read, here or in tables read from here. Call after all reading.
   void finish() const;
 
-  /// Throws a JobError that names `key` of this table and its place, or the table's place when the key is absent.
+  /// Throws a JobError that names `key` of this table and its place, or the table's place if the key is absent.
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
-  /// Throws as `fail` does, about the first of `keys` that is present (else the first): for checks across keys with
+  /// Throws as `fail` for the first of `keys` that is present, else for the first: for checks across keys with
   /// defaults.
   [[noreturn]] void fail_among(std::initializer_list<std::string_view> keys, const std::string& message) const;
 
@@ -112,8 +112,9 @@ class JobTable {
   /// Records `key` with its table's name for the reference.
   void declare(JobKey key, KeyHelp help) const;
 
-  std::shared_ptr<JobState> state_;  // shared with the document and its other tables, which may be dropped in any order
-  std::vector<std::string> path_;    // from the root; empty for the root itself
+  std::shared_ptr<JobState>
+      state_;                      // shared with the document and its other tables, which may be destroyed in any order
+  std::vector<std::string> path_;  // from the root; empty for the root itself
 };
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table [plan] of a job file: how `maestro plan` has chosen the layouts, and the times that it predicts for them.
+// The table [plan] of a job file: the criteria with which `maestro plan` chose the layouts, and its predicted times.
 #pragma once
 
 #include <array>
@@ -13,22 +13,23 @@
 
 namespace maestro {
 
-/// The aim of a choice of layouts: the fastest steps, the cheapest, or the fewest devices beside those that sections
-/// keep.
+/// The aim in choosing layouts: the fastest steps, the cheapest steps, or the fewest devices in addition to the devices
+/// that sections keep.
 enum class PlanObjective : std::uint8_t { time, money, extra };
 inline constexpr std::array<std::string_view, 3> plan_objective_names{"time", "money", "extra"};
 
 /// [plan]
 struct PlanConfig {
-  double predicted_step_ms = 0;                            ///< 0: the job has no prediction
-  std::map<std::string, double> predicted_passes_ms = {};  ///< by section: of a step, the mean of its lanes
+  double predicted_step_ms = 0;  ///< predicted time of a step; 0: not predicted
+  std::map<std::string, double> predicted_passes_ms =
+      {};  ///< times of passes per step by section, the mean of its lanes
   PlanObjective objective = PlanObjective::time;
   std::vector<std::string> keep = {};  ///< sections that kept their devices ("extra")
-  double stall = 0.01;                 ///< share of the time in which those may wait for others
-  double headroom = 0;                 ///< share of a device's memory that layouts may need; 0: they have no limit
+  double stall = 0.01;                 ///< largest share of the time that kept sections may wait for others
+  double headroom = 0;                 ///< share of a device's memory that layouts may need; 0: no limit
 };
 
-/// Reads [plan]. Whether its sections are those of the job is checked with the whole plan (check_predictions).
+/// Reads [plan]. check_predictions compares its sections with the job's, together with the complete plan.
 [[nodiscard]] PlanConfig read_plan(const JobTable& plan);
 
 }  // namespace maestro

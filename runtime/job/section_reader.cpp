@@ -14,14 +14,15 @@ namespace {
 constexpr NumberRange not_negative{.min = 0.0};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange decay{.min = 0.0, .max = 1.0, .max_open = true};
-// Far above any model, and small enough that products of two sizes fit an int64.
-constexpr std::int64_t no_bound = std::int64_t{1} << 31;  // of samples: a global batch is smaller
+// Far above any model, yet small enough that products of two sizes fit an int64.
+constexpr std::int64_t no_bound = std::int64_t{1} << 31;  // samples: a global batch is smaller
 
 std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
-/// Returns the devices that the names denote; the placement checks whether they exist. "emulated" alone has no number.
+/// Returns the devices with these names; the placement checks whether they exist. A single "emulated" is without
+/// number.
 std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<std::string>& names) {
   constexpr DeviceId::Kind emulated = DeviceId::Kind::emulated;
   if (names.size() == 1 && names.front() == text_of({emulated})) return {{emulated}};
@@ -30,16 +31,16 @@ std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<s
     std::optional<DeviceId> device = parse_device(name);
     if (!device) {
       section.fail("devices", "\"" + printable(name) +
-                                  "\" is no device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or " +
-                                  "emulated alone");
+                                  "\" is not a device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or " +
+                                  "a single emulated");
     }
     devices.push_back(*std::move(device));
   }
   const auto is_emulated = [](const DeviceId& device) { return device.kind == emulated; };
   if (!std::ranges::all_of(devices, is_emulated) && std::ranges::any_of(devices, is_emulated)) {
-    section.fail("devices", "names " + text_of(*std::ranges::find_if(devices, is_emulated)) + " beside " +
+    section.fail("devices", "names " + text_of(*std::ranges::find_if(devices, is_emulated)) + " with " +
                                 text_of(*std::ranges::find_if_not(devices, is_emulated)) +
-                                "; a section is on emulated devices only, or on none");
+                                "; a section is on emulated devices only, or on others only");
   }
   return devices;
 }
@@ -47,7 +48,7 @@ std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<s
 void check_devices(const JobTable& section, const SectionConfig& config) {
   if (config.emulated() && !config.devices[0].numbered) return;
   const std::string automatic =
-      config.emulated() ? ", or \"emulated\" alone for devices of their own" : ", or none to place them automatically";
+      config.emulated() ? ", or a single \"emulated\" for a device per rank" : ", or none to place them automatically";
   const auto named = static_cast<std::int64_t>(config.devices.size());
   const std::int64_t needed = config.placed() * config.devices_of_replica();
   if (named == 0 || named == needed) return;
@@ -72,8 +73,8 @@ void check_processes(const JobTable& section, const SectionConfig& config) {
                          ", or none to place them in turn");
 }
 
-/// Returns the replicas that a list names a device or process each of, or of each stage and rank; `otherwise` where it
-/// is for no whole number of them.
+/// Returns the number of replicas for which a list names `named` devices or processes, with `of_replica` each;
+/// `otherwise` if the list is empty or the division leaves a rest.
 std::int64_t replicas_named(std::size_t named, std::int64_t of_replica, std::int64_t otherwise) {
   const auto count = static_cast<std::int64_t>(named);
   return count > 0 && count % of_replica == 0 ? count / of_replica : otherwise;
@@ -88,7 +89,7 @@ DType read_dtype(const JobTable& section, const char* key, DType fallback, const
 }  // namespace
 
 std::string read_type(const JobTable& section, std::string fallback) {
-  return section.text("type", std::move(fallback), {"the section type; by default the app's choice"});
+  return section.text("type", std::move(fallback), {"the section type; absent: the app's choice"});
 }
 
 DType read_precision(const JobTable& section, DType fallback) {
@@ -110,9 +111,10 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
   out.epsilon = section.number("epsilon", out.epsilon, positive, {"AdamW's addend to the denominator"});
   out.clip_norm =
       section.number("clip_norm", out.clip_norm, not_negative, {"the largest gradient norm; 0: no clipping"});
-  out.moments = read_dtype(section, "moments", out.moments,
-                           {"what AdamW's moments are kept in; bf16 takes half the memory and rounds each at random, "
-                            "so that its expectation is that of fp32"});
+  out.moments =
+      read_dtype(section, "moments", out.moments,
+                 {"the type of AdamW's moments; bf16 takes half the memory and rounds each at random, so that "
+                  "the expected value equals fp32's"});
   if (out.min_lr > out.lr) {
     section.fail_among({"min_lr", "lr"}, "min_lr is the end of the schedule and must not exceed lr");
   }
@@ -121,13 +123,13 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
 
 namespace {
 
-/// Reads a number, or a list with a number for each replica.
+/// Reads a number, or a list with a number per replica.
 void read_speed(const JobTable& section, SectionConfig& out) {
   std::vector<double> speeds = section.number_or_numbers(
       "speed", out.speed, {.min = 1e-3, .max = 1e3},
-      {"FLOPs in a time, relative to the other sections: 0.5 for devices of half the speed; for plans that do not "
-       "follow measured times (train.deterministic), and for emulated devices; a list, by replica, where their devices "
-       "differ: all plans share out micro-batches by it"});
+      {"the FLOP rate relative to the other sections: 0.5 for devices of half the speed; for plans that do not "
+       "follow measured times (train.deterministic), and for emulated devices; if the replicas' devices differ, a list "
+       "by replica: all plans divide micro-batches by it"});
   const auto named = static_cast<std::int64_t>(speeds.size());
   if (section.holds_list("speed") && named != out.replicas) {
     section.fail_among({"speed", "replicas"}, "names " + std::to_string(named) + (named == 1 ? " speed" : " speeds") +
@@ -139,32 +141,30 @@ void read_speed(const JobTable& section, SectionConfig& out) {
   if (section.has("speed")) out.replica_speeds = std::move(relative.speeds);
 }
 
-/// Reads a number, or a table: replicas = {least = 1, most = 4}. A file without either has the keys of both in its
-/// reference.
+/// Reads a number, or a table: replicas = {least = 1, most = 4}. Without either, the reference lists the keys of both.
 void read_replicas(const JobTable& section, SectionConfig& out) {
   constexpr Range copies{.min = 1, .max = 16384};
   const bool may_move = section.holds_table("replicas");
   if (!may_move) {
     out.replicas =
         section.integer("replicas", out.replicas, copies,
-                        {"data-parallel copies, each of which takes whole micro-batches; without it, as many "
-                         "as `devices` or `processes` names; an app may choose another default, which a "
-                         "small batch lowers"});
+                        {"data-parallel copies; each takes complete micro-batches; absent: as many as `devices` "
+                         "or `processes` names; an app may choose another default, which a small batch lowers"});
     if (section.has("replicas")) return;
   }
   const JobTable bounds = section.table("replicas");
   const std::int64_t least = bounds.integer(
       "least", 1, copies,
-      {"instead of a number, in a frozen section that nothing trained feeds: replicas that have devices of their own "
+      {"instead of a number, in a frozen section without trained sections before it: replicas with separate devices "
        "at the start; the others share these until a process joins the run"});
-  const std::int64_t most =
-      bounds.integer("most", least, copies, {"all replicas, and the processes that can have one at the same time"});
+  const std::int64_t most = bounds.integer(
+      "most", least, copies, {"the number of replicas, and of processes that can hold one at the same time"});
   enum class Elastic : std::uint8_t { off, automatic };
   constexpr std::array<std::string_view, 2> names{"off", "auto"};
   const Elastic elastic = bounds.choice(
       "elastic", Elastic::off, names,
-      {"auto: rank 0 starts a process for the section where consumers wait for it in over 5% of the time, and ends one "
-       "of these where they have nothing to do in over 50%; off: processes join and leave by command"});
+      {"auto: rank 0 starts a process for the section if consumers wait for it in over 5% of the time, and ends one "
+       "if these processes are idle in over 50%; off: processes join and leave by command"});
   if (!may_move) return;
   out.elastic = elastic == Elastic::automatic;
   if (most < least) bounds.fail("most", "must be at least least = " + std::to_string(least));
@@ -180,29 +180,31 @@ void read_layout(const JobTable& section, SectionConfig& out) {
       {"devices that share each layer of a replica: heads, feed-forward network and vocabulary are cut", "devices"});
   out.context = section.integer(
       "context", out.context, degree,
-      {"devices that share the rows of each micro-batch; samples are cut where the shares end", "devices"});
+      {"devices that share the rows of each micro-batch; samples are cut at the shares' ends", "devices"});
   out.pipeline = section.integer("pipeline", out.pipeline, degree,
-                                 {"stages of consecutive layers, on devices of their own", "stages"});
+                                 {"stages of consecutive layers, on separate devices", "stages"});
 }
 
 void read_micro_batches(const JobTable& section, SectionConfig& out) {
   if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
-  out.micro_batch = section.integer("micro_batch", out.micro_batch, {.min = 1, .max = no_bound},
-                                    {"samples of a pass at most; no bound beside micro_batch_tokens alone", "samples"});
+  out.micro_batch =
+      section.integer("micro_batch", out.micro_batch, {.min = 1, .max = no_bound},
+                      {"samples of a pass at most; without limit if only micro_batch_tokens is given", "samples"});
   out.micro_batch_tokens =
       section.integer("micro_batch_tokens", out.micro_batch_tokens, {.min = 0, .max = most_counted},
-                      {"tokens of a pass at most, patches in a vision section; 0: no bound", "tokens"});
+                      {"tokens of a pass at most, patches in a vision section; 0: no limit", "tokens"});
   out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots},
-                                      {"micro-batches between forward and backward per replica; a pipeline's stage has "
-                                       "by default at least as many as stages from there on",
+                                      {"micro-batches between forward and backward per replica; by default, a pipeline "
+                                       "stage has at least one for itself and one for each later stage",
                                        "micro-batches"});
 }
 
 void read_weights(const JobTable& section, SectionConfig& out) {
-  out.weights = read_model(section, "weights", out.weights,
-                           {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out, or "
-                            "the name of a model in the hub's cache on this machine (\"Qwen/Qwen3-0.6B\"); \"random\": "
-                            "random values are intended, as a frozen section must state; empty: random"});
+  out.weights =
+      read_model(section, "weights", out.weights,
+                 {"a Hugging Face folder (F32, BF16 or F16) to start from, which also sets absent shape keys, "
+                  "or the name of a model in the hub's cache on this machine (\"Qwen/Qwen3-0.6B\"); "
+                  "\"random\": random values are intended, as a frozen section must state; empty: random"});
   out.random = out.weights == random_weights;
   if (out.random) out.weights.clear();
 }
@@ -234,12 +236,13 @@ void read_lora(const JobTable& section, SectionConfig& out) {
       "lora", {"low-rank adapters that are trained instead of the weights: {rank = 16, alpha = 32, on = [\"qkv\", "
                "\"out\", \"ffn\"]}"});
   out.lora.rank = lora.integer("rank", 0, {.min = 1, .max = 4096},
-                               {"rank r of low-rank adapters (LoRA), which are trained instead of the weights: these "
-                                "are frozen"});
-  out.lora.alpha = lora.number("alpha", static_cast<double>(out.lora.rank), positive,
-                               {"the adapters' product counts alpha / rank; by default rank, so that it counts 1"});
+                               {"rank r of low-rank adapters (LoRA), which are trained instead of the weights; the "
+                                "weights are frozen"});
+  out.lora.alpha =
+      lora.number("alpha", static_cast<double>(out.lora.rank), positive,
+                  {"the adapters' product is scaled by alpha / rank; absent: rank, so that the scale is 1"});
   read_products(lora, out.lora);
-  const double dropout = lora.number("dropout", 0, not_negative, {"dropout of adapters is not supported: 0 alone"});
+  const double dropout = lora.number("dropout", 0, not_negative, {"dropout of adapters is not supported: only 0"});
   if (dropout != 0) lora.fail("dropout", "adapters are trained without dropout; set 0 or leave it out");
   if (section.has("lora") && !out.lora.given()) lora.fail("rank", "is not given; name the rank of the adapters");
 }
@@ -253,14 +256,14 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   read_micro_batches(section, out);
   out.recompute = section.integer_or_word(
       "recompute", out.recompute, {.min = 0, .max = 4096}, {{"layers", 1}, {"none", 0}},
-      {"layers whose values are computed again by the backward pass, in groups of so many, instead of being kept: less "
-       "memory for a forward pass more, and the same bits; \"layers\": 1; \"none\" or 0: all values are kept",
+      {"layers per group whose values the backward pass computes again instead of keeping them: less memory for an "
+       "additional forward pass, and the same bits; \"layers\": 1; \"none\" or 0: all values are kept",
        "layers"});
   const std::vector<std::string> devices = section.texts(
       "devices", texts_of(out.devices),
-      {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
-       "emulated:K: emulated devices, with timed waits as passes, on which sections and replicas take turns; "
-       "\"emulated\" alone: each rank has one of its own; empty: placed automatically"});
+      {"cpu:K or cuda:K, in the order of replica, stage, context part, tensor part; emulated:K: emulated devices, with "
+       "timed waits as passes, on which sections and replicas take turns; a single \"emulated\": a device per rank; "
+       "empty: placed automatically"});
   out.devices = devices_named(section, devices);
   const bool counted = section.has("replicas") || (out.emulated() && !out.devices[0].numbered);
   if (!counted) out.replicas = replicas_named(out.devices.size(), out.devices_of_replica(), out.replicas);
@@ -268,13 +271,13 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   read_weights(section, out);
   out.share =
       section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true},
-                     {"the part of a CUDA device's multiprocessors, where sections share a device and the driver "
-                      "can cut it; 1: streams share all, trained sections first"});
+                     {"the part of a CUDA device's multiprocessors, if sections share a device and the driver can "
+                      "divide it; 1: streams share all, trained sections first"});
   read_speed(section, out);
   out.memory_mib =
       section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted},
-                      {"memory of a device, for all sections on it: what cannot fit, by an estimate, is refused with "
-                       "the largest micro-batch that fits; 0: not checked",
+                      {"memory of a device, for all sections on it: a job that cannot fit, by an estimate, is refused "
+                       "with the largest micro-batch that fits; 0: not checked",
                        "MiB"});
   if (training == Training::optimized) {
     out.trained = section.flag("trained", out.trained,
@@ -284,8 +287,9 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
     out.optimizer = read_optimizer(section, out.optimizer);
     read_lora(section, out);
   }
-  out.processes = section.integers("processes", {.min = 0, .max = most_counted},
-                                   {"the process of each replica, in it of each stage; empty: in turn"});
+  out.processes =
+      section.integers("processes", {.min = 0, .max = most_counted},
+                       {"the process of each replica and stage, stages of a replica in a row; empty: in turn"});
   if (!counted && out.devices.empty()) {
     out.replicas = replicas_named(out.processes.size(), out.pipeline, out.replicas);
   }

@@ -12,7 +12,7 @@
 namespace maestro {
 namespace {
 
-constexpr std::size_t longest_line = 4096;  // bytes of a string; JobDocument refuses lines of 8 KiB
+constexpr std::size_t longest_line = 4096;  // bytes in a string's line; JobDocument refuses lines over 8 KiB
 constexpr std::size_t longest_list = 100;   // bytes in a line
 
 std::string escaped(char c) {
@@ -41,13 +41,13 @@ std::string quoted(std::string_view text) {
   return '"' + out + '"';
 }
 
-/// A string over several lines: one for each of its own, and a break that counts as nothing where a line is too long.
+/// Returns a string over several lines: one for each line of `text`; a longer line has breaks that TOML ignores.
 std::string in_lines(std::string_view text) {
   std::string out = "\"\"\"\n";
   std::size_t begin = out.size();
   for (const char c : text) {
-    const bool blank = c == ' ' || c == '\t' || c == '\n';  // at the begin of a line it would belong to the break
-    const bool inside = (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;  // of a character of UTF-8
+    const bool blank = c == ' ' || c == '\t' || c == '\n';  // at the start of a line it would belong to the break
+    const bool inside = (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;  // inside of a UTF-8 character
     if (out.size() - begin > longest_line && !inside) {
       out += "\\\n";
       begin = out.size();
@@ -91,7 +91,7 @@ std::string list_text(const toml::array& list) {
   return line.size() <= longest_list ? '[' + line + ']' : lines + ']';
 }
 
-/// A table inside a list that has other elements too.
+/// Returns a table inside a list of mixed elements.
 std::string inline_text(const toml::table& table) {
   std::string out;
   for (const auto& [key, node] : table) {
@@ -119,7 +119,7 @@ bool is_list_of_tables(const toml::node& node) {
   return list != nullptr && !list->empty() && list->is_homogeneous(toml::node_type::table);
 }
 
-/// Values before tables: a value behind the header of a table would be that table's.
+/// Writes values before tables: a value after a table's header would belong to that table.
 void add_table(const toml::table& table, const std::string& path, std::string& out) {
   for (const auto& [key, node] : table) {
     if (!node.is_table() && !is_list_of_tables(node)) out += key_text(key.str()) + " = " + value_text(node) + '\n';

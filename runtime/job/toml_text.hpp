@@ -10,10 +10,10 @@
 
 namespace maestro {
 
-/// True for a key that TOML takes without quotes.
+/// Returns whether TOML accepts the key without quotes.
 [[nodiscard]] bool is_bare_key(std::string_view key);
 /// Returns a document of these values: strings in double quotes, numbers with the fewest digits that read back the
-/// same, and lists over 100 bytes with an element in a line. The lines of a long string are of a few KiB at most.
+/// same, and lists over 100 bytes with one element per line. Long strings are broken into lines of at most a few KiB.
 [[nodiscard]] std::string toml_text(const toml::table& root);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JobTable::finish(): the first key of a file that no reader has read, and the nearest that one has.
+// JobTable::finish(): finds the first key of a file that no reader has read, and the nearest key that a reader has.
 #include <algorithm>
 #include <optional>
 
@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-/// Returns the full name of `key` in another table that has it: a key written under the wrong heading.
+/// Returns the full name of `key` in another table that has it: the key was written under the wrong heading.
 std::optional<std::string> found_elsewhere(const JobState& state, const std::string& key) {
   for (const auto& [table, keys] : state.read) {
     if (!keys.contains(key)) continue;
@@ -30,13 +30,13 @@ std::string unknown_text(const JobState& state, const JobPath& path) {
   const std::string message = state.find(path)->is_table() ? "unknown table; " : "unknown key; ";
   if (const auto near = nearest_name(path.back(), known)) return message + "did you mean '" + *near + "'?";
   if (const auto other = found_elsewhere(state, path.back())) return message + "did you mean '" + *other + "'?";
-  if (known.empty()) return message + "nothing may stand here";
+  if (known.empty()) return message + "no keys are allowed here";
   return message + "known here: " + listed(known);
 }
 
 void collect_unknown(const JobState& state, const toml::table& table, JobPath& path, std::vector<JobPath>& unknown);
 
-/// Likewise of the tables of a list, where a reader has read it as such.
+/// Collects unknown keys from the tables of a list that a reader has read as tables.
 void collect_unknown(const JobState& state, const toml::array& list, JobPath& path, std::vector<JobPath>& unknown) {
   for (std::size_t at = 0; at < list.size(); ++at) {
     path.push_back(element_key(at));
@@ -45,7 +45,7 @@ void collect_unknown(const JobState& state, const toml::array& list, JobPath& pa
   }
 }
 
-/// Collects all keys that no reader has read, as paths. An unknown table counts once, without its keys.
+/// Collects the paths of all keys that no reader has read. An unknown table counts once, without its keys.
 void collect_unknown(const JobState& state, const toml::table& table, JobPath& path, std::vector<JobPath>& unknown) {
   const auto read_keys = state.read.find(path);
   for (const auto& [key, node] : table) {

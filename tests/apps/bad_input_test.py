@@ -391,11 +391,11 @@ class WrongLayouts(Refusals):
     def test_emulated_devices_that_are_too_few_or_beside_others_are_refused(self):
         for degree in ("tensor", "context", "pipeline"):
             self.refuse_layout({"student.devices": ["emulated:0"], f"student.{degree}": 2}, "student.devices",
-                               "names 1 device", "name 2", '"emulated" alone')
+                               "names 1 device", "name 2", 'a single "emulated"')
         self.refuse_layout({"student.tensor": 2, "student.devices": ["emulated:0", "emulated:0"]}, "student.devices",
                            '"emulated:0" is named twice', "the ranks of a replica")
         self.refuse_layout({"student.tensor": 2, "student.devices": ["emulated:0", "cpu:0"]}, "student.devices",
-                           "emulated:0 beside cpu:0", "on emulated devices only, or on none")
+                           "emulated:0 with cpu:0", "on emulated devices only, or on others only")
         self.refuse_layout({"student.devices": ["emulatd:0"]}, "student.devices", '"emulatd:0"', "emulated:K")
 
     def test_logits_between_sections_of_other_tensor_degrees_are_refused(self):

@@ -310,7 +310,7 @@ class Settings(SystemTest):
         made = language_model()
         made["guard"] = {"action": "rollback"}
         self.assert_refused("no checkpoint to go back to", "check", self.write_job(made))
-        self.assert_refused("train.archive: has no meaning without archive_every", "check",
+        self.assert_refused("train.archive: applies only with archive_every", "check",
                             self.write_job(language_model(archive="bf16")))
         for key, value, wanted in (("action", "stop", "guard.action"), ("windows", 8, "guard.windows")):
             made = language_model()

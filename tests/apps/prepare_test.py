@@ -274,9 +274,9 @@ class Shown(Prepared):
                 ("job2.toml", {"kind": "prepared", "path": "rows.jsonl"}),
                 ("is a conversation; kind = \"chat\" reads it", {"path": "rows.jsonl"}),
                 ("is not a tar archive, but JSON Lines", {"kind": "webdataset", "path": "rows.jsonl"}),
-                ("data.template: has no meaning with kind = \"text\"", {"path": "corpus.txt", "template": "chatml"}),
-                ("data.mix: has no meaning with kind = \"text\"", {"path": "corpus.txt", "mix": {"a": {"path": "b"}}}),
-                ("needs data.path, a folder of `maestro prepare`", {"kind": "prepared"})):
+                ("data.template: does not apply to kind = \"text\"", {"path": "corpus.txt", "template": "chatml"}),
+                ("data.mix: does not apply to kind = \"text\"", {"path": "corpus.txt", "mix": {"a": {"path": "b"}}}),
+                ("needs data.path, a folder that `maestro prepare` wrote", {"kind": "prepared"})):
             with self.subTest(wanted):
                 finished = self.start(self.job(data)).wait()
                 self.assertEqual(finished.status, 2, finished.describe())

@@ -157,7 +157,7 @@ class AMixture(Mixtures):
     def test_is_refused_for_names_of_no_teacher(self):
         self.refuse(self.mixture(wiki=["mth"]),
                     "data.mix.wiki.teachers: \"mth\" teaches no section of this job; did you mean 'math'?")
-        self.refuse(self.mixture(wiki=[]), "data.mix.wiki.teachers: names no teacher; leave it out, and all teach")
+        self.refuse(self.mixture(wiki=[]), "data.mix.wiki.teachers: is an empty list; leave it out for all teachers")
         self.refuse(self.mixture(wiki=["math", "math"]), "data.mix.wiki.teachers: names \"math\" twice")
 
 

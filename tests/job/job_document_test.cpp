@@ -187,7 +187,7 @@ TEST(JobDocument, the_first_unknown_key_of_the_file_is_reported) {
   const auto doc = document("[b]\nqqq = 1\n[a]\nrrr = 2\n");
   (void)doc.root().table("a");
   (void)doc.root().table("b");
-  EXPECT_THAT(job_error_of([&] { doc.finish(); }), StartsWith("job.toml:2: b.qqq: unknown key; nothing may stand"));
+  EXPECT_THAT(job_error_of([&] { doc.finish(); }), StartsWith("job.toml:2: b.qqq: unknown key; no keys are allowed"));
 }
 
 TEST(JobDocument, an_unread_key_in_a_nested_table_is_found) {

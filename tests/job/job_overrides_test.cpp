@@ -63,7 +63,7 @@ TEST(JobOverrides, an_empty_table_that_would_lose_the_keys_of_another_is_refused
   };
   EXPECT_EQ(refusal({"student={}"}),
             "--set student={}: the empty table would lose student.lr and 1 more; set single "
-            "keys, as in --set student.lr=..., or give a table with all keys that are meant");
+            "keys, as in --set student.lr=..., or give a table with all keys");
   EXPECT_THAT(refusal({"data.mix.a.path=a", "data.mix={ }"}), HasSubstr("would lose data.mix.a; set single keys"));
   EXPECT_THAT(refusal({"data.mix.a.path=a", "data.mix.a={}"}),
               HasSubstr("would lose data.mix.a.path; set single keys"));

@@ -152,11 +152,11 @@ TEST(JobReader, lengths_that_make_no_distribution_are_refused_in_one_line) {
   EXPECT_THAT(data_error(generated + "lengths = [[1, 1]]"), HasSubstr("must be an integer from 2 to 16777216"));
   EXPECT_THAT(data_error(generated + "lengths = [[2.5, 1]]"), HasSubstr("must be an integer from 2 to"));
   EXPECT_THAT(data_error(generated + "lengths = [[nan, 1]]"), HasSubstr("must be an integer from 2 to"));
-  EXPECT_THAT(data_error(generated + "lengths = []"), HasSubstr("names no point"));
-  EXPECT_THAT(data_error(generated + "longest = 64"), HasSubstr("has no meaning without lengths; use sequence"));
+  EXPECT_THAT(data_error(generated + "lengths = []"), HasSubstr("is an empty list"));
+  EXPECT_THAT(data_error(generated + "longest = 64"), HasSubstr("applies only with lengths; use sequence"));
   EXPECT_THAT(data_error(generated + "lengths = \"byted\"\nlongest = 1"), HasSubstr("the least is 2"));
   EXPECT_THAT(data_error(generated + "lengths = \"byted\"\nsequence = 64"),
-              HasSubstr("data.sequence: has no meaning beside lengths"));
+              HasSubstr("data.sequence: conflicts with lengths"));
   EXPECT_THAT(data_error("path = \"x\"\nlengths = \"byted\""),
               HasSubstr("belongs to kind = \"synthetic\" and \"synthetic_images\""));
 }
@@ -186,7 +186,7 @@ TEST(JobReader, the_keys_of_texts_belong_to_kinds_with_texts) {
   EXPECT_THAT(data_error("kind = \"prepared\"\npath = \"x\"\nbegin_of_text = true"),
               HasSubstr("`maestro prepare` has settled it"));
   EXPECT_THAT(data_error("kind = \"synthetic\"\nbegin_of_text = true"),
-              HasSubstr("data.begin_of_text: has no meaning"));
+              HasSubstr("data.begin_of_text: does not apply"));
 }
 
 TEST(JobReader, the_validation_fraction_lies_strictly_between_zero_and_one) {
@@ -216,7 +216,7 @@ TEST(JobReader, reads_every_key_of_pictures) {
 
 TEST(JobReader, keys_of_pictures_are_refused_where_the_corpus_has_none) {
   EXPECT_THAT(data_error("path = \"x\"\npatch = 4"),
-              HasSubstr("job.toml:3: data.patch: has no meaning with kind = \"text\""));
+              HasSubstr("job.toml:3: data.patch: does not apply to kind = \"text\""));
   EXPECT_THAT(data_error("kind = \"synthetic\"\nmax_bad_samples = 1"), HasSubstr("belongs to kind = \"llava\""));
   EXPECT_THAT(data_error("kind = \"llava\"\npath = \"x\"\nimage_share = 0.5"),
               HasSubstr("belongs to kind = \"synthetic_images\""));
@@ -230,15 +230,16 @@ TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   EXPECT_THAT(data_error("kind = \"text\"\npath = \"x\"\ntokenizer = \"no-owner/no-model\""),
               HasSubstr("data.tokenizer: no-owner/no-model: no such folder, and no model of this name"));
   EXPECT_THAT(data_error(llava + "image_size = 60"),
-              HasSubstr("data.image_size: image_size = 60 is no multiple of patch = 8; the nearest below is 56"));
-  EXPECT_THAT(data_error(llava + "patch = 7"), HasSubstr("data.patch: image_size = 64 is no multiple of patch = 7"));
+              HasSubstr("data.image_size: image_size = 60 is not a multiple of patch = 8; the nearest below is 56"));
+  EXPECT_THAT(data_error(llava + "patch = 7"), HasSubstr("data.patch: image_size = 64 is not a multiple of patch = 7"));
   EXPECT_EQ(data_error(llava + "image_size = 0"), "(no error)") << "native size";
   EXPECT_THAT(data_error("kind = \"synthetic_images\"\nimage_size = 0"), HasSubstr("must be"));
-  EXPECT_THAT(data_error(llava + "image_size = 0\nmax_image_size = 7"), HasSubstr("holds no patch of 8 pixels"));
+  EXPECT_THAT(data_error(llava + "image_size = 0\nmax_image_size = 7"),
+              HasSubstr("is smaller than a patch of 8 pixels"));
   EXPECT_THAT(data_error(llava + "max_bad_samples = -1"), HasSubstr("must be from 0 to "));
   const std::string noise = "kind = \"synthetic_images\"\n";
   EXPECT_THAT(data_error(noise + "image_size = 60"),
-              HasSubstr("data.image_size: image_size = 60 is no multiple of patch = 8; the nearest below is 56"));
+              HasSubstr("data.image_size: image_size = 60 is not a multiple of patch = 8; the nearest below is 56"));
   EXPECT_THAT(data_error(noise + "image_size = 7"), HasSubstr("the nearest below is 8")) << "never zero patches";
 }
 
@@ -246,7 +247,7 @@ TEST(JobReader, a_picture_of_a_single_patch_is_large_enough) {
   const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
   EXPECT_EQ(data_error(llava + "patch = 16\nimage_size = 16\nmax_image_size = 16"), "(no error)");
   EXPECT_THAT(data_error(llava + "patch = 16\nimage_size = 16\nmax_image_size = 15"),
-              HasSubstr("holds no patch of 16"));
+              HasSubstr("is smaller than a patch of 16"));
   EXPECT_EQ(data_error("kind = \"synthetic_images\"\npatch = 16\nimage_size = 16"), "(no error)");
 }
 
@@ -262,7 +263,7 @@ TEST(JobReader, a_misspelt_kind_of_data_is_refused_with_the_nearest) {
 TEST(JobReader, conversations_need_a_path_and_one_way_to_validate) {
   EXPECT_THAT(data_error("kind = \"llava\""), HasSubstr("data.kind: kind = \"llava\" needs data.path"));
   EXPECT_THAT(data_error("kind = \"llava\"\npath = \"a\"\nvalidation_path = \"b\"\nvalidation_fraction = 0.1"),
-              HasSubstr("job.toml:5: data.validation_fraction: has no meaning beside a validation_path"));
+              HasSubstr("job.toml:5: data.validation_fraction: conflicts with validation_path"));
   EXPECT_THAT(data_error("kind = \"synthetic_images\"\npath = \"a\""), HasSubstr("reads no file"));
 }
 

@@ -45,10 +45,10 @@ TEST(PlanReader, refuses_unknown_keys_by_the_nearest_and_keys_without_a_meaning)
   EXPECT_THAT(error_of("predicted_step = 3\n"), HasSubstr("did you mean 'predicted_step_ms'?"));
   EXPECT_THAT(error_of("objective = \"tme\"\n"), HasSubstr("plan.objective"));
   EXPECT_THAT(error_of("predicted_step_ms = 0\n"), HasSubstr("plan.predicted_step_ms: must be greater than 0"));
-  EXPECT_THAT(error_of("keep = [\"llm\"]\n"), HasSubstr("plan.keep: has no meaning without objective = \"extra\""));
-  EXPECT_THAT(error_of("stall = 0.1\n"), HasSubstr("plan.stall: has no meaning"));
+  EXPECT_THAT(error_of("keep = [\"llm\"]\n"), HasSubstr("plan.keep: applies only with objective = \"extra\""));
+  EXPECT_THAT(error_of("stall = 0.1\n"), HasSubstr("plan.stall: applies only"));
   EXPECT_THAT(error_of("objective = \"extra\"\n"), HasSubstr("needs `keep`"));
-  EXPECT_THAT(error_of("predicted_passes_ms = {llm = 1}\n"), HasSubstr("has no meaning without predicted_step_ms"));
+  EXPECT_THAT(error_of("predicted_passes_ms = {llm = 1}\n"), HasSubstr("applies only with predicted_step_ms"));
   EXPECT_THAT(error_of("predicted_step_ms = 1\npredicted_passes_ms = {llm = -1}\n"),
               HasSubstr("plan.predicted_passes_ms.llm: must be at least 0"));
   EXPECT_THAT(error_of("predicted_step_ms = 1\npredicted_passes_ms = {llm = \"fast\"}\n"),

@@ -136,15 +136,16 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
        {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
     EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
               "job.toml:2: student.devices: \"" + device +
-                  "\" is no device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or emulated alone");
+                  "\" is not a device; expected cpu:K, cuda:K or emulated:K, for example cpu:0, or a single emulated");
   }
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cuda:0\", \"cpu:1\"]"), "(no error)");
   EXPECT_EQ(section_error("devices = [\"cpu:1000\"]"), "(no error)");
   EXPECT_NE(section_error("devices = [\"cpu:10000\"]"), "(no error)");
-  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
-            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K, cuda:K or emulated:K, for example "
-            "cpu:0, or emulated alone");
+  EXPECT_EQ(
+      section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
+      "job.toml:3: student.devices: \"emulated\" is not a device; expected cpu:K, cuda:K or emulated:K, for example "
+      "cpu:0, or a single emulated");
 }
 
 TEST(SectionReader, replicas_without_a_number_are_those_that_devices_or_processes_are_named_for) {
@@ -170,13 +171,13 @@ TEST(SectionReader, emulated_devices_are_named_for_every_rank_or_for_none) {
   EXPECT_EQ(section_error(cut + R"(devices = ["emulated:0", "emulated:1", "emulated:1", "emulated:0"])"), "(no error)");
   EXPECT_EQ(section_error("devices = [\"emulated:3\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated:3\"]"),
-            "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or \"emulated\" alone "
-            "for devices of their own");
+            "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or a single "
+            "\"emulated\" for a device per rank");
   EXPECT_THAT(section_error(cut + R"(devices = ["emulated:0", "emulated:1"])"),
-              HasSubstr("= 4; name 4, or \"emulated\" alone for devices of their own"));
+              HasSubstr("= 4; name 4, or a single \"emulated\" for a device per rank"));
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cpu:0\", \"emulated:1\"]"),
-            "job.toml:3: student.devices: names emulated:1 beside cpu:0; a section is on emulated devices only, or on "
-            "none");
+            "job.toml:3: student.devices: names emulated:1 with cpu:0; a section is on emulated devices only, or on "
+            "others only");
 }
 
 TEST(SectionReader, devices_of_cut_replicas_are_as_many_as_replicas_stages_and_ranks) {
