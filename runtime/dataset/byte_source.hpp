@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a file, decompressed where it is compressed, and the members of a tar archive.
+// Reads a file's bytes, decompressed if the file is compressed, and the members of a tar archive.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +20,24 @@ struct archive;
 
 namespace maestro {
 
-/// A file opened for reading by libarchive. One thread at a time.
+/// A file that libarchive reads. One thread at a time.
 class ByteSource {
  public:
-  /// As a stream of bytes: a file that is no archive, compressed or not, is its only member.
+  /// Opens a file as a stream of bytes: a file that is not an archive, compressed or not, is its only member.
   [[nodiscard]] static Result<ByteSource> open_raw(const std::filesystem::path& file);
-  /// As a tar archive, compressed or not; from the member on that begins at byte `position` of an archive that is not.
+  /// Opens a tar archive, compressed or not. In an uncompressed archive, reading starts at the member at byte
+  /// `position`.
   [[nodiscard]] static Result<ByteSource> open_tar(const std::filesystem::path& file, std::int64_t position = 0);
 
-  /// Goes on to the next member that is a regular file and returns its name; nothing: there is none.
+  /// Moves to the next member that is a regular file and returns its name; nothing at the end.
   [[nodiscard]] Result<std::optional<std::string>> next_member();
-  /// Fills `bytes` from the current member. Returns how many there were: fewer than asked for only at its end.
+  /// Fills `bytes` from the current member. Returns the number of bytes read: fewer than requested only at its end.
   [[nodiscard]] Result<std::size_t> read(std::span<char> bytes);
-  /// Returns all that is left of the current member.
+  /// Returns the current member's remaining content.
   [[nodiscard]] Result<std::string> read_all();
   /// Returns the size of the current member of a tar.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  /// Returns where the current member begins in the file; nothing: the file is compressed.
+  /// Returns the position of the current member in the file; nothing if the file is compressed.
   [[nodiscard]] std::optional<std::int64_t> position() const;
 
  private:
@@ -56,14 +57,14 @@ class ByteSource {
   bool in_member_ = false;
 };
 
-/// The text of a file as a stream: decompressed, without a byte order mark. One thread at a time.
+/// A file's text as a stream: decompressed, without a byte order mark. One thread at a time.
 class TextStreamBuffer final : public std::streambuf {
  public:
   explicit TextStreamBuffer(ByteSource source);
   [[nodiscard]] static Result<std::unique_ptr<TextStreamBuffer>> open(const std::filesystem::path& file);
-  /// Returns the error that ended the stream, if one did.
+  /// Returns the error that ended the stream, if any.
   [[nodiscard]] const Status& error() const { return error_; }
-  /// Returns the bytes of the mark.
+  /// Returns the size of the byte order mark.
   [[nodiscard]] std::size_t mark() const { return mark_; }
 
  private:

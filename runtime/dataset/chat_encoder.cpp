@@ -12,7 +12,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t shown_text = 24;  // bytes of a text around a place, for messages
+constexpr std::size_t shown_text = 24;  // bytes around a place in a text, for messages
 
 Error wrong(std::string reason) {
   return {ErrorCode::invalid_argument, std::move(reason)};
@@ -31,8 +31,8 @@ bool begins_character(std::string_view text, std::size_t at) {
   return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
 }
 
-/// The place up to which a text shares what it begins with, at the end of a mark such as <|assistant|> or of white
-/// space, if there is one after `first`: a single letter in common belongs to the answer.
+/// Returns the end of a text's common prefix, moved back to the end of a mark such as <|assistant|> or of white space,
+/// if there is one after `first`: a single common letter belongs to the answer.
 std::size_t end_of_marks(std::string_view text, std::size_t first, std::size_t common) {
   std::size_t at = common;
   while (at > first && std::string_view(">]|\n ").find(text[at - 1]) == std::string_view::npos) --at;
@@ -41,7 +41,7 @@ std::size_t end_of_marks(std::string_view text, std::size_t first, std::size_t c
   return at;
 }
 
-/// The end of what the contents of messages take in a text, as far as they are there one after the other.
+/// Returns the end in `text` of the last message content, if the contents are found one after the other.
 std::size_t end_of_contents(std::span<const ChatMessage> messages, std::string_view text) {
   std::size_t end = 0;
   for (const ChatMessage& message : messages) {
@@ -54,7 +54,7 @@ std::size_t end_of_contents(std::span<const ChatMessage> messages, std::string_v
 
 }  // namespace
 
-/// A conversation while it is encoded.
+/// The encoding of a conversation.
 class ChatEncoder::Encoding {
  public:
   Encoding(const ChatEncoder& encoder, const Record& record)
@@ -74,7 +74,7 @@ class ChatEncoder::Encoding {
       answers_.push_back({at});
     }
     if (!answers_.empty()) return {};
-    return wrong(std::string("the conversation has no answer to learn: ") +
+    return wrong(std::string("the conversation contains no answer to learn: ") +
                  (any ? "the weight of each is 0" : "no message is from the assistant"));
   }
   Status render_answers() {
@@ -109,7 +109,7 @@ class ChatEncoder::Encoding {
   std::span<const ChatMessage> messages_;
   ChatContext context_;
   std::vector<LearnedAnswer> answers_;
-  bool apart_ = false;  // an end has to be appended to an answer that another follows
+  bool apart_ = false;  // an end must be appended to an answer before the last
 };
 
 Status ChatEncoder::Encoding::find_begin(LearnedAnswer& answer) const {
@@ -125,14 +125,14 @@ Status ChatEncoder::Encoding::find_begin(LearnedAnswer& answer) const {
   std::size_t least = end_of_contents(before, text);
   try {
     least = std::max(least, common_prefix(text, encoder_.chat_->render_text(before, context_, ChatEnd::none)));
-  } catch (const JobError&) {  // messages that only a prompt follows
+  } catch (const JobError&) {  // messages that a prompt must follow
   }
   const std::size_t shown = answer.begin - std::min(answer.begin, shown_text);
   answer.example = ": the prompt has \"" + printable(std::string_view(answer.prompt).substr(shown, 3 * shown_text)) +
-                   "\" where the text has \"" + printable(std::string_view(text).substr(shown, 3 * shown_text)) + "\"";
+                   "\", but the text has \"" + printable(std::string_view(text).substr(shown, 3 * shown_text)) + "\"";
   if (answer.begin < least) {
     return wrong("the template's prompt for " + message_place(answer.message) +
-                 " departs from the conversation before that answer" + answer.example);
+                 " differs from the conversation before that answer" + answer.example);
   }
   answer.begin = end_of_marks(text, least, answer.begin);
   return {};
@@ -202,7 +202,7 @@ Status ChatEncoder::Encoding::learn_end(LearnedAnswer& answer, Document& documen
   }
   return wrong(message_place(answer.message) + " ends without " + expected +
                ", so that a model would never stop: the template ends it with " + end_of(answer.until.text) +
-               "; name the token of that end as data.end_of_turn (--end-of-turn)");
+               "; name that end's token as data.end_of_turn (--end-of-turn)");
 }
 
 std::optional<std::int32_t> ChatEncoder::Encoding::end_after(const LearnedAnswer& answer) const {
@@ -247,7 +247,7 @@ std::optional<std::int32_t> ChatEncoder::next_turn_token(std::span<const ChatMes
     const std::vector<std::int32_t> tokens = tokenizer_->encode(after.substr(before.size()));
     if (tokens.empty() || !ends_answer(tokens.front())) return std::nullopt;
     return tokens.front();
-  } catch (const JobError&) {  // the template takes no such turn
+  } catch (const JobError&) {  // the template refuses such a turn
     return std::nullopt;
   }
 }
@@ -264,7 +264,7 @@ Result<std::vector<Document>> ChatEncoder::encode(const Record& record, RowNotes
     encoding.report(notes);
     review.report(encoding.answers(), options_, notes);
     return documents;
-  } catch (const JobError& problem) {  // of the template
+  } catch (const JobError& problem) {  // from the template
     return Error{problem.code(), problem.what()};
   }
 }

@@ -16,10 +16,10 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t sure_characters = 4;  // so many of an answer are not in a text by chance
-constexpr int most_trials = 4;              // of a key in a batch of rows
+constexpr std::size_t sure_characters = 4;  // longer parts of an answer are not in a text by chance
+constexpr int most_trials = 4;              // trials of a key per batch of rows
 
-/// Names of roles that have a meaning for many templates.
+/// Role names that have a meaning for many templates.
 constexpr std::array<std::string_view, 8> known_roles{"system", "developer", "user",    "assistant",
                                                       "tool",   "function",  "ipython", "observation"};
 
@@ -27,14 +27,14 @@ ordered_json fields_of(const ChatMessage& message) {
   return message.fields.empty() ? ordered_json::object() : ordered_json::parse(message.fields);
 }
 
-/// Whether a message has text besides its keys for tools and thoughts.
+/// Returns whether a message has text in addition to its keys for tools and thoughts.
 bool has_content(const ChatMessage& message) {
   const ordered_json fields = fields_of(message);
   const auto content = fields.find("content");
   return !trimmed(message.content).empty() || (content != fields.end() && !content->empty());
 }
 
-/// Adds the texts and numbers in a value.
+/// Adds all texts and numbers in a value.
 void add_leaves(const ordered_json& value, std::vector<std::string>& texts) {
   if (value.is_structured()) {
     for (const ordered_json& each : value) add_leaves(each, texts);
@@ -56,7 +56,7 @@ void add_call(const ordered_json& call, std::vector<std::string>& texts) {
   add_leaves(parsed.is_structured() ? parsed : arguments, texts);
 }
 
-/// Erases a key of messages.
+/// Returns the messages without a key.
 std::vector<ChatMessage> without_key(std::span<const ChatMessage> messages, const std::string& key) {
   std::vector<ChatMessage> made(messages.begin(), messages.end());
   for (ChatMessage& message : made) {
@@ -123,7 +123,7 @@ Status ChatReview::check_kept(const LearnedAnswer& answer) const {
   bool lost = answer.missing == answer.characters;
   try {
     lost = chat_.render_text(emptied, context_, ChatEnd::none) == answer.until.text;
-  } catch (const JobError&) {  // the template takes no empty answer
+  } catch (const JobError&) {  // the template refuses an empty answer
   }
   if (!lost) return {};
   const ChatMessage& message = record_.messages[answer.message];
@@ -135,7 +135,8 @@ Status ChatReview::check_kept(const LearnedAnswer& answer) const {
 }
 
 std::string ChatReview::reason_of_loss(const ChatMessage& message) const {
-  if (message.content.find("</think>") != std::string::npos) return "it keeps what follows </think>, and nothing does";
+  if (message.content.find("</think>") != std::string::npos)
+    return "it keeps only text after </think>, and there is none";
   std::string keys = message.content.empty() ? "" : "\"content\"";
   const ordered_json fields = fields_of(message);
   for (const auto& [key, value] : fields.items()) {

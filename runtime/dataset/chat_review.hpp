@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a template has made of a conversation, compared with the row: texts that it leaves out, keys that it does not
-// read, special tokens that texts spell.
+// Compares a template's text of a conversation with the row: texts that it leaves out, keys that it does not read,
+// special tokens that texts spell.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,22 @@ namespace maestro {
 
 struct ChatEncoderOptions;
 
-/// An answer that is learned, in the template's texts.
+/// A learned answer in the template's texts.
 struct LearnedAnswer {
   std::size_t message = 0;
-  std::string prompt = {};                  ///< text of the messages before, with the beginning of an answer
+  std::string prompt = {};                  ///< text for the messages before, with the beginning of an answer
   RenderedChat until = {};                  ///< text with the answer
-  std::size_t begin = 0;                    ///< of the answer in until.text
+  std::size_t begin = 0;                    ///< start of the answer in until.text
   bool differs = false;                     ///< until.text does not begin with the prompt
-  std::string example = {};                 ///< both texts where they depart
-  bool is_last = false;                     ///< of its document
-  std::optional<std::int32_t> end = {};     ///< the token that ends it and is not of its turn
-  std::size_t characters = 0, missing = 0;  ///< of its texts in the row
+  std::string example = {};                 ///< both texts around their first difference
+  bool is_last = false;                     ///< the answer is the last in its document
+  std::optional<std::int32_t> end = {};     ///< the token that ends it, from outside of its turn
+  std::size_t characters = 0, missing = 0;  ///< characters in the row's texts
 };
 
-/// The place of a message for messages to users.
+/// Returns the place of a message, for messages to users.
 [[nodiscard]] std::string message_place(std::size_t message);
-/// Returns the texts of an answer: content, reasoning, the names and arguments of tool calls. Each is trimmed, none is
-/// empty.
+/// Returns the texts of an answer: content, reasoning, names and arguments of tool calls; trimmed and not empty.
 [[nodiscard]] std::vector<std::string> texts_of_answer(const ChatMessage& message);
 
 /// Immutable; the arguments outlive it.
@@ -44,9 +43,9 @@ class ChatReview {
   ChatReview(const Tokenizer& tokenizer, const ChatTemplate& chat, const Record& record, const ChatContext& context)
       : tokenizer_(tokenizer), chat_(chat), record_(record), context_(context) {}
 
-  /// Counts the characters of each answer that its text lacks. An answer of tool calls or thoughts alone that the
-  /// template passes over is noted and leaves the list: nothing of it can be learned. Error: another answer without any
-  /// text left, or a list without any answer left.
+  /// Counts the characters of each answer that the template's text lacks. An answer with only tool calls or thoughts
+  /// that the template passes over is noted and leaves the list: it cannot be learned. Errors: another answer without
+  /// any text left, or a list without any answer left.
   [[nodiscard]] Status measure(std::vector<LearnedAnswer>& answers, RowNotes& notes) const;
   void report(std::span<const LearnedAnswer> answers, const ChatEncoderOptions& options, RowNotes& notes) const;
 

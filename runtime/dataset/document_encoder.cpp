@@ -19,7 +19,7 @@ constexpr const char* chatml =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// The folder of a tokenizer's files; empty for "bytes".
+/// Returns the folder of a tokenizer's files; empty for "bytes".
 fs::path folder_of(const std::string& tokenizer) {
   if (tokenizer.empty() || tokenizer == "bytes") return {};
   std::error_code ignored;
@@ -45,15 +45,14 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   if (options.chat_template == "auto") {
     source = config.chat_template;
     file = config.template_file;
-    missing_template_ =
-        "the tokenizer " + printable(options.tokenizer) +
-        " has no chat template (chat_template.jinja, or that of tokenizer_config.json); name a file, or "
-        "chatml, as data.template (--template)";
+    missing_template_ = "the tokenizer " + printable(options.tokenizer) +
+                        " has no chat template (in chat_template.jinja or tokenizer_config.json); name a file, or "
+                        "chatml, as data.template (--template)";
   } else if (options.chat_template == "chatml") {
     source = chatml;
     file = "chatml";
   } else if (options.chat_template == "none") {
-    missing_template_ = "with the template none conversations have no text; a prompt and its completion have";
+    missing_template_ = "the template none makes text from prompts with their completions, but not from conversations";
   } else {
     file = options.chat_template;
     source = read_text(file).value_or_throw();

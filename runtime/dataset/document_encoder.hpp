@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records to documents: texts with the tokens that begin and end them, conversations by a chat template.
+// Encodes records as documents: texts with the tokens that begin and end them, conversations by a chat template.
 #pragma once
 
 #include <map>
@@ -26,14 +26,12 @@ class DocumentEncoder {
   explicit DocumentEncoder(const PrepareOptions& options);
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Whether there is a template for conversations; `completion`: of a prompt and its completion, which need none.
+  /// Returns an error if conversations need a template that is missing; a prompt and its completion need none.
   [[nodiscard]] Status takes_conversations(bool completion) const;
-  /// Returns the documents of a record: one, but for conversations as ChatEncoder::encode() has it. Without a template
-  /// a prompt and its completion are a document of their texts, of which the completion and the end of the text are
-  /// targets.
+  /// Returns the documents of a record: one, except for conversations (see ChatEncoder::encode()). Without a template,
+  /// a prompt and its completion are one document; the completion and the end of the text are targets.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes) const;
-  /// Returns the settings of conversations that follow from the template: the date that it prints, the rule of what is
-  /// learned.
+  /// Returns conversation settings that follow from the template: the date that it prints, the rule for learned parts.
   [[nodiscard]] const std::map<std::string, std::string>& template_settings() const { return template_settings_; }
 
  private:
@@ -45,7 +43,7 @@ class DocumentEncoder {
 
   std::unique_ptr<Tokenizer> tokenizer_;
   bool begin_of_text_;
-  std::string missing_template_;  // why there is none
+  std::string missing_template_;  // reason for a missing template
   std::map<std::string, std::string> template_settings_;
   std::unique_ptr<ChatTemplate> template_;
   std::optional<ChatEncoder> chat_;

@@ -23,7 +23,7 @@ bool is_among(const std::array<std::string_view, count>& endings, const std::str
   return std::ranges::find(endings, ending) != endings.end();
 }
 
-/// Returns the last ending of a name in lower case, before the ending of a compression.
+/// Returns the last ending of a name in lower case, without a compression's ending.
 std::string ending_of(const fs::path& path) {
   constexpr std::array<std::string_view, 5> compressions{".gz", ".bz2", ".xz", ".zst", ".zstd"};
   std::string name = path.filename().string();
@@ -47,7 +47,7 @@ Result<std::string> head_of(const fs::path& file) {
   return head;
 }
 
-/// Returns a text from its first character on that is not white space.
+/// Returns a text without leading white space.
 std::string_view from_first(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(spaces), text.size()));
 }
@@ -55,7 +55,7 @@ std::string_view from_first(std::string_view text) {
 /// Returns the offset of the first byte that is not text (NUL, or not UTF-8); head.size() if there is none.
 std::size_t text_prefix(std::string_view head) {
   const std::size_t valid = valid_utf8_prefix(head);
-  const bool cut = head.size() == sniffed && valid + 4 > sniffed;  // inside of the last character
+  const bool cut = head.size() == sniffed && valid + 4 > sniffed;  // cut inside of the last character
   return std::min(cut ? head.size() : valid, std::min(head.find('\0'), head.size()));
 }
 
@@ -97,7 +97,7 @@ Status check_kind_of_rows(const fs::path& file, RowFileKind kind) {
     return wrong(
         ":1: a table (" + ending_of(file) +
         ") is not read; convert it to JSON Lines, as by pandas: read_csv(FILE).to_json(NEW, orient=\"records\", "
-        "lines=True), or read it as it is with as_text = true (--as-text)");
+        "lines=True), or read it unchanged with as_text = true (--as-text)");
   }
   if (kind != RowFileKind::wide_text && kind != RowFileKind::binary) return {};
   const Result<std::string> head = head_of(file);
@@ -146,7 +146,7 @@ bool looks_like_rows(const fs::path& file, RowFileKind kind) {
   const std::string_view text = from_first(without_mark(*head));
   if (kind == RowFileKind::json_list) return from_first(text.substr(1)).starts_with('{');
   const std::size_t end = text.find('\n');
-  // A first line longer than what was read is a row: documents have line breaks.
+  // A first line that is longer than the bytes read is a row: documents have line breaks.
   if (end == text.npos && head->size() == sniffed) return true;
   std::string_view line = text.substr(0, end);
   line = line.substr(0, line.find_last_not_of(" \t\r\n,") + 1);

@@ -14,17 +14,17 @@ namespace maestro {
 namespace {
 
 constexpr std::string_view space = " \t\r\n\f\v";
-constexpr int most_searches = 128;     // of a part, each over the whole
-constexpr std::size_t least_kept = 4;  // characters: less of a piece is in the whole by chance
+constexpr int most_searches = 128;     // searches of a part, each over `whole`
+constexpr std::size_t least_kept = 4;  // characters: fewer may match by chance
 
-/// Marks of thoughts, which templates take away or put around reasoning.
+/// Marks around thoughts, which templates remove or put around reasoning.
 constexpr std::array<std::string_view, 2> marks{"<think>", "</think>"};
 
 bool contains(std::string_view whole, std::string_view part) {
   return whole.find(part) != std::string_view::npos;
 }
 
-/// Passes the trimmed lines of a text, cut also around marks of thoughts.
+/// Passes the trimmed lines of a text, also cut around the marks.
 template <class Sink>
 void for_each_piece(std::string_view text, const Sink& sink) {
   while (!text.empty()) {
@@ -43,7 +43,7 @@ std::string json_spelling(std::string_view text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-/// The most of `piece` from one of its ends on that `whole` contains, in bytes.
+/// Returns the size in bytes of the longest end of `piece` (its beginning or its last bytes) that `whole` contains.
 template <class End>
 std::size_t longest_contained(std::string_view piece, std::string_view whole, const End& end_of) {
   std::size_t least = 0, most = piece.size();

@@ -26,14 +26,14 @@ struct Module {
 };
 
 Module load(const fs::path& library) {
-  // Arrow holds a Thrift of its own, whose names are those of this program's: with RTLD_DEEPBIND it calls its own. The
-  // library stays until the end: Arrow has threads.
+  // Arrow contains a copy of Thrift with the same names as this program's: with RTLD_DEEPBIND it calls that copy. The
+  // library stays loaded until the end: Arrow has threads.
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (handle == nullptr) return {nullptr, std::string("it cannot be loaded: ") + dlerror()};
   const auto entry = reinterpret_cast<ParquetEntry>(dlsym(handle, parquet_entry_name));
   const ParquetFunctions* functions = entry == nullptr ? nullptr : entry();
   if (functions == nullptr || functions->version != parquet_interface_version) {
-    return {nullptr, library.string() + " is no Parquet module of this program"};
+    return {nullptr, library.string() + " is not a Parquet module of this program"};
   }
   return {functions, ""};
 }
@@ -45,7 +45,7 @@ Module find() {
   for (const fs::path& place : library_places(library_name)) {
     if (fs::exists(place, failed)) return load(place);
   }
-  return {nullptr, "this build has no module for it: pip install pyarrow, and build again"};
+  return {nullptr, "this build lacks the module for it: pip install pyarrow, and build again"};
 }
 
 const Module& module() {
@@ -59,7 +59,7 @@ Status read_parquet(const fs::path& file, const RowSink& sink) {
   const std::string name = printable(file.string());
   if (module().functions == nullptr) {
     return Error{ErrorCode::unavailable,
-                 name + " is a Parquet file, and " + module().missing + "; JSON Lines need nothing"};
+                 name + " is a Parquet file, and " + module().missing + "; JSON Lines need no module"};
   }
   const ParquetFunctions& parquet = *module().functions;
   std::string error(error_bytes, '\0');
@@ -72,7 +72,7 @@ Status read_parquet(const fs::path& file, const RowSink& sink) {
     if (status == 0) return {};
     if (status < 0) {
       return Error{ErrorCode::corrupt,
-                   "cannot read " + name + " behind row " + std::to_string(row.row) + ": " + printable(error.c_str())};
+                   "cannot read " + name + " after row " + std::to_string(row.row) + ": " + printable(error.c_str())};
     }
     sink({file.string() + ": row group " + std::to_string(row.row_group) + ", row " + std::to_string(row.row),
           std::string(row.json, row.bytes), true, false});

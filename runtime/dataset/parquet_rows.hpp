@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of Parquet files, by the module libmaestro_parquet.so where it was built.
+// Reads rows of Parquet files by the module libmaestro_parquet.so, if it was built.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,8 @@
 
 namespace maestro {
 
-/// Passes the rows of a Parquet file to `sink`, as JSON. Lists of numbers and binary values come as the words
-/// "(numbers)" and "(binary)". The module is the one that MAESTRO_PARQUET_LIBRARY names, else that beside the program
-/// or in
+/// Passes the rows of a Parquet file to `sink`, as JSON. Lists of numbers and binary values become the words
+/// "(numbers)" and "(binary)". MAESTRO_PARQUET_LIBRARY names the module; by default it is next to the program or in
 /// ../lib/maestro. Errors: no module, with the way to get it; a damaged file, with row group and row.
 [[nodiscard]] Status read_parquet(const std::filesystem::path& file, const RowSink& sink);
 

@@ -37,7 +37,7 @@ PartialFolder::~PartialFolder() {
 
 void PartialFolder::commit() {
   std::error_code failure;
-  fs::remove(target_, failure);  // if it is there, it is empty
+  fs::remove(target_, failure);  // an existing target is empty
   fs::rename(partial_, target_, failure);
   if (failure) throw JobError(system_error("cannot make", target_, failure.value()));
   partial_.clear();

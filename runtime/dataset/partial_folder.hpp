@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that appears when all is in it.
+// A folder that appears under its name when it is complete.
 #pragma once
 
 #include <filesystem>
 
 namespace maestro {
 
-/// A folder next to its target that becomes the target, or goes.
+/// A folder next to its target, which commit() renames to the target and the destructor removes otherwise.
 class PartialFolder {
  public:
   /// Throws JobError: the target exists and is not empty, or the folder cannot be made.

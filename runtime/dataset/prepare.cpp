@@ -30,10 +30,10 @@ constexpr std::size_t bad_rows_listed = 20;
 constexpr std::size_t files_listed = 3;
 constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
 
-/// Rows of a file.
+/// Consecutive rows of a file.
 struct Batch {
   std::int32_t source = 0;
-  std::shared_ptr<const RecordFormat> format;  // null: texts, and rows that are not objects
+  std::shared_ptr<const RecordFormat> format;  // null for texts, and for rows that are not objects
   std::vector<Row> rows;
   std::size_t bytes = 0;
 };
@@ -45,11 +45,11 @@ struct Encoded {
   std::uint64_t empty = 0;
   std::uint64_t turn_by_turn = 0;
   RowNotes notes;
-  std::vector<std::pair<bool, Document>> documents;  // true: of the validation split
-  std::vector<std::string> bad;                      // a line each
+  std::vector<std::pair<bool, Document>> documents;  // true: validation split
+  std::vector<std::string> bad;                      // one line each
 };
 
-/// In [0, 1), from the content alone (FNV-1a, mixed).
+/// Returns a number in [0, 1) that depends only on the content (FNV-1a, mixed).
 double share_of(const Record& record) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&](std::string_view text) {
@@ -112,23 +112,23 @@ bool is_object(const Row& row) {
   return value && value->is_object();
 }
 
-/// Returns the end of a message about a first row that is refused for `reason`.
+/// Returns advice for a message about a first row that is refused for `reason`.
 std::string way_to_rows(const Row& row, const std::string& reason) {
   const std::size_t end = row.content.find('\r');
   if (end != row.content.npos && row.content.find_first_not_of('\r', end) != row.content.npos) {
-    return "; lines that end with CR alone are a single line, convert them to end with a line feed";
+    return "; lines that end only with CR are a single line, convert them to end with a line feed";
   }
   if (!row.content.starts_with('{') || reason.find("unexpected end of input") == reason.npos) return "";
-  return "; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]";
+  return "; a row is one line; objects over several lines are read from a list, [OBJECT, OBJECT]";
 }
 
-/// Returns the end of a message about a file whose name is not that of JSON: it may be a text.
+/// Returns advice for a message about a file without an ending of JSON: it may be a text.
 std::string way_to_text(const fs::path& file) {
   if (is_json_file(file) || is_data_file(file)) return "";
   return "; a text that begins with { or [ is read as JSON unless as_text = true (--as-text) is given";
 }
 
-/// A preparation while it runs.
+/// A running preparation.
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, fs::path folder, const PrepareCalls& calls)
@@ -160,7 +160,7 @@ class Preparation {
 
  private:
   void read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers);
-  /// The format of the file's rows, by its first row; null: a text.
+  /// Returns the format of the file's rows, by its first row; null for a text.
   std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
   void expect(bool chat, const Row& row);
   [[nodiscard]] Encoded encode(const Batch& batch) const;
@@ -196,13 +196,13 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   if (other) {
     throw JobError(printable(file.string()) + " is not a " +
                    (options_.expected == ExpectedRows::parquet ? "Parquet file" : "tar archive") + ", but " +
-                   std::string(name_of(kind)) + "; kind = \"chat\" and kind = \"text\" read any of them");
+                   std::string(name_of(kind)) + "; kind = \"chat\" and kind = \"text\" read all of these");
   }
   const auto source = static_cast<std::int32_t>(index_.sources.size());
   std::error_code ignored;
   index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
   Batch batch{source, nullptr, {}, 0};
-  bool settled = false;  // the format; with a limit of bad rows, by the first row that is an object
+  bool settled = false;  // the format is known; with a limit of bad rows, from the first row that is an object
   const Status read = read_rows(file, kind, [&](Row&& row) {
     if (!settled) settled = !row.json || options_.max_bad == 0 || is_object(row);
     if (settled && !batch.format) batch.format = format_of(row, kind, file);
@@ -214,7 +214,7 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   });
   if (!batch.rows.empty()) workers.add(std::move(batch));
   if (read) return;
-  workers.finish();  // bad rows before it come first
+  workers.finish();  // bad rows before it are reported first
   const bool maybe_text = !settled && kind == RowFileKind::json_list;
   throw JobError(read.error().message + (maybe_text ? way_to_text(file) : ""), read.error().code);
 }
@@ -249,11 +249,11 @@ void Preparation::expect(bool chat, const Row& row) {
     throw JobError(where + " is a conversation; kind = \"chat\" reads it, data.field (--field) names a column of text");
   }
   if (options_.expected == ExpectedRows::chat && !chat) {
-    throw JobError(where + " is a text, no conversation; kind = \"text\" reads it");
+    throw JobError(where + " is a text, not a conversation; kind = \"text\" reads it");
   }
   if (train_ && index_.conversations != chat) {
     throw JobError(where + " is " + (chat ? "a conversation" : "a text") + ", but the rows before are " +
-                   (chat ? "texts" : "conversations") + "; prepare them apart and mix them by weights");
+                   (chat ? "texts" : "conversations") + "; prepare them separately and mix them by weights");
   }
   if (train_) return;
   index_.conversations = chat;
@@ -298,7 +298,7 @@ void Preparation::finish_shards() {
   }
   if (const auto count = index_.counts.find("turn by turn"); count != index_.counts.end()) {
     calls_.warn(std::to_string(count->second) +
-                " conversations are a document for each answer, since the template changes earlier answers");
+                " conversations become a document per answer, since the template changes earlier answers");
   }
   for (const auto& [name, count] : notes_.counts()) index_.counts[name] = count;
   for (const std::string& line : notes_.lines()) calls_.warn(line);
@@ -307,7 +307,7 @@ void Preparation::finish_shards() {
   if (validation_) index_.validation = validation_->finish().value_or_throw();
   if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
     calls_.warn("no document is for validation: " + std::to_string(progress_.documents) +
-                " are too few for a share of " + number_text(options_.validation_fraction));
+                " documents are too few for a share of " + number_text(options_.validation_fraction));
   }
 }
 
@@ -333,20 +333,21 @@ void Preparation::report_template() const {
   if (!index_.conversations) return;
   if (index_.settings.contains("learned")) {
     calls_.warn(
-        "the chat template marks what is learned ({% generation %}): of an answer the marked parts and the token that "
-        "ends it are learned, nothing else");
+        "the chat template marks the learned parts ({% generation %}): only the marked parts of an answer, and the "
+        "token "
+        "that ends it, are learned");
   }
   const auto date = index_.settings.find("date");
   if (date == index_.settings.end()) {
-    if (!options_.date.empty()) calls_.warn("data.date (--date) has no effect: the chat template prints no date");
+    if (!options_.date.empty()) calls_.warn("data.date (--date) is not used: the chat template does not print a date");
     return;
   }
   if (!options_.date.empty()) return;
   calls_.warn("the chat template prints the date: it is " + date->second +
-              ", today; data.date (--date) sets another, for the same data on any day");
+              ", today; data.date (--date) fixes it, for the same data on any day");
 }
 
-/// Copies the tokenizer's files, so that the data need no other folder.
+/// Copies the tokenizer's files, so that the data do not depend on another folder.
 void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
   if (tokenizer.empty() || tokenizer == "bytes") return;
   std::error_code ignored;
@@ -364,12 +365,12 @@ void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
   (void)copy_model_file(file, target / name).value_or_throw();
 }
 
-/// Prepares documents again that are so few that all belong to the validation split.
+/// Prepares again without validation, because all of the few documents belong to the validation split.
 PreparedIndex without_validation(const PreparedIndex& first, PrepareOptions options, const fs::path& folder,
                                  const PrepareCalls& calls) {
   for (const PreparedShard& shard : first.validation) fs::remove(folder / shard.file);
   options.validation_fraction = 0;
-  calls.warn("no document is for validation: there are so few that the share would leave none to train on");
+  calls.warn("no document is for validation: there are so few that none would be left to train on");
   return Preparation(options, folder, {[](const std::string&) {}, calls.progress}).run();
 }
 
@@ -381,7 +382,7 @@ PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder
   if (index.train.empty() && !index.validation.empty()) {
     index = without_validation(index, options, partial.path(), calls);
   }
-  if (index.train.empty()) throw JobError("there is nothing to train on: the rows have no documents");
+  if (index.train.empty()) throw JobError("there is nothing to train on: the rows contain no documents");
   copy_tokenizer(options.tokenizer, partial.path());
   write_prepared_index(partial.path(), index).or_throw();
   partial.commit();

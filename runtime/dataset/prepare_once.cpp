@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* request_file = "request.txt";
 
-/// A lock between processes of this host, until it is destroyed.
+/// A lock between processes on this host, held until destruction.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& file)
@@ -43,7 +43,7 @@ void add_file(std::string& text, const fs::path& file) {
           std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(changed).count()) + "\n";
 }
 
-/// All that the data follow from.
+/// Returns everything that the data depend on, as text.
 std::string request_of(const PrepareOptions& options) {
   std::string text = "version 1\ntokenizer " + options.tokenizer + "\nfield " + options.text_column + "\ntemplate " +
                      options.chat_template + "\nend of turn " + options.end_of_turn + "\nlearn " +
@@ -52,7 +52,7 @@ std::string request_of(const PrepareOptions& options) {
                      number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) +
                      "\nas text " + std::to_string(static_cast<int>(options.as_text)) + "\nbegin of text " +
                      std::to_string(static_cast<int>(options.begin_of_text)) + "\n";
-  // Not the day of a preparation without a date: the data of a run that goes on tomorrow are those of today.
+  // Without a date, the day of the preparation does not count: a run that continues tomorrow uses today's data.
   if (!options.date.empty()) text += "date " + options.date + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);
   std::error_code ignored;

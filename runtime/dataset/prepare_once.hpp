@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepared data of a job, kept between its runs.
+// Prepares a job's data once and keeps them between its runs.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace maestro {
 
-/// Returns the prepared data of `options` in `folder`: those that are there, where the options and the files (path,
-/// size, time of the last change) are the same as when they were made; else new data in their place. Several processes
-/// may call it at once: one prepares, the others wait. `note` receives lines about a preparation. Throws as
-/// prepare_data().
+/// Returns the folder of data that `options` describe, below `folder`. Existing data are used if the options and the
+/// files (path, size, time of the last change) are unchanged since their preparation; otherwise new data replace them.
+/// Several processes may call it at once: one prepares, the others wait. `note` receives lines about a preparation.
+/// Throws as prepare_data().
 [[nodiscard]] std::filesystem::path prepare_once(const PrepareOptions& options, const std::filesystem::path& folder,
                                                  const std::function<void(const std::string&)>& note);
 

@@ -92,7 +92,7 @@ Result<PreparedIndex> read_prepared_index(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) {
     return Error{ErrorCode::not_found, printable(folder.string()) +
-                                           " has no data.json: it is no folder of `maestro prepare`, or the "
+                                           " has no data.json: it is not a folder that `maestro prepare` wrote, or the "
                                            "preparation did not end"};
   }
   Result<std::string> text = read_text(file);
@@ -133,7 +133,7 @@ Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const 
 Status PreparedShardFile::check(const PreparedShard& index, std::size_t tokens, bool conversations) const {
   const auto wrong = [](const char* what) { return Error{ErrorCode::corrupt, what}; };
   if (index.tokens != tokens || index.documents + 1 != offsets_.size() || index.documents != source_.size()) {
-    return wrong("it has other numbers of documents or tokens than data.json");
+    return wrong("its numbers of documents or tokens differ from data.json");
   }
   if (offsets_.front() != 0 || offsets_.back() != static_cast<std::int64_t>(tokens)) {
     return wrong("offsets do not cover the tokens");

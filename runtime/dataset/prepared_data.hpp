@@ -5,11 +5,11 @@
 //   validation-00000.safetensors ... learned (T) U8 and first_learned (D) I32
 //   tokenizer/                       the tokenizer's files, unless it is "bytes"
 // Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
-// Token i is a target where learned[i] is 1; first_learned[d] is the first of them in the document.
+// Token i is a target if learned[i] is 1; first_learned[d] is the document's first target.
 //
 // PD-1 (whole): data.json appears last. A folder without it is unfinished and is refused.
-// PD-2 (same data): the checksums of the shards follow from the rows, the settings, the tokenizer and the template,
-//       whatever files the rows come from and however many threads prepare them; but for `source`.
+// PD-2 (same data): the checksums of the shards depend only on rows, settings, tokenizer and template, not on the files
+//       that hold the rows or on the number of threads. `source` is not part of a checksum.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline constexpr const char* prepared_tokenizer_folder = "tokenizer";
 inline constexpr const char* begin_of_text_setting = "begin of text";  ///< PreparedIndex::begin_of_text()
 
 struct PreparedSource {
-  std::string path;  ///< as it was given
+  std::string path;  ///< path as given
   std::uint64_t bytes = 0;
   std::string format;  ///< "JSON Lines, messages"
   std::uint64_t documents = 0;
@@ -46,20 +46,20 @@ struct PreparedShard {
 
 /// The content of data.json.
 struct PreparedIndex {
-  std::string tokenizer;              ///< "bytes", or the name that was given
+  std::string tokenizer;              ///< "bytes", or the name as given
   std::string tokenizer_fingerprint;  ///< Tokenizer::fingerprint()
   std::int64_t vocabulary = 0;
   bool conversations = false;                   ///< shards have targets
-  std::map<std::string, std::string> settings;  ///< of the preparation, by option
+  std::map<std::string, std::string> settings;  ///< settings of the preparation, by option
   std::vector<PreparedSource> sources;
   std::map<std::string, std::uint64_t> counts;  ///< "rows", "bad rows", "turn by turn", ...
   std::vector<PreparedShard> train;
   std::vector<PreparedShard> validation;
 
-  /// Returns whether documents are texts, or prompts with completions, and not conversations by a chat template.
+  /// Returns whether documents are texts, or prompts with completions, but not conversations by a chat template.
   [[nodiscard]] bool holds_texts() const;
-  /// Returns what stands before each text, as the tokenizer's file spells it, "<bos>"; an empty text: nothing. Without
-  /// a value an older version prepared the data, which put nothing there.
+  /// Returns the tokens before each text as the tokenizer's file spells them, such as "<bos>"; empty text: none.
+  /// No value: an older version prepared the data and put nothing there.
   [[nodiscard]] std::optional<std::string> begin_of_text() const;
 };
 
@@ -68,34 +68,34 @@ struct PreparedIndex {
                                          std::span<const std::int64_t> offsets);
 
 [[nodiscard]] Status write_prepared_index(const std::filesystem::path& folder, const PreparedIndex& index);
-/// Errors: no such file (PD-1), another version, a value of another kind, a shard that is missing.
+/// Reads data.json. Errors: no such file (PD-1), another version, a value of another kind, a missing shard.
 [[nodiscard]] Result<PreparedIndex> read_prepared_index(const std::filesystem::path& folder);
 
-/// Compares the content of a shard with its checksum. The error (corrupt) names the file.
+/// Compares a shard's content with its checksum. The error (corrupt) names the file.
 [[nodiscard]] Status verify_prepared_shard(const std::filesystem::path& folder, const PreparedShard& index,
                                            bool conversations);
 
-/// A shard, mapped. Immutable: thread-safe.
+/// A mapped shard. Immutable: thread-safe.
 class PreparedShardFile {
  public:
-  /// Errors (corrupt): tensors that are missing or do not fit each other or `index`.
+  /// Opens a shard. Errors (corrupt): tensors that are missing, or do not fit each other or `index`.
   [[nodiscard]] static Result<PreparedShardFile> open(const std::filesystem::path& folder, const PreparedShard& index,
                                                       bool conversations);
 
   [[nodiscard]] std::uint64_t documents() const { return offsets_.size() - 1; }
   [[nodiscard]] std::int64_t tokens() const { return offsets_.back(); }
-  /// Returns the first token of a document; of the number of documents, the number of tokens.
+  /// Returns the first token of a document; begin(documents()) is the number of tokens.
   [[nodiscard]] std::int64_t begin(std::uint64_t document) const { return offsets_[document]; }
-  /// Returns the first target of a document as an offset in it. Of a text, 0.
+  /// Returns the offset of the first target in a document; 0 for a text.
   [[nodiscard]] std::int64_t first_learned(std::uint64_t document) const {
     return first_learned_.empty() ? 0 : first_learned_[document];
   }
   [[nodiscard]] std::int32_t source(std::uint64_t document) const { return source_[document]; }
-  /// Copies tokens from `begin` on.
+  /// Copies tokens, starting at `begin`.
   void read(std::int64_t begin, std::span<std::int32_t> tokens) const;
-  /// Whether each token is a target, from token `begin` on; empty: all are.
+  /// Returns a flag per token, starting at `begin`: 1 for a target; empty: all tokens are targets.
   [[nodiscard]] std::span<const std::uint8_t> learned(std::int64_t begin, std::int64_t count) const;
-  /// Gives the memory of what was read back; it is read again when touched.
+  /// Returns the memory of read pages to the system; they are read again on access.
   void release() const;
 
  private:
@@ -103,7 +103,7 @@ class PreparedShardFile {
   [[nodiscard]] Status check(const PreparedShard& index, std::size_t tokens, bool conversations) const;
 
   SafetensorsFile file_;
-  std::span<const std::uint16_t> narrow_;  // either of these
+  std::span<const std::uint16_t> narrow_;  // tokens, either narrow or wide
   std::span<const std::int32_t> wide_;
   std::span<const std::int64_t> offsets_;
   std::span<const std::int32_t> source_;

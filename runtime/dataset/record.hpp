@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of training data by meaning, whatever file and columns it comes from.
+// A row of training data by its meaning, independent of file and columns.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,16 @@
 
 namespace maestro {
 
-/// A text, or a conversation. A prompt and its completion fill both: the texts of the two messages are the columns as
-/// they are.
+/// A text, or a conversation. A prompt and its completion fill both: the two messages contain the columns unchanged.
 struct Record {
   std::string text;
-  std::vector<ChatMessage> messages;   ///< empty: a text
-  std::string tools;                   ///< the tools that a conversation offers: text of a JSON list; empty: none
-  std::string variables;               ///< of the template: text of a JSON object; empty: none
+  std::vector<ChatMessage> messages;   ///< messages of a conversation; empty: a text
+  std::string tools;                   ///< tools that a conversation offers, as a JSON list; empty: none
+  std::string variables;               ///< template variables, as a JSON object; empty: none
   std::vector<std::size_t> unlearned;  ///< messages with weight 0
   bool completion = false;             ///< `messages` are a prompt and its completion
-  bool continues = false;              ///< the next record is more of the same text
-  bool continued = false;              ///< this record is more of the text of the record before
+  bool continues = false;              ///< the next record continues the same text
+  bool continued = false;              ///< this record continues the previous record's text
 };
 
 }  // namespace maestro

@@ -31,11 +31,11 @@ bool is_absent(const Json& value) {
   return value.is_null() || (value.is_array() && value.empty()) || (value.is_object() && value.empty());
 }
 
-/// A row once more, in the order of its keys: templates print objects in this order. Parsed at the first use, since few
-/// rows have keys whose values reach a template.
+/// A row with its keys in the order of the file: templates print objects in this order. Parsed at the first use, since
+/// few rows have keys whose values reach a template.
 class OrderedRow {
  public:
-  /// `text` is valid JSON, an object.
+  /// Keeps `text`, which is a valid JSON object.
   explicit OrderedRow(std::string_view text) : text_(text) {}
   [[nodiscard]] const ordered_json& at(const std::string& column) {
     if (!row_) row_ = ordered_json::parse(text_);
@@ -47,14 +47,14 @@ class OrderedRow {
   std::optional<ordered_json> row_;
 };
 
-/// A row while it is read.
+/// A row, and the record that is read from it.
 struct RowInput {
   const json& row;
   OrderedRow& ordered;
   Record& record;
 };
 
-/// A text, or the parts of a list that are all texts.
+/// Returns a text, or the joined parts of a list of texts.
 Result<std::string> content_of(const json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return wrong(where + " is " + shown(value) + "; it must be a text or a list of texts");
@@ -64,14 +64,14 @@ Result<std::string> content_of(const json& value, const std::string& where) {
         part.is_object() && part.value("type", json()) == "text" && part.contains("text") && part["text"].is_string();
     if (!is_text) {
       return wrong(where + " has the part " + shown(part) +
-                   R"(; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads pictures)");
+                   R"(; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads images)");
     }
     text += part["text"].get_ref<const std::string&>();
   }
   return text;
 }
 
-/// The role as templates call it; other names are those of the template.
+/// Returns the templates' name for a role; unknown names stay unchanged.
 std::string role_of(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> roles{
       {{"human", "user"}, {"gpt", "assistant"}, {"model", "assistant"}, {"bot", "assistant"}, {"observation", "tool"}}};
@@ -79,13 +79,13 @@ std::string role_of(const std::string& name) {
   return found == roles.end() ? name : std::string(found->second);
 }
 
-/// The names of the two keys of a message in a kind of list.
+/// The two keys of a message in a kind of list.
 struct MessageKeys {
   const char* role;
   const char* content;
 };
 
-/// Reads "weight": whether an answer is learned.
+/// Reads "weight", which decides whether an answer is learned.
 Status add_weight(const json& weight, const std::string& where, Record& record) {
   const bool whole = weight.is_number() && (weight == 0 || weight == 1);
   if (!whole) {
@@ -100,7 +100,7 @@ Status add_weight(const json& weight, const std::string& where, Record& record) 
   return {};
 }
 
-/// The keys of a message for the template, without those that are absent; `content`: that of the message too.
+/// Returns a message's keys for the template, without absent values; `content`: the content, too.
 std::string fields_of(const ordered_json& message, MessageKeys keys, bool content) {
   ordered_json fields = ordered_json::object();
   if (content) fields["content"] = message.value(keys.content, ordered_json());
@@ -110,7 +110,7 @@ std::string fields_of(const ordered_json& message, MessageKeys keys, bool conten
   return fields.empty() ? "" : fields.dump();
 }
 
-/// ShareGPT's call of tools: its value is the call as JSON.
+/// Adds a ShareGPT tool call: its value is the call as JSON.
 Status add_call(const json& value, const std::string& where, MessageKeys keys, Record& record) {
   const json text = value.value(keys.content, json());
   const ordered_json call =
@@ -139,7 +139,7 @@ Status add_message(const json& value, const std::string& where, MessageKeys keys
   });
   ChatMessage message{role_of(name), "", ""};
   const json content = value.value(keys.content, json());
-  // What transformers passes on as it is: an answer that only calls tools, and a result that is an object.
+  // As in transformers, an answer with only tool calls, and a result that is an object, stay unchanged.
   const bool as_it_is = (content.is_null() && message.role == "assistant" && more) ||
                         (content.is_object() && message.role != "assistant" && message.role != "user");
   if (!as_it_is) {
@@ -171,13 +171,13 @@ Status add_messages(const RowInput& in, const char* column, MessageKeys keys) {
 Result<std::string> text_at(const json& row, std::string_view column) {
   const auto found = row.find(column);
   if (found == row.end()) {
-    return wrong("there is no \"" + std::string(column) + "\"; the columns are " + columns_of(row));
+    return wrong("\"" + std::string(column) + "\" is missing; the columns are " + columns_of(row));
   }
   if (!found->is_string()) return wrong("\"" + std::string(column) + "\" is " + shown(*found) + "; it must be a text");
   return found->get<std::string>();
 }
 
-/// Adds the text of an optional column as a message, or behind the last of the same role.
+/// Adds the text of an optional column as a message, or appends it to the last message if the role is the same.
 Status add_optional(const json& row, const char* column, const char* role, std::vector<ChatMessage>& messages) {
   if (!row.contains(column) || row[column].is_null()) return {};
   Result<std::string> text = text_at(row, column);
@@ -191,7 +191,7 @@ Status add_optional(const json& row, const char* column, const char* role, std::
   return {};
 }
 
-/// A column of a prompt or a completion: a text of `role`, or messages.
+/// Adds the column of a prompt or a completion: a text of `role`, or messages.
 Status add_side(const RowInput& in, const char* column, const char* role) {
   if (in.row.contains(column) && in.row[column].is_array()) return add_messages(in, column, {"role", "content"});
   Result<std::string> text = text_at(in.row, column);
@@ -218,17 +218,17 @@ Status add_instruction(const json& row, std::vector<ChatMessage>& messages) {
   return {};
 }
 
-/// Columns that mean more than is read, in any format.
+/// Refuses columns whose meaning no format reads.
 Status refuse_columns(const json& row) {
   for (const char* column : {"image", "images", "documents"}) {
     if (!row.contains(column) || is_absent(row[column])) continue;
-    return wrong("the column \"" + std::string(column) + "\" has no effect here; remove it" +
+    return wrong("the column \"" + std::string(column) + "\" is not read here; remove it" +
                  (column[0] == 'i' ? ", or use kind = \"llava\"" : ""));
   }
   return {};
 }
 
-/// The value of a column of JSON, which may be JSON in a text, in the order of its keys; null: the row has none.
+/// Returns the value of a JSON column, which may be JSON in a text, in the order of its keys; null if absent.
 Result<ordered_json> json_at(const RowInput& in, const char* column, json::value_t type) {
   const auto found = in.row.find(column);
   if (found == in.row.end() || is_absent(*found) || *found == "") return ordered_json();
@@ -244,7 +244,7 @@ Result<ordered_json> json_at(const RowInput& in, const char* column, json::value
                ", or the text of one");
 }
 
-/// Reads what a conversation offers beyond its messages.
+/// Reads a conversation's tools and template variables.
 Status add_tools(const RowInput& in) {
   Result<ordered_json> tools = json_at(in, "tools", json::value_t::array);
   if (!tools) return tools.error();
@@ -295,7 +295,7 @@ Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_c
   std::optional<RecordFormat> format;
   if (!text_column.empty()) {
     if (!row.contains(text_column)) {
-      return wrong("there is no column \"" + printable(text_column) + "\"; the columns are " + columns_of(row));
+      return wrong("the column \"" + printable(text_column) + "\" is missing; the columns are " + columns_of(row));
     }
     format = RecordFormat(Kind::text, text_column);
   } else if (has("messages")) {

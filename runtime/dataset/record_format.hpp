@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The columns of rows of training data, recognised from the first row of a file:
+// The columns of training data, recognised from the first row of a file:
 //   messages       {"messages": [{"role": "user", "content": "..."}, ...]}
 //   conversations  {"system": "...", "conversations": [{"from": "human", "value": "..."}, ...]}   (system: optional)
 //   completion     {"prompt": "...", "completion": "..."}; both may be lists of messages
 //   instruction    {"system": "...", "instruction": "...", "input": "...", "output": "..."}   (system, input: optional)
 //   text           {"text": "..."}
-// The first of these whose columns are there counts. The content of a message is a text, or a list of
-// {"type": "text", "text": "..."}. Other keys of a message (reasoning_content, tool_calls, name) reach the template as
-// they are, unless they are null or empty; "weight": 0 keeps an answer from being learned. So do the columns tools
-// (functions) and chat_template_kwargs of a conversation, which may be JSON in a text. Pictures are an error.
+// The first format whose columns exist is used. A message's content is a text, or a list of
+// {"type": "text", "text": "..."}. Other keys of a message (reasoning_content, tool_calls, name) reach the template
+// unchanged, unless they are null or empty; "weight": 0 keeps an answer from being learned. The columns tools
+// (functions) and chat_template_kwargs of a conversation reach it too, and may be JSON in a text. Images are an error.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ namespace maestro {
 /// Immutable: thread-safe.
 class RecordFormat {
  public:
-  /// `text_column`: the column of the text, which then is the format; empty: recognised. The error lists the columns of
-  /// the row and the formats.
+  /// Returns the format of a row. `text_column`, if not empty, is the column of a text and decides the format. The
+  /// error lists the row's columns and the formats.
   [[nodiscard]] static Result<RecordFormat> of(const nlohmann::json& row, const std::string& text_column);
 
   [[nodiscard]] std::string_view name() const;
   [[nodiscard]] bool is_chat() const { return kind_ != Kind::text; }
   [[nodiscard]] bool is_completion() const { return kind_ == Kind::completion; }
-  /// Returns the columns of the first row that the format does not read.
+  /// Returns columns in the first row that the format does not read.
   [[nodiscard]] const std::vector<std::string>& unread() const { return unread_; }
-  /// `text` is the JSON of `row`. The error names the column or message at fault.
+  /// Reads a row; `text` is its JSON. The error names the faulty column or message.
   [[nodiscard]] Result<Record> read(const nlohmann::json& row, std::string_view text) const;
 
  private:
@@ -48,7 +48,7 @@ class RecordFormat {
   std::vector<std::string> unread_;
 };
 
-/// Returns the format of a row as files deliver it. The error names the row's place.
+/// Returns the format of a file's row. The error names the row's place.
 [[nodiscard]] Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column);
 
 }  // namespace maestro

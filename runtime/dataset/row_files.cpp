@@ -46,7 +46,7 @@ Status read_list(const fs::path& file, std::istream& in, const RowSink& sink) {
   });
 }
 
-/// The length of the largest part of `text` that ends behind a line, else behind a word, else behind a character.
+/// Returns the length of the longest part of `text` that ends after a line, else after a word, else after a character.
 std::size_t piece_of(std::string_view text) {
   for (const std::string_view end : {std::string_view("\n"), std::string_view(" \t")}) {
     const std::size_t at = text.find_last_of(end);
@@ -58,14 +58,14 @@ std::size_t piece_of(std::string_view text) {
 }
 
 Status read_text_pieces(const fs::path& file, std::istream& in, const TextStreamBuffer& buffer, const RowSink& sink) {
-  std::string held;  // of which a first part is passed on once more has been read
+  std::string held;  // its first part is passed on when more has been read
   std::string more(text_piece, '\0');
   std::size_t passed = 0;
   const auto pass = [&](std::string piece, bool continues) -> Status {
     const std::size_t valid = std::min(valid_utf8_prefix(piece), piece.find('\0'));
     if (valid < piece.size()) {
       return wrong(printable(file.string()) + ": byte " + std::to_string(buffer.mark() + passed + valid) +
-                   " is no text (UTF-8)");
+                   " is not text (UTF-8)");
     }
     const bool continued = passed > 0;
     passed += piece.size();
@@ -95,7 +95,7 @@ Status read_tar(const fs::path& file, const RowSink& sink) {
     const std::string where = file.string() + ": " + printable(row.stem);
     if (!row.pictures.empty()) {
       return wrong(printable(file.string() + ": " + row.pictures.front().name) +
-                   " is a picture, which has no effect here; kind = \"llava\" reads conversations about pictures");
+                   " is an image, which is not read here; kind = \"llava\" reads conversations about images");
     }
     if (row.json && row.text) {
       return wrong(printable(where) + " has the members .json and .txt; a row is one of them");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of training data (file_kind.hpp tells their kinds), and their rows. Text, JSON Lines and JSON lists may be
-// compressed by gzip, bzip2, xz or zstd, as may be a tar: its members with the same path up to their first dot are a
-// row; .json is its row, .txt its text.
+// Files of training data (file_kind.hpp defines their kinds), and their rows. Text, JSON Lines, JSON lists and tar
+// archives may be compressed by gzip, bzip2, xz or zstd. Members of a tar with the same path up to their first dot are
+// a row; .json is its row, .txt its text.
 //
 // RO-1 (bounded): rows are held one at a time: memory does not depend on the size of a file.
 #pragma once
@@ -17,16 +17,16 @@
 namespace maestro {
 
 struct Row {
-  std::string where;    ///< "chat.jsonl:17", for messages
+  std::string where;    ///< place for messages: "chat.jsonl:17"
   std::string content;  ///< a text, or JSON
   bool json = false;
-  bool continues = false;  ///< the next row is more of the same text
-  bool continued = false;  ///< this row is more of the text of the row before
+  bool continues = false;  ///< the next row continues the same text
+  bool continued = false;  ///< this row continues the previous row's text
 };
 using RowSink = std::function<void(Row&&)>;
 
-/// Returns the files that `paths` name, each once: a file as it is, of a folder all files below it without hidden files
-/// and folders, in order of path (bytewise). Throws JobError: a missing path (with the part that exists), a folder
+/// Returns the files that `paths` name, each once. A folder stands for all files below it without hidden files and
+/// folders, ordered by path (bytewise). Throws JobError for a missing path (with the part that exists) and for a folder
 /// without files.
 [[nodiscard]] std::vector<std::filesystem::path> row_files(const std::vector<std::filesystem::path>& paths);
 

@@ -26,7 +26,7 @@ std::string line_of(const TextShare& text, const std::string& owner) {
          " characters), first of " + text.first;
 }
 
-/// The name of a note's number in data.json.
+/// Returns the name of a note's number in data.json.
 std::string name_of(RowNote note) {
   switch (note) {
     case RowNote::prompt_differs:
@@ -106,11 +106,9 @@ std::string RowNotes::line_of(RowNote note, const std::string& subject, const Fo
   switch (note) {
     case RowNote::prompt_differs:
       return "the text of " + std::to_string(found.count) + " of " + counted(answers_, "answer", "answers") +
-             " does not begin with the template's prompt for it, and is learned from the end of their common "
-             "beginning" +
-             first;
+             " does not begin with the template's prompt, and is learned from the end of their common prefix" + first;
     case RowNote::next_turn_ends:
-      return "the template ends no turn: of " + counted(found.count, "answer", "answers") + " the end is " + token +
+      return "the template ends no turn: the end of " + counted(found.count, "answer", "answers") + " is " + token +
              ", which begins the next turn and stops generation" + first;
     case RowNote::end_appended:
       return "the template writes no end for " + counted(found.count, "answer", "answers") + ": " + token +
@@ -120,10 +118,10 @@ std::string RowNotes::line_of(RowNote note, const std::string& subject, const Fo
              (found.count == 1 ? "is" : "are") + " not learned" + first;
     case RowNote::passed_over:
       return "the template writes nothing of " + counted(found.count, "answer", "answers") +
-             " of tool calls or thoughts alone, which cannot be learned" + first;
+             " with only tool calls or thoughts, which cannot be learned" + first;
     case RowNote::spelled_token:
       return "the special token " + token + " is spelled " + counted(found.count, "time", "times") +
-             " in texts of messages, which makes it that token" + first;
+             " in texts of messages and is encoded as that token" + first;
     case RowNote::unknown_role:
       break;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a preparation reports about rows that it uses: each kind of finding once, with its number and the first place.
+// A preparation's report about rows that it uses: each kind of finding once, with its number and the first place.
 //
-// RY-1 (same report): notes of batches that are merged in the order of the rows make the same lines as the notes of all
-//       rows in one.
+// RY-1 (same report): notes of batches, merged in the order of their rows, make the same lines as one set of notes for
+//       all rows.
 #pragma once
 
 #include <cstdint>
@@ -15,40 +15,40 @@
 namespace maestro {
 
 enum class RowNote : std::uint8_t {
-  prompt_differs,  ///< of an answer; the example shows both texts
-  next_turn_ends,  ///< an answer ends by the token that begins the next turn; the subject is the token
-  end_appended,    ///< the template writes no end of an answer; the subject is the token
+  prompt_differs,  ///< an answer's text differs from its prompt; the example shows both
+  next_turn_ends,  ///< an answer ends with the token that begins the next turn; the subject is the token
+  end_appended,    ///< the template does not write an answer's end; the subject is the appended token
   unlearned,       ///< an answer with weight 0
-  passed_over,     ///< an answer of keys that the template does not write
+  passed_over,     ///< an answer that has only keys that the template does not write
   spelled_token,   ///< a text spells a special token, the subject
-  unknown_role,    ///< the subject is the role
+  unknown_role,    ///< an unknown role, the subject
 };
 
-/// Characters of texts, and those that a template has left out.
+/// Characters of texts, and characters that a template has left out.
 struct TextShare {
   std::uint64_t characters = 0;
   std::uint64_t missing = 0;
-  std::string first;  ///< where characters are missing first
+  std::string first;  ///< first place with missing characters
 };
 
 /// A key of messages or rows that only the template can use.
 struct KeyUse {
   std::uint64_t count = 0;
-  int tried = 0;      ///< renderings with and without the key
-  bool read = false;  ///< they differed
-  std::string first;  ///< place
+  int tried = 0;      ///< pairs of renderings with and without the key
+  bool read = false;  ///< the renderings differed
+  std::string first;  ///< first place of the key
 };
 
 class RowNotes {
  public:
-  /// Sets the place of the row that the following notes are about.
+  /// Sets the row's place for the following notes.
   void set_row(std::string where) { row_ = std::move(where); }
   void count_answers(std::uint64_t answers) { answers_ += answers; }
-  /// `place` is in the row; `example` follows the place.
+  /// Adds a note. `place` is within the row; `example` follows the place in the line.
   void add(RowNote note, const std::string& subject, const std::string& place, const std::string& example = "");
-  /// Counts the characters of a text that is learned, or of another message.
+  /// Counts characters in a learned text, or in another message.
   void add_text(bool learned, std::uint64_t characters, std::uint64_t missing, const std::string& place);
-  /// Counts a use of a key (in a message), and returns what is known about it.
+  /// Counts a use of a key in a message or row, and returns its record.
   KeyUse& use_key(const std::string& key, const std::string& place);
 
   /// Adds the notes of later rows.

@@ -18,17 +18,18 @@ struct ShardWriterOptions {
   std::string split;  ///< "train"
   std::int64_t vocabulary = 0;
   bool conversations = false;
-  std::uint64_t shard_tokens = std::uint64_t{16} << 20;  ///< a shard ends with the document that reaches them
+  std::uint64_t shard_tokens = std::uint64_t{16}
+                               << 20;  ///< size at which a shard ends, with the document that reaches it
 };
 
-/// One thread. Holds the tokens of one shard.
+/// Writes shards; holds the tokens of one shard. One thread.
 class ShardWriter {
  public:
   explicit ShardWriter(ShardWriterOptions options) : options_(std::move(options)) { begin(); }
 
-  /// `document` has targets exactly where the options have conversations.
+  /// Adds a document. It has targets if and only if the options have conversations.
   [[nodiscard]] Status add(const Document& document, std::int32_t source);
-  /// Writes what is left and returns the shards, once.
+  /// Writes the last shard and returns all shards. Called once.
   [[nodiscard]] Result<std::vector<PreparedShard>> finish();
 
  private:

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t longest_text = std::uint64_t{64} << 20;
-constexpr std::uint64_t largest_picture = std::uint64_t{1} << 30;  // bytes of its file
+constexpr std::uint64_t largest_picture = std::uint64_t{1} << 30;  // bytes of the member
 constexpr std::size_t head_bytes = std::size_t{1} << 16;
 
 Error wrong(std::string reason) {
@@ -25,7 +25,7 @@ Error wrong(std::string reason) {
 
 bool is_image(std::string_view ending) {
   constexpr std::array<std::string_view, 4> endings{"jpg", "jpeg", "png", "webp"};
-  const std::string_view last = ending.substr(ending.rfind('.') + 1);  // of "0.jpg"
+  const std::string_view last = ending.substr(ending.rfind('.') + 1);  // "jpg" for "0.jpg"
   return std::ranges::find(endings, last) != endings.end();
 }
 
@@ -37,7 +37,7 @@ Result<std::string> head_of(ByteSource& tar) {
   return head;
 }
 
-/// Adds the current member of `tar` to its row. `where` names it.
+/// Adds the current member of `tar` to its row. `where` is the member's name for messages.
 Status add_member(ByteSource& tar, const std::string& name, const std::string& where, TarRow& row) {
   const std::string ending = name.substr(row.stem.size() + 1);
   if (is_image(ending)) {
@@ -47,7 +47,7 @@ Status add_member(ByteSource& tar, const std::string& name, const std::string& w
     return {};
   }
   if (ending != "json" && ending != "txt") {
-    return wrong(where + ": members .json, .txt and pictures have an effect, others have none; leave them out");
+    return wrong(where + ": only members .json, .txt and images are read; leave others out");
   }
   if (tar.bytes() > longest_text) return wrong(where + ": the member is longer than 64 MiB");
   Result<std::string> content = tar.read_all();
@@ -65,7 +65,7 @@ Status read_tar_rows(const fs::path& file, const std::function<Status(TarRow&&)>
   const auto pass = [&]() -> Status {
     if (row.stem.empty()) return {};
     if (row.json || row.text) return sink(std::exchange(row, {}));
-    return wrong(printable(file.string() + ": " + row.stem) + " has no member .json or .txt");
+    return wrong(printable(file.string() + ": " + row.stem) + " lacks a member .json or .txt");
   };
   for (;;) {
     const Result<std::optional<std::string>> member = tar->next_member();
@@ -90,7 +90,8 @@ Result<std::string> read_tar_image(const fs::path& file, std::int64_t position) 
   const Result<std::optional<std::string>> member = tar->next_member();
   if (!member) return member.error();
   if (!*member || tar->bytes() > largest_picture) {
-    return Error{ErrorCode::corrupt, printable(file.string()) + " has no picture at byte " + std::to_string(position)};
+    return Error{ErrorCode::corrupt,
+                 printable(file.string()) + " does not have an image at byte " + std::to_string(position)};
   }
   return tar->read_all();
 }

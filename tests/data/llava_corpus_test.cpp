@@ -224,8 +224,8 @@ TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
   EXPECT_THAT(refused({{"1.txt", "x"}, {"1.json", turns}, {"1.png", picture}}),
               HasSubstr("sample '1': it has a caption (.txt) and a conversation (.json)"));
   EXPECT_THAT(refused({{"1.png", picture.substr(0, 20)}, {"1.txt", "x"}}), HasSubstr("a.tar: 1.png: truncated"));
-  EXPECT_THAT(refused({{"1.png", picture}}), HasSubstr("a.tar: 1 has no member .json or .txt"));
-  EXPECT_THAT(refused({{"1.gif", "x"}, {"1.txt", "x"}}), HasSubstr("1.gif: members .json, .txt and pictures"));
+  EXPECT_THAT(refused({{"1.png", picture}}), HasSubstr("a.tar: 1 lacks a member .json or .txt"));
+  EXPECT_THAT(refused({{"1.gif", "x"}, {"1.txt", "x"}}), HasSubstr("1.gif: only members .json, .txt and images"));
   config.images = folder.path().string();
   EXPECT_THAT(refused({{"1.png", picture}, {"1.txt", "x"}}), HasSubstr("lie in it; remove the key"));
   config.images.clear();

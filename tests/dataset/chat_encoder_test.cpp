@@ -120,11 +120,11 @@ TEST_F(ByBytes, answers_are_learned_with_their_ends) {  // CE-2, CE-3
 TEST_F(ByBytes, an_answer_without_an_end_at_which_generation_stops_is_refused) {  // CE-3
   EXPECT_EQ(refusal({{"user", "a"}, {"assistant", "b"}}, {'F'}),
             "messages[1] ends without F, so that a model would never stop: the template ends it with \"QaEAbE\"; name "
-            "the token of that end as data.end_of_turn (--end-of-turn)");
+            "that end's token as data.end_of_turn (--end-of-turn)");
 }
 
 TEST_F(ByBytes, conversations_without_an_answer_are_refused) {
-  EXPECT_EQ(refusal({{"user", "a"}}), "the conversation has no answer to learn: no message is from the assistant");
+  EXPECT_EQ(refusal({{"user", "a"}}), "the conversation contains no answer to learn: no message is from the assistant");
   EXPECT_EQ(refusal({{"user", "a"}, {"assistant", ""}}), "messages[1] is an empty answer");
 }
 
@@ -168,16 +168,16 @@ TEST(ChatEncoder, an_answer_begins_where_the_prompt_departs_from_its_text) {  //
       "{% for m in messages %}<{{ m.role[0] }}>{{ m.content.split('</think>')[-1] }}{% endfor %}"
       "{% if add_generation_prompt %}<a><think>{% endif %}";
   EXPECT_EQ(learned(source, record_of({{"user", "q"}, {"assistant", "<b>ok"}})),
-            "<u>q<a>*<*b*>*o*k;\nthe text of 1 of 1 answer does not begin with the template's prompt for it, and is "
-            "learned from the end of their common beginning, first messages[1] at f:1: the prompt has "
-            "\"<u>q<a><think>\" where the text has \"<u>q<a><b>ok\"");
+            "<u>q<a>*<*b*>*o*k;\nthe text of 1 of 1 answer does not begin with the template's prompt, and is learned "
+            "from the end of their common prefix, first messages[1] at f:1: the prompt has "
+            "\"<u>q<a><think>\", but the text has \"<u>q<a><b>ok\"");
 }
 
 TEST(ChatEncoder, a_prompt_that_departs_before_the_answer_is_refused) {  // CE-5
   EXPECT_EQ(learned("{% for m in messages %}{{ 'x' if add_generation_prompt }}{{ m.content }}{% endfor %}",
                     record_of({{"user", "qrs"}, {"assistant", "b"}})),
-            "the template's prompt for messages[1] departs from the conversation before that answer: the prompt has "
-            "\"xqrs\" where the text has \"qrsb\"");
+            "the template's prompt for messages[1] differs from the conversation before that answer: the prompt has "
+            "\"xqrs\", but the text has \"qrsb\"");
 }
 
 TEST(ChatEncoder, marked_answers_are_learned_as_they_are_marked) {  // CE-4
@@ -191,7 +191,7 @@ TEST(ChatEncoder, an_end_that_no_template_writes_is_that_of_the_next_turn_or_app
   const std::string source = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}";
   const Record record = record_of({{"user", "q"}, {"assistant", "1234"}, {"user", "r"}, {"assistant", "5678"}});
   EXPECT_EQ(learned(source, record, {'u'}),
-            "uq*a*1*2*3*4*ur*a*5*6*7*8*u;\nthe template ends no turn: of 2 answers the end is u, which begins the "
+            "uq*a*1*2*3*4*ur*a*5*6*7*8*u;\nthe template ends no turn: the end of 2 answers is u, which begins the "
             "next turn and stops generation, first messages[1] at f:1");
   EXPECT_EQ(learned(source, record, {'E'}, 'E'),
             "uq*a*1*2*3*4*E;uqa1234ur*a*5*6*7*8*E;\nthe template writes no end for 2 answers: E is appended, first "
@@ -204,8 +204,8 @@ TEST(ChatEncoder, what_a_template_leaves_out_is_counted_and_an_answer_without_te
             "uqE*a*1*2*3*4*E;\nthe template leaves out 82.6% of the text of answers (19 of 23 characters), first of "
             "messages[1] at f:1");
   EXPECT_EQ(learned(split, record_of({{"user", "q"}, {"assistant", "<think>abcd</think>"}}), {'E'}),
-            "nothing of messages[1] is in the template's text, which ends with \"uqEaE\": it keeps what follows "
-            "</think>, and nothing does");
+            "nothing of messages[1] is in the template's text, which ends with \"uqEaE\": it keeps only text after "
+            "</think>, and there is none");
   EXPECT_EQ(learned("{% for m in messages %}{{ m.role[0] }}{{ m.text }}E{% endfor %}",
                     record_of({{"user", "q"}, {"assistant", "yes"}}), {'E'}),
             "nothing of messages[1] is in the template's text, which ends with \"uEaE\": it does not use the "
@@ -230,7 +230,7 @@ TEST(ChatEncoder, calls_that_a_template_does_not_write_are_passed_over_with_a_no
   EXPECT_EQ(
       learned(source, record_of({{"user", "q"}, call, {"tool", "r"}, {"assistant", "5678"}}), {'E'}),
       "uqEaEtrE*a*5*6*7*8*E;\nthe template leaves out 63.6% of the text of answers (7 of 11 characters), first of "
-      "messages[1] at f:1\nthe template writes nothing of 1 answer of tool calls or thoughts alone, which cannot "
+      "messages[1] at f:1\nthe template writes nothing of 1 answer with only tool calls or thoughts, which cannot "
       "be learned, first messages[1] at f:1\nthe template does not read \"tool_calls\", which 1 message or row "
       "has, first messages[1] at f:1");
   EXPECT_EQ(
@@ -246,7 +246,7 @@ TEST(ChatEncoder, answers_of_weight_0_are_not_learned) {
   EXPECT_EQ(learned(source, record, {'E'}),
             "uqEa1234EurE*a*5*6*7*8*E;\n1 answer has the weight 0 and is not learned, first messages[1] at f:1");
   record.unlearned = {1, 3};
-  EXPECT_EQ(learned(source, record), "the conversation has no answer to learn: the weight of each is 0");
+  EXPECT_EQ(learned(source, record), "the conversation contains no answer to learn: the weight of each is 0");
 }
 
 TEST(ChatEncoder, what_the_template_refuses_is_an_error) {

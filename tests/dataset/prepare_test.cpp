@@ -139,14 +139,15 @@ TEST_F(Prepare, a_template_prints_the_date_that_is_given) {
   PrepareOptions undated = dated("2026-01-31");
   undated.chat_template = "chatml";
   EXPECT_FALSE(prepare(undated, "undated").settings.contains("date"));
-  EXPECT_EQ(warnings_, std::vector<std::string>{"data.date (--date) has no effect: the chat template prints no date"});
+  EXPECT_EQ(warnings_,
+            std::vector<std::string>{"data.date (--date) is not used: the chat template does not print a date"});
 }
 
 TEST_F(Prepare, without_a_date_a_template_prints_the_day_with_a_warning) {
   const PreparedIndex index = prepare(dated(""));
   const std::string day = index.settings.at("date");
   EXPECT_EQ(warnings_, std::vector<std::string>{"the chat template prints the date: it is " + day +
-                                                ", today; data.date (--date) sets another, for the same data on any "
+                                                ", today; data.date (--date) fixes it, for the same data on any "
                                                 "day"});
   EXPECT_LE((local_day() - parse_iso_day(day).value()).count(), 1) << day;
   EXPECT_EQ(texts(index), texts(prepare(dated(day), "again"), "again"));
@@ -177,9 +178,9 @@ TEST_F(Prepare, a_template_that_marks_what_is_learned_is_reported_once) {
           .string();
   const PreparedIndex index = prepare(marked);
   EXPECT_EQ(index.settings.at("learned"), "the parts that the template marks (generation)");
-  EXPECT_EQ(warnings_, std::vector<std::string>{
-                           "the chat template marks what is learned ({% generation %}): of an answer the marked parts "
-                           "and the token that ends it are learned, nothing else"});
+  EXPECT_EQ(warnings_,
+            std::vector<std::string>{"the chat template marks the learned parts ({% generation %}): only the marked "
+                                     "parts of an answer, and the token that ends it, are learned"});
   EXPECT_EQ(index.train.at(0).learned, 2 * std::string("answer").size());
 }
 
@@ -197,7 +198,7 @@ TEST_F(Prepare, bad_rows_are_named_and_counted) {
   const fs::path file = folder_.write("a.jsonl", lines(2) + "{broken\n" + lines(1) + "{\"body\": 1}\n");
   const std::string refused = refusal(options(file));
   EXPECT_TRUE(refused.starts_with("2 bad rows, more than the limit of 0:\n  a.jsonl:3 is not valid JSON: ")) << refused;
-  EXPECT_TRUE(refused.ends_with("\n  a.jsonl:5: there is no \"text\"; the columns are body")) << refused;
+  EXPECT_TRUE(refused.ends_with("\n  a.jsonl:5: \"text\" is missing; the columns are body")) << refused;
   PrepareOptions patient = options(file);
   patient.max_bad = 2;
   const PreparedIndex index = prepare(patient);
@@ -218,13 +219,13 @@ TEST_F(Prepare, a_broken_first_row_is_refused_and_never_a_text) {
   EXPECT_EQ(refused("a.jsonl", messages), "a.jsonl:1: messages: this key stands twice in its object");
   EXPECT_EQ(refused("a.jsonl", "null\n" + lines(1)), "a.jsonl:1: the row is null; it must be an object");
   EXPECT_TRUE(refused("a.jsonl", "{\"text\": \"a\"}\r{\"text\": \"b\"}\r")
-                  .ends_with("; lines that end with CR alone are a single line, convert them to end with a line feed"));
+                  .ends_with("; lines that end only with CR are a single line, convert them to end with a line feed"));
   EXPECT_TRUE(refused("a.json", "{\n \"text\": \"a\"\n}\n")
-                  .ends_with("; a row is one line, objects over several lines are read from a list, [OBJECT, OBJECT]"));
+                  .ends_with("; a row is one line; objects over several lines are read from a list, [OBJECT, OBJECT]"));
   EXPECT_TRUE(refused("a.json", "[{\"text\": \"a\"},\n]").starts_with("a.json:2 is not valid JSON: ")) << "a list";
   EXPECT_TRUE(refused("a.csv", "text\na\n").starts_with("a.csv:1: a table (.csv) is not read; "));
   EXPECT_TRUE(refused("wide.txt", std::string("\xff\xfe[\0", 4)).ends_with("(iconv -f UTF-16 -t UTF-8)"));
-  EXPECT_EQ(refused("a.jsonl", "\xef\xbb\xbf"), "there is nothing to train on: the rows have no documents");
+  EXPECT_EQ(refused("a.jsonl", "\xef\xbb\xbf"), "there is nothing to train on: the rows contain no documents");
   const std::string text = "[Chapter 1]\nCall me Ishmael.\n";
   const std::string message = refused("a.txt", text);
   EXPECT_TRUE(message.starts_with("a.txt:1 is not valid JSON: parse error at column 2: ")) << message;
@@ -303,16 +304,16 @@ TEST_F(Prepare, wrong_input_is_refused_and_leaves_nothing) {
       "b.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
   PrepareOptions both = options(rows);
   both.inputs.push_back(chat);
-  EXPECT_EQ(refusal(both),
-            "b.jsonl:1 is a conversation, but the rows before are texts; prepare them apart and mix them by weights");
+  EXPECT_EQ(
+      refusal(both),
+      "b.jsonl:1 is a conversation, but the rows before are texts; prepare them separately and mix them by weights");
   PrepareOptions bare = options(chat);
   bare.chat_template = "auto";
-  EXPECT_EQ(
-      refusal(bare),
-      "b.jsonl:1 is a conversation, and the tokenizer bytes has no chat template (chat_template.jinja, or that of "
-      "tokenizer_config.json); name a file, or chatml, as data.template (--template)");
+  EXPECT_EQ(refusal(bare),
+            "b.jsonl:1 is a conversation, and the tokenizer bytes has no chat template (in chat_template.jinja or "
+            "tokenizer_config.json); name a file, or chatml, as data.template (--template)");
   EXPECT_EQ(refusal(options(folder_.write("c.jsonl", "{\"text\": \"\"}\n"))),
-            "there is nothing to train on: the rows have no documents");
+            "there is nothing to train on: the rows contain no documents");
   (void)folder_.write("taken/data.json", "{}");
   try {
     (void)prepare(options(rows), "taken");

@@ -62,7 +62,7 @@ TEST(RecordFormat, rows_of_no_format_are_refused_with_their_columns) {
             "no format: the columns are answer, question; rows have messages, conversations, prompt and completion, "
             "instruction and output, or text (data.field, or --field, names another column of text)");
   EXPECT_EQ(read("[1]"), "no format: the row is [1]; it must be an object");
-  EXPECT_EQ(read(R"({"text": "a"})", "body"), "no format: there is no column \"body\"; the columns are text");
+  EXPECT_EQ(read(R"({"text": "a"})", "body"), "no format: the column \"body\" is missing; the columns are text");
 }
 
 TEST(RecordFormat, what_has_another_meaning_is_refused_by_name) {
@@ -80,11 +80,11 @@ TEST(RecordFormat, what_has_another_meaning_is_refused_by_name) {
       {R"({"messages": [{"role": "user", "content": null}]})",
        "messages[0].content is null; it must be a text or a list of texts"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
-       R"(messages[0].content has the part {"type":"image"}; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads pictures)"},
+       R"(messages[0].content has the part {"type":"image"}; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads images)"},
       {R"({"messages": [{"role": "user", "content": 1}]})",
        "messages[0].content is 1; it must be a text or a list of texts"},
       {R"({"text": "a", "image": "a.png"})",
-       "the column \"image\" has no effect here; remove it, or use kind = \"llava\""},
+       "the column \"image\" is not read here; remove it, or use kind = \"llava\""},
       {R"({"text": 1})", "\"text\" is 1; it must be a text"}};
   for (const auto& [row, problem] : cases) EXPECT_EQ(read(row), problem);
   EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "a", "tool_calls": null}]})"), "messages|user: a|");
@@ -112,7 +112,7 @@ TEST(RecordFormat, a_later_row_without_the_column_is_refused_with_its_columns) {
   const Result<RecordFormat> format = RecordFormat::of(json::parse(R"({"text": "a"})"), "");
   ASSERT_TRUE(format);
   EXPECT_EQ(format->read(json::parse(R"({"body": "a"})"), R"({"body": "a"})").error().message,
-            "there is no \"text\"; the columns are body");
+            "\"text\" is missing; the columns are body");
 }
 
 }  // namespace

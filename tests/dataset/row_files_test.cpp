@@ -117,11 +117,10 @@ TEST_F(RowFiles, members_of_an_archive_with_the_same_stem_are_a_row) {
   EXPECT_EQ(rows(tar_of({{"a/1.json", "{}"}, {"a/2.txt", "two"}, {"README", "x"}})),
             "WebDataset: f: a/1={} f: a/2=two (text)");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.jpg", "x"}})),
-            "WebDataset: ERROR f: 1.jpg is a picture, which has no effect here; kind = \"llava\" reads conversations "
-            "about pictures");
+            "WebDataset: ERROR f: 1.jpg is an image, which is not read here; kind = \"llava\" reads conversations "
+            "about images");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.cls", "x"}})),
-            "WebDataset: ERROR f: 1.cls: members .json, .txt and pictures have an effect, others have none; leave "
-            "them out");
+            "WebDataset: ERROR f: 1.cls: only members .json, .txt and images are read; leave others out");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.txt", "x"}})),
             "WebDataset: ERROR f: 1 has the members .json and .txt; a row is one of them");
 }
@@ -158,7 +157,7 @@ TEST_F(RowFiles, bytes_that_are_no_text_are_named) {
   std::string text(200'000, 'a');
   text[150'000] = '\xff';
   const std::string found = rows(text);
-  EXPECT_NE(found.find("ERROR f: byte 150000 is no text (UTF-8)"), std::string::npos);
+  EXPECT_NE(found.find("ERROR f: byte 150000 is not text (UTF-8)"), std::string::npos);
 }
 
 TEST_F(RowFiles, files_of_folders_are_sorted_and_taken_once) {

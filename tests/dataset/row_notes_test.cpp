@@ -33,11 +33,11 @@ TEST(RowNotes, each_finding_is_a_line_with_its_number_and_the_first_place) {
           "the template leaves out 11.4% of the text of answers (8 of 70 characters), first of messages[3] at f:3",
           "the template leaves out 1% of the text of other messages (7 of 700 characters), first of messages[5] "
           "at f:5",
-          "the text of 2 of 14 answers does not begin with the template's prompt for it, and is learned from the "
-          "end of their common beginning, first messages[1] at f:1: example 1",
-          "the special token <a> is spelled 3 times in texts of messages, which makes it that token, first "
+          "the text of 2 of 14 answers does not begin with the template's prompt, and is learned from the end of their "
+          "common prefix, first messages[1] at f:1: example 1",
+          "the special token <a> is spelled 3 times in texts of messages and is encoded as that token, first "
           "messages[2] at f:2",
-          "the special token <b> is spelled 2 times in texts of messages, which makes it that token, first "
+          "the special token <b> is spelled 2 times in texts of messages and is encoded as that token, first "
           "messages[3] at f:3",
           "the template does not read \"name\", which 6 messages or rows have, first messages[1] at f:1"}));
   EXPECT_EQ(notes.counts().at("special tokens spelled"), 5U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libmaestro_parquet.so, which holds everything that needs Arrow. Only types of C cross this border,
-// so that the two sides may be built by different compilers.
+// The functions of libmaestro_parquet.so, which contains all code that needs Arrow. Only C types cross this border, so
+// that different compilers may build the two sides.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct ParquetRow {
   const char* json = nullptr;
   std::size_t bytes = 0;
   std::int64_t row_group = 0;
-  std::int64_t row = 0;  ///< of the file
+  std::int64_t row = 0;  ///< row number in the file
 };
 
-/// No function throws. Errors are texts of a line, cut to `error_bytes` with their end.
+/// No function throws. Errors are one line of text, cut to `error_bytes` with the terminating zero.
 struct ParquetFunctions {
   int version = parquet_interface_version;
   /// Returns a reader of the file, or null.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of Parquet files by the libraries of pyarrow's wheel, as the module libmaestro_parquet.so.
+// The module libmaestro_parquet.so: reads rows of Parquet files by the libraries in pyarrow's wheel.
 #include <arrow/api.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
@@ -28,7 +28,7 @@ void put_error(const std::string& text, char* error, std::size_t error_bytes) {
 
 ordered_json json_of(const arrow::Array& array, std::int64_t at);
 
-/// Values that no format reads come as a word, so that a row of an embedding or a picture stays small.
+/// Returns whether values are numbers. Lists of them become a word, so that a row with an embedding stays small.
 bool is_number(const arrow::DataType& type) {
   return arrow::is_integer(type.id()) || arrow::is_floating(type.id());
 }
@@ -142,8 +142,8 @@ class Reader {
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   std::vector<std::int64_t> group_ends_;  // rows
   std::shared_ptr<arrow::RecordBatch> batch_;
-  std::int64_t at_ = 0;   // row of the batch
-  std::int64_t row_ = 0;  // of the file
+  std::int64_t at_ = 0;   // row in the batch
+  std::int64_t row_ = 0;  // row in the file
   std::string text_;
 };
 
@@ -166,7 +166,7 @@ int next_row(void* reader, ParquetRow* row, char* error, std::size_t error_bytes
 }
 
 void close_reader(void* reader) {
-  delete static_cast<Reader*>(reader);  // NOLINT(cppcoreguidelines-owning-memory): given out by open_reader
+  delete static_cast<Reader*>(reader);  // NOLINT(cppcoreguidelines-owning-memory): made by open_reader
 }
 
 }  // namespace
