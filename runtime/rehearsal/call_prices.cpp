@@ -10,11 +10,11 @@ namespace maestro {
 
 namespace {
 
-/// Bytes count as well, as many operators do no more than move them; a core or a GPU does some FLOPs per byte.
+/// FLOPs that count as much as a byte: many operators only move bytes, and a core or GPU does some FLOPs per byte.
 constexpr double flops_per_byte = 4;
 constexpr double least_work = 1e3;
-constexpr double usual = 0.5;            // medians, as a run is judged by those of its steps
-constexpr double least_timed_ms = 0.02;  // for a rate: tensors of less are in caches, and a timer counts microseconds
+constexpr double usual = 0.5;            // the median, as a run is judged by its median step
+constexpr double least_timed_ms = 0.02;  // for a rate: smaller tensors are in caches, and a timer counts microseconds
 
 double work_of(const OperatorCall& call) {
   return std::max(call.flops + flops_per_byte * call.bytes, least_work);
@@ -50,7 +50,7 @@ double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
   }
   if (rates_.empty()) make_rates();
   auto found_rates = rates_.find({call.op, call.dtype});
-  if (found_rates == rates_.end()) found_rates = rates_.lower_bound({call.op, DType::f32});  // of another dtype
+  if (found_rates == rates_.end()) found_rates = rates_.lower_bound({call.op, DType::f32});  // rates for another dtype
   if (found_rates == rates_.end() || found_rates->first.first != call.op) return 0;
   const Rates& rates = found_rates->second;
   const double work = work_of(call);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of the calls of operators and groups on a kind of device, from measured calls. Pure; not thread-safe.
+// Prices of operator calls and group calls on a kind of device, from measured calls. Pure; not thread-safe.
 //
-// QC-1 (as measured): a call that was measured costs the median of its times.
-// QC-2 (between neighbours): any other costs its work at a rate between those of the measured calls of its operator and
-//       dtype with the nearest less and the nearest more work, by the logarithm of the work; beyond them, at the rate
-//       of the nearest. So more work of an operator never has a rate that was not measured.
+// QC-1 (as measured): a measured call costs the median of its times.
+// QC-2 (between neighbours): the rate of any other call is interpolated, by the logarithm of the work, between the two
+//       measured calls with the next smaller and the next larger work and the same operator and dtype. Beyond the
+//       measured calls, the nearest rate is used. So rates never leave the measured range.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace maestro {
 
-/// Milliseconds by where they come from.
+/// Milliseconds by their source.
 struct PriceSources {
   double measured_ms = 0;
   double estimated_ms = 0;
@@ -32,40 +32,39 @@ struct PriceSources {
   }
 };
 
-/// The costs of calls on some devices.
+/// The costs of calls on some device kind.
 class CallPricing {
  public:
   virtual ~CallPricing() = default;
   /// Returns the milliseconds of a call; `sources` counts them.
   [[nodiscard]] virtual double ms(const OperatorCall& call, PriceSources& sources) const = 0;
-  /// Returns the milliseconds of the runtime beside a call.
+  /// Returns the runtime's milliseconds around a call.
   [[nodiscard]] virtual double glue_ms() const = 0;
-  /// Returns the milliseconds in which each of the replicas of a section sends its part of `bytes` to all others, once;
-  /// 0 where they share memory.
+  /// Returns the milliseconds in which each replica of a section sends its part of `bytes` to all others once; 0 if
+  /// they share memory.
   [[nodiscard]] virtual double exchange_ms(double /*bytes*/, std::int64_t /*replicas*/) const { return 0; }
-  /// Returns the milliseconds of a tensor's way to a section on other devices; 0 where they share memory.
+  /// Returns the milliseconds of a tensor's transfer to a section on other devices; 0 if they share memory.
   [[nodiscard]] virtual double write_ms(double /*bytes*/) const { return 0; }
-  /// Returns whether the calls are those of devices with memory of their own.
+  /// Returns whether the devices have separate memories.
   [[nodiscard]] virtual bool own_memory() const { return false; }
 };
 
 class CallPrices final : public CallPricing {
  public:
   void add(const OperatorCall& call, double ms);
-  /// A pass with this many calls took `ms` beside them: the runtime's own work for each. Below 0 where calls that
-  /// follow each other take less than calls that are timed one by one.
+  /// Adds a pass that took `ms` more than its calls: the runtime's work around each call. Negative if consecutive calls
+  /// take less time than calls that are timed one by one.
   void add_glue(std::size_t calls, double ms);
-  /// The prices are of devices with memory of their own, whose replicas add up gradients by groups.
+  /// Declares that the devices have separate memories; their replicas add up gradients by groups.
   void set_own_memory() { own_memory_ = true; }
 
   [[nodiscard]] bool has(const OperatorCall& call) const { return calls_.contains(call); }
   [[nodiscard]] bool empty() const { return calls_.empty(); }
-  /// Returns the milliseconds of a call; 0 for an operator of which nothing was measured, in any dtype. `sources`
-  /// counts them.
+  /// Returns the milliseconds of a call; 0 for an operator that was not measured in any dtype. `sources` counts them.
   [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
-  /// Returns the median of the milliseconds beside a call; 0: none were added.
+  /// Returns the median of added milliseconds per call; 0 if none were added.
   [[nodiscard]] double glue_ms() const override;
-  /// With memory of their own: half of a reduce_scatter and an all_gather.
+  /// Returns half the cost of a reduce_scatter and an all_gather if the memories are separate.
   [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas) const override;
   [[nodiscard]] bool own_memory() const override { return own_memory_; }
 
@@ -73,17 +72,17 @@ class CallPrices final : public CallPricing {
   [[nodiscard]] std::vector<std::pair<OperatorCall, double>> measured() const;
 
  private:
-  using Rates = std::map<double, double>;  // of an operator and dtype: milliseconds per unit of work, by work
+  using Rates = std::map<double, double>;  // milliseconds per unit of work, by work, for an operator and dtype
   void make_rates() const;
   std::map<OperatorCall, std::vector<double>> calls_;
   std::vector<double> glue_;
   bool own_memory_ = false;
-  mutable std::map<std::pair<std::string, DType>, Rates> rates_;  // of calls_; built at the first estimate
+  mutable std::map<std::pair<std::string, DType>, Rates> rates_;  // rates of calls_; built at the first estimate
 };
 
-/// The least times of calls on a device: at the best rates of FLOPs and of bytes that any measured call of 20 us or
-/// more has reached (the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009). Where none was measured,
-/// calls are too small to fill the device, and take nothing of it.
+/// Lower bounds for call times on a device: the best rates, by FLOPs and bytes, among measured calls of 20 us or
+/// more (the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009). Without such a call, calls are too small
+/// to fill the device, and cost nothing.
 class LeastPrices final : public CallPricing {
  public:
   explicit LeastPrices(const CallPrices& prices);

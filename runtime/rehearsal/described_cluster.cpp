@@ -17,10 +17,10 @@ constexpr double gib = 1 << 30;
 constexpr double per_ms_of_giga_per_s = 1e6;
 constexpr double per_ms_of_tera_per_s = 1e9;
 constexpr double ms_of_us = 1e-3;
-constexpr double least_figure = 1e-6;  // of any unit here
+constexpr double least_figure = 1e-6;  // in any unit of this file
 constexpr double most_figure = 1e12;
 
-/// Operators that are products of matrices: the others move bytes.
+/// Returns whether the operator is a matrix product; other operators move bytes.
 bool is_product(const OperatorCall& call) {
   return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos || call.op.ends_with("_loss");
 }
@@ -53,7 +53,7 @@ DescribedPool device_of(const JobTable& table, const std::string& kind) {
     const auto& [flops, share] = device.efficiency[at];
     const bool rises = at == 0 || flops > device.efficiency[at - 1].first;
     if (!rises || !(flops > 0) || share < least_figure || share > 1) {
-      table.fail("efficiency", "expected pairs of FLOPs, which rise, and a share of the peak in (0, 1]");
+      table.fail("efficiency", "expected pairs of rising FLOPs and a share of the peak in (0, 1]");
     }
   }
   return device;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster that is not here: pools of equal hosts with equal devices, by the figures of their data sheets. Pure;
+// A cluster described by data sheets instead of measurements: pools of equal hosts with equal devices. Pure;
 // thread-safe.
 //
-// A call of an operator takes launch + max(F / (P e(F)), B / W): F its FLOPs, P the peak of its dtype, e the efficiency
-// at so many FLOPs, B its bytes, W the memory bandwidth. A collective of k ranks takes (k - 1) latency + n B (k - 1) /
+// An operator call takes launch + max(F / (P e(F)), B / W): F its FLOPs, P the peak of its dtype, e(F) the efficiency
+// at F FLOPs, B its bytes, W the memory bandwidth. A collective of k ranks takes (k - 1) latency + n B (k - 1) /
 // (k beta), with n = 2 for all-reduce and 1 for all others, beta the bandwidth of a device (the ring algorithm;
 // Thakur et al. 2005).
 //
@@ -21,7 +21,7 @@
 
 namespace maestro {
 
-/// A way between devices.
+/// A connection between devices.
 struct DescribedLink {
   double bytes_per_ms = 0;
   double latency_ms = 0;
@@ -30,31 +30,31 @@ struct DescribedLink {
 /// Equal hosts with equal devices.
 struct DescribedPool {
   std::string name;
-  std::string kind;              ///< of its devices
-  double memory_bytes = 0;       ///< of a device
+  std::string kind;              ///< kind of its devices
+  double memory_bytes = 0;       ///< memory per device
   double bf16_flops_per_ms = 0;  ///< peak of matrix products
   double fp32_flops_per_ms = 0;
   double memory_bytes_per_ms = 0;
-  std::vector<std::pair<double, double>> efficiency;  ///< FLOPs of a product, share of the peak; FLOPs rise
+  std::vector<std::pair<double, double>> efficiency;  ///< FLOPs per product (rising), share of the peak
   double launch_ms = 0;
   std::int64_t hosts = 1;
   std::int64_t devices_of_host = 1;
-  DescribedLink inside;       ///< between devices of a host, each way and device
-  DescribedLink network;      ///< of a host, all devices together
-  double price_per_hour = 0;  ///< of a host; 0: unknown
+  DescribedLink inside;       ///< connection between devices on a host, per device and direction
+  DescribedLink network;      ///< connection of a host, for all its devices together
+  double price_per_hour = 0;  ///< price per host; 0: unknown
   [[nodiscard]] std::int64_t devices() const { return hosts * devices_of_host; }
 };
 
 struct DescribedCluster {
   std::string name;
-  std::vector<DescribedPool> pools;      ///< in the order of the file
-  std::optional<DescribedLink> between;  ///< hosts of two pools; none: the slower of their networks
+  std::vector<DescribedPool> pools;      ///< pools in the order of the file
+  std::optional<DescribedLink> between;  ///< connection between two pools' hosts; none: the slower network
   [[nodiscard]] std::int64_t devices() const;
-  /// Whether every pool has a price.
+  /// Returns whether every pool has a price.
   [[nodiscard]] bool priced() const;
 };
 
-/// Parses the text of a TOML file, which messages call `name`. Throws as read_cluster().
+/// Parses the text of a TOML file; `name` stands for the file in messages. Throws as read_cluster().
 [[nodiscard]] DescribedCluster parse_cluster(std::string text, const std::string& name);
 /// Reads a TOML file. Throws JobError, with file and line, for a key that is unknown, missing or out of range.
 [[nodiscard]] DescribedCluster read_cluster(const std::filesystem::path& path);
@@ -62,10 +62,10 @@ struct DescribedCluster {
 class DescribedPrices final : public CallPricing {
  public:
   explicit DescribedPrices(DescribedPool pool) : pool_(std::move(pool)) {}
-  /// All milliseconds count as estimated.
+  /// Returns the milliseconds of a call; all count as estimated.
   [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
   [[nodiscard]] double glue_ms() const override { return 0; }
-  /// A ring over hosts: each device has its part of its host's network.
+  /// Returns the time of a ring over hosts: each device uses a part of its host's network.
   [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas) const override;
   [[nodiscard]] double write_ms(double bytes) const override;
 

@@ -30,7 +30,7 @@ void DeviceQueues::try_start(Number number) {
 }
 
 void DeviceQueues::run(std::span<const int> devices, Priority priority, double ms, VirtualClock::Event done) {
-  std::vector<int> shared;  // parts on cores of their own end no later than others
+  std::vector<int> shared;  // parts on separate cores end no later than others
   for (const int device : devices) {
     const auto at = static_cast<std::size_t>(device);
     if (at < core_of_.size() && core_of_[at] >= 0) shared.push_back(device);

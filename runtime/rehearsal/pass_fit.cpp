@@ -10,7 +10,7 @@ namespace maestro {
 namespace {
 
 constexpr double outlier = 3;          // times the usual time
-constexpr double least_spread = 1e-3;  // of units, relative: below it constant and rate cannot be separated
+constexpr double least_spread = 1e-3;  // relative spread of units; below it, constant and rate cannot be separated
 
 struct Sums {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -40,7 +40,7 @@ void PassFit::fit() const {
   if (variance <= least_spread * least_spread * sum.x * sum.x) return;
   const double rate = (sum.n * sum.xy - sum.x * sum.y) / variance;
   const double constant = (sum.y - rate * sum.x) / sum.n;
-  if (constant < 0) return;  // a line through 0
+  if (constant < 0) return;  // use a line through 0
   constant_ = rate < 0 ? sum.y / sum.n : constant;
   rate_ = std::max(rate, 0.0);
 }

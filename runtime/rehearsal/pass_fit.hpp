@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a pass takes by its work: a constant and a rate, by least squares over measured passes. Pure.
+// Estimates the time of a pass from its work: a constant and a rate, by least squares over measured passes. Pure.
 //
-// FI-1 (own data): points on a line a + b * units with a, b >= 0 give that line.
-// FI-2 (never negative): whatever the points, no estimate is below 0.
+// FI-1 (own data): points on a line a + b * units with a, b >= 0 result in that line.
+// FI-2 (never negative): no estimate is below 0, for any points.
 #pragma once
 
 #include <utility>
@@ -12,11 +12,11 @@ namespace maestro {
 
 class PassFit {
  public:
-  /// A pass of `units` > 0 took `ms`; others are left out.
+  /// Adds a pass of `units` > 0 that took `ms`; passes with other units are ignored.
   void add(double units, double ms);
   [[nodiscard]] bool empty() const { return points_.empty(); }
-  /// Returns the estimate; 0 without points. Points that took three times as long as usual by their units are left out,
-  /// and where all have the same units the constant is 0.
+  /// Returns the estimate; 0 without points. Points that took over three times the usual time for their units are left
+  /// out. If all points have the same units, the constant is 0.
   [[nodiscard]] double ms(double units) const;
 
  private:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured prices of a machine's calls, in a file.
+// The file with the measured call prices of a machine.
 //
-// PB-1 (round trip): read_profile() of a file of write_profile() gives the same price for every measured call, to the
-//       nanosecond.
+// PB-1 (round trip): read_profile() of a file that write_profile() wrote returns the same price for every measured
+// call,
+//       to the nanosecond.
 // PB-2 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
 //       the path in it.
 #pragma once
@@ -17,22 +18,23 @@
 
 namespace maestro {
 
-/// The shares of a GPU that are measured.
+/// The measured GPU shares.
 inline constexpr std::array<double, 3> measured_shares{0.25, 0.5, 0.75};
 
-/// Prices of the processors of a machine, or of its GPUs.
+/// Prices for a machine's CPUs, or for its GPUs.
 struct MachinePrices {
-  std::string build;                                     ///< build_id() of the program that measured
-  std::string device = "cpu";                            ///< or the model of the GPUs
-  std::int64_t devices = 0;                              ///< that were at work at once
-  CallPrices alone;                                      ///< the other devices idle
-  CallPrices busy;                                       ///< all devices at work
-  std::array<CallPrices, measured_shares.size()> parts;  ///< on a share of a GPU, the rest idle; empty: not measured
-  /// Sets the model of GPUs, whose memory is their own.
+  std::string build;           ///< build_id() of the measuring program
+  std::string device = "cpu";  ///< "cpu", or the model of the GPUs
+  std::int64_t devices = 0;    ///< devices that worked at the same time
+  CallPrices alone;            ///< prices with all other devices idle
+  CallPrices busy;             ///< prices with all devices at work
+  std::array<CallPrices, measured_shares.size()>
+      parts;  ///< prices on a share of a GPU, with the rest idle; empty: not measured
+  /// Sets the model of GPUs, which have separate memories.
   void set_gpus(std::string model);
 };
 
-/// Parses the text of a file, which messages call `name`.
+/// Parses the text of a file; `name` stands for the file in messages.
 [[nodiscard]] Result<MachinePrices> parse_profile(std::string_view text, const std::string& name);
 [[nodiscard]] std::string profile_text(const MachinePrices& prices);
 

@@ -71,13 +71,13 @@ class Play {
   const std::shared_ptr<const WaitReasons> reasons_ = std::make_shared<WaitReasons>(graph());
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_;
-  std::vector<Lane> lanes_;              // by section and replica
-  std::vector<std::size_t> first_lane_;  // by section
+  std::vector<Lane> lanes_;              // lanes by section and replica
+  std::vector<std::size_t> first_lane_;  // first lane by section
   RehearsedPorts ports_;
   std::vector<Unit> units_;
-  std::map<std::pair<StepId, Pass>, std::size_t> steps_;  // units of passes
+  std::map<std::pair<StepId, Pass>, std::size_t> steps_;  // units with passes
   std::map<StepId, std::size_t> checkpoints_;
-  std::map<std::size_t, PhaseCounts> phases_;  // by unit
+  std::map<std::size_t, PhaseCounts> phases_;  // phases by unit
   std::map<Meeting, std::vector<Lane*>> meetings_;
   std::size_t next_unit_ = 0;
   std::size_t lanes_reached_ = 0;
@@ -195,7 +195,7 @@ void Play::announced(std::size_t at) {
     });
   }
   for (const PhaseCounts::Opening& opening : phases_.at(at).first()) open_phase(at, opening);
-  if (unit.lanes_left == 0) end(at);  // a checkpoint of a job that trains nothing
+  if (unit.lanes_left == 0) end(at);  // a checkpoint of a job without trained sections
 }
 
 void Play::lane_ended(std::size_t at) {
@@ -211,11 +211,11 @@ void Play::end(std::size_t at) {
   announce();
 }
 
-/// A lane at work looks for more when it is done.
+/// Lets an idle lane look for work; a working lane looks when its work ends.
 void Play::wake(Lane& lane, double ms) {
   if (lane.work) return;
   const double at_ms = clock_.now_ms() + ms;
-  if (lane.woken == std::pair(at_ms, clock_.added())) return;  // the two would follow each other
+  if (lane.woken == std::pair(at_ms, clock_.added())) return;  // both events would be consecutive
   clock_.after(ms, [this, &lane] { pump(lane); });
   lane.woken = {at_ms, clock_.added()};
 }
@@ -287,7 +287,7 @@ double Play::time_of(const Lane& lane, StepAction action) const {
   return options_.times.actions ? options_.times.actions(lane.key, action) : 0;
 }
 
-/// Begins the current action of the lane's boundary.
+/// Begins the current action at the lane's boundary.
 void Play::act(Lane& lane) {
   const std::optional<StepAction> action = lane.step_end.current();
   if (!action || *action == StepAction::report) return boundary_passed(lane);
@@ -303,7 +303,7 @@ void Play::action_done(Lane& lane) {
   act(lane);
 }
 
-/// Returns the meeting of an action, and how many lanes take part.
+/// Returns the meeting of an action, and the number of lanes that take part.
 std::pair<Play::Meeting, std::size_t> Play::meeting_of(const Lane& lane, StepAction action) const {
   const StepBoundary& mark = lane.work->mark;
   const std::vector<SectionId> stages = graph().stages_of(lane.node->section_name());
@@ -323,14 +323,14 @@ std::pair<Play::Meeting, std::size_t> Play::meeting_of(const Lane& lane, StepAct
   return {meeting({}, {}), expected};
 }
 
-/// Goes on, with all lanes that take part, `ms` after the last of them has come.
+/// Continues with all lanes that take part, `ms` after the last lane has arrived.
 void Play::meet(Lane& lane, StepAction action, double ms) {
   const auto [meeting, expected] = meeting_of(lane, action);
   std::vector<Lane*>& here = meetings_[meeting];
   add(lane, Kind::boundary, clock_.now_ms());
   here.push_back(&lane);
   if (here.size() < expected) return;
-  std::vector<int> devices;  // that an exchange keeps busy
+  std::vector<int> devices;  // devices that an exchange keeps busy
   for (Lane* other : here) {
     add(*other, Kind::wait, clock_.now_ms(), &reasons_->replicas);
     if (is_exchange(action) && !options_.streams)
@@ -362,7 +362,7 @@ const std::string& Play::reason(const Lane& lane) const {
   return lane.queue.waiting_batch() != nullptr ? reasons_->buffer : reasons_->work;
 }
 
-/// Adds an interval from the end of the last one.
+/// Adds an interval that begins at the end of the last interval.
 void Play::add(Lane& lane, Kind kind, double end_ms, const std::string* waits_for) {
   if (end_ms <= lane.since_ms) return;
   LaneInterval interval{lane.since_ms, end_ms, {}, waits_for, 0, kind, Pass::train};

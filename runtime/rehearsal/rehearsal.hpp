@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in virtual time: the lanes, credits, blocks and step ends of a run play the plans of its steps, each pass
-// taking the time that the caller gives it. Answers how long steps take one after another, which the makespan of one
-// planned step does not: sections run ahead, and the end of a step overlaps passes of the next. Pure; not thread-safe.
+// A run in virtual time: lanes, credits, blocks and step ends play the plans of steps, with a given time for each pass.
+// Unlike the makespan of one planned step, the result contains the effects between steps: sections run ahead, and the
+// end of a step overlaps passes of the next. Pure; not thread-safe.
 //
-// RH-1 (same rules): with the times of the plan, and neither hops nor step ends, a step ends at the makespan of its
-//       schedule where slots and blocks do not bind.
-// RH-2 (no faster than its devices): no device is busy for longer than the rehearsal lasts, and the work on a core
-//       takes no less time than it does alone.
-// RH-3 (repeatable): equal input gives equal output; there is no clock in it.
-// RH-4 (ends): whatever the times, a rehearsal of plans that a StepPlanner made for the same graph and limits ends.
+// RH-1 (same rules): with the plan's times, without hops and step ends, and if slots and blocks do not limit it, a step
+//       ends at the makespan of its schedule.
+// RH-2 (no faster than its devices): no device is busy for longer than the rehearsal lasts, and work on a core takes at
+//       least the time that it takes on an otherwise idle core.
+// RH-3 (repeatable): equal input results in equal output; no real clock is read.
+// RH-4 (ends): a rehearsal of plans that a StepPlanner made for the same graph and limits ends, for any times.
 #pragma once
 
 #include <cstdint>
@@ -30,71 +30,74 @@
 
 namespace maestro {
 
-/// Durations, in milliseconds. An empty function stands for no time.
+/// Durations in milliseconds. An empty function means that no time passes.
 struct RehearsalTimes {
-  /// A micro-batch on its lane; both passes where the section awaits no gradient.
+  /// Time of a micro-batch on its lane; of both passes if the section does not wait for a gradient.
   std::function<PassCost(const MicroBatchPlan& batch)> passes;
-  /// An action at a boundary of a lane; of an exchange, from the arrival of its last lane on, on the cores of all.
+  /// Time of an action at a lane's boundary; an exchange counts from the arrival of its last lane, on all lanes' cores.
   std::function<double(const LaneKey& lane, StepAction action)> actions;
   TransferEstimate transfer;
-  /// From a replica's device to its actor, and between the coordinator and a replica.
+  /// Time from a replica's device to its actor, and between the coordinator and a replica.
   double hop_ms = 0;
-  /// More for messages between the coordinator and the lane: those of another host.
+  /// Additional time for messages between the coordinator and the lane, if it is on another host.
   std::function<double(const LaneKey& lane)> coordinator;
 };
 
 struct RehearsalOptions {
   const SectionGraph* graph = nullptr;  ///< validated; outlives the rehearsal
   FlowLimits limits;
-  /// [section][replica]: the devices that a pass needs, numbered from 0; empty, also of a section: its own.
+  /// Devices that a pass needs, by [section][replica], numbered from 0; an empty list, here or in a section: separate
+  /// devices.
   std::vector<std::vector<std::vector<int>>> devices;
-  /// DeviceQueues: of each device, for times of work that has its core alone; empty: each has its own.
+  /// Cores by device for DeviceQueues, if times are for an otherwise idle core; empty: separate cores.
   std::vector<int> cores;
-  /// DeviceQueues: of each device; empty: 1.
+  /// Demands by device for DeviceQueues; empty: 1.
   std::vector<double> demands;
-  bool streams = false;       ///< devices are streams of GPUs, which are the cores: exchanges take nothing of them, and
-                              ///< all work of a section has its priority
+  bool streams = false;       ///< devices are streams and cores are GPUs: exchanges do not use them, and all work of a
+                              ///< section has its priority
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
-  std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections step, and no more
+  std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections only step
   RehearsalTimes times;
-  /// The unit at whose end the rehearsal may stop, as soon as the intervals of all lanes reach it; empty: of all units.
+  /// The unit at whose end the rehearsal may stop, as soon as the intervals of all lanes reach it; empty: the last
+  /// unit.
   std::optional<std::size_t> last = {};
 };
 
 /// A step, a validation, or a checkpoint.
 struct RehearsalUnit {
-  StepPlan plan;  ///< of a checkpoint its step alone
+  StepPlan plan;  ///< for a checkpoint, only its step is set
   bool checkpoint = false;
-  double planning_ms = 0;  ///< before it is announced; units are planned one after another
+  double planning_ms = 0;  ///< time before the announcement; units are planned one after another
 };
 
-/// Makes the unit with a number.
+/// Makes the unit with number `at`.
 using UnitMaker = std::function<RehearsalUnit(std::size_t at)>;
 
-/// A piece of a lane's time. Small, since a rehearsal of thousands of devices has millions.
+/// An interval in a lane's time. Small, since a rehearsal with thousands of devices has millions.
 struct LaneInterval {
   enum class Kind : std::uint8_t { forward, backward, forward_backward, boundary, wait };
   double start_ms = 0;
   double end_ms = 0;
-  StepId step;                             ///< of passes and boundaries
-  const std::string* waits_for = nullptr;  ///< of a wait, in Rehearsed::reasons; else null
+  StepId step;                             ///< step of a pass or boundary
+  const std::string* waits_for = nullptr;  ///< reason of a wait, in Rehearsed::reasons; else null
   std::uint32_t batch = 0;                 ///< MicroBatchPlan::index
   Kind kind = Kind::wait;
   Pass pass = Pass::train;
 };
 
 struct Rehearsed {
-  std::vector<double> unit_ends_ms;                    ///< in the order of the units
-  std::map<LaneKey, std::vector<LaneInterval>> lanes;  ///< in order of time; without gaps to the lane's last work
-  std::shared_ptr<const WaitReasons> reasons;          ///< to which waits refer
+  std::vector<double> unit_ends_ms;  ///< end times in the order of the units
+  std::map<LaneKey, std::vector<LaneInterval>>
+      lanes;                                   ///< intervals ordered by time, without gaps until the lane's last work
+  std::shared_ptr<const WaitReasons> reasons;  ///< reasons that waits refer to
 };
 
 class Rehearsal {
  public:
   explicit Rehearsal(RehearsalOptions options) : options_(std::move(options)) {}
-  /// Plays so many units in order, each of which is made when it is announced: unit_of(0), unit_of(1), ... The
-  /// sequences of their plans begin at 0. Error `internal`, naming the lanes that wait, where nothing can go on.
+  /// Plays this many units in order. Each unit is made when it is announced: unit_of(0), unit_of(1), ... Their plans'
+  /// sequences begin at 0. Error `internal`, naming the waiting lanes, if nothing can continue.
   [[nodiscard]] Result<Rehearsed> play(std::size_t units, const UnitMaker& unit_of) const;
   [[nodiscard]] Result<Rehearsed> play(std::vector<RehearsalUnit> units) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a lane and of a unit in a rehearsal. Plain data.
+// The states of lanes and units in a rehearsal. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace maestro {
 
-/// A lane of a rehearsal.
+/// A lane in a rehearsal.
 struct RehearsedLane {
   LaneKey key;
   const GraphNode* node;
   std::vector<int> devices;
   ReplicaLane queue;
-  std::optional<ReplicaLane::Work> work = {};  // that runs
+  std::optional<ReplicaLane::Work> work = {};  // running work
   StepEnd step_end = {};
   double since_ms = 0;  // end of the last interval
   const std::string* waits_for = nullptr;
-  std::pair<double, std::uint64_t> woken = {};  // by the latest wake(): for when, and the events that were added then
+  std::pair<double, std::uint64_t> woken = {};  // time of the latest wake(), and the number of events added by then
   std::vector<LaneInterval> intervals = {};
-  /// As a replica submits its work, or as its stream has it.
+  /// Returns the priority with which a replica submits its work, or its stream's priority.
   [[nodiscard]] Priority priority(bool streams) const {
     const bool joint = devices.size() > 1 && !streams;
     return node->runs_backward() || joint ? Priority::critical : Priority::background;
@@ -34,11 +34,11 @@ struct RehearsedLane {
   [[nodiscard]] StepId step() const { return work->batch ? work->batch->step : work->mark.step; }
 };
 
-/// A unit of a rehearsal that was announced, or will be.
+/// A unit in a rehearsal that was announced or will be announced.
 struct OpenUnit {
   RehearsalUnit given = {};
-  std::vector<bool> active = {};  // by section: it has a micro-batch
-  std::size_t lanes_left = 0;     // that have not passed the unit's end
+  std::vector<bool> active = {};  // whether a section has a micro-batch, by section
+  std::size_t lanes_left = 0;     // lanes that have not passed the unit's end
   bool ended = false;
   void begin(RehearsalUnit unit, std::size_t sections) {
     given = std::move(unit);

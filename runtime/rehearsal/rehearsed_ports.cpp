@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-const SampleRef any_sample{SampleId(0), 1};  // numbers of slots and blocks do not depend on rows
+const SampleRef any_sample{SampleId(0), 1};  // the numbers of slots and blocks do not depend on rows
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void RehearsedPorts::add_lanes(SectionId section) {
   const SectionGraph& graph = *options_.graph;
   const PortSizes sizes(graph, section, any_sample, options_.limits);
   const GraphNode& node = graph.node(section);
-  std::vector<std::string> ports;  // of the pools
+  std::vector<std::string> ports;  // ports by pool
   std::vector<Pool> pools;
   for (const Channel channel : graph.sent(section)) {
     std::size_t pool = 0;
@@ -115,7 +115,7 @@ void RehearsedPorts::send(const MicroBatchPlan& plan) {
   leaving_.clear();
   for (const PieceOut& piece : plan.pieces) {
     const auto block = std::ranges::find(taken, way(piece.channel).pool, &std::pair<Number, Number>::first);
-    if (block == taken.end()) continue;  // of the other direction
+    if (block == taken.end()) continue;  // a pool of the other direction
     const Number number = link_of(piece.channel, piece.receiver, piece.target_rank);
     Link& at = links_[number];
     const bool known = at.turn < leaving_.size() && leaving_[at.turn].second.link == number;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ports of all lanes of a rehearsal: slots of receivers, blocks of senders, and the pieces between them, under the
-// rules of a run's ports. Lanes, links and pools are numbered, since a cluster has thousands of each. Pure; not
-// thread-safe.
+// The ports of all lanes in a rehearsal: receivers' slots, senders' blocks, and the pieces between them, with the rules
+// of a run's ports. Lanes, links and pools are numbered, since a cluster has thousands of each. Pure; not thread-safe.
 //
-// PV-1 (window): a piece leaves when its sequence is among the first `released + slots` sequences of its receiver, as
-//       far as its sender has learned of releases (CL-1).
-// PV-2 (blocks): a pass has a block of each port that it sends from. The block is free again when every piece of it has
-//       been sent, or, of pieces passed by reference, released by the receiver.
+// PV-1 (window): a piece leaves when its sequence is among its receiver's first `released + slots` sequences, as far as
+//       its sender has received releases (CL-1).
+// PV-2 (blocks): a pass holds a block of each port that it sends from. The block is free again when all its pieces have
+//       been sent, or, if passed by reference, released by the receiver.
 #pragma once
 
 #include <array>
@@ -28,56 +27,56 @@
 
 namespace maestro {
 
-/// How long a piece, or a credit, is on its way.
+/// The time that a piece or a credit travels.
 struct TransferTime {
   double ms = 0;
   bool by_reference = true;  ///< the receiver reads the sender's block
-  double sent_ms = 0;        ///< until the block of a written piece is free, which may be before the piece has arrived
+  double sent_ms = 0;        ///< time until a written piece's block is free, possibly before the piece has arrived
 };
 
-/// Of `rows` rows from a lane to a lane; 0 rows: of a credit. Equal calls return equal times.
+/// Returns the time of `rows` rows between two lanes, or for 0 rows, of a credit. Equal calls return equal times.
 using TransferEstimate =
     std::function<TransferTime(const LaneKey& from, const LaneKey& to, Channel channel, std::int64_t rows)>;
 
 struct RehearsedPortsOptions {
   const SectionGraph* graph = nullptr;
   FlowLimits limits;
-  TransferEstimate transfer;  ///< may be empty: by reference, in no time
-  /// A sequence is complete at a rank of the lane.
+  TransferEstimate transfer;  ///< empty: by reference, without delay
+  /// Called when a sequence is complete at a rank of the lane.
   std::function<void(const LaneKey& lane, Channel channel, std::uint64_t sequence, LayoutRank rank)> arrived;
-  /// A block of the lane is free again. Called at any time: must only add an event.
+  /// Called when a block of the lane is free again, at any time: must only add an event.
   std::function<void(const LaneKey& lane)> freed;
 };
 
 class RehearsedPorts {
  public:
-  /// `clock` and the graph outlive it; it outlives the events that it adds, or they do not happen.
+  /// Makes empty ports; `clock` and the graph outlive them. Events that they have added must not run after their end.
   RehearsedPorts(VirtualClock& clock, RehearsedPortsOptions options);
   RehearsedPorts(const RehearsedPorts&) = delete;  // events refer to it
   RehearsedPorts& operator=(const RehearsedPorts&) = delete;
 
   [[nodiscard]] BuffersFree free(const LaneKey& lane) const;
-  /// The micro-batch was announced to its lane.
+  /// Takes note of a micro-batch that was announced to its lane.
   void expect(const MicroBatchPlan& plan);
-  /// Takes the blocks of a pass in these directions, which starts.
+  /// Takes the blocks of a starting pass in these directions.
   void acquire(const MicroBatchPlan& plan, bool forward, bool backward);
-  /// The pass has ended: its pieces leave as the windows allow.
+  /// Sends the pieces of an ended pass as the windows allow.
   void send(const MicroBatchPlan& plan);
-  /// The micro-batch has retired: its slots are free.
+  /// Frees the slots of a retired micro-batch.
   void release(const MicroBatchPlan& plan);
 
  private:
-  using Number = std::uint32_t;  // of a lane, a link, a pool or a block
+  using Number = std::uint32_t;  // number of a lane, link, pool or block
   static constexpr Number none = ~Number{0};
-  /// A channel of the graph: the same for all replicas.
+  /// A channel in the graph: the same for all replicas.
   struct Way {
     SectionId from;
     SectionId to;
-    Number pool = 0;   // of those of a sending lane
-    Number links = 0;  // the first of all receivers
-    Number ranks = 0;  // of a receiver
+    Number pool = 0;   // pool number within a sending lane
+    Number links = 0;  // first link over all receivers
+    Number ranks = 0;  // ranks per receiver
   };
-  /// The blocks of a port and direction of a lane.
+  /// The blocks of a lane's port in a direction.
   struct Pool {
     std::int64_t free = 0;
     Direction direction = Direction::forward;
@@ -85,7 +84,7 @@ class RehearsedPorts {
   struct LanePorts {
     LaneKey key;
     std::vector<Pool> pools;
-    std::vector<std::pair<Number, Number>> taken;  // pool and block, of the pass that runs
+    std::vector<std::pair<Number, Number>> taken;  // pool and block of the running pass
   };
   /// A block in use: held by the pass and by its pieces.
   struct Block {
@@ -98,27 +97,27 @@ class RehearsedPorts {
     ReplicaIndex from;
     std::uint64_t sequence = 0;
     std::int64_t rows = 0;
-    Number block = none;  // until it is sent, or released
-    bool sent = false;    // when it arrives
-    Number next = none;   // that arrives at the same time
+    Number block = none;  // held until the piece is sent or released
+    bool sent = false;    // the block becomes free at the arrival
+    Number next = none;   // next piece that arrives at the same time
   };
   /// Pieces that leave one after another and arrive at the same time, in one event.
   struct Travel {
     Number last = none;
     double at_ms = 0;
-    std::uint64_t added = 0;  // VirtualClock::added() behind it
+    std::uint64_t added = 0;  // VirtualClock::added() after its event
   };
-  /// The end of a link at a replica that sends.
+  /// The end of a link at a sending replica.
   struct Sender {
-    std::uint64_t window = 0;  // sequences below may leave
+    std::uint64_t window = 0;  // smaller sequences may leave
     double credit_ms = 0;
     std::multimap<std::uint64_t, Piece> waiting;
   };
   struct Arrival {
-    std::int64_t due = -1;  // pieces; -1: not announced
+    std::int64_t due = -1;  // expected pieces; -1: not announced
     std::int64_t here = 0;
     bool released = false;
-    std::vector<Number> held;  // blocks
+    std::vector<Number> held;  // blocks of pieces passed by reference
   };
   /// A rank of a receiver.
   struct Link {
@@ -127,10 +126,10 @@ class RehearsedPorts {
     LayoutRank rank;
     ReleaseLedger released;
     std::uint64_t slots = 1;
-    std::map<ReplicaIndex, Sender> senders = {};  // those without delay only while pieces wait
+    std::map<ReplicaIndex, Sender> senders = {};  // without delay, present only while pieces wait
     std::uint64_t first = 0;                      // sequence of the first arrival
     std::deque<Arrival> arrivals = {};
-    Number turn = 0;  // in send()
+    Number turn = 0;  // position in send()
   };
   [[nodiscard]] const Way& way(Channel channel) const {
     return ways_[channel.edge.value()][channel.gradient() ? 1 : 0];
@@ -149,7 +148,7 @@ class RehearsedPorts {
   [[nodiscard]] Number take(Number lane, Number pool);
   void drop(Number block);
   [[nodiscard]] static std::uint64_t window_of(const Link& at) { return at.released.released() + at.slots; }
-  /// Returns the sender's end; of a sender whose credits take no time, null while none of its pieces waits.
+  /// Returns the sender's end; null if the sender's credits take no time and none of its pieces waits.
   Sender* sender_of(Link& at, ReplicaIndex replica, bool waits);
   void leave_or_wait(Piece piece);
   void leave(Piece piece);
@@ -160,14 +159,14 @@ class RehearsedPorts {
 
   VirtualClock* clock_;
   RehearsedPortsOptions options_;
-  std::vector<std::array<Way, 2>> ways_;  // by edge and direction
-  std::vector<Number> first_lane_;        // by section
+  std::vector<std::array<Way, 2>> ways_;  // channels by edge and direction
+  std::vector<Number> first_lane_;        // first lane by section
   std::vector<LanePorts> lanes_;
   std::vector<Link> links_;
   Slab<Block> blocks_;
   Slab<Piece> travelling_;
   Travel latest_;
-  std::vector<std::pair<Number, Piece>> leaving_;  // in send(): with the turn of the link
+  std::vector<std::pair<Number, Piece>> leaving_;  // pieces in send(), with the turn of their link
 };
 
 }  // namespace maestro

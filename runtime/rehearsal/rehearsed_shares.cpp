@@ -32,7 +32,7 @@ std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, 
                                                                     : shares.passes;
       sum += ms / whole_ms;
     }
-    if (left_ms > 0) shares.waits["work"] += left_ms / whole_ms;  // behind its last work
+    if (left_ms > 0) shares.waits["work"] += left_ms / whole_ms;  // after its last work
   }
   return sections;
 }

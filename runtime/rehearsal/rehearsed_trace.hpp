@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Writes it for Perfetto, beside a part that is removed. Errors name the file.
+/// Writes the trace for Perfetto. Errors name the file.
 [[nodiscard]] Status write_rehearsed_trace(const Rehearsed& rehearsed, const SectionGraph& graph,
                                            const std::filesystem::path& out);
 

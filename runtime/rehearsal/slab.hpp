@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values by number; a number is used again after its value was taken. Not thread-safe.
+// Values by number; a number is reused after its value was taken. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Slab {
     free_.push_back(number);
     return std::exchange(values_[number], Value());
   }
-  /// The reference holds until the next put().
+  /// Returns the value; the reference is valid until the next put().
   [[nodiscard]] Value& operator[](Number number) { return values_[number]; }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view transfers_suffix = " transfers";
 
-/// "student/1.2" is replica 1, rank 2, of student.
+/// The parsed name of a track: "student/1.2" is replica 1, rank 2 of section student.
 struct Track {
   std::string section;
   std::int64_t replica = 0;
@@ -57,8 +57,9 @@ class Reader {
     run_.facts = std::move(about.facts);
     run_.dropped = about.dropped;
     if (run_.units.empty() || !run_.facts.contains("job")) {
-      return Error{ErrorCode::corrupt,
-                   file_ + " has no samples of steps; write a trace with this version of maestro (train --trace FILE)"};
+      return Error{
+          ErrorCode::corrupt,
+          file_ + " lacks the samples of steps; write a trace with this version of maestro (train --trace FILE)"};
     }
     for (TracedUnit& unit : run_.units) {
       const auto end = ends_.find({unit.step, unit.pass});
@@ -67,7 +68,7 @@ class Reader {
     }
     if (run_.dropped > 0) leave_out_incomplete();
     std::erase_if(run_.units, [](const TracedUnit& unit) { return unit.end_ms <= 0; });
-    // Lanes that share a device wait for each other between passes: the lower quartile stands for those that do not.
+    // Lanes that share a device wait for each other between passes: the lower quartile excludes such waits.
     if (!gaps_.empty()) run_.hop_ms = quantile_of(std::move(gaps_), 0.25);
     return std::move(run_);
   }
@@ -138,7 +139,7 @@ class Reader {
     last = std::max(last, step_of(slice));
   }
 
-  /// TU-1: each process drops what comes after its last event, so a lane may lack all behind the last step that it has.
+  /// Applies TU-1: a process drops all events after a certain time, so a lane may lack everything after its last step.
   void leave_out_incomplete() {
     StepId whole(UINT64_MAX);
     for (const auto& [track, step] : last_step_) whole = std::min(whole, step);
@@ -150,8 +151,8 @@ class Reader {
   std::optional<Error> failure_;
   std::map<std::pair<StepId, Pass>, double> ends_;
   std::set<StepId> snapshots_;
-  std::map<std::string, StepId> last_step_;  // by track
-  std::map<std::string, double> last_pass_;  // end, by track, while nothing but passes follows
+  std::map<std::string, StepId> last_step_;  // last step by track
+  std::map<std::string, double> last_pass_;  // end of the last pass by track, while only passes follow
   std::vector<double> gaps_;
 };
 

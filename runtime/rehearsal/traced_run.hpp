@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run as its trace has it: the samples of its steps, how long every pass, action and transfer took, and when each
-// step ended. Plain data.
+// A run as recorded in its trace: the samples of its steps, the times of passes, actions and transfers, and the ends of
+// steps. Plain data.
 //
-// TU-1 (whole steps): where events were dropped, the units from the first one on that a lane may lack are left out.
+// TU-1 (whole steps): if events were dropped, units from the first that a lane may lack are left out.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ namespace maestro {
 struct TracedUnit {
   StepId step;
   Pass pass = Pass::train;
-  std::vector<SampleRef> samples;  ///< their ids are their places
+  std::vector<SampleRef> samples;  ///< samples; their ids are their positions
   double planning_ms = 0;
-  double end_ms = 0;        ///< of its last pass or action
-  bool checkpoint = false;  ///< one was made behind it
+  double end_ms = 0;        ///< end of its last pass or action
+  bool checkpoint = false;  ///< a checkpoint was made after it
 };
 
-/// The passes of a micro-batch, each as long as that of its slowest rank.
+/// The passes of a micro-batch, with the times of the slowest rank.
 struct TracedPass {
   std::int64_t rows = 0;
-  double forward_ms = 0;  ///< of a pass in both directions at once: all of it
+  double forward_ms = 0;  ///< forward time, or the total of a pass in both directions at once
   double backward_ms = 0;
 };
-/// Section or stage, step, pass, MicroBatchPlan::index.
+/// The section or stage, the step, the pass and MicroBatchPlan::index.
 using TracedPassKey = std::tuple<std::string, StepId, Pass, std::uint32_t>;
 
-/// The work of a replica at the end of a training step, under one name.
+/// A replica's work with one name at the end of a training step.
 struct TracedAction {
-  double start_ms = 0;  ///< of its first slice on any rank
-  double end_ms = 0;    ///< of its last
+  double start_ms = 0;  ///< start of its first slice on any rank
+  double end_ms = 0;    ///< end of its last slice
 };
-/// "reduce", "norm", "step", ... to times.
+/// Times by name: "reduce", "norm", "step", ...
 using TracedActions = std::map<std::string, TracedAction>;
 
 /// A lane of a step.
@@ -54,22 +54,22 @@ struct TracedLane {
 
 /// A piece that was written to another process.
 struct TracedWrite {
-  std::string from, to;  ///< sections or stages
+  std::string from, to;  ///< names of sections or stages
   std::int64_t rows = 0;
   double ms = 0;
 };
 
 struct TracedRun {
   std::map<std::string, std::string> facts;  ///< "job": the effective job; "processes", "hosts", "cpu_devices", "cores"
-  std::vector<TracedUnit> units;             ///< in the order in which they were planned
+  std::vector<TracedUnit> units;             ///< units in the order of their planning
   std::map<TracedPassKey, TracedPass> passes;
-  std::map<TracedLaneKey, TracedLane> lanes;  ///< of training steps
+  std::map<TracedLaneKey, TracedLane> lanes;  ///< lanes in training steps
   std::vector<TracedWrite> writes;
-  double hop_ms = 0;          ///< usual time between passes of a lane that follow each other without a wait
+  double hop_ms = 0;          ///< usual time between consecutive passes of a lane without a wait
   std::uint64_t dropped = 0;  ///< events that the trace lacks
 };
 
-/// Errors name the file: it cannot be read, is no trace of maestro, or has no samples of steps.
+/// Reads a trace. Errors name the file: it cannot be read, is not a trace of maestro, or lacks the samples of steps.
 [[nodiscard]] Result<TracedRun> read_traced_run(const std::filesystem::path& trace);
 
 }  // namespace maestro

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns the name of an action's slices; empty for those that have none of their own.
+/// Returns the name of an action's slices; empty if it has no separate slices.
 std::string_view label_of(StepAction action) {
   switch (action) {
     case StepAction::add_ranks:
@@ -52,7 +52,7 @@ TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vecto
       if (pass == nullptr) continue;
       const PassCost units = units_of(traced_, batch.section, batch.samples);
       const PassCost ms = split(batch.section, batch.pass, units, *pass);
-      const double speed = traced_.speed_of(batch);  // fits are of the fastest lanes
+      const double speed = traced_.speed_of(batch);  // fits are for the fastest lanes
       if (speed != 1) speeds_[{node.name, batch.step, batch.pass, batch.index}] = speed;
       fits_[node.name].forward.add(units.forward, ms.forward * speed);
       fits_[node.name].backward.add(units.backward, ms.backward * speed);
@@ -94,7 +94,7 @@ PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) con
   const PassCost units = units_of(job, batch.section, batch.samples);
   const auto before = traced_.graph->find(node.name);
   if (const TracedPass* const pass = before ? find(node, batch) : nullptr; pass != nullptr) {
-    const PassCost was = units_of(traced_, *before, batch.samples);  // of a rank
+    const PassCost was = units_of(traced_, *before, batch.samples);  // units on a rank
     if (was.forward == units.forward && was.backward == units.backward) {
       ++sources_.traced;
       const auto slower = speeds_.find({node.name, batch.step, batch.pass, batch.index});
@@ -111,8 +111,8 @@ PassCost TracedTimes::pass(const TimedJob& job, const MicroBatchPlan& batch) con
           batch.pass == Pass::train ? fit->backward.ms(units.backward) / speed : 0};
 }
 
-/// Actions with slices of their own take those; an exchange takes the time from the end of the action before it, on the
-/// last replica, to the begin of the action behind it, on the first.
+/// Adds the times of actions. Actions with separate slices take the slices' times; an exchange takes the time from the
+/// end of the previous action on the last replica to the start of the next action on the first.
 void TracedTimes::add_actions() {
   std::map<std::pair<std::string, StepId>, std::vector<const TracedLane*>> lanes;
   std::map<StepId, double> norms_end;
@@ -133,7 +133,7 @@ void TracedTimes::add_actions() {
 
 void TracedTimes::add_exchange(const std::string& section, const std::vector<const TracedLane*>& lanes,
                                double norms_end_ms) {
-  // From the last end to the first begin; nothing where a replica lacks one.
+  // From the last end to the first start; nothing if a replica lacks either.
   const auto between = [&](auto end_of, std::string_view begins) -> std::optional<double> {
     double end = 0;
     std::optional<double> begin;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A clock that jumps from event to event. Pure; not thread-safe.
 //
-// VC-1 (order): events happen in the order of their times; those of the same time in the order in which they were
-// added.
+// VC-1 (order): events happen in the order of their times; events at the same time happen in the order of their
+//       addition.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class VirtualClock {
   using Event = std::function<void()>;
 
   [[nodiscard]] double now_ms() const { return now_ms_; }
-  /// Adds an event. A time that is negative or no number counts as 0.
+  /// Adds an event. A time that is negative or NaN counts as 0.
   void after(double ms, Event event);
-  /// Returns how many events were added: while the number stays, nothing can happen between the latest and another that
-  /// is added for the same time.
+  /// Returns the number of events added. While it is unchanged, nothing can happen between the latest event and another
+  /// event that is added for the same time.
   [[nodiscard]] std::uint64_t added() const { return added_; }
-  /// Goes to the next event, and runs it; false: there is none.
+  /// Advances to the next event and runs it; false if there is none.
   bool next();
 
  private:
@@ -33,13 +33,13 @@ class VirtualClock {
     std::uint64_t number;
     Slab<Event>::Number event;
   };
-  /// Of a heap whose first element is the next event.
+  /// Orders a heap; its first element is the next event.
   static bool later(const Due& a, const Due& b) { return a.at_ms != b.at_ms ? a.at_ms > b.at_ms : a.number > b.number; }
 
   double now_ms_ = 0;
   std::uint64_t added_ = 0;
   std::vector<Due> due_;
-  Slab<Event> events_;  // apart, as a heap moves its elements often
+  Slab<Event> events_;  // separate, as a heap moves its elements often
 };
 
 }  // namespace maestro

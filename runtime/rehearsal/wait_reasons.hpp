@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reasons for which lanes of a rehearsal wait: "input from teacher", "gradient from student", "other replicas",
-// "buffer", "device", "work", "runtime". Each is a string of its own: equal reasons have equal addresses.
+// The reasons for waits of lanes in a rehearsal: "input from teacher", "gradient from student", "other replicas",
+// "buffer", "device", "work", "runtime". Each is stored once: equal reasons have equal addresses.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class WaitReasons {
   const std::string work = "work";
 
  private:
-  std::vector<std::array<std::string, 2>> tensors_;  // by section and direction
+  std::vector<std::array<std::string, 2>> tensors_;  // reasons by section and direction
 };
 
 }  // namespace maestro

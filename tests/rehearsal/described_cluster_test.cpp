@@ -137,7 +137,7 @@ TEST_F(ClusterFile, errors_have_the_line_and_the_key) {
   EXPECT_THAT(error_of(hosts_), HasSubstr("kinds: missing"));
   EXPECT_THAT(error_of(device_), HasSubstr("hosts: missing"));
   EXPECT_THAT(error_of(device_ + "efficiency = [[1e9, 1.5]]\n" + hosts_), HasSubstr("efficiency: expected pairs"));
-  EXPECT_THAT(error_of(device_ + "efficiency = [[1e9, 0.5], [1e8, 0.6]]\n" + hosts_), HasSubstr("which rise"));
+  EXPECT_THAT(error_of(device_ + "efficiency = [[1e9, 0.5], [1e8, 0.6]]\n" + hosts_), HasSubstr("rising FLOPs"));
   EXPECT_THAT(error_of("[kinds.x]\nmemory_gib = 0\n"), HasSubstr("kinds.x.memory_gib"));
   EXPECT_THAT(error_of(device_ + "[hosts.a]\ncount = 0\n"), HasSubstr("cluster.toml:7: hosts.a.count"));
 }

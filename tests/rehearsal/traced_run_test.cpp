@@ -81,7 +81,7 @@ TEST_F(TracedRunTest, leaves_out_steps_that_lanes_may_lack) {  // TU-1
 TEST_F(TracedRunTest, what_is_no_trace_of_a_run_is_named) {
   EXPECT_THAT(read_traced_run(folder_.path() / "none").error().message, HasSubstr("cannot read the trace"));
   write_output(folder_.path() / "other.json", "{\"traceEvents\":[]}").or_throw();
-  EXPECT_THAT(read_traced_run(folder_.path() / "other.json").error().message, HasSubstr("has no samples of steps"));
+  EXPECT_THAT(read_traced_run(folder_.path() / "other.json").error().message, HasSubstr("lacks the samples of steps"));
   write_output(folder_.path() / "cut.json", "{\"traceEvents\":[{\"ph\":").or_throw();
   EXPECT_THAT(read_traced_run(folder_.path() / "cut.json").error().message, HasSubstr("is not a trace of maestro"));
   const auto error_with_thread = [this](const std::string& id) {
