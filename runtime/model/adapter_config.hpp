@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// adapter_config.json and the names of tensors of low-rank adapters, as PEFT 0.21 has them
-// (https://github.com/huggingface/peft, LoraConfig): of the module model.layers.0.self_attn.q_proj
+// adapter_config.json and the tensor names of low-rank adapters, as in PEFT 0.21
+// (https://github.com/huggingface/peft, LoraConfig). Module model.layers.0.self_attn.q_proj has the tensors
 //   base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight (r, K) and .lora_B.weight (N, r)
 #pragma once
 
@@ -21,14 +21,14 @@ inline constexpr std::string_view adapter_b = ".lora_B.weight";
 struct AdapterConfig {
   std::int64_t rank = 0;
   double alpha = 0;
-  std::vector<std::string> modules;  ///< the last parts of their names
-  bool transposed = false;           ///< the weights below are stored as (K, N), as GPT-2's are
-  std::string base;                  ///< folder of the model with these weights; empty: none
+  std::vector<std::string> modules;  ///< last parts of the modules' names
+  bool transposed = false;           ///< the adapted weights are stored as (K, N), as in GPT-2
+  std::string base;                  ///< folder of the adapted model; empty: none
   [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
 };
 
 [[nodiscard]] std::string adapter_config_text(const AdapterConfig& config);
-/// Reads the fields above. Errors (invalid_argument), also for adapters of another kind, name `where` and the key.
+/// Reads the fields above. Errors (invalid_argument) name `where` and the key; adapters of another kind are errors.
 [[nodiscard]] Result<AdapterConfig> parse_adapter_config(std::string_view text, std::string_view where);
 
 }  // namespace maestro

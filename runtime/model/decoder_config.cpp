@@ -12,7 +12,7 @@ namespace maestro {
 namespace {
 
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
-// Far above any model, and small enough that products of two sizes fit an int64.
+// Far above any model, yet small enough that products of two sizes fit an int64.
 constexpr Range size_range{.min = 1, .max = std::int64_t{1} << 31};
 constexpr Range size_or_automatic{.min = 0, .max = size_range.max};
 
@@ -20,7 +20,7 @@ std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
-/// Returns the divisor of `whole` nearest to `wanted`, the smaller of two.
+/// Returns the divisor of `whole` that is nearest to `wanted`; the smaller if there are two.
 std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   std::int64_t best = 1;
   const auto consider = [&](std::int64_t divisor) {
@@ -49,7 +49,7 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
   }
   if (config.gpt2() && kv_heads != config.heads) {
     section.fail_among({"kv_heads", "family"},
-                       "family \"gpt2\" has no grouped-query attention; leave kv_heads out or set family = \"llama\"");
+                       "family \"gpt2\" lacks grouped-query attention; leave kv_heads out or set family = \"llama\"");
   }
   const std::int64_t head_size = config.head_size == 0 ? config.width / config.heads : config.head_size;
   if (!config.gpt2() && head_size % 2 != 0) {
@@ -69,10 +69,10 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
   if (!section.has("window") || config.window == 0 || std::ranges::count(windowed, config.family) > 0) return;
   section.fail_among({"window", "family"},
                      "family \"" + std::string(name_of(config.family)) +
-                         "\" has no windows of its own; leave window out or set family = \"mistral\"");
+                         "\" lacks sliding windows; leave window out or set family = \"mistral\"");
 }
 
-/// Every `interval`-th layer is `special`, the others are `usual`.
+/// Makes every `interval`-th layer `special`, and the others `usual`.
 void alternate(DecoderConfig& config, std::int64_t interval, LayerAttention special, LayerAttention usual) {
   std::vector<LayerAttention> all;
   for (std::int64_t layer = 1; layer <= config.layers; ++layer) all.push_back(layer % interval == 0 ? special : usual);
@@ -143,12 +143,12 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
                             {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
                              "(others)"});
   out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
-                                   {"rows of embedding and output layer; at least the corpus' tokens, which an absent "
-                                    "vocabulary without weights is raised to",
+                                   {"rows of embedding and output layer; at least the corpus' tokens; without weights, "
+                                    "an absent vocabulary is raised to them",
                                     "tokens"});
   out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
   out.window = section.integer("window", out.window, size_or_automatic,
-                               {"keys that a query sees in layers with a sliding window, its own included: all layers "
+                               {"keys that a query sees in layers with a sliding window, including itself: all layers "
                                 "(mistral, phi3), every second (gemma2), five of six (gemma3_text); 0: no windows",
                                 "tokens"});
   out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a decoder, apart from config.hpp so that only sections and the readers of stored models parse it.
+// The shape of a decoder, separate from config.hpp, so that only sections and readers of stored models parse it.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace maestro {
 
-/// Layers of a model at most, of a job and of a config.json: far above any model, and few enough that a configuration
-/// of so many takes little memory.
+/// The maximum number of layers in a job or config.json: far above any model, yet few enough that such a configuration
+/// takes little memory.
 inline constexpr std::int64_t most_layers = 10000;
 
 enum class DecoderFamily : std::uint8_t {
@@ -29,39 +29,40 @@ enum class DecoderFamily : std::uint8_t {
   smollm3
 };
 
-/// Names of the families in their order, as model_type of config.json spells them.
+/// Names of the families in order, as in model_type of config.json.
 inline constexpr std::array<std::string_view, 10> decoder_family_names{
     "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2", "smollm3"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
 }
-/// Returns the family of a name, or nothing.
+/// Returns the family with a name, or nothing.
 [[nodiscard]] std::optional<DecoderFamily> family_of(std::string_view name);
 
-/// How rotary positions reach beyond the lengths of pre-training; "rope_scaling" and "rope_parameters" of config.json.
+/// The extension of rotary positions beyond the lengths of pre-training; "rope_scaling" and "rope_parameters" of
+/// config.json.
 struct RotaryScaling {
   enum class Kind : std::uint8_t {
     none,
     linear,   ///< every frequency is divided by `factor`
-    llama3,   ///< low frequencies are, high frequencies are not, between `low` and `high` turns by interpolation
-    yarn,     ///< Peng et al. 2023: the same between `beta_slow` and `beta_fast` turns in `original` positions
-    longrope  ///< Ding et al. 2024: each frequency is divided by its own of `factors`, those of short samples
+    llama3,   ///< low frequencies are divided, high ones are not; interpolated between `low` and `high` turns
+    yarn,     ///< Peng et al. 2023: as llama3, between `beta_slow` and `beta_fast` turns in `original` positions
+    longrope  ///< Ding et al. 2024: each frequency is divided by an entry of `factors`, which are for short samples
   };
   Kind kind = Kind::none;
   double factor = 1;
-  double original = 0;  ///< positions of pre-training: llama3, yarn, longrope
+  double original = 0;  ///< pre-training positions: llama3, yarn, longrope
   double low = 1;
   double high = 4;
   double beta_fast = 32;
   double beta_slow = 1;
-  bool truncate = true;         ///< yarn: the ends of the ramp are rounded to whole pairs of columns
-  double magnitude = 1;         ///< of cosines and sines: yarn, longrope
-  std::vector<double> factors;  ///< longrope, for each pair of columns
+  bool truncate = true;         ///< yarn: the ramp's ends are rounded to column pairs
+  double magnitude = 1;         ///< factor of cosines and sines: yarn, longrope
+  std::vector<double> factors;  ///< divisors for each column pair: longrope
   bool operator==(const RotaryScaling&) const = default;
 };
 
-/// The attention of a layer, where layers differ.
+/// The attention of a layer, if layers differ.
 struct LayerAttention {
   bool windowed = false;  ///< a query sees DecoderConfig::window keys
   bool rotary = true;
@@ -69,19 +70,19 @@ struct LayerAttention {
 };
 
 enum class BlockNorms : std::uint8_t {
-  before,  ///< each branch is of the normed stream
-  behind,  ///< each branch is normed before it is added (OLMo 2)
-  both     ///< Gemma 2 and 3
+  before,  ///< each branch reads the normed stream
+  behind,  ///< each branch's output is normed before it is added (OLMo 2)
+  both     ///< norms before and after each branch (Gemma 2 and 3)
 };
 enum class QkNorm : std::uint8_t {
   none,
   head,  ///< RMS norm over each query and key head, with weights that the heads share
-  whole  ///< over all query columns and all key columns
+  whole  ///< RMS norm over all query columns and over all key columns
 };
 
 /// Shape of a decoder. The family determines the norms' kind, positions and feed-forward network: gpt2 has layer norm,
 /// learned positions, GELU and biases; all others have RMS norm, rotary positions, a gated feed-forward network and
-/// grouped-query attention, and differ in the fields behind init_std (with_family() presets them).
+/// grouped-query attention, and differ in the fields after init_std (with_family() presets them).
 struct DecoderConfig {
   DecoderFamily family = DecoderFamily::gpt2;
   std::int64_t layers = 4;
@@ -98,25 +99,25 @@ struct DecoderConfig {
 
   std::int64_t head_size = 0;  ///< 0: width / heads
   bool qkv_bias = false;
-  bool out_bias = false;  ///< of the attention's output
+  bool out_bias = false;  ///< bias of the attention's output
   bool ffn_bias = false;
   QkNorm qk_norm = QkNorm::none;
   BlockNorms norms = BlockNorms::before;
-  double norm_offset = 0;    ///< added to every norm's weights (Gemma: 1)
+  double norm_offset = 0;    ///< addend to every norm's weights (Gemma: 1)
   bool gelu_gate = false;    ///< GEGLU with tanh GELU; false: SwiGLU
-  bool fused_names = false;  ///< qkv_proj and gate_up_proj are stored as a tensor each (Phi-3)
+  bool fused_names = false;  ///< qkv_proj and gate_up_proj are stored as one tensor each (Phi-3)
   double embedding_scale = 1;
-  double attention_scale = 0;    ///< of scores; 0: 1 / sqrt(head_size)
+  double attention_scale = 0;    ///< factor of scores; 0: 1 / sqrt(head_size)
   double attention_softcap = 0;  ///< 0: none
   double logit_softcap = 0;      ///< 0: none
-  double rope_share = 1;         ///< of a head's columns that are rotated, from the first on
+  double rope_share = 1;         ///< share of a head's columns that are rotated, from the first on
   RotaryScaling rope_scaling;
-  double local_rope_theta = 0;  ///< of windowed layers, unscaled (Gemma 3); 0: all layers have the same positions
-  std::int64_t window = 0;      ///< keys that a query of a windowed layer sees, its own included; 0: none
-  std::vector<LayerAttention> layer_attention;  ///< by layer; empty: all rotary and, with a window, windowed
+  double local_rope_theta = 0;  ///< theta in windowed layers, unscaled (Gemma 3); 0: all layers have the same positions
+  std::int64_t window = 0;      ///< keys that a query in a windowed layer sees, including itself; 0: no windows
+  std::vector<LayerAttention> layer_attention;  ///< attention by layer; empty: all rotary and, with a window, windowed
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
-  /// Columns of all query heads, and of all key heads; only of a resolved shape.
+  /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
   [[nodiscard]] std::int64_t query_columns() const { return heads * head_size; }
   [[nodiscard]] std::int64_t key_columns() const { return kv_heads * head_size; }
   [[nodiscard]] std::int64_t ffn_matrices() const { return gpt2() ? 2 : 3; }
@@ -130,10 +131,10 @@ struct DecoderConfig {
 /// Sets `family` and the fields that it determines.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
-/// Sets layer_attention, empty where `layers` are all the same and rotary, and window to 0 where no layer is windowed.
+/// Sets layer_attention, which is empty if all `layers` are equal and rotary, and sets window to 0 if none is windowed.
 void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers);
 
-/// Reads the shape keys of a decoder, flat in the section's table. kv_heads, ffn and head_size = 0 stay as they are:
+/// Reads the shape keys of a decoder directly from the section's table. kv_heads, ffn and head_size = 0 stay unchanged:
 /// the decoder resolves them.
 [[nodiscard]] DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults = {});
 

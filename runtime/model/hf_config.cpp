@@ -23,7 +23,7 @@ bool is_ignored(std::string_view key) {
       "label2id", "language", "max_sequence_length", "n_ctx", "num_labels", "pretraining_tp", "problem_type",
       "reorder_and_upcast_attn", "sliding_window_size", "task_specific_params", "tokenizer_class", "torch_dtype",
       "transformers_version", "transformers.js_config", "use_cache",
-      // Of text generation; older versions of transformers store them here.
+      // Keys for text generation; older versions of transformers store them here.
       "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping", "length_penalty", "max_length",
       "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
       "prefix", "repetition_penalty", "return_dict", "return_dict_in_generate", "suppress_tokens", "temperature",
@@ -43,7 +43,7 @@ std::optional<DecoderFamily> family_at(const JsonValue& type) {
   return type.json().is_string() ? family_of(type.text()) : std::nullopt;
 }
 
-/// Refuses a model of images or sound and text, with the way to its language model.
+/// Refuses a model for text with images or sound; the error explains how to get its language model.
 void refuse_multimodal(const Keys& keys, const JsonValue& type) {
   const auto has = [&](const char* name) { return keys.find(name).json().is_object(); };
   if (!has("text_config") && !has("vision_config") && !has("audio_config")) return;
@@ -51,8 +51,8 @@ void refuse_multimodal(const Keys& keys, const JsonValue& type) {
   const JsonValue family = (text ? keys.inside("text_config") : keys).find("model_type");
   const std::string named = text && family ? " (" + shown(family.json()) + ")" : "";
   const bool supported = text && (!family || family_at(family));
-  type.refuse(supported ? "is a multimodal model, and a decoder reads a language model: save that of this model" +
-                              named + " in a folder of its own, as docs/models.md shows, and name it"
+  type.refuse(supported ? "is a multimodal model, and a decoder reads a language model: save its language model" +
+                              named + " in a separate folder, as docs/models.md shows, and name it"
                         : "is a multimodal model, and its language model" + named +
                               " is not supported; these are: " + family_names());
 }

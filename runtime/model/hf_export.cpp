@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<const char*, 3> token_keys{"bos_token_id", "eos_token_id", "pad_token_id"};
 
-/// The object in `text` with its keys in their order, once its content has been checked.
+/// Returns the object in `text` with its keys in order, after a check of its content.
 Result<ordered_json> ordered(std::string_view text, std::string_view where) {
   return parse_hf_keys(text, where, [&](const HfKeys&) { return ordered_json::parse(text); });
 }
@@ -31,7 +31,7 @@ std::string dumped(const ordered_json& object) {
   return object.dump(2) + "\n";
 }
 
-/// The names of all tensors of a folder that export_section has written.
+/// Returns the names of all tensors in a folder that export_section has written.
 Result<std::set<std::string>> tensor_names(const fs::path& folder) {
   const Result<WeightMap> index = read_hf_index(folder);
   if (!index) return index.error();
@@ -46,7 +46,7 @@ Result<std::set<std::string>> tensor_names(const fs::path& folder) {
   return names;
 }
 
-/// The class of transformers that loads every tensor; empty: none.
+/// Returns the transformers class that loads every tensor; empty if there is none.
 std::string loader_of(const HfConfigText& config, const std::set<std::string>& tensors) {
   const auto type = hf_model_type(config.text, config.file);
   if (type && *type == "siglip_vision_model") return "SiglipVisionModel";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a model's config.json and generation_config.json in the folders that this program writes.
+// Makes the text of config.json and generation_config.json in the model folders that this program writes.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,23 @@
 
 namespace maestro {
 
-/// Returns `original`, the config.json that a section began from, for the section whose own text is `own`: keys, values
-/// and their order stay, `architectures` is that of `own`. Of another model_type, as where a section is a part of the
-/// original's model, `own` itself. Errors name `where`, the original's file.
+/// Returns the config.json of a section with config.json text `own` that began from `original`: the keys, values and
+/// order of `original`, with `architectures` of `own`. If model_type differs, as for a section that is a part of the
+/// original model, returns `own`. Errors name `where`, the original's file.
 [[nodiscard]] Result<std::string> kept_config(std::string_view original, std::string_view own, std::string_view where);
 
-/// Replaces the value of `dtype` or `torch_dtype`, whichever there is.
+/// Replaces the value of `dtype` or `torch_dtype`, whichever exists.
 [[nodiscard]] Result<std::string> config_with_dtype(std::string_view config, WeightDtype dtype, std::string_view where);
 
-/// Sets bos_token_id, eos_token_id and pad_token_id below the model's vocab_size; without an id, null, since defaults
-/// of transformers are those of other tokenizers.
+/// Sets bos_token_id, eos_token_id and pad_token_id below the model's vocab_size. An absent id becomes null, since the
+/// defaults of transformers belong to other tokenizers.
 [[nodiscard]] Result<std::string> config_with_tokens(std::string_view config, const SpecialTokens& tokens,
                                                      std::string_view where);
 
-/// generation_config.json with the ids of such a config.json.
+/// Returns a generation_config.json with the ids of such a config.json.
 [[nodiscard]] Result<std::string> generation_config_text(std::string_view config, std::string_view where);
 
-/// Returns the Python expression that loads a folder of export_section: of transformers, of PEFT for adapters, or of
+/// Returns a Python expression that loads a folder of export_section: by transformers, by PEFT for adapters, or by
 /// safetensors for a model that transformers lacks. Errors: a config.json or weights that cannot be read.
 [[nodiscard]] Result<std::string> load_expression(const std::filesystem::path& folder);
 

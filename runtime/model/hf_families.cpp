@@ -13,7 +13,7 @@ using Keys = HfKeys;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// Defaults of a family's configuration class, where they are not LlamaConfig's.
+/// Defaults of a family's configuration class that differ from LlamaConfig.
 struct Family {
   DecoderFamily family;
   const char* architecture;
@@ -22,9 +22,9 @@ struct Family {
   std::int64_t head_size = 0;  ///< 0: width / heads
   std::int64_t kv_heads = 0;   ///< 0: as many as heads
   bool tied = false;
-  bool attention_bias = false;  ///< has a key of that name, for q, k, v and output
-  bool ffn_bias = false;        ///< has mlp_bias
-  bool score_cap = false;       ///< applies attn_logit_softcapping
+  bool attention_bias = false;  ///< the class has this key, for q, k, v and output
+  bool ffn_bias = false;        ///< the class has mlp_bias
+  bool score_cap = false;       ///< the class applies attn_logit_softcapping
   RotaryForm rotary{};
 };
 
@@ -88,10 +88,10 @@ std::int64_t rounded_ffn(const DecoderConfig& config) {
   return config.ffn != 0 ? config.ffn : (8 * config.width + 191) / 192 * 64;
 }
 
-/// The gate of the feed-forward network: silu, or GELU approximated by tanh under any of its names.
+/// Reads the feed-forward network's gate: silu, or GELU approximated by tanh under any of its names.
 bool read_gelu_gate(const Keys& keys, bool gemma) {
   const std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
-  (void)keys.find("hidden_act");  // Gemma has it too, without a meaning
+  (void)keys.find("hidden_act");  // Gemma has this key, too, without a meaning
   const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
   const JsonValue value = keys.find(key);
   if (!value) return gemma;
@@ -102,7 +102,7 @@ bool read_gelu_gate(const Keys& keys, bool gemma) {
   return false;
 }
 
-/// Returns a list that has an entry for each layer.
+/// Returns the entries of a list, which must have one for each layer.
 std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderConfig& config, const char* entries) {
   if (!list.json().is_array() || list.json().size() != static_cast<std::size_t>(config.layers)) {
     list.expected("a list of " + std::to_string(config.layers) + " " + entries);
@@ -110,7 +110,7 @@ std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderCon
   return list.items();
 }
 
-/// Windows by layer_types, or in layers where `usual(index from 0)` holds.
+/// Reads windows from layer_types; without it, layers are windowed if `usual(index from 0)` is true.
 template <class Usual>
 void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
   std::vector<LayerAttention> layers;
@@ -146,12 +146,12 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
     const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
     read_layer_types(keys, config, [&](std::int64_t i) { return (i + 1) % interval != 0; });
   } else {
-    // Keys of other families that such files carry, without a meaning.
+    // Keys of other families, which such files contain without a meaning.
     for (const char* key : {"sliding_window", "max_window_layers"}) (void)keys.find(key);
   }
 }
 
-/// SmolLM3: layers without positions.
+/// Reads SmolLM3's layers without positions.
 void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
   keys.require_flag("use_sliding_window", false);
   const std::int64_t interval = keys.size("no_rope_layer_interval", 4);

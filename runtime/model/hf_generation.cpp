@@ -17,9 +17,9 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr const char* stop_key = "eos_token_id";
-constexpr std::int64_t default_top_k = 50;  // of transformers
+constexpr std::int64_t default_top_k = 50;  // in transformers
 
-/// Keys that are read, and keys without effect on a single text, whose length the caller chooses.
+/// Keys that are read, and keys that do not affect a single text with a length that the caller chooses.
 constexpr std::array<std::string_view, 14> known{stop_key,
                                                  "do_sample",
                                                  "temperature",
@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 14> known{stop_key,
                                                  "transformers_version",
                                                  "_from_model_config"};
 
-/// A key without effect unless another setting turns its use on, and the value that transformers passes over.
+/// A key that is ignored unless another setting enables it, and the value that transformers accepts then.
 struct IdleKey {
   std::string_view name;
   json neutral;
@@ -73,7 +73,7 @@ std::vector<std::int32_t> stop_tokens(const HfKeys& keys) {
   return ids;
 }
 
-/// Whether a setting of transformers with this value leaves the text as it is.
+/// Returns whether a transformers setting with this value leaves the text unchanged.
 bool neutral(const json& value) {
   return value.is_null() || value == false || value == 0 || value == 1 || (!value.is_primitive() && value.empty());
 }
@@ -95,11 +95,11 @@ HfGenerationConfig generation(const HfKeys& keys, const GivenSampling& given) {
   HfGenerationConfig config;
   const bool asked = keys.flag("do_sample", false);
   const bool sampled = given.temperature ? *given.temperature > 0 : asked;
-  // A value that another replaces is not read, as an idle one is not.
+  // A value that the caller replaces is not read, like an ignored value.
   config.temperature = given.temperature ? *given.temperature : sampled ? amount(keys, "temperature", 1) : 0;
   config.top_k = given.top_k ? *given.top_k : sampled ? top_k_of(keys, asked ? default_top_k : 0) : 0;
   config.top_p = given.top_p ? *given.top_p : sampled ? std::min(amount(keys, "top_p", 1), 1.0) : 1;
-  if (!given.top_p && config.top_p == 0) config.temperature = 0, config.top_p = 1;  // a single token is left
+  if (!given.top_p && config.top_p == 0) config.temperature = 0, config.top_p = 1;  // only one token is left
   config.repetition_penalty = keys.positive("repetition_penalty", 1);
   for (const auto& [key, value] : keys.json().items()) {
     const bool used = std::ranges::find(known, key) != known.end();
@@ -110,7 +110,7 @@ HfGenerationConfig generation(const HfKeys& keys, const GivenSampling& given) {
   return config;
 }
 
-/// Removes the keys, unless they have the value that transformers passes over. Returns whether it has removed any.
+/// Removes the keys, unless they have the value that transformers accepts. Returns whether any was removed.
 template <class Keys>
 bool remove_idle(const Keys& keys, ordered_json& object) {
   bool removed = false;
@@ -123,7 +123,7 @@ bool remove_idle(const Keys& keys, ordered_json& object) {
   return removed;
 }
 
-/// Reads a JSON object, or an empty one where there is no such file.
+/// Reads a JSON object from a file; an empty object if the file does not exist.
 template <class Read>
 auto read_file(const fs::path& file, Read read) {
   std::error_code failure;

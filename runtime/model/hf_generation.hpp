@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// generation_config.json of a Hugging Face folder. Training reads the stop tokens alone; generation reads the other
-// settings as transformers 5.24 reads them: without do_sample, temperature, top_k and top_p have no effect and any
-// value passes.
+// generation_config.json of a Hugging Face folder. Training reads only the stop tokens; generation reads the other
+// settings as transformers 5.24 does: without do_sample, temperature, top_k and top_p are ignored, with any value.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +16,16 @@ namespace maestro {
 
 inline constexpr std::string_view generation_config_file = "generation_config.json";
 
-/// Settings with the meaning and the defaults that transformers gives them.
+/// Settings with the meaning and the defaults of transformers.
 struct HfGenerationConfig {
-  double temperature = 0;  ///< 0: the likeliest token, as without do_sample
-  std::int64_t top_k = 0;  ///< 0: all
+  double temperature = 0;  ///< temperature; 0: the likeliest token, as without do_sample
+  std::int64_t top_k = 0;  ///< candidates; 0: all
   double top_p = 1;
   double repetition_penalty = 1;
-  std::vector<std::string> unused;  ///< "key = value" of settings that would change the text and have no effect here
+  std::vector<std::string> unused;  ///< "key = value" of settings that would change the text, but are ignored here
 };
 
-/// Settings of the caller, which replace the settings of the file. A temperature above 0 is do_sample, 0 its absence.
+/// Settings of the caller, which replace the file's settings. A temperature above 0 means do_sample, 0 its absence.
 struct GivenSampling {
   std::optional<double> temperature;
   std::optional<std::int64_t> top_k;
@@ -42,9 +41,8 @@ struct GivenSampling {
 [[nodiscard]] Result<HfGenerationConfig> read_hf_generation(const std::filesystem::path& folder,
                                                             const GivenSampling& given = {});
 
-/// Returns the text of a generation_config.json without the settings that have no effect and for which transformers
-/// refuses to save the file again, such as a temperature without do_sample; `text` itself if it has none. Errors name
-/// `where`: not a JSON object.
+/// Returns the text of a generation_config.json without ignored settings for which transformers refuses to save the
+/// file again, such as a temperature without do_sample; returns `text` if it has none. Error: not a JSON object.
 [[nodiscard]] Result<std::string> savable_generation_config(std::string_view text, std::string_view where);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading config.json of Hugging Face models: keys with their checks. Only for sources of runtime/model.
+// Reads config.json of Hugging Face models: keys with their checks. Only for sources of runtime/model.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,7 @@
 
 namespace maestro {
 
-/// The keys of an object, of which null counts as absent, as it does for transformers; an absent object has none.
-/// Throws JobError.
+/// The keys of an object. As in transformers, null counts as absent; an absent object is empty. Throws JobError.
 class HfKeys {
  public:
   static constexpr std::int64_t most_size = std::int64_t{1} << 31;
@@ -30,13 +29,13 @@ class HfKeys {
   }
   [[nodiscard]] HfKeys inside(std::string_view key) const { return HfKeys(find(key)); }
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const { object_.at(key).fail(problem); }
-  /// Whether the key is there, if only as null.
+  /// Returns whether the key is present, possibly as null.
   [[nodiscard]] bool has(std::string_view key) const { return object_ && object_.at(key); }
   [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {}, std::int64_t least = 1,
                                   std::int64_t most = most_size) const {
     return find(key).whole_number(least, most, absent);
   }
-  /// The size under `key` or `alias`, another name of it. Both: they must agree.
+  /// Returns the size under `key` or its other name `alias`; if both are present, they must agree.
   [[nodiscard]] std::int64_t aliased_size(std::string_view key, std::string_view alias,
                                           std::int64_t most = most_size) const {
     const JsonValue value = find(key), other = find(alias);
@@ -49,7 +48,7 @@ class HfKeys {
   }
   [[nodiscard]] double positive(std::string_view key, double absent) const { return find(key).positive(absent); }
   [[nodiscard]] bool flag(std::string_view key, bool absent) const { return find(key).flag(absent); }
-  /// Refuses a setting that would make another model than this program computes.
+  /// Refuses a setting with which the model would differ from this program's computation.
   void require_flag(std::string_view key, bool needed) const {
     if (flag(key, needed) != needed)
       find(key).refuse(std::string("is not supported; only ") + (needed ? "true is" : "false is"));
@@ -79,17 +78,17 @@ class HfKeys {
   mutable std::set<std::string, std::less<>> read_;
 };
 
-/// The end of a refusal: a setting that a class of transformers has and passes over. Applied here, it would make
-/// another model of the file.
+/// Returns the end of a refusal for a setting that a transformers class has but ignores. If this program applied it,
+/// the model would be another.
 inline std::string not_applied_by(std::string_view architecture) {
   return "is not applied by transformers' " + std::string(architecture);
 }
 
-/// Returns read(keys) of the JSON object in `text`, or the first refusal.
+/// Returns read(keys) for the JSON object in `text`, or the first refusal.
 template <class Read>
 auto parse_hf_keys(std::string_view text, std::string_view where, const Read& read) {
   return read_json(text, std::string(where), ErrorCode::invalid_argument, [&](const JsonValue& root) {
-    (void)root.at("");  // an object
+    (void)root.at("");  // checks that it is an object
     return read(HfKeys(root));
   });
 }

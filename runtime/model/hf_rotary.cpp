@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary positions in config.json: rope_theta at the top with a rope_scaling, and since transformers 5 both in
-// rope_parameters, where Gemma 3 has an entry for each kind of layer. Defaults as modeling_rope_utils.py of
-// transformers 5.24.
+// Rotary positions in config.json: rope_theta at the top with a rope_scaling, or both in rope_parameters (transformers
+// 5), which has an entry for each kind of layer in Gemma 3. Defaults as in modeling_rope_utils.py of transformers 5.24.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -23,7 +22,7 @@ bool nothing_is_ignored(std::string_view /*key*/) {
   return false;
 }
 
-/// A value that may stand in several places, where it must be the same.
+/// A value that several places may contain, and that must be equal in all.
 class OneValue {
  public:
   void take(const JsonValue& place) {
@@ -56,7 +55,7 @@ std::vector<double> factors_of(const Keys& keys, const char* key, std::int64_t p
   return factors;
 }
 
-/// Growth of the attention's temperature with the length (YaRN, Peng et al. 2023, eq. 22).
+/// Returns the growth of the attention's temperature with the length (YaRN, Peng et al. 2023, eq. 22).
 double yarn_growth(double factor, double slope) {
   return factor <= 1 ? 1.0 : 0.1 * slope * std::log(factor) + 1.0;
 }
@@ -68,7 +67,7 @@ double yarn_magnitude(const Keys& keys, double factor) {
   return both ? yarn_growth(factor, slope) / yarn_growth(factor, whole) : yarn_growth(factor, 1);
 }
 
-/// LongRoPE (Ding et al. 2024, section 4).
+/// Returns the magnitude for LongRoPE (Ding et al. 2024, section 4).
 double longrope_magnitude(const Keys& keys, double factor, double original) {
   const double formula = factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
   return keys.positive("attention_factor", formula);
@@ -77,14 +76,14 @@ double longrope_magnitude(const Keys& keys, double factor, double original) {
 RotaryScaling longrope(const Keys& keys, RotaryScaling scaling, const DecoderConfig& config) {
   const auto pairs = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share) / 2;
   scaling.factors = factors_of(keys, "short_factor", pairs);
-  (void)factors_of(keys, "long_factor", pairs);  // of samples beyond `original`, which are refused
+  (void)factors_of(keys, "long_factor", pairs);  // for samples beyond `original`, which are refused
   scaling.factor = keys.positive("factor", static_cast<double>(config.positions) / scaling.original);
   scaling.magnitude = longrope_magnitude(keys, scaling.factor, scaling.original);
   return scaling;
 }
 
-/// Returns the positions of pre-training: the value at the top counts before the value among the scaling's keys. Where
-/// the class has a default at the top, that counts too, and another value inside would have no effect.
+/// Returns the pre-training positions: the value at the top takes precedence over the value among the scaling's keys.
+/// If the class has a default at the top, it takes precedence, too, and a different value inside is refused.
 double original_of(const Keys& keys, const Keys& top, const DecoderConfig& config, const RotaryForm& form) {
   constexpr const char* key = "original_max_position_embeddings";
   const double inside = keys.positive(key, static_cast<double>(config.positions));
@@ -97,7 +96,7 @@ double original_of(const Keys& keys, const Keys& top, const DecoderConfig& confi
   return original;
 }
 
-/// Of rope_scaling, rope_parameters, or an entry of the latter.
+/// Reads the scaling from rope_scaling, rope_parameters, or an entry of the latter.
 RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig& config, const RotaryForm& form) {
   const JsonValue named = type_of(keys);
   const std::string type = named.text("default");
@@ -138,8 +137,8 @@ RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig&
   return scaling;
 }
 
-/// The objects of rotary settings in a file: rope_scaling, which is flat, and rope_parameters, which is flat or has an
-/// entry for each kind of layer, as the class reads it.
+/// The objects with rotary settings in a file: rope_scaling, which is flat, and rope_parameters, which is flat or, for
+/// some classes, has an entry for each kind of layer.
 class RotaryObjects {
  public:
   RotaryObjects(const Keys& keys, const RotaryForm& form) : keys_(keys) {
@@ -157,14 +156,15 @@ class RotaryObjects {
     }
     both_differ_ = !form.by_layer && objects_.size() == 2 && objects_[0].json() != objects_[1].json();
   }
-  /// The objects of all layers, or of those that are not windowed.
+  /// Returns the objects for all layers, or for layers without windows.
   [[nodiscard]] const std::vector<JsonValue>& all() const { return objects_; }
-  /// The object of windowed layers.
+  /// Returns the object for windowed layers.
   [[nodiscard]] const std::optional<JsonValue>& local() const { return local_; }
   /// Refuses a rope_parameters that differs from a rope_scaling next to it.
   void require_agreement() const {
     if (both_differ_) {
-      keys_.fail("rope_parameters", "it differs from rope_scaling, which transformers reads alone; remove one");
+      keys_.fail("rope_parameters",
+                 "it differs from rope_scaling, and transformers reads only rope_scaling; remove one");
     }
   }
 
@@ -183,7 +183,7 @@ class RotaryObjects {
   static void refuse_layers(const JsonValue& object, const RotaryForm& form) {
     for (const char* layers : {global_layers, local_layers}) {
       if (const JsonValue entry = object.at(layers)) {
-        entry.refuse(not_applied_by(form.architecture) + "; its rotary settings have no entries of layers here");
+        entry.refuse(not_applied_by(form.architecture) + "; it does not read rotary settings by layer");
       }
     }
   }
@@ -224,13 +224,13 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
   config.rope_share = share.value_or(1.0);
   if (!form.partial && config.rope_share != 1) {
     keys.fail("partial_rotary_factor", number_text(config.rope_share) + " " + not_applied_by(form.architecture) +
-                                           ", which rotates whole heads; remove it");
+                                           ", which rotates complete heads; remove it");
   }
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
   if (config.rope_share > 1 || rotated % 2 != 0 || rotated == 0) {
     keys.fail("partial_rotary_factor", "it makes " + std::to_string(rotated) + " of " +
                                            std::to_string(config.head_size) +
-                                           " columns rotate; it must be an even number of them");
+                                           " columns rotate; their number must be even");
   }
   for (const JsonValue& object : objects.all()) {
     const Keys inside(object);

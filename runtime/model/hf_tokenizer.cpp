@@ -19,13 +19,13 @@ using nlohmann::json;
 
 namespace {
 
-using Tokens = std::map<std::int64_t, std::string>;  // by id
+using Tokens = std::map<std::int64_t, std::string>;  // tokens by id
 
 std::int64_t id_of(const JsonValue& value) {
   return value.whole_number(0, INT32_MAX);
 }
 
-/// The vocabulary maps tokens to ids (BPE, WordPiece, WordLevel), or lists [token, score] in order of ids (Unigram).
+/// Adds a vocabulary, which maps tokens to ids (BPE, WordPiece, WordLevel) or lists [token, score] by id (Unigram).
 void add_vocabulary(const JsonValue& vocabulary, Tokens& tokens) {
   if (vocabulary.json().is_object()) {
     for (const auto& [token, id] : vocabulary.members()) tokens[id_of(id)] = token;
@@ -48,7 +48,7 @@ Tokens tokens_of(const HfKeys& keys) {
   return tokens;
 }
 
-/// The tokens of another kind of file than tokenizer.json.
+/// Returns the tokens in a file of another kind than tokenizer.json.
 Result<Tokens> opened_tokens(const fs::path& file) {
   const auto tokenizer = open_tokenizer(file);
   if (!tokenizer) return tokenizer.error();
@@ -65,7 +65,7 @@ Result<Tokens> read_tokens(const fs::path& file) {
   return parse_hf_keys(*text, file.string(), tokens_of);
 }
 
-/// The text at `key` of a file's object: a string, or the content of an added token; empty: neither.
+/// Returns the text at `key` in a file's object: a string, or the content of an added token; empty if neither.
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return "";
@@ -73,7 +73,7 @@ std::string text_at(const json& object, const char* key) {
   return text.is_string() ? text.get<std::string>() : "";
 }
 
-/// The object that names the special tokens of a folder's tokenizer.
+/// Returns the object that names the special tokens of a folder's tokenizer.
 Result<json> special_names(const fs::path& folder) {
   std::error_code failure;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {

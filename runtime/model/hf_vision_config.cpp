@@ -61,8 +61,8 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
   return inside.find("hidden_size") ? inside.size("hidden_size") : 0;
 }
 
-/// Refuses a LLaVA whose projector takes other features than all of the last layer's. Absent keys have the defaults of
-/// the library, except in files that earlier versions of this program wrote.
+/// Refuses a LLaVA unless its projector takes all features of the last layer. Absent keys have the library's defaults,
+/// except in files that earlier versions of this program wrote.
 void check_features(const HfKeys& keys) {
   const bool of_maestro = !keys.inside("vision_config").has("model_type") && !keys.find("vision_feature_layer") &&
                           !keys.find("vision_feature_select_strategy");

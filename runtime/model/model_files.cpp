@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t of_tokenizer = 9;  // the first of these
+constexpr std::size_t of_tokenizer = 9;  // count of tokenizer files, the first entries
 constexpr std::array<std::string_view, 12> names{
     "tokenizer.json",    "tokenizer.model",        "tokenizer_config.json",    "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja",    "chat_template.json",       "merges.txt",
@@ -38,7 +38,7 @@ Status written(const Result<WrittenFile>& file) {
   return file ? Status() : Status(file.error());
 }
 
-/// Writes `bytes`, the content of `from` or made of it.
+/// Writes `bytes`, which are the content of `from` or derived from it.
 Result<WrittenFile> write_copy(const fs::path& from, std::span<const std::byte> bytes, const fs::path& to,
                                OperationHook hook = {}) {
   Result<AtomicFile> target = AtomicFile::create(to, std::move(hook));
@@ -48,7 +48,7 @@ Result<WrittenFile> write_copy(const fs::path& from, std::span<const std::byte> 
   return target->commit();
 }
 
-/// Refuses content that is not of the kind that the file's name promises.
+/// Refuses content of another kind than the file's name implies.
 Status check_content(const fs::path& file, std::string_view text) {
   const fs::path kind = file.extension();
   if (kind == ".json") {
@@ -88,7 +88,7 @@ Status write_byte_tokenizer(bool end, const fs::path& folder) {
                                 special + "\n}\n"));
 }
 
-/// Copies the tokenizer that is the file itself, under the name that transformers expects.
+/// Copies a tokenizer file under the name that transformers expects.
 Status copy_renamed(const fs::path& file, const fs::path& folder) {
   return written(copy_model_file(file, folder / (file.extension() == ".model" ? "tokenizer.model" : "tokenizer.json")));
 }

@@ -197,7 +197,7 @@ TEST(HfConfig, a_key_that_the_class_of_the_family_passes_over_is_refused_by_name
   for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {
     EXPECT_THAT(refused(type, R"("partial_rotary_factor": 0.5)"),
                 AllOf(HasSubstr("partial_rotary_factor: 0.5 is not applied by transformers' "),
-                      HasSubstr("ForCausalLM, which rotates whole heads; remove it")))
+                      HasSubstr("ForCausalLM, which rotates complete heads; remove it")))
         << type;
     EXPECT_EQ(refused(type, R"("partial_rotary_factor": 1.0)"), "accepted") << type;
   }
@@ -289,12 +289,11 @@ TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
 }
 
 TEST(HfConfig, a_multimodal_model_is_refused_with_the_way_to_its_language_model) {
-  EXPECT_THAT(
-      refusal(R"({"model_type": "llava", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
-      HasSubstr("model_type = \"llava\" is a multimodal model, and a decoder reads a language model: save that of "
-                "this model (\"llama\") in a folder of its own, as docs/models.md shows, and name it"));
+  EXPECT_THAT(refusal(R"({"model_type": "llava", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
+              HasSubstr("model_type = \"llava\" is a multimodal model, and a decoder reads a language model: save its "
+                        "language model (\"llama\") in a separate folder, as docs/models.md shows, and name it"));
   EXPECT_THAT(refusal(R"({"model_type": "gemma3", "text_config": {"hidden_size": 8}})"),
-              HasSubstr("that of this model in"));
+              HasSubstr("its language model in"));
   for (const char* unsupported : {R"({"model_type": "qwen2_vl", "vision_config": {}})",
                                   R"({"model_type": "qwen2_vl", "text_config": {"model_type": 3}})"}) {
     EXPECT_THAT(refusal(unsupported),
