@@ -53,7 +53,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, failure);
 }
 
-/// "; the nearest is X" among the entries of the folder that should hold `path`, or nothing.
+/// Returns "; the nearest is X" for the entries of the folder that should contain `path`, or nothing.
 std::string nearest_sibling(const fs::path& path) {
   std::vector<std::string> names;
   std::error_code failure;
@@ -66,7 +66,7 @@ std::string nearest_sibling(const fs::path& path) {
   return nearest ? "; the nearest is " + (parent / *nearest).string() : "";
 }
 
-/// Whether a folder has loadable checkpoints right below it.
+/// Returns whether a folder directly contains loadable checkpoints.
 bool holds_checkpoints(const fs::path& root) {
   const auto folders = list_checkpoint_folders(root);
   return folders && !loadable(*folders).empty();
@@ -77,7 +77,7 @@ struct Candidate {
   Manifest manifest;
 };
 
-/// "runs/a/checkpoints/step-00000009 (job 'real')", of each.
+/// Returns "runs/a/checkpoints/step-00000009 (job 'real')" for each run.
 std::string listed(const std::map<std::string, Candidate>& runs) {
   std::string text;
   for (const auto& [id, last] : runs) {
@@ -87,12 +87,12 @@ std::string listed(const std::map<std::string, Candidate>& runs) {
   return text;
 }
 
-/// Beside the checkpoints folder.
+/// Returns the path of run.json, next to the checkpoints folder.
 fs::path run_file_of(const fs::path& root) {
   return root.parent_path() / run_file;
 }
 
-/// Of the run that run.json names, where there is one.
+/// Returns the latest checkpoint, only of the run that run.json names if this file exists.
 Result<fs::path> latest_of_run(const fs::path& root) {
   std::error_code failure;
   if (!fs::exists(run_file_of(root), failure)) return latest_checkpoint(root);
@@ -125,9 +125,9 @@ Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view 
 Result<fs::path> latest_checkpoint(const fs::path& root, const std::optional<std::string>& run) {
   const auto folders = list_checkpoint_folders(root);
   if (!folders) return folders.error();
-  const CheckpointFolder* damaged = nullptr;  // of the latest step
+  const CheckpointFolder* damaged = nullptr;  // with the highest step
   std::optional<Error> damage;
-  std::map<std::string, Candidate> runs;  // by id: the last committed checkpoint
+  std::map<std::string, Candidate> runs;  // last committed checkpoint by run id
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
     Result<Manifest> manifest = load_manifest(folder.path);
@@ -140,14 +140,14 @@ Result<fs::path> latest_checkpoint(const fs::path& root, const std::optional<std
     if (best.folder == nullptr || manifest->sequence > best.manifest.sequence) best = {&folder, *std::move(manifest)};
   }
   if (!run && runs.size() > 1) {
-    return Error{ErrorCode::invalid_argument, root.string() + " holds checkpoints of several runs, the last ones " +
+    return Error{ErrorCode::invalid_argument, root.string() + " holds checkpoints of several runs; the latest are " +
                                                   listed(runs) + "; name the one to resume from"};
   }
   const auto found = run ? runs.find(*run) : runs.begin();
   const CheckpointFolder* best = found == runs.end() ? nullptr : found->second.folder;
   if (damaged != nullptr && (best == nullptr || damaged->step > best->step)) {
     const std::string instead =
-        best == nullptr ? "there is no other" : "name an earlier one to resume from it: " + best->path.string();
+        best == nullptr ? "it is the only checkpoint" : "name an earlier one to resume from it: " + best->path.string();
     return Error{ErrorCode::corrupt, "the latest checkpoint is damaged: " + damage->message + "; " + instead};
   }
   if (best != nullptr) return best->path;

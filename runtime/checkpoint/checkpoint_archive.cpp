@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A second name of a file, or a copy where the file system has none.
+/// Makes a second name for a file, or a copy if the file system lacks hard links.
 Status link_file(const fs::path& from, const fs::path& to, const OperationHook& after) {
   if (link(from.c_str(), to.c_str()) != 0) {
     constexpr std::array none{EXDEV, EPERM, EMLINK, ENOTSUP, ENOSYS};
@@ -37,7 +37,7 @@ Status link_file(const fs::path& from, const fs::path& to, const OperationHook& 
   return {};
 }
 
-/// Links the files of a manifest below `from` to the same names below `to`, whose folders are made.
+/// Links a manifest's files below `from` to the same names below `to`, and makes their folders.
 Status link_files(const fs::path& from, const Manifest& manifest, const fs::path& to, const OperationHook& after) {
   std::set<fs::path> folders;
   for (const FileRecord& file : manifest.files) {
@@ -54,7 +54,7 @@ Status link_files(const fs::path& from, const Manifest& manifest, const fs::path
   return {};
 }
 
-/// Returns the id of the run that a folder of an archive is of; nothing when it cannot be read.
+/// Returns the run id of an archived folder; nothing if it cannot be read.
 std::optional<std::string> run_of(const fs::path& kept) {
   if (const Result<Manifest> manifest = load_manifest(kept)) return manifest->run.id;
   if (const Result<RunIdentity> run = read_run_identity(kept / run_file)) return run->id;
@@ -77,7 +77,7 @@ Result<fs::path> CheckpointArchive::keep(const fs::path& checkpoint, ArchiveForm
   const bool same = there && there->run == manifest->run && there->sequence == manifest->sequence;
   if (same && form == ArchiveForm::full) return kept;
   if (const auto run = run_of(kept); run && run != manifest->run.id) {
-    return Error{ErrorCode::unavailable, kept.string() + " is of another run and stays; choose another train.out"};
+    return Error{ErrorCode::unavailable, kept.string() + " belongs to another run and stays; choose another train.out"};
   }
   if (const Status swept = sweep(); !swept) return swept.error();
   const fs::path staging = root_ / checkpoint_folder_name(manifest->step, CheckpointKind::staging);
@@ -86,7 +86,7 @@ Result<fs::path> CheckpointArchive::keep(const fs::path& checkpoint, ArchiveForm
   return kept;
 }
 
-/// Makes the folder, and removes leftovers of a crash.
+/// Makes the folder and removes leftovers of crashes.
 Status CheckpointArchive::sweep() const {
   std::error_code failure;
   fs::create_directories(root_, failure);
@@ -170,7 +170,7 @@ Result<fs::path> branch_checkpoint(const fs::path& checkpoint, const CheckpointS
                                    const std::function<void(Manifest&)>& change) {
   Result<Manifest> manifest = load_manifest(checkpoint);
   if (!manifest) return manifest.error();
-  std::erase_if(manifest->files, [](const FileRecord& file) {  // commit() writes them again
+  std::erase_if(manifest->files, [](const FileRecord& file) {  // commit() writes them anew
     return fs::path(file.path).filename() == section_index_file;
   });
   change(*manifest);

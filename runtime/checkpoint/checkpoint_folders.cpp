@@ -29,7 +29,7 @@ constexpr std::array<Suffix, 4> suffixes{{{CheckpointKind::removed, ".removed.tm
 }  // namespace
 
 std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind, std::string_view run) {
-  constexpr std::size_t width = 8;  // so that names sort as steps do
+  constexpr std::size_t width = 8;  // so that names sort like steps
   const std::string digits = std::to_string(step);
   std::string name(prefix);
   if (digits.size() < width) name.append(width - digits.size(), '0');
@@ -54,7 +54,7 @@ std::optional<CheckpointFolder> parse_checkpoint_folder(const fs::path& path) {
   std::uint64_t step = 0;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
   if (failure != std::errc() || end != rest.data() + rest.size()) return std::nullopt;
-  // A step has exactly one folder name: maestro did not write "step-7".
+  // A step has exactly one folder name: "step-7" is not a folder of maestro.
   if (name != checkpoint_folder_name(step, suffix->kind, run)) return std::nullopt;
   return CheckpointFolder{path, step, suffix->kind, std::move(run)};
 }

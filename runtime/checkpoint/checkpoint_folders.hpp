@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the folders below a checkpoints folder, and the content that each name stands for.
+// Names of the folders below a checkpoints folder, and the content that each name implies.
 //
 //   step-00000123              complete
-//   step-00000123.old          complete, being replaced by a second checkpoint of the same step
-//   step-00000123.tmp          staging: being written, or left by a crash; of the run R it is step-00000123.R.tmp
+//   step-00000123.old          complete, being replaced by another checkpoint of the same step
+//   step-00000123.tmp          staging: being written, or left by a crash; for run R the name is step-00000123.R.tmp
 //   step-00000123.removed.tmp  being removed
 #pragma once
 
@@ -24,16 +24,16 @@ struct CheckpointFolder {
   std::filesystem::path path;
   std::uint64_t step = 0;
   CheckpointKind kind = CheckpointKind::complete;
-  std::string run;  ///< id of the run that a staging folder is of; else empty
+  std::string run;  ///< run id of a staging folder; else empty
 };
 
 [[nodiscard]] std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind, std::string_view run = {});
-/// Nothing when the name is none of the four.
+/// Returns the parsed name; nothing if it is not one of the four kinds.
 [[nodiscard]] std::optional<CheckpointFolder> parse_checkpoint_folder(const std::filesystem::path& path);
 
-/// Every such folder below `root`, sorted by step. Errors: not_found when `root` does not exist.
+/// Returns all such folders below `root`, sorted by step. Errors: not_found if `root` does not exist.
 [[nodiscard]] Result<std::vector<CheckpointFolder>> list_checkpoint_folders(const std::filesystem::path& root);
-/// Returns the folders that hold a checkpoint: complete folders, and replaced folders whose successor is missing.
+/// Returns the folders that contain a checkpoint: complete folders, and replaced folders without a successor.
 [[nodiscard]] std::vector<CheckpointFolder> loadable(const std::vector<CheckpointFolder>& folders);
 
 }  // namespace maestro

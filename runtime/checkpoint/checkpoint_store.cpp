@@ -25,7 +25,8 @@ bool is_section_name(std::string_view name) {
   return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
 }
 
-/// A checkpoint that cannot be read counts as the run's own: a run that goes on from before it replaces it.
+/// Returns whether a checkpoint belongs to another run. An unreadable checkpoint does not: a run that continues from an
+/// earlier step replaces it.
 bool is_of_other_run(const fs::path& checkpoint, const std::string& run) {
   const Result<Manifest> manifest = load_manifest(checkpoint);
   return manifest && manifest->run.id != run;
@@ -38,7 +39,7 @@ Status check_section(const std::string& name, StatePart part) {
   }
   constexpr std::uint32_t most_parts = 99999;  // five digits of the file's name
   if (part.index < part.count && part.count <= most_parts) return {};
-  return Error{ErrorCode::invalid_argument, "section " + name + ": there is no part with index " +
+  return Error{ErrorCode::invalid_argument, "section " + name + ": invalid part with index " +
                                                 std::to_string(part.index) + " of " + std::to_string(part.count) +
                                                 "; a section has 1 to " + std::to_string(most_parts) + " parts"};
 }
@@ -72,7 +73,7 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
   if (const Status checked = check_section(name, state.part); !checked) return checked.error();
   const fs::path folder = staging / name;
   std::error_code failure;
-  fs::create_directory(folder, failure);  // no failure when another part's writer was faster
+  fs::create_directory(folder, failure);  // succeeds if another part's writer was faster
   if (failure) return system_error("cannot create folder", folder, failure.value());
   done("create section");
   std::vector<FileRecord> records;
@@ -94,7 +95,7 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
       if (!kept) return kept.error();
     }
   }
-  // transformers refuses a file whose metadata does not name the framework of its layout.
+  // transformers refuses a file without the framework of its layout in the metadata.
   const std::string model = state.adapters ? adapter_file(state.part) : model_file(state.part);
   Status kept = keep(model, write_safetensors(folder / model, state.parameters, {{"format", "pt"}}, options_.after));
   if (!kept) return kept.error();
@@ -146,7 +147,7 @@ Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& ma
     if (failure) return system_error("cannot commit: lost", staging / record.path, failure.value());
     if (size == record.bytes) continue;
     return Error{ErrorCode::corrupt, "cannot commit: " + (staging / record.path).string() + " has " +
-                                         std::to_string(size) + " bytes, its writer wrote " +
+                                         std::to_string(size) + " bytes, but its writer wrote " +
                                          std::to_string(record.bytes)};
   }
   return {};
@@ -155,7 +156,7 @@ Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& ma
 Status CheckpointStore::write_indexes(const fs::path& staging, Manifest& manifest) const {
   for (const std::string& section : manifest.sections()) {
     if (!is_in_parts(manifest, section)) continue;
-    // Maps the section as read_section will: a section that cannot be read back must not be committed (CK-2).
+    // Maps the section as read_section does: a section that cannot be read back must not be committed (CK-2).
     const Result<StoredSection> stored = map_section(staging, manifest, section);
     if (!stored) return stored.error();
     if (stored->state.adapters) continue;
@@ -176,10 +177,11 @@ Status CheckpointStore::publish(const fs::path& staging, const Manifest& manifes
   if (fs::exists(complete, failure)) {
     for (const fs::path& there : {complete, replaced}) {
       if (!is_of_other_run(there, manifest.run.id)) continue;
-      return Error{ErrorCode::unavailable, there.string() + " is of another run and stays; choose another train.out"};
+      return Error{ErrorCode::unavailable,
+                   there.string() + " belongs to another run and stays; choose another train.out"};
     }
-    // A folder cannot be renamed over a full folder. The old folder steps aside under a name that counts as loadable
-    // until its successor is in place (CK-2).
+    // A folder cannot be renamed over a full folder. The old folder gets a name that counts as loadable until its
+    // successor is in place (CK-2).
     if (fs::exists(replaced, failure)) {
       if (const Status removed = remove_folder(replaced, step); !removed) return removed;
     }
@@ -195,7 +197,7 @@ Status CheckpointStore::remove_superseded(const Manifest& committed) const {
   std::vector<std::pair<std::uint64_t, const CheckpointFolder*>> by_sequence;
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
-    // An unreadable checkpoint is left for a person to look at.
+    // An unreadable checkpoint is left for inspection.
     const Result<Manifest> manifest = load_manifest(folder.path);
     if (manifest && manifest->run.id == committed.run.id) by_sequence.emplace_back(manifest->sequence, &folder);
   }
@@ -219,7 +221,7 @@ Status CheckpointStore::remove_superseded(const Manifest& committed) const {
 }
 
 Status CheckpointStore::remove_folder(const fs::path& folder, std::uint64_t step) const {
-  // Renamed first: half a checkpoint must not look whole (CK-1).
+  // Renamed first: a partial checkpoint must not look complete (CK-1).
   const fs::path doomed = root_ / checkpoint_folder_name(step, CheckpointKind::removed);
   if (const Status cleared = remove_tree(doomed); !cleared) return cleared;
   if (const Status renamed = rename_folder(folder, doomed); !renamed) return renamed;

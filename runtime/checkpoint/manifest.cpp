@@ -15,20 +15,20 @@ using nlohmann::json;
 namespace {
 
 constexpr std::int64_t format_version = 1;
-// Far above any run, so that no arithmetic on them overflows.
+// Far above any run, yet small enough that arithmetic does not overflow.
 constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
 constexpr std::uint64_t most_positions = std::uint64_t{1} << 60;
-constexpr std::size_t most_segments = 65536;  // of a run that has left out samples as often
+constexpr std::size_t most_segments = 65536;  // a run has a segment for each time that it left out samples
 constexpr std::uint64_t most_ahead = 65536;   // steps; train.ahead is at most 1024
 
-/// A manifest may come from anywhere; its files may not.
+/// Returns whether a path stays inside the checkpoint: a manifest from elsewhere must not name other files.
 bool stays_inside(const std::string& path) {
   const std::filesystem::path relative(path);
   return !path.empty() && relative.is_relative() &&
          std::ranges::none_of(relative, [](const auto& part) { return part == ".."; });
 }
 
-/// Text that is not UTF-8, such as a setting of the command line, is replaced rather than thrown at.
+/// Returns the JSON text. Bytes that are not UTF-8, such as in settings of the command line, are replaced.
 std::string dumped(const json& object, int indent = -1) {
   return object.dump(indent, ' ', false, json::error_handler_t::replace);
 }
@@ -68,7 +68,7 @@ Manifest manifest_of(const JsonValue& object) {
   for (const JsonValue& number : object.at("random_state").items()) manifest.random_state.push_back(number.count());
   manifest.sequence = object.at("sequence").count();
   manifest.maestro_version = object.at("maestro_version").text();
-  // Checkpoints of earlier versions lack these.
+  // Checkpoints of earlier versions lack these keys.
   manifest.run = run_identity_of(object);
   for (auto [key, texts] :
        {std::pair("data", &manifest.data), {"settings", &manifest.settings}, {"dtypes", &manifest.dtypes}}) {
@@ -124,7 +124,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"ahead", manifest.ahead},
                  {"files", std::move(files)}};
   if (!manifest.cursor.empty()) object["cursor"] = manifest.cursor;
-  // Over the compact form without this key, which sorted keys make the same for every reader.
+  // Computed over the compact form without this key; keys are sorted, so that it is the same for every reader.
   object["self_xxh3_128"] = checksum_of(dumped(object));
   return dumped(object, 2) + "\n";
 }

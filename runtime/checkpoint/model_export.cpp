@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The tensors in their order, cut where a file would hold more than `most` bytes.
+/// Returns the tensors in order, divided into files of at most `shard_bytes`.
 std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& tensors, const ExportOptions& options) {
   std::vector<std::vector<NamedTensor>> shards(1);
   std::uint64_t held = 0;
@@ -37,7 +37,7 @@ std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& 
   return shards;
 }
 
-/// Memory for the tensors of a file, filled by `model`.
+/// Returns memory for the tensors of a file, filled by `model`.
 Result<AlignedMemory> make_tensors(const MadeModel& model, std::vector<NamedTensor>& tensors) {
   std::size_t bytes = 0;
   for (const NamedTensor& named : tensors) bytes += named.tensor.bytes();
@@ -56,7 +56,7 @@ Result<ExportedModel> write_model(const MadeModel& whole, std::string_view origi
                                   const fs::path& folder) {
   auto shards = shards_of(whole.tensors, options);
   const auto count = static_cast<std::uint32_t>(shards.size());
-  std::map<std::string, std::string> files;  // by tensor
+  std::map<std::string, std::string> files;  // file by tensor
   ExportedModel model{*options.dtype, shards.size(), 0};
   for (std::uint32_t index = 0; index < count; ++index) {
     const std::string file = model_file({index, count});
@@ -82,7 +82,7 @@ Result<ExportedModel> write_model(const MadeModel& whole, std::string_view origi
   return model;
 }
 
-/// Of the weights that the section began from.
+/// Returns the dtype of the section's initial weights.
 WeightDtype own_dtype(const Manifest& manifest, std::string_view section) {
   const auto recorded = manifest.dtypes.find(std::string(section));
   if (recorded == manifest.dtypes.end()) return WeightDtype::f32;
@@ -91,7 +91,7 @@ WeightDtype own_dtype(const Manifest& manifest, std::string_view section) {
   return static_cast<WeightDtype>(index);
 }
 
-/// A folder of PEFT.
+/// Writes a PEFT folder.
 Result<ExportedModel> write_adapters(const StoredSection& stored, const std::string& config, WeightDtype dtype,
                                      const fs::path& folder) {
   ExportedModel model{dtype, 1, 0, true};
@@ -105,25 +105,27 @@ Result<ExportedModel> write_adapters(const StoredSection& stored, const std::str
   return model;
 }
 
-/// EX-3.
+/// Checks EX-3.
 Status check_base(const Manifest& manifest, std::string_view section, const std::string& base) {
   const std::string begin = "cannot merge the adapters of section " + std::string(section) + ": ";
   if (base.empty()) {
-    return Error{ErrorCode::invalid_argument, begin + "the weights below them are random values that no folder holds"};
+    return Error{ErrorCode::invalid_argument,
+                 begin + "the adapted weights are random values, which no folder contains"};
   }
   std::error_code failure;
   if (!fs::is_directory(base, failure)) {
-    return Error{ErrorCode::not_found, begin + "there is no folder " + printable(base) + ", of the weights below them"};
+    return Error{ErrorCode::not_found,
+                 begin + "the folder " + printable(base) + " of the adapted weights does not exist"};
   }
   const Result<std::string> now = weights_fingerprint(base);
   if (!now) return now.error();
   const auto was = manifest.data.find(weights_key(section));
   if (was != manifest.data.end() && was->second == *now) return {};
   return Error{ErrorCode::invalid_argument,
-               begin + "the weights in " + printable(base) + " are not those that they were trained on"};
+               begin + "the weights in " + printable(base) + " differ from the weights that they were trained on"};
 }
 
-/// A section that trains adapters: they alone, or the whole model.
+/// Writes a section that trains adapters: only the adapters, or the complete model.
 Result<ExportedModel> write_adapted(const StoredSection& stored, const Manifest& manifest, std::string_view section,
                                     const fs::path& staging, const ExportOptions& options) {
   const fs::path file = stored.model.front().path().parent_path() / adapter_config_file;
@@ -140,12 +142,12 @@ Result<ExportedModel> write_adapted(const StoredSection& stored, const Manifest&
   return write_model(*merged, stored.state.config, whole, staging);
 }
 
-/// Of a section that trains its weights.
+/// Writes a section that trains its weights.
 Result<ExportedModel> write_trained(const StoredSection& stored, const Manifest& manifest, std::string_view section,
                                     const fs::path& staging, const ExportOptions& options) {
   if (options.merge) {
     return Error{ErrorCode::invalid_argument,
-                 "cannot merge section " + std::string(section) + ": it has no adapters; leave --merge out"};
+                 "cannot merge section " + std::string(section) + ": it does not train adapters; leave --merge out"};
   }
   ExportOptions whole = options;
   if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
@@ -162,12 +164,12 @@ Status check_target(const fs::path& to, bool replace) {
   return Error{ErrorCode::invalid_argument, "cannot export to " + to.string() + ": it is not empty; name a new folder"};
 }
 
-/// A hidden name beside the target.
+/// Returns a hidden name next to the target.
 fs::path beside(const fs::path& to, const char* ending) {
   return to.parent_path() / ("." + to.filename().string() + ending);
 }
 
-/// Puts `staging` in the place of `to`, an empty folder or an earlier export.
+/// Replaces `to`, an empty folder or an earlier export, by `staging`.
 Status publish(const fs::path& staging, const fs::path& to) {
   const fs::path old = beside(to, ".old.tmp");
   std::error_code ignored;

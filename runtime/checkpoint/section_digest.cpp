@@ -14,7 +14,7 @@ namespace maestro {
 namespace {
 
 std::uint64_t digest_of(const NamedTensor& named) {
-  constexpr std::size_t digits = 16;  // of 64 bits
+  constexpr std::size_t digits = 16;  // 64 bits
   Checksum checksum;
   const std::string name = named.name + '\n' + std::string(name_of(named.tensor.dtype())) + '\n';
   checksum.add(std::as_bytes(std::span(name)));

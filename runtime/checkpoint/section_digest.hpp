@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of the state of trained sections, by which a run that is done again is compared with its record.
+// Digests of trained sections' states, to compare a repeated run with its record.
 //
-// DX-1 (independent of layout): the digest of a section is the same on any number of ranks, stages and replicas, and in
-//       any number of files.
+// DX-1 (independent of layout): a section's digest is the same for any number of ranks, stages, replicas and files.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +12,8 @@
 
 namespace maestro {
 
-/// Returns, by section, a digest of 16 hexadecimal digits of a checkpoint's values, optimizer state and number of
-/// updates: the sum modulo 2^64 of the digests of its tensors. Reads all files; errors as read_section().
+/// Returns a digest by section, 16 hexadecimal digits over a checkpoint's values, optimizer state and number of
+/// updates: the sum modulo 2^64 over all tensor digests. Reads all files; errors as read_section().
 [[nodiscard]] Result<std::map<std::string, std::string>> section_digests(const std::filesystem::path& checkpoint);
 
 }  // namespace maestro

@@ -33,7 +33,7 @@ std::string file_of(std::string_view stem, StatePart part) {
   return name.append(extension);
 }
 
-/// Which part of `stem` a file is; nothing when file_of makes no such name.
+/// Returns the part of `stem` that a file is; nothing if file_of never makes its name.
 std::optional<StatePart> part_of(std::string_view stem, std::string_view file) {
   if (file == file_of(stem, {})) return StatePart{};
   std::string_view rest = file;
@@ -53,12 +53,12 @@ std::optional<StatePart> part_of(std::string_view stem, std::string_view file) {
   const bool read = skip(stem) && skip("-") && number(place) && skip("-of-") && number(part.count);
   if (!read || place < 1 || place > part.count || part.count < 2) return std::nullopt;
   part.index = place - 1;
-  // A part has exactly one file name: maestro did not write "model-1-of-2.safetensors".
+  // A part has exactly one file name: "model-1-of-2.safetensors" is not a file of maestro.
   if (file != file_of(stem, part)) return std::nullopt;
   return part;
 }
 
-/// Returns the section's files of `stem` in the manifest, sorted.
+/// Returns the section's files with `stem` in the manifest, sorted.
 std::vector<StatePart> parts_of(const Manifest& manifest, std::string_view section, std::string_view stem) {
   const std::string prefix = std::string(section) + "/";
   std::vector<StatePart> parts;
@@ -70,7 +70,7 @@ std::vector<StatePart> parts_of(const Manifest& manifest, std::string_view secti
   return parts;
 }
 
-/// A section of a checkpoint, for errors.
+/// A checkpoint's section, for errors.
 struct Place {
   fs::path checkpoint;
   std::string section;
@@ -80,7 +80,7 @@ struct Place {
   }
 };
 
-/// SF-1 for the files of a stem: the number of parts, of which none is missing, twice there or of another number.
+/// Checks SF-1 for the files with a stem: no part is missing, duplicate or from another count. Returns their number.
 Result<std::uint32_t> count_parts(const std::vector<StatePart>& parts, std::string_view stem, const Place& place) {
   if (parts.empty()) return place.corrupt("lacks " + file_of(stem, {}) + " or its parts");
   const std::uint32_t count = parts.front().count;
@@ -108,7 +108,7 @@ Result<std::vector<SafetensorsFile>> open_parts(std::string_view stem, std::uint
   return files;
 }
 
-/// Every tensor of the files, in their order, none of them twice (SF-2).
+/// Returns all tensors of the files in order; a duplicate is an error (SF-2).
 Result<std::vector<NamedTensor>> merged(const std::vector<SafetensorsFile>& files, const Place& place) {
   std::vector<NamedTensor> all;
   std::map<std::string, const SafetensorsFile*, std::less<>> holders;
@@ -135,10 +135,10 @@ Result<std::uint64_t> optimizer_step_of(const SafetensorsFile& file) {
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), step);
     if (failure == std::errc() && end == text.data() + text.size()) return step;
   }
-  return Error{ErrorCode::corrupt, file.path().string() + " has no optimizer_step"};
+  return Error{ErrorCode::corrupt, file.path().string() + " lacks optimizer_step"};
 }
 
-/// Returns the step of all files, of which there is at least 1 (SF-2).
+/// Returns the common step of all files, at least one (SF-2).
 Result<std::uint64_t> common_step(const std::vector<SafetensorsFile>& files, const Place& place) {
   const Result<std::uint64_t> first = optimizer_step_of(files.front());
   if (!first) return first.error();
@@ -188,7 +188,7 @@ Result<StoredSection> map_section(const fs::path& checkpoint, const Manifest& ma
   if (!optimizers) return optimizers.error();
   if (*models != *optimizers) {
     return place.corrupt("has " + std::to_string(*models) + " model and " + std::to_string(*optimizers) +
-                         " optimizer files; there must be as many");
+                         " optimizer files; the numbers must be equal");
   }
   Result<std::string> config = read_text(place.folder() / section_config_file);
   if (!config) return config.error();

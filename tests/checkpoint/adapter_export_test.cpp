@@ -117,21 +117,22 @@ TEST_F(AdapterExport, a_merge_is_the_whole_model_in_the_dtype_that_the_section_b
 TEST_F(AdapterExport, a_merge_with_other_weights_or_none_is_refused_by_name) {  // EX-3
   commit();
   folder_.write("base/model.safetensors", "other weights");
-  EXPECT_THAT(exported(merging()).error().message, HasSubstr("are not those that they were trained on"));
+  EXPECT_THAT(exported(merging()).error().message, HasSubstr("differ from the weights that they were trained on"));
   fs::remove_all(to("base"));
-  EXPECT_THAT(exported(merging()).error().message, HasSubstr("there is no folder " + to("base").string()));
+  EXPECT_THAT(exported(merging()).error().message,
+              HasSubstr("the folder " + to("base").string() + " of the adapted weights"));
   EXPECT_FALSE(fs::exists(to("out")));
 }
 
 TEST_F(AdapterExport, adapters_of_random_weights_and_sections_without_adapters_have_nothing_to_merge) {
   write_settings("");
   commit();
-  EXPECT_THAT(exported(merging()).error().message, HasSubstr("random values that no folder holds"));
+  EXPECT_THAT(exported(merging()).error().message, HasSubstr("random values, which no folder contains"));
   EXPECT_EQ(load_expression(to("files/deep")).value_or_throw(),
             "PeftModel.from_pretrained(MODEL, \"" + to("files/deep").string() + "\")");
   write_checkpoint(store_, 8, 8).or_throw();
   const auto refused = export_section(folder_.path() / "checkpoints/step-00000008", "student", to("out"), merging());
-  EXPECT_THAT(refused.error().message, HasSubstr("cannot merge section student: it has no adapters"));
+  EXPECT_THAT(refused.error().message, HasSubstr("cannot merge section student: it does not train adapters"));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST_F(CheckpointArchiveTest, replaces_the_same_step_of_the_run_only) {
   for (const ArchiveForm form : {ArchiveForm::full, ArchiveForm::bf16}) {
     const auto refused = archive_.keep(others.root() / "step-00000003", form);
     ASSERT_FALSE(refused);
-    EXPECT_THAT(refused.error().message, HasSubstr("archive/step-00000003 is of another run"));
+    EXPECT_THAT(refused.error().message, HasSubstr("archive/step-00000003 belongs to another run"));
   }
   EXPECT_EQ(contents_of(kept), 31U);
 }
