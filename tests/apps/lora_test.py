@@ -171,10 +171,12 @@ class WhatCannotBe(Lora):
         write_model(self.folder / "other", CONFIG, seed=2)
         (self.folder / "other/model.safetensors").replace(self.folder / "model/model.safetensors")
         self.check_refused(job_of({"steps": 2}), "weights of section 'teacher' differ", options=("train", "--resume", "out"))
-        self.assert_refused("differ from the weights that they were trained on", "export", "out", "--to", "x", "--merge")
+        self.assert_refused("differ from the weights that they were trained on",
+                            "export", "out", "--to", "x", "--merge")
         self.assertFalse((self.folder / "x").exists())
         self.train(language_model(steps=1, out="whole"))
-        self.assert_refused("cannot merge section teacher: it does not train adapters", "export", "whole", "--to", "x", "--merge")
+        self.assert_refused("cannot merge section teacher: it does not train adapters",
+                            "export", "whole", "--to", "x", "--merge")
 
 
 if __name__ == "__main__":
