@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the number of the open descriptor of this process that a link in /proc stands for, or -1. Opening such a
-/// link anew would write at the beginning of the file, over earlier output of the process.
+/// Returns the number of this process's open descriptor that a link in /proc denotes, or -1. Opening such a link again
+/// would overwrite earlier output of the process from the beginning of the file.
 int own_descriptor(const fs::path& link) {
   std::error_code failure;
   const fs::path folder = fs::canonical(link.parent_path(), failure);
@@ -32,7 +32,7 @@ int own_descriptor(const fs::path& link) {
 }  // namespace
 
 Result<WriteTarget> find_write_target(const fs::path& given) {
-  constexpr int most_links = 40;  // as Linux has it
+  constexpr int most_links = 40;  // as in Linux
   fs::path path = given;
   for (int links = 0; links < most_links; ++links) {
     struct stat status {};
@@ -43,7 +43,7 @@ Result<WriteTarget> find_write_target(const fs::path& given) {
     std::error_code failure;
     const fs::path next = fs::read_symlink(path, failure);
     if (failure) return system_error("cannot write", given, failure.value());
-    path = path.parent_path() / next;  // an absolute path replaces the whole
+    path = path.parent_path() / next;  // an absolute path replaces everything
   }
   return system_error("cannot write", given, ELOOP);
 }
@@ -63,7 +63,7 @@ Result<AtomicFile> AtomicFile::open_through(const WriteTarget& target, Operation
   if (!file) return system_error("cannot write", target.path, errno);
   const int flags = fcntl(file.get(), F_GETFL);
   if ((flags & O_ACCMODE) == O_RDONLY) return system_error("cannot write", target.path, EBADF);
-  // Only opening must not wait. The flags of a duplicate are those of the process's own descriptor, which stay.
+  // Only opening must not wait. A duplicate shares its flags with the process's descriptor, which must not change.
   if (target.descriptor < 0) (void)fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
   return AtomicFile(target.path, {}, std::move(file), std::move(hook));
 }
@@ -73,7 +73,7 @@ Result<AtomicFile> AtomicFile::create(const fs::path& given, OperationHook hook)
   if (!found) return found.error();
   if (found->through) return open_through(*found, std::move(hook));
   const fs::path& target = found->path;
-  // A crash may have left a temporary file of a process with the same number; the next free name is as good.
+  // A crashed process with the same number may have left a temporary file; then the next free name is used.
   constexpr int most_attempts = 1000;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     fs::path temporary = target.parent_path() / ("." + target.filename().string() + "." + std::to_string(getpid()) +
@@ -114,7 +114,7 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Status AtomicFile::keep_permissions(const fs::path& source) {
-  if (temporary_.empty()) return {};  // written through (AF-3)
+  if (temporary_.empty()) return {};  // written directly (AF-3)
   struct stat of_source {
   }, own{};
   if (stat(source.c_str(), &of_source) != 0) return system_error("cannot read", source, errno);
@@ -126,7 +126,7 @@ Status AtomicFile::keep_permissions(const fs::path& source) {
 
 Result<WrittenFile> AtomicFile::commit() {
   const std::string name = target_.filename().string();
-  if (temporary_.empty()) {  // written through (AF-3)
+  if (temporary_.empty()) {  // written directly (AF-3)
     file_.reset();
     return WrittenFile{bytes_, checksum_.text()};
   }

@@ -22,7 +22,7 @@ Checksum::Checksum() : state_(XXH3_createState()) {
 }
 
 void Checksum::add(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) (void)XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());  // fails on null input only
+  if (!bytes.empty()) (void)XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());  // fails only for null input
 }
 
 std::string Checksum::text() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128 of files: finds damage by disks and truncated copies; no protection against intent.
+// XXH3-128 checksums: detect damage by disks and truncated copies, but do not protect against intent.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ struct XXH3_state_s;
 
 namespace maestro {
 
-/// Checksum of bytes that come in pieces. Not thread-safe.
+/// The checksum of bytes that arrive in pieces. Not thread-safe.
 class Checksum {
  public:
   Checksum();
   void add(std::span<const std::byte> bytes);
-  /// Of everything added so far: 32 lower-case hexadecimal digits, as `xxhsum -H2` prints.
+  /// Returns the checksum of all bytes so far: 32 lower-case hexadecimal digits, as printed by `xxhsum -H2`.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -31,7 +31,7 @@ class Checksum {
 };
 
 [[nodiscard]] std::string checksum_of(std::string_view text);
-/// Reads the whole file.
+/// Returns the checksum of a file, which is read completely.
 [[nodiscard]] Result<std::string> checksum_of_file(const std::filesystem::path& path);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IEEE binary16, which files hold and no operator computes with.
+// Conversion of IEEE binary16, which occurs in files but in no operator.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace maestro {
 
-/// Returns the value of a binary16, which f32 holds exactly.
+/// Returns the value of a binary16, which is exact in f32.
 [[nodiscard]] inline float value_of_half(std::uint16_t half) {
   const std::uint32_t sign = std::uint32_t{half & 0x8000U} << 16;
   const std::uint32_t exponent = half >> 10 & 0x1fU, fraction = half & 0x3ffU;
@@ -17,7 +17,7 @@ namespace maestro {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-/// Returns the binary16 nearest to a value, of two the even; beyond the largest, 65504, infinity. NaN stays NaN.
+/// Returns the nearest binary16, rounded to even; infinity beyond the largest, 65504. NaN stays NaN.
 [[nodiscard]] inline std::uint16_t half_of(float value) {
   constexpr std::uint32_t infinity = 0x7f800000U, smallest_normal = 0x38800000U, too_large = 0x47800000U;  // as f32
   constexpr std::uint32_t bias = 0x38000000U;  // difference of the two exponents' biases, 112

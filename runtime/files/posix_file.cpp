@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 Status sync_folder(const fs::path& path) {
   const FileDescriptor folder(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return system_error("cannot open folder", path, errno);
-  // Some network filesystems have no fsync of folders and fail it with EINVAL; their renames are durable by themselves.
+  // Some network filesystems lack fsync for folders and return EINVAL; their renames are durable without it.
   if (fsync(folder.get()) != 0 && errno != EINVAL) return system_error("cannot flush folder", path, errno);
   return {};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flushing of folders and mapping of files, beside the readers in core.
+// Flushes folders and maps files; core contains the readers.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace maestro {
 /// Makes the entries of a folder (new files, renames, removals) survive a power cut.
 [[nodiscard]] Status sync_folder(const std::filesystem::path& path);
 
-/// A whole file mapped read-only and privately; move-only, the address stays the same when moved. Truncating the file
-/// while it is mapped makes reading it a fault: files of a run are replaced, never changed in place.
+/// A file that is mapped read-only and privately. Move-only; a move keeps the address. Reading a file that was
+/// truncated while mapped is a fault: files of a run are replaced, never changed in place.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -32,9 +32,9 @@ class MappedFile {
     }
     return *this;
   }
-  /// Empty for an empty file.
+  /// Returns the content; empty for an empty file.
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Frees the memory of the pages of `part` of bytes(); they are read again when touched.
+  /// Frees the memory of the pages in `part`, a part of bytes(); they are read again on access.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -23,25 +23,24 @@
 
 namespace maestro {
 
-/// A tensor of a file, to be written or as read.
 struct NamedTensor {
   std::string name;
-  ConstTensor tensor;
+  Tensor tensor;
 };
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes the tensors to `target` at once and atomically (see AtomicFile), without copying them. Order in the file, as
-/// the Hugging Face library has it: wider dtypes first, which keeps everything aligned, then by name. fp32, bf16, i64,
-/// i32, u16 and u8 are written as F32, BF16, I64, I32, U16 and U8.
+/// Writes the tensors to `target` atomically (see AtomicFile), without copying them. Order in the file, as in the
+/// Hugging Face library: wider dtypes first, which keeps all tensors aligned, then by name. fp32, bf16, i64, i32, u16
+/// and u8 are written as F32, BF16, I64, I32, U16 and U8.
 ///
-/// Errors (invalid_argument): two tensors of the same name, the reserved name "__metadata__", a tensor without memory,
-/// a name or metadata that is no UTF-8. Errors of the system name the path.
+/// Errors (invalid_argument): two tensors with the same name, the reserved name "__metadata__", a tensor without
+/// memory, a name or metadata that is not UTF-8. System errors name the path.
 [[nodiscard]] Result<WrittenFile> write_safetensors(const std::filesystem::path& target,
                                                     std::vector<NamedTensor> tensors, const Metadata& metadata = {},
                                                     OperationHook hook = {});
 
-/// Element types of the weights in a file.
+/// Element types of weights in a file.
 enum class WeightDtype : std::uint8_t { f32, bf16, f16 };
 inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16", "f16"};
 [[nodiscard]] constexpr std::string_view name_of(WeightDtype dtype) {
@@ -52,36 +51,37 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
 }
 
 /// Writes f32 tensors as `dtype`, rounded to nearest even, a piece at a time, with the metadata that transformers
-/// wants; tensors of other dtypes as they are. Errors as above, and invalid_argument for a finite value beyond the
-/// range of F16, with tensor and value.
+/// requires; other tensors unchanged. Errors as above, and invalid_argument for a finite value beyond the range of F16,
+/// with tensor and value.
 [[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
                                                 WeightDtype dtype, OperationHook hook = {});
 
-/// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
-/// views into this object, valid while it (or the object it was moved to) lives. Thread-safe.
+/// A file opened for reading: the complete header is checked, the data are mapped and read on access. Tensors are views
+/// of this object, valid while it (or the object that it was moved to) lives, and must not be written to. Thread-safe.
 class SafetensorsFile {
  public:
-  /// Errors (corrupt, or of the system) name the file and, if a tensor is at fault, the tensor.
+  /// Opens a file. Errors (corrupt, or system errors) name the file and the faulty tensor, if any.
   [[nodiscard]] static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
-  /// In the order of the data.
+  /// Returns the tensors' names in the order of the data.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return entries_.contains(name); }
-  /// An F16 tensor comes as f32 (exact), in memory of this object from the first call on. Errors: not_found with the
-  /// nearest name; invalid_argument for a dtype (F64, BOOL, ...) or a rank (over 4) this program does not compute with.
-  [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
-  /// Returns the tensor's shape and dtype as tensor() gives them, without memory and without reading its data. Errors
-  /// as tensor().
-  [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
-  /// Writes elements [first, first + to.size()) of an F16 tensor as f32, reading those alone. Errors as tensor(), and
+  /// Returns a tensor. An F16 tensor is converted to f32 (exact), in memory that this object holds from the first call
+  /// on. Errors: not_found with the nearest name; invalid_argument for a dtype (F64, BOOL, ...) or rank (over 4) that
+  /// this program does not support.
+  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// Returns the tensor's shape and dtype as tensor() does, but without memory and without reading data. Errors as
+  /// tensor().
+  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  /// Writes elements [first, first + to.size()) of an F16 tensor as f32, and reads only these. Errors as tensor(), and
   /// invalid_argument for another dtype or a range beyond the tensor.
   [[nodiscard]] Status widen(std::string_view name, std::int64_t first, std::span<float> to) const;
-  /// Frees what reading the tensor took: the widened copy, and the mapped pages, which come back when touched. Views of
-  /// an F16 tensor are invalid after it. Unknown names are no error.
+  /// Frees memory from reading the tensor: the widened copy, and mapped pages, which are read again on access. Views of
+  /// an F16 tensor become invalid. Unknown names are ignored.
   void release(std::string_view name) const;
-  /// Every tensor; the first error of `tensor` otherwise. In the order of the data.
+  /// Returns all tensors in the order of the data, or the first error of `tensor`.
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
-  /// Bytes of the tensors of each dtype, under its name in the file ("BF16").
+  /// Returns the bytes of all tensors by dtype, with the dtype's name in the file ("BF16").
   [[nodiscard]] std::map<std::string, std::uint64_t> bytes_by_dtype() const;
   [[nodiscard]] const Metadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -91,9 +91,9 @@ class SafetensorsFile {
   struct Entry {
     std::string dtype;
     std::vector<std::int64_t> shape;
-    std::uint64_t begin = 0;  // in bytes, from the start of the data
+    std::uint64_t begin = 0;  // byte offset from the start of the data
     std::uint64_t end = 0;
-    AlignedMemory realigned;  // a copy, where an old file has the data at an address its type cannot have
+    AlignedMemory realigned;  // copy, if the data in an old file are not aligned for the dtype
   };
   /// F16 tensors as f32, by name.
   struct Widened {
@@ -103,17 +103,18 @@ class SafetensorsFile {
   SafetensorsFile() = default;
   void realign();
   [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
-  [[nodiscard]] Result<ConstTensor> described(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] Result<Tensor> described(const std::string& name, const Entry& entry) const;
   [[nodiscard]] Error unknown(std::string_view name) const;
-  /// `entry` is F16.
-  [[nodiscard]] const std::byte* widened(const std::string& name, const Entry& entry) const;
+  /// Returns the f32 copy of an F16 entry.
+  [[nodiscard]] std::byte* widened(const std::string& name, const Entry& entry) const;
 
   std::filesystem::path path_;
   MappedFile file_;
-  std::span<const std::byte> data_;  // of file_, behind the header
+  std::span<const std::byte> data_;  // part of file_ after the header
   std::map<std::string, Entry, std::less<>> entries_;
   Metadata metadata_;
-  std::unique_ptr<Widened> widened_ = std::make_unique<Widened>();  // apart: it stays where it is when this is moved
+  std::unique_ptr<Widened> widened_ =
+      std::make_unique<Widened>();  // separate, so that its address is stable when this is moved
 };
 
 }  // namespace maestro

@@ -18,12 +18,12 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::uint64_t largest_header = 100'000'000;  // bytes; the limit of the Hugging Face library
+constexpr std::uint64_t largest_header = 100'000'000;  // bytes; as in the Hugging Face library
 
 struct KnownDtype {
   std::string_view name;
   std::uint64_t bytes;
-  std::optional<DType> dtype;  // none: the bytes can be skipped, not computed with
+  std::optional<DType> dtype;  // none: this program can only skip the bytes
 };
 
 constexpr std::array<KnownDtype, 15> known_dtypes{{{"F32", 4, DType::f32},
@@ -53,7 +53,7 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
-/// Product of the sizes times the element's bytes; nothing when it does not fit 63 bits.
+/// Returns the product of the sizes and the element's bytes; nothing if it exceeds 63 bits.
 std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t element_bytes) {
   std::int64_t product = static_cast<std::int64_t>(element_bytes);
   for (const std::int64_t size : shape) {
@@ -62,7 +62,7 @@ std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape, st
   return static_cast<std::uint64_t>(product);
 }
 
-/// At most four sizes.
+/// Returns the shape for at most four sizes.
 Shape shape_of(const std::vector<std::int64_t>& sizes) {
   switch (sizes.size()) {
     case 0:
@@ -88,7 +88,7 @@ Error corrupt_tensor(const fs::path& path, std::string_view name, const std::str
 
 }  // namespace
 
-/// Fills a SafetensorsFile from its header, checking everything the header claims.
+/// Fills a SafetensorsFile from its header and checks the complete header.
 class SafetensorsHeader {
  public:
   explicit SafetensorsHeader(SafetensorsFile& file) : file_(file) {}
@@ -108,7 +108,7 @@ class SafetensorsHeader {
 
  private:
   Status parse(std::string_view text) {
-    // Each tensor is taken as it is parsed: a header of a million tensors as a document would take gigabytes.
+    // Each tensor is added when it is parsed: a document for a header with a million tensors would take gigabytes.
     const auto add = [&](const std::string& name, const json& value) {
       (name == "__metadata__" ? add_metadata(value) : add_tensor(name, value)).or_throw();
     };
@@ -139,10 +139,10 @@ class SafetensorsHeader {
       return size.is_number_unsigned() && size.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
     };
     if (!shape->is_array() || !std::ranges::all_of(*shape, is_size))
-      return fail(name, "has a shape that is no list of sizes");
+      return fail(name, "has a shape that is not a list of sizes");
     for (const json& size : *shape) entry.shape.push_back(size.get<std::int64_t>());
     if (!offsets->is_array() || offsets->size() != 2 || !std::ranges::all_of(*offsets, is_size)) {
-      return fail(name, "has data_offsets that are no pair of positions");
+      return fail(name, "has data_offsets that are not a pair of positions");
     }
     entry.begin = (*offsets)[0].get<std::uint64_t>();
     entry.end = (*offsets)[1].get<std::uint64_t>();
@@ -159,13 +159,13 @@ class SafetensorsHeader {
     const auto bytes = bytes_of(entry.shape, element_bytes);
     if (!bytes) return fail(name, "has a shape too large for any machine");
     if (*bytes != entry.end - entry.begin) {
-      return fail(name, "takes " + std::to_string(entry.end - entry.begin) + " bytes where its shape and dtype need " +
+      return fail(name, "takes " + std::to_string(entry.end - entry.begin) + " bytes, but its shape and dtype need " +
                             std::to_string(*bytes));
     }
     return {};
   }
 
-  /// The tensors follow each other without gap or overlap and end with the file, as the format demands.
+  /// Checks that the tensors follow each other without gap or overlap and end with the file, as the format requires.
   Status check_coverage() {
     using Named = std::pair<const std::string, SafetensorsFile::Entry>;
     std::vector<const Named*> order;
@@ -173,12 +173,12 @@ class SafetensorsHeader {
     std::ranges::sort(order, {}, [](const Named* named) { return std::pair(named->second.begin, named->second.end); });
     std::uint64_t end = 0;
     for (const Named* named : order) {
-      if (named->second.begin < end) return fail(named->first, "overlaps the one before it");
+      if (named->second.begin < end) return fail(named->first, "overlaps the tensor before it");
       if (named->second.begin > end) return fail(named->first, "leaves a gap before it");
       end = named->second.end;
     }
     if (end == file_.data_.size()) return {};
-    return fail("it has " + std::to_string(file_.data_.size() - end) + " bytes that belong to no tensor");
+    return fail("it has " + std::to_string(file_.data_.size() - end) + " bytes outside of all tensors");
   }
 
   Error fail(const std::string& what) const { return corrupt(file_.path_, what); }

@@ -29,7 +29,7 @@ std::string_view safetensors_name(DType dtype) {
   return "";
 }
 
-/// Position of a tensor in the Hugging Face library's order, widest first, by the dtype it has in the file.
+/// Returns the rank of a tensor in the Hugging Face library's order: by its dtype in the file, widest first.
 int rank_of(DType dtype, WeightDtype weights) {
   constexpr int of_halves = 3;
   if (dtype == DType::f32 && weights != WeightDtype::f32) return of_halves;
@@ -69,7 +69,7 @@ Status check(const std::vector<NamedTensor>& sorted, const std::filesystem::path
   return {};
 }
 
-/// A file to be written, its tensors in their order in it.
+/// A file to be written, with its tensors in the order of the file.
 struct Content {
   std::vector<NamedTensor> tensors;
   Metadata metadata;
@@ -85,7 +85,7 @@ struct Content {
   }
 };
 
-/// Throws nlohmann::json::exception when a name is no UTF-8.
+/// Returns the header. Throws nlohmann::json::exception if a name is not UTF-8.
 std::string header_of(const Content& content) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
@@ -98,7 +98,7 @@ std::string header_of(const Content& content) {
     entry["dtype"] = content.dtype_of(tensor);
     entry["shape"] = std::move(sizes);
     entry["data_offsets"] = {begin, end};
-    header.push_back({name, std::move(entry)});  // not operator[], which searches: quadratic in an ordered object
+    header.push_back({name, std::move(entry)});  // operator[] would search: quadratic in an ordered object
     begin = end;
   }
   std::string text = header.dump();
@@ -126,8 +126,9 @@ Status write_rounded(AtomicFile& file, const NamedTensor& named, WeightDtype dty
     }
     for (std::size_t at = 0; dtype == WeightDtype::f16 && at < head.size(); ++at) {
       if ((rounded[at] & 0x7fffU) != 0x7c00U || std::isinf(head[at])) continue;
-      return Error{ErrorCode::invalid_argument, "the value " + std::to_string(head[at]) +
-                                                    " is beyond the range of f16, 65504; bf16 and f32 hold it"};
+      return Error{ErrorCode::invalid_argument,
+                   "the value " + std::to_string(head[at]) +
+                       " is beyond the range of f16, 65504; bf16 and f32 can represent it"};
     }
     if (const Status written = file.write(std::as_bytes(std::span(rounded))); !written) return written;
   }
@@ -145,7 +146,7 @@ Result<WrittenFile> write_content(const std::filesystem::path& target, Content c
     header = header_of(content);
   } catch (const nlohmann::json::exception&) {
     return Error{ErrorCode::invalid_argument,
-                 "cannot write " + target.string() + ": a tensor name or the metadata is no UTF-8"};
+                 "cannot write " + target.string() + ": a tensor name or the metadata is not UTF-8"};
   }
   Result<AtomicFile> file = AtomicFile::create(target, std::move(hook));
   if (!file) return file.error();

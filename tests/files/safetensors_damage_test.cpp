@@ -51,7 +51,7 @@ TEST(DamagedSafetensors, a_file_cut_anywhere_is_refused) {
     ASSERT_FALSE(opened.ok()) << "accepted with " << bytes << " of " << sound.size() << " bytes";
     ASSERT_THAT(opened.error().message, AllOf(HasSubstr("damaged"), IsOneLine()));
   }
-  EXPECT_FALSE(open_and_touch(folder, sound + "x").ok()) << "bytes that belong to no tensor";
+  EXPECT_FALSE(open_and_touch(folder, sound + "x").ok()) << "bytes outside of all tensors";
 }
 
 /// Returns the bytes that this process has taken from the allocator.
@@ -128,18 +128,18 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
       {R"({"w":{"shape":[2],"data_offsets":[0,8]}})", "tensor w lacks"},
       {R"({"w":{"dtype":"F33",)" + tail, "tensor w has the unknown dtype \"F33\""},
       {R"({"w":{"dtype":7,)" + tail, "unknown dtype 7"},
-      {R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "no list of sizes"},
-      {R"({"w":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", "no list of sizes"},
-      {R"({"w":{"dtype":"F32","shape":8,"data_offsets":[0,8]}})", "no list of sizes"},
-      {R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "8 bytes where its shape and dtype need 12"},
+      {R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "not a list of sizes"},
+      {R"({"w":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", "not a list of sizes"},
+      {R"({"w":{"dtype":"F32","shape":8,"data_offsets":[0,8]}})", "not a list of sizes"},
+      {R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "8 bytes, but its shape and dtype need 12"},
       {R"({"w":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", "too large for any machine"},
-      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", "no pair of positions"},
+      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", "not a pair of positions"},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "bytes 8 to 0 of 8"},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", "bytes 4 to 12 of 8"},
-      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}})", "no pair of positions"},
+      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}})", "not a pair of positions"},
       {R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32",)" + tail, "tensor w overlaps"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "tensor w leaves a gap"},
-      {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "4 bytes that belong to no tensor"},
+      {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "4 bytes outside of all tensors"},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32",)" + tail,
        "its header: w: this key stands twice"},
       {R"({"__metadata__":{"a":1},"w":{"dtype":"F32",)" + tail, "__metadata__ has a number under a"},
