@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 4096;
 
-/// Bytes of a file that may grow meanwhile, up to its size at the beginning.
+/// The bytes of a file up to its initial size; the file may grow meanwhile.
 class Bytes {
  public:
   Bytes(std::filesystem::path path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {
@@ -27,7 +27,7 @@ class Bytes {
   [[nodiscard]] Result<std::string> read(std::uint64_t at, std::size_t count) const {
     return read_at(file_, path_, at, std::min<std::uint64_t>(count, size_ - std::min(at, size_)));
   }
-  /// Returns the whole line that begins at `at`, with its end; empty: there is none.
+  /// Returns the complete line that begins at `at`, with its end; empty if there is none.
   [[nodiscard]] Result<std::string> line(std::uint64_t at) const {
     std::string text;
     for (std::size_t searched = 0;; searched = text.size()) {
@@ -46,14 +46,14 @@ class Bytes {
   std::uint64_t size_ = 0;
 };
 
-/// Returns the position of the first line of a step from `first` on, by halving: the lines' steps rise (LN-2).
+/// Returns the position of the first line with a step from `first` on, by bisection: the lines' steps rise (LN-2).
 Result<std::uint64_t> position_of(const Bytes& file, std::uint64_t first) {
-  std::uint64_t low = 0;  // a line begins here; all before it are of earlier steps
+  std::uint64_t low = 0;  // a line begins here; all lines before it have earlier steps
   std::uint64_t high = file.size();
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
     std::uint64_t begin = low;
-    if (middle > low) {  // the line behind the one that `middle` is in
+    if (middle > low) {  // the next line after the line that contains `middle`
       const Result<std::string> rest = file.line(middle - 1);
       if (!rest) return rest.error();
       begin = rest->empty() ? high : middle - 1 + rest->size();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads pages of a record's steps.jsonl (RunLog) while the run appends to it.
 //
-// RG-1 (cheap pages): a page costs reads in the order of its own size, whatever the size of the file.
-// RG-2 (whole lines): a page has whole lines only, in their order.
+// RG-1 (cheap pages): the reads for a page grow with the page's size, independent of the file's size.
+// RG-2 (whole lines): a page consists of complete lines, in order.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace maestro {
 
 struct PageLimits {
   std::size_t lines = 10000;
-  std::size_t bytes = std::size_t{2} << 20;  ///< a longer first line is returned all the same
+  std::size_t bytes = std::size_t{2} << 20;  ///< limit of a page; a longer first line is still returned
 };
 
-/// Returns lines from step `first` on, with their ends; empty: there are none yet. Errors name the file.
+/// Returns lines from step `first` on, with their ends; empty if there are none yet. Errors name the file.
 [[nodiscard]] Result<std::string> lines_from_step(const std::filesystem::path& file, std::uint64_t first,
                                                   PageLimits limits = {});
 

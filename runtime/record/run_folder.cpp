@@ -28,12 +28,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* lock_file = ".lock";
-// The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
+// The entries that a run leaves in its folder. Checkpoints are first: they contain the run's identity.
 constexpr std::array<const char*, 11> entries_of_a_run{"checkpoints", archive_folder, "models",     run_file.data(),
                                                        "report.json", "card.md",      "card.html",  "trace.json",
                                                        "page.html",   record_folder,  "tensorboard"};
 
-/// Fit for a line of an error, whatever a file holds.
+/// Makes the text of a file fit for a line of an error.
 std::string one_line(std::string text) {
   constexpr std::size_t longest = 120;
   if (text.size() > longest) text = text.substr(0, longest) + "...";
@@ -56,11 +56,11 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-/// Writes host, process, job and start time, a line each, over the record of an earlier holder.
+/// Replaces the record of an earlier holder by host, process, job and start time, one per line.
 void sign(int lock, const std::string& job) {
   const std::string text =
       host_name() + "\n" + std::to_string(getpid()) + "\n" + one_line(job) + "\n" + now_text() + "\n";
-  // A lock whose record cannot be written holds all the same.
+  // The lock is held even if its record cannot be written.
   if (ftruncate(lock, 0) == 0) (void)!write(lock, text.data(), text.size());
 }
 
@@ -68,7 +68,7 @@ bool is_held_elsewhere(int failure) {
   return failure == EWOULDBLOCK;
 }
 
-/// " of job 'real' (step 9)"
+/// Returns " of job 'real' (step 9)".
 std::string described(const CheckpointFolder& folder) {
   const Result<Manifest> manifest = load_manifest(folder.path);
   const std::string job = manifest && !manifest->run.job.empty() ? " of job '" + one_line(manifest->run.job) + "'" : "";
@@ -96,7 +96,7 @@ Error RunFolder::in_use() const {
     std::getline(lines, job);
     std::getline(lines, since);
   }
-  std::string holder = "another run";  // that has not signed yet
+  std::string holder = "another run";  // which has not signed yet
   if (!since.empty()) {
     holder = "job '" + one_line(job) + "' (process " + one_line(process) + " on host " + one_line(host) + ", since " +
              one_line(since) + ")";
@@ -110,7 +110,7 @@ Result<RunLock> RunFolder::lock(const std::string& job) const {
   fs::create_directories(folder_, failure);
   if (failure) return system_error("train.out: cannot create folder", folder_, failure.value());
   const fs::path path = folder_ / lock_file;
-  // Whoever may open the file may hold its lock.
+  // Any user who may open the file may hold its lock.
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file) (void)fchmod(file.get(), 0600);  // made by an earlier version
   if (!file) return system_error("train.out: cannot write", path, errno);
@@ -123,8 +123,8 @@ Result<RunLock> RunFolder::lock(const std::string& job) const {
 }
 
 Status RunFolder::check_free() const {
-  // NFS grants an exclusive lock only on a file that is open for writing; without leave to write there is none to look
-  // at.
+  // NFS grants an exclusive lock only on a file that is open for writing; without permission to write, the lock cannot
+  // be checked.
   const FileDescriptor file(open((folder_ / lock_file).c_str(), O_RDWR | O_CLOEXEC));
   if (file && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && is_held_elsewhere(errno)) return in_use();
   return {};
@@ -141,10 +141,10 @@ Status RunFolder::check_holds_only(const std::string& run, bool resumed) const {
   const auto folders = list_checkpoint_folders(checkpoints());
   if (!folders && folders.error().code != ErrorCode::not_found) return folders.error();
   const std::vector<CheckpointFolder> found = folders ? loadable(*folders) : std::vector<CheckpointFolder>();
-  const CheckpointFolder* other = nullptr;  // of the highest step
+  const CheckpointFolder* other = nullptr;  // with the highest step
   for (const CheckpointFolder& folder : found) {
     const Result<Manifest> manifest = load_manifest(folder.path);
-    // A damaged checkpoint of the resumed run is no other run's.
+    // A damaged checkpoint is taken as the resumed run's.
     if (manifest ? manifest->run.id != run : !resumed) other = &folder;
   }
   const bool models = has_models_of_other(run);
@@ -152,13 +152,13 @@ Status RunFolder::check_holds_only(const std::string& run, bool resumed) const {
   const std::string holds = "train.out: " + folder_.string() + " holds " +
                             (other == nullptr ? "the models of a run" : "a run" + described(*other));
   if (resumed) {
-    return Error{ErrorCode::invalid_argument, holds + ", another one than is resumed; choose another folder"};
+    return Error{ErrorCode::invalid_argument, holds + ", which is not the resumed run; choose another folder"};
   }
   int number = 1;
   std::error_code ignored;
   while (fs::exists(aside(number), ignored)) ++number;
   return Error{ErrorCode::invalid_argument, holds + "; --resume " + folder_.string() +
-                                                " goes on with it, --fresh moves it to " + aside(number).string() +
+                                                " continues it, --fresh moves it to " + aside(number).string() +
                                                 ", or choose another folder"};
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t chunk = std::size_t{1} << 18;  // bytes
 
-/// Returns the last `most` whole lines of steps up to `last` in `text`, the newest first. The first line is none of
-/// them unless `begins` is set: the text begins at the beginning of the file.
+/// Returns the last `most` complete lines in `text` with steps up to `last`, the newest first. The first line is left
+/// out as incomplete unless `begins` states that the text is the beginning of the file.
 std::vector<std::string> last_lines(std::string_view text, bool begins, std::size_t most, std::uint64_t last) {
   std::vector<std::string> lines;
   std::size_t end = text.rfind('\n');
@@ -41,7 +41,7 @@ Status for_whole_lines(const fs::path& path, const std::function<bool(std::strin
 
 Status for_whole_lines(const FileDescriptor& file, const fs::path& path, std::uint64_t position,
                        const std::function<bool(std::string_view, std::uint64_t)>& each) {
-  std::string text;  // behind the last whole line
+  std::string text;  // bytes after the last complete line
   while (true) {
     const Result<std::string> more = read_at(file, path, position + text.size(), chunk);
     if (!more) return more.error();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a run, <train.out>/record: files of lines, a JSON object each, appended while the run goes on.
+// The record of a run, <train.out>/record: files of lines, each a JSON object, appended during the run.
 //
-//   steps.jsonl   a line per finished training step, in their order; its first member is "step"
-//   events.jsonl  a line per event, in their order; nothing removes one
+//   steps.jsonl   a line per finished training step, in order; its first member is "step"
+//   events.jsonl  a line per event, in order; no line is ever removed
 //
-// LN-1 (whole lines): a file cut off at any byte is readable to its last whole line; a line that could not be written
-//       whole is removed.
-// LN-2 (each step once): open() removes the steps that are done again and a line that was cut off, so a step has one
+// LN-1 (whole lines): a file that was cut off at any byte is readable up to its last complete line; a line that was
+// only
+//       partly written is removed.
+// LN-2 (each step once): open() removes steps that will be repeated and an incomplete last line, so that a step has one
 //       line, and the lines' steps rise.
-// LN-3 (read while a run goes on): readers copy the bytes, since the run may cut the file meanwhile, and the part
-//       of a mapped file that is cut off ends its reader by SIGBUS.
+// LN-3 (read while a run goes on): readers copy the bytes, since the run may cut the file meanwhile, and access to the
+//       removed part of a mapped file ends the reader by SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,19 @@
 
 namespace maestro {
 
-inline constexpr const char* record_folder = "record";  ///< in the run's folder
+inline constexpr const char* record_folder = "record";  ///< name in the run's folder
 inline constexpr const char* steps_file = "steps.jsonl";
 inline constexpr const char* events_file = "events.jsonl";
 
-/// Not thread-safe. Errors name the file and the reason.
+/// Writes the record. Not thread-safe. Errors name the file and the reason.
 class RunLog {
  public:
-  /// Opens the record in `folder`, which is made when missing, of a run that goes on after `last_step`; 0: a run that
-  /// begins.
+  /// Opens the record in `folder` of a run that continues after `last_step`, or begins (0). Makes a missing folder.
   [[nodiscard]] static Result<RunLog> open(const std::filesystem::path& folder, std::uint64_t last_step);
-  /// Returns the last step that the record had at open(), of those up to `last_step`; 0: none.
+  /// Returns the last step up to `last_step` that the record contained at open(); 0: none.
   [[nodiscard]] std::uint64_t last_step() const { return last_step_; }
-  /// Appends a line, given without its end. The system has it on return: it outlives the process, not the machine.
+  /// Appends a line, given without its end. On return the system has it: it survives a crash of the process, but not of
+  /// the machine.
   [[nodiscard]] Status append_step(std::string_view line) { return append(steps_, line); }
   [[nodiscard]] Status append_event(std::string_view line) { return append(events_, line); }
 
@@ -60,17 +61,17 @@ class RunLog {
 
 /// Returns the step of a line of steps.jsonl; 0 for anything else.
 [[nodiscard]] std::uint64_t step_of_line(std::string_view line);
-/// Calls `each` with every whole line of a file of a record, without its end, and with the position behind it, until it
+/// Calls `each` with every complete line of a record file, without its end, and with the position after it, until it
 /// returns false (LN-1).
 [[nodiscard]] Status for_whole_lines(const std::filesystem::path& file,
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
-/// Likewise of an open file, with the lines that begin at `position` or behind it.
+/// Calls `each` as above for an open file, with lines that begin at `position` or later.
 [[nodiscard]] Status for_whole_lines(const FileDescriptor& file, const std::filesystem::path& path,
                                      std::uint64_t position,
                                      const std::function<bool(std::string_view line, std::uint64_t end)>& each);
-/// Returns the whole lines of a file of a record.
+/// Returns the complete lines of a record file.
 [[nodiscard]] Result<std::vector<std::string>> read_record(const std::filesystem::path& file);
-/// Likewise the last `most` of steps.jsonl of the steps up to `last`, reading little more of the file.
+/// Returns the last `most` lines of steps.jsonl with steps up to `last`, and reads little more of the file.
 [[nodiscard]] Result<std::vector<std::string>> read_record_end(
     const std::filesystem::path& file, std::size_t most,
     std::uint64_t last = std::numeric_limits<std::uint64_t>::max());
