@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that a model's chat template makes of a conversation: an interpreter of Jinja, set up as in transformers. A
-// construct that is not supported is refused by its name, at the latest when it is reached.
+// Renders a conversation by a model's chat template: an interpreter of Jinja, set up as in transformers. An unsupported
+// construct is refused by name, at the latest when it is reached.
 //
 // CJ-1 (same text): a returned text equals the text of jinja2 in transformers' apply_chat_template for the same
 //       messages, tools, variables and date.
@@ -23,7 +23,7 @@ namespace maestro {
 struct ChatMessage {
   std::string role;
   std::string content;
-  /// Other keys, as the text of a JSON object; empty: none. They reach the template unchanged, in their order. A key
+  /// Other keys, as the text of a JSON object; empty: none. They reach the template unchanged and in order. A key
   /// "content" replaces `content` (null, or a list of parts).
   std::string fields = {};
 };
@@ -64,8 +64,8 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  /// Returns the text of the messages. Throws JobError, also with file and line: for a construct that is not supported,
-  /// for messages that the template refuses, and for fields, tools or variables that are not JSON.
+  /// Returns the text of the messages. Throws JobError, also with file and line, for an unsupported construct, for
+  /// messages that the template refuses, and for fields, tools or variables that are not JSON.
   [[nodiscard]] RenderedChat render(std::span<const ChatMessage> messages, const ChatContext& context,
                                     ChatEnd end = ChatEnd::prompt) const;
   /// Returns the same without the ranges.

@@ -15,15 +15,15 @@
 
 namespace maestro {
 
-/// Arguments of a filter, a test, a method or a function. The first is the operand, or the method's object.
+/// Arguments of a filter, test, method or function. The first is the operand, or the method's object.
 struct TemplateArguments {
   TemplateValues values;
-  std::vector<std::pair<std::string, TemplateValue>> named;  ///< in their order
+  std::vector<std::pair<std::string, TemplateValue>> named;  ///< arguments by name, in order
 
   [[nodiscard]] const TemplateValue* find(std::string_view name) const;
 };
 
-/// A call, and its arguments by place or name.
+/// A call, and its arguments by position or name.
 class TemplateCall {
  public:
   TemplateCall(std::string_view kind, std::string_view name, const TemplateArguments& arguments, TemplatePlace place)
@@ -63,10 +63,10 @@ class TemplateCall {
 
 using TemplateTable = std::map<std::string, std::function<TemplateValue(const TemplateCall&)>, std::less<>>;
 
-/// Filters by subject; filtered() knows all.
+/// Filters by subject; filtered() finds all.
 [[nodiscard]] const TemplateTable& text_filters();
 [[nodiscard]] const TemplateTable& sequence_filters();
-/// Methods of texts; see methods_of().
+/// Text methods; see methods_of().
 [[nodiscard]] const TemplateTable& text_methods();
 /// Returns the result of filter tojson: transformers', which is json.dumps().
 [[nodiscard]] TemplateValue json_text(const TemplateCall& call);
@@ -89,7 +89,7 @@ using TemplateTable = std::map<std::string, std::function<TemplateValue(const Te
 /// Returns x[begin:end:step] of a list, a tuple, a range or a text.
 [[nodiscard]] TemplateValue slice_of(const TemplateValues& parts, const TemplatePlace& place);
 /// Returns a `operation` b, for all binary operators except `and` and `or`. This and the next functions throw JobError,
-/// and refuse by name everything that they do not know.
+/// and refuse unknown operations by name.
 [[nodiscard]] TemplateValue binary_value(std::string_view operation, const TemplateValue& a, const TemplateValue& b,
                                          const TemplatePlace& place);
 [[nodiscard]] TemplateValue compared(std::string_view operation, const TemplateValue& a, const TemplateValue& b,

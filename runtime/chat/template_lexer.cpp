@@ -129,12 +129,12 @@ class Lexer {
       if (!text.empty()) tokens_.push_back({Kind::text, std::move(text), line});
       return after_tag(end_sign_, true);
     }
-    fail_template({name_, line}, "a tag has no {% endraw %}");
+    fail_template({name_, line}, "a tag lacks {% endraw %}");
   }
 
   void lex_comment() {
     const std::size_t end = source_.find("#}", at_ + 2);
-    if (end == std::string::npos) fail("a comment {# has no end");
+    if (end == std::string::npos) fail("a comment {# is not closed");
     const char sign = source_[end - 1];
     skip(end + 2 - at_);
     after_tag(sign, true);
@@ -166,7 +166,7 @@ class Lexer {
       if (last == "(" || last == "[" || last == "{") ++nested;
       if ((last == ")" || last == "]" || last == "}") && nested > 0) --nested;
     }
-    fail("a tag has no end");
+    fail("a tag is not closed");
   }
 
   void lex_token() {
@@ -178,7 +178,7 @@ class Lexer {
     const std::string_view two = std::string_view(source_).substr(at_, 2);
     if (std::ranges::find(pairs, two) != pairs.end()) return take(Kind::symbol, 2);
     if (std::string_view("+-*/%~[](){}<>=.:|,").find(c) == std::string_view::npos) {
-      fail("\"" + printable(std::string_view(&c, 1)) + "\" is no part of an expression");
+      fail("\"" + printable(std::string_view(&c, 1)) + "\" is not part of an expression");
     }
     take(Kind::symbol, 1);
   }
@@ -235,7 +235,7 @@ class Lexer {
     std::string value;
     const int line = line_;
     for (skip(1); peek() != quote;) {
-      if (at_ >= source_.size()) fail_template({name_, line}, "a string has no end");
+      if (at_ >= source_.size()) fail_template({name_, line}, "a string is not closed");
       if (peek() == '\\') {
         skip(1);
         lex_escape(value);
@@ -297,8 +297,7 @@ void fail_template(const TemplatePlace& place, const std::string& problem) {
 }
 
 void refuse_template(const TemplatePlace& place, const std::string& construct) {
-  fail_template(place,
-                construct + " is not supported; without --chat, --prompt takes text that has its format already");
+  fail_template(place, construct + " is not supported; without --chat, --prompt takes text that has its format already");
 }
 
 std::vector<TemplateToken> lex_template(std::string_view source, std::string_view name) {

@@ -26,14 +26,14 @@ class Parser : private TemplateExpressionParser {
     TemplateTree tree;
     tree.uses_date = names("strftime_now");
     tree.body = parse_body({});
-    if (!at(Token::Kind::end)) fail("{% " + found() + " %} has no beginning");
+    if (!at(Token::Kind::end)) fail("{% " + found() + " %} is without its beginning");
     tree.uses_generation = uses_generation_;
     return tree;
   }
 
  private:
   void end_tag() {
-    if (!at(Token::Kind::end_of_tag)) fail("a tag goes on with " + found());
+    if (!at(Token::Kind::end_of_tag)) fail("a tag continues with " + found());
     take();
   }
   /// Parses statements up to a tag with one of these names, which it does not consume.
@@ -69,8 +69,8 @@ class Parser : private TemplateExpressionParser {
     return now().text.starts_with("end") || now().text == "else" || now().text == "elif";
   }
   void expect_end(const char* name, int line) {
-    if (at(Token::Kind::end)) fail_template({name_, line}, "a tag has no {% " + std::string(name) + " %}");
-    if (!take_name(name)) fail("{% " + found() + " %} stands where {% " + std::string(name) + " %} is missing");
+    if (at(Token::Kind::end)) fail_template({name_, line}, "a tag lacks {% " + std::string(name) + " %}");
+    if (!take_name(name)) fail("{% " + found() + " %} is found, but {% " + std::string(name) + " %} is missing");
     end_tag();
   }
 
@@ -96,7 +96,7 @@ class Parser : private TemplateExpressionParser {
     } else if (name == "with") {
       parse_with(made);
     } else if (name == "break" || name == "continue") {
-      if (loops_ == 0) fail("{% " + name + " %} stands outside of a loop");
+      if (loops_ == 0) fail("{% " + name + " %} is outside of a loop");
       made.kind = name == "break" ? Statement::Kind::leave : Statement::Kind::proceed;
       end_tag();
     } else if (name == "generation") {

@@ -30,8 +30,8 @@ RenderedChat TemplateRenderer::render(const TemplateTree& tree, bool ranges) {
   run(tree.body);
   if (ranges && output_.has_lost_ranges()) {
     fail_template(place(1),
-                  "a {% generation %} block writes to a text that the template goes on to use as a value, so "
-                  "that its place in the conversation is not known");
+                  "a {% generation %} block writes to a text that the template then uses as a value, so that "
+                  "its place in the conversation is unknown");
   }
   return output_.take();
 }
@@ -341,8 +341,8 @@ Value TemplateRenderer::call_value(const Value& callee, TemplateArguments argume
   if (wrote) return text;
   const std::string& name = expression.parts[0].text;
   if (name == "lipsum" || name == "strftime_now") refuse_template(here, "the function " + name);
-  if (callee.is_undefined()) fail_template(here, "\"" + printable(name) + "\" is called, and is not defined");
-  fail_template(here, kind_of(callee) + " is called, as if it were a function");
+  if (callee.is_undefined()) fail_template(here, "\"" + printable(name) + "\" is called, but it is not defined");
+  fail_template(here, kind_of(callee) + " is called, but it is not a function");
 }
 
 }  // namespace maestro

@@ -74,8 +74,7 @@ struct TemplateTree {
   bool uses_date = false;
 };
 
-/// Parses a template; `name` is its file's name. Throws JobError, and refuses by name the constructs of Jinja that are
-/// not supported.
+/// Parses a template; `name` is its file's name. Throws JobError, and refuses unsupported Jinja constructs by name.
 [[nodiscard]] TemplateTree parse_template(std::string_view source, std::string_view name);
 
 }  // namespace maestro

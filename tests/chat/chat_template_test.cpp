@@ -111,10 +111,9 @@ TEST(ChatTemplate, marked_parts_of_a_text_that_is_changed_afterwards_are_refused
     (void)chat.render({}, {});
     FAIL();
   } catch (const JobError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "t: line 1 of the chat template: a {% generation %} block writes to a text that the template goes on to "
-        "use as a value, so that its place in the conversation is not known");
+    EXPECT_STREQ(error.what(),
+                 "t: line 1 of the chat template: a {% generation %} block writes to a text that the template then "
+                 "uses as a value, so that its place in the conversation is unknown");
   }
 }
 
@@ -201,22 +200,23 @@ TEST(ChatTemplate, a_construct_that_is_not_reached_is_not_refused) {
 
 TEST(ChatTemplate, damaged_templates_are_refused_with_their_line) {
   const std::pair<const char*, const char*> cases[] = {
-      {"a\n{% if true %}b", "line 2 of the chat template: a tag has no {% endif %}"},
-      {"{% endif %}", "line 1 of the chat template: {% endif %} has no beginning"},
-      {"{% for a in [] %}{% endif %}", "line 1 of the chat template: {% endif %} stands where {% endfor %} is missing"},
-      {"\n{{ 'a }}", "line 2 of the chat template: a string has no end"},
-      {"{{ 1", "line 1 of the chat template: a tag has no end"},
-      {"{# a", "line 1 of the chat template: a comment {# has no end"},
-      {"{{ 1 1 }}", "line 1 of the chat template: a tag goes on with 1"},
+      {"a\n{% if true %}b", "line 2 of the chat template: a tag lacks {% endif %}"},
+      {"{% endif %}", "line 1 of the chat template: {% endif %} is without its beginning"},
+      {"{% for a in [] %}{% endif %}",
+       "line 1 of the chat template: {% endif %} is found, but {% endfor %} is missing"},
+      {"\n{{ 'a }}", "line 2 of the chat template: a string is not closed"},
+      {"{{ 1", "line 1 of the chat template: a tag is not closed"},
+      {"{# a", "line 1 of the chat template: a comment {# is not closed"},
+      {"{{ 1 1 }}", "line 1 of the chat template: a tag continues with 1"},
       {"{{ }}", "line 1 of the chat template: a value is missing before the end of the tag"},
-      {"{{ ? }}", "line 1 of the chat template: \"?\" is no part of an expression"},
-      {"{% break %}", "line 1 of the chat template: {% break %} stands outside of a loop"},
+      {"{{ ? }}", "line 1 of the chat template: \"?\" is not part of an expression"},
+      {"{% break %}", "line 1 of the chat template: {% break %} is outside of a loop"},
       {"{{ nothing.x }}", "line 1 of the chat template: \"x\" is asked of an undefined value"},
       {"{{ namespace(a=1, 2) }}", "line 1 of the chat template: an argument without a name follows one with a name"},
       {"{{ 'a' + 1 }}", "line 1 of the chat template: \"+\" does not take a text and a number"},
       {"{{ 1 // 0 }}", "line 1 of the chat template: a division by zero"},
       {"{{ 3000000000 * 4000000000 }}", "line 1 of the chat template: a whole number is beyond 64 bits"},
-      {"{{ unknown(1) }}", "line 1 of the chat template: \"unknown\" is called, and is not defined"},
+      {"{{ unknown(1) }}", "line 1 of the chat template: \"unknown\" is called, but it is not defined"},
       {"{{ [1].append(2) }}", "line 1 of the chat template: a list has no method \"append\" that a template may call"},
       {"{% set ns = namespace(_a=1) %}",
        "line 1 of the chat template: the function namespace has a name that begins with _"},
