@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reason why a group was aborted: the first reason that is set stays.
+// The reason why a group was aborted: the first reason that is set stays.
 //
 // AB-1 (called once): a listener is called once, on the thread that sets the reason, or at once if a reason is set
 //       already; it is never called after its registration has ended, and the end of a registration waits for a running
@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// Thread-safe.
+/// The reason of a group's ranks in this process. Thread-safe.
 class AbortReason {
  public:
   using Call = std::function<void()>;

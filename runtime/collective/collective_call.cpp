@@ -60,7 +60,7 @@ std::string tensors_violation(const CollectiveCall& call, const Prefix& prefix) 
   const Tensor &from = call.from, &to = call.to;
   for (const Tensor* tensor : {&from, &to}) {
     if (tensor->elements() == 0 || tensor->defined()) continue;
-    return joined(prefix(), " has no memory for its tensor ", tensor->shape().to_string());
+    return joined(prefix(), " lacks memory for its tensor ", tensor->shape().to_string());
   }
   if (from.dtype() != to.dtype()) return dtypes_violation(call, prefix);
   if (from.columns() != to.columns()) {
@@ -68,9 +68,9 @@ std::string tensors_violation(const CollectiveCall& call, const Prefix& prefix) 
   }
   if (call.kind != CollectiveKind::reduce_scatter_rows) return {};
   if (from.dtype() != DType::f32 && from.dtype() != DType::bf16) {
-    return joined(prefix(), " has ", name_of(from.dtype()), ", only fp32 and bf16 are added");
+    return joined(prefix(), " has ", name_of(from.dtype()), "; only fp32 and bf16 can be added");
   }
-  if (overlap(from, to)) return joined(prefix(), " has its part inside its whole");
+  if (overlap(from, to)) return joined(prefix(), " has its part inside its full tensor");
   return {};
 }
 
@@ -92,7 +92,7 @@ std::string pair_violation(const CollectiveCall& call, std::int64_t rank, const 
   const bool gathers = call.kind == CollectiveKind::all_gather_rows;
   const std::int64_t rows = gathers ? call.to.rows() : call.from.rows();
   const std::int64_t first_rows = gathers ? first.to.rows() : first.from.rows();
-  if (rows != first_rows) return differ(" rows in its whole", rows, first_rows);
+  if (rows != first_rows) return differ(" rows in its full tensor", rows, first_rows);
   return {};
 }
 
@@ -109,7 +109,7 @@ std::string rows_violation(std::span<const CollectiveCall> calls) {
   const auto size = static_cast<std::int64_t>(calls.size());
   const std::int64_t sum = first_row(calls, size);
   if (sum != whole_of(calls[0]).rows()) {
-    return joined(operation, ": the parts of all ranks have ", sum, " rows, the whole of rank 0 has ",
+    return joined(operation, ": the parts of all ranks have ", sum, " rows, but the full tensor of rank 0 has ",
                   whole_of(calls[0]).rows());
   }
   if (calls[0].kind != CollectiveKind::all_gather_rows) return {};
@@ -118,7 +118,7 @@ std::string rows_violation(std::span<const CollectiveCall> calls) {
     const Tensor& part = calls[static_cast<std::size_t>(rank)].from;
     const Tensor& whole = calls[static_cast<std::size_t>(rank)].to;
     if (overlap(part, whole) && part.raw() != whole.row_slice(row, part.rows()).raw()) {
-      return joined(operation, ": rank ", rank, " has its part inside its whole, but not at its own row ", row);
+      return joined(operation, ": rank ", rank, " has its part inside its full tensor, but not at its row ", row);
     }
     row += part.rows();
   }
@@ -136,7 +136,7 @@ std::string matches_violation(std::span<const CollectiveCall> calls, std::int64_
       if (sent == nullptr || received == nullptr || !wrong.empty() || (is_empty(*sent) && is_empty(*received))) return;
       if (sent->rows == received->rows && sent->columns == received->columns) return;
       wrong = joined("exchange: block ", sends - 1, " from rank ", peer, " to rank ", rank, " is ", text_of(*sent),
-                     " where it is sent and ", text_of(*received), " where it is received");
+                     " at the sender and ", text_of(*received), " at the receiver");
     };
     for_each_match(calls[peer].sends, rank, own.receives, static_cast<std::int64_t>(peer), compare);
     if (sends != receives) {

@@ -18,7 +18,7 @@ using Chunk = std::array<float, chunk>;
 struct Add {
   static float combine(float total, float value) { return total + value; }
 };
-/// Maximum that keeps a NaN of any rank.
+/// A maximum that keeps a NaN of any rank.
 struct Max {
   static float combine(float total, float value) { return value > total || value != value ? value : total; }
 };

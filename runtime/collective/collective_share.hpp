@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a collective within a process that each rank performs once all ranks have published their sides. Pure but
-// for the memory that the calls name.
+// The part of a collective within a process that each rank performs after all ranks have published their sides. Pure,
+// except for the memory that the calls name.
 //
-// GS-1 (disjoint shares): the shares of all ranks make up the collective and may run at once: no share writes memory
-//       that another reads or writes.
+// GS-1 (disjoint shares): the shares of all ranks form the collective and may run at the same time: no share writes
+//       memory that another reads or writes.
 // GS-2 (one adder): each sum is formed by a single rank, 0 + 1 + 2 + ... in f32 (CM-1).
 #pragma once
 

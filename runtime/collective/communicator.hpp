@@ -36,7 +36,7 @@ struct TensorBlock {
   std::int64_t columns = 0;
 };
 
-/// A block that goes to, or comes from, a rank of the group (itself included).
+/// A block that is sent to or received from a rank of the group (itself included).
 struct BlockTransfer {
   std::int64_t peer = 0;
   TensorBlock block;

@@ -4,9 +4,9 @@
 // GB-1 (barrier): no rank leaves open() or meet() before all ranks have entered; their earlier writes are visible to
 //       all ranks afterwards.
 // GB-2 (same answer): open() returns the same to all ranks: true if all had entered before abort(), false otherwise.
-//       Once false it is false for ever.
-// GB-3 (abort waits): after open() was true, meet() waits for all ranks whatever abort() does: between the two a rank
-//       may read its peers' memory, since none of them leaves.
+//       After false, it always returns false.
+// GB-3 (abort waits): after open() has returned true, meet() waits for all ranks, even after abort(): between the two
+//       calls a rank may read its peers' memory, since no peer leaves.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@ class GroupBarrier {
  public:
   /// `spins`: number of polls of a waiting rank before it sleeps; 0 if ranks share cores.
   GroupBarrier(std::int64_t ranks, int spins) : ranks_(static_cast<std::uint32_t>(ranks)), spins_(spins) {}
-  /// GB-2.
+  /// Waits for all ranks; returns false after an abort (GB-2).
   [[nodiscard]] bool open();
-  /// GB-3.
+  /// Waits for all ranks after open() (GB-3).
   void meet();
   /// Wakes the ranks that wait in open(). Any thread; idempotent.
   void abort();

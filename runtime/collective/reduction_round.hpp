@@ -29,7 +29,7 @@ struct ShardRange {
 /// Not thread-safe; belongs to the replica's actor.
 class ReductionRound {
  public:
-  /// Starts a round that waits for so many parts of this replica's shard, and sums of the other shards (RD-4).
+  /// Starts a round that waits for these numbers of parts of this replica's shard and sums of other shards (RD-4).
   ReductionRound(std::size_t expected_parts, std::size_t expected_sums)
       : expected_parts_(expected_parts), expected_sums_(expected_sums) {}
 

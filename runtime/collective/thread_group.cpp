@@ -40,7 +40,7 @@ class ThreadGroup {
   [[nodiscard]] std::string failure() const { return reason_.is_set() ? reason_.why() : std::string(); }
 
  private:
-  /// Performs the rank's share. noexcept: a rank that left here would let its peers wait for ever (GB-3).
+  /// Performs the rank's share. noexcept: if a rank left here, its peers would wait forever (GB-3).
   void do_share(std::int64_t rank) noexcept {
     std::string wrong = call_violation(calls_, rank);
     if (wrong.empty()) return perform_share(calls_, rank);

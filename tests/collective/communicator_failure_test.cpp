@@ -207,13 +207,13 @@ std::vector<Mismatch> reduction_mismatches() {
              const Owned whole(3, 2), part(1, 2);
              rank.reduce_scatter_rows(whole, odd ? whole.tensor().row_slice(1, 1) : part.tensor());
            },
-           "reduce_scatter_rows: rank 1 has its part inside its whole"},
+           "reduce_scatter_rows: rank 1 has its part inside its full tensor"},
           {"scatter_dtype",
            [](Communicator& rank, bool) { rank.reduce_scatter_rows(Owned(3, 2, DType::i32), Owned(1, 2, DType::i32)); },
-           "reduce_scatter_rows: rank 0 has i32, only fp32 and bf16 are added"},
+           "reduce_scatter_rows: rank 0 has i32; only fp32 and bf16 can be added"},
           {"scatter_rows",
            [](Communicator& rank, bool odd) { rank.reduce_scatter_rows(Owned(odd ? 4 : 3, 2), Owned(1, 2)); },
-           "reduce_scatter_rows: rank 1 has 4 rows in its whole, rank 0 has 3"}};
+           "reduce_scatter_rows: rank 1 has 4 rows in its full tensor, rank 0 has 3"}};
 }
 
 std::vector<Mismatch> gather_mismatches() {
@@ -236,19 +236,19 @@ std::vector<Mismatch> gather_mismatches() {
        },
        "all_gather_rows: rank 1 goes from i64 to fp32"},
       {"gather_rows", [](Communicator& rank, bool odd) { rank.all_gather_rows(Owned(odd ? 2 : 1, 2), Owned(3, 2)); },
-       "all_gather_rows: the parts of all ranks have 4 rows, the whole of rank 0 has 3"},
+       "all_gather_rows: the parts of all ranks have 4 rows, but the full tensor of rank 0 has 3"},
       {"gather_place",
        [](Communicator& rank, bool odd) {
          const Owned whole(3, 2);
          rank.all_gather_rows(whole.tensor().row_slice(odd ? 0 : rank.rank(), 1), whole);
        },
-       "all_gather_rows: rank 1 has its part inside its whole, but not at its own row 1"},
+       "all_gather_rows: rank 1 has its part inside its full tensor, but not at its row 1"},
       {"gather_memory",
        [](Communicator& rank, bool odd) {
          const Owned part(1, 2);
          rank.all_gather_rows(odd ? Tensor(nullptr, DType::f32, Shape{1, 2}) : part.tensor(), Owned(3, 2));
        },
-       "all_gather_rows: rank 1 has no memory for its tensor (1, 2)"}};
+       "all_gather_rows: rank 1 lacks memory for its tensor (1, 2)"}};
 }
 
 std::vector<Mismatch> exchange_mismatches() {
@@ -267,8 +267,7 @@ std::vector<Mismatch> exchange_mismatches() {
          rank.exchange(Owned(2, 2), to_all(3, odd ? TensorBlock{0, 2, 1, 1} : TensorBlock{0, 1, 0, 2}), Owned(3, 2),
                        receives);
        },
-       "exchange: block 0 from rank 1 to rank 0 is 2 x 1 at (0, 1) where it is sent and 1 x 2 at (1, 0) where it is "
-       "received"},
+       "exchange: block 0 from rank 1 to rank 0 is 2 x 1 at (0, 1) at the sender and 1 x 2 at (1, 0) at the receiver"},
       {"peer",
        [](Communicator& rank, bool odd) { rank.exchange(Owned(1, 1), to_all(odd ? 4 : 0, {}), Owned(1, 1), {}); },
        "exchange: rank 1 sends to rank 3, the group has 3 ranks"},

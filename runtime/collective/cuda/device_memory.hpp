@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory with an owner.
+// Device memory that an object owns.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -2,8 +2,9 @@
 // A rank's side of NCCL: the calls queued on its stream, under a lock, and their end.
 //
 // NQ-1 (asynchronous): a call returns when NCCL has taken the issued work; it never waits for the device.
-// NQ-2 (abort ends it): NCCL's communicator never blocks. The thread that sets the reason of the abort ends it at once:
-//       queued work ends, and so does a call that waits for NCCL.
+// NQ-2 (abort ends it): NCCL's communicator never blocks. The thread that sets the abort's reason ends it at once:
+// queued
+//       work ends, and a call that waits for NCCL ends, too.
 #pragma once
 
 #include <cuda_runtime_api.h>
