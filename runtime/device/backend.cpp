@@ -40,7 +40,7 @@ CudaStatus load_cuda_library(const fs::path& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may still run its code
   if (handle == nullptr) return missing(std::string("the CUDA backend cannot be loaded: ") + dlerror());
   const auto entry = reinterpret_cast<CudaEntry>(dlsym(handle, cuda_entry_name));
-  if (entry == nullptr) return missing(library.string() + " is no CUDA backend of this program");
+  if (entry == nullptr) return missing(library.string() + " is not a CUDA backend of this program");
   CudaStatus status;
   entry(MAESTRO_CUDA_INTERFACE, &status);
   return status;

@@ -30,7 +30,7 @@ struct DeviceOptions {
   std::string name;       ///< name of the Device: "cuda:0"
   /// Priority for two sections that open the same device: critical work goes first if the device can choose.
   Priority priority = Priority::critical;
-  /// Guarantees equal bits for equal work; attention on Hopper then needs more memory and time (cuDNN before 9.25).
+  /// Guarantee of equal bits for equal work; attention on Hopper then needs more memory and time (cuDNN before 9.25).
   bool deterministic = true;
   GraphUse graphs = GraphUse::where_they_pay;  ///< use for passes that repeat, if the device has graphs
   double share = 1;  ///< share of the multiprocessors, in (0, 1]; the shares of all open devices add up to at most 1
@@ -89,7 +89,7 @@ class DeviceBackend {
 /// The backend, or the reason why it is missing as a single line: "no NVIDIA driver: libcuda.so.1 cannot be opened".
 struct CudaStatus {
   const DeviceBackend* backend = nullptr;  ///< backend of the loaded library, which stays loaded
-  std::string missing;                     ///< empty when there is a backend
+  std::string missing;                     ///< reason for a missing backend; else empty
   [[nodiscard]] std::size_t devices() const { return backend == nullptr ? 0 : backend->devices(); }
 };
 

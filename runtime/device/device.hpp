@@ -41,8 +41,8 @@ class Device {
     submit(priority, std::move(work));
   }
   /// Queues critical work that the devices of `joint` do together, like submit_lasting(). The caller queues it on all
-  /// of them in a row, under a lock that it holds for every joint work: the order is the same on all devices. On
-  /// devices that are not emulated the work itself waits for the others, in its collectives.
+  /// these devices in a row, under a lock that it holds for every joint work: the order is the same on all devices. On
+  /// devices that are not emulated, the work itself waits for the others in its collectives.
   virtual void submit_joint(const std::shared_ptr<JointWork>& /*joint*/, std::chrono::nanoseconds lasts,
                             std::function<void()> work) {
     submit_lasting(lasts, Priority::critical, std::move(work));

@@ -64,7 +64,7 @@ std::optional<GraphKey> GraphPolicy::evict(GraphKey keep) {
     if (oldest == work_.end() || each->second.used < oldest->second.used) oldest = each;
   }
   if (oldest == work_.end()) return std::nullopt;
-  oldest->second.state = State::plain;  // GP-3: more work than graphs would otherwise make new graphs for ever
+  oldest->second.state = State::plain;  // GP-3: otherwise, more work than graphs would lead to new graphs forever
   --graphs_;
   return oldest->first;
 }

@@ -6,8 +6,8 @@
 //       once more to be timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that
 //       long or longer and no less than half of the device's time for it; else it is issued plainly from then on.
 // GP-2 (failed recordings): work whose recording failed once is issued plainly from then on.
-// GP-3 (bounded cache): at most `most_graphs` graphs are kept; the graph that was used longest ago goes first, and its
-//       work is issued plainly from then on. Of work without a graph, at most `most_keys` keys are remembered.
+// GP-3 (bounded cache): at most `most_graphs` graphs are kept; the least recently used graph is dropped first, and its
+//       work is issued plainly from then on. For work without a graph, at most `most_keys` keys are remembered.
 // GP-4 (places given up): a place whose work was issued plainly `most_plain` times in a row is not looked at any more.
 #pragma once
 

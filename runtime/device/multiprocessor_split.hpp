@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of a device's multiprocessors over sections, in groups that the device cannot cut. Pure.
+// Division of a device's multiprocessors over sections, in groups that the device cannot divide. Pure.
 //
 // MP-1 (disjoint shares): every group belongs to a single share at most.
-// MP-2 (nearest whole number): a share gets the number of groups nearest to its fraction, of two equally near
-//       the lower, at least 1, and never all groups for a share below 1. So the order of shares changes nothing, but
-//       for a last one that finds fewer groups left, and gets those.
-// MP-3 (remainder): the multiprocessors of no group stay idle: the driver promises no clusters of thread blocks on
-//       them, and passes were no faster with them (benchmarks/gpu/README.md). An H200's 132 are 15 groups of 8, and 12.
+// MP-2 (nearest whole number): a share gets the number of groups that is nearest to its fraction (the lower if two are
+//       equally near), at least 1, and never all groups for a share below 1. So the order of shares does not matter,
+//       except that the last share gets fewer groups if only fewer are left.
+// MP-3 (remainder): multiprocessors outside of groups stay idle: the driver does not promise clusters of thread blocks
+//       there, and passes were not faster with them (benchmarks/gpu/README.md). An H200 has 132: 15 groups of 8,
+//       and 12.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reuse of released blocks in device memory: work queued before the release may still touch a block.
 //
-// SO-1 (same stream): a block that goes back to the stream that released it waits for nothing: a stream works in order.
-// SO-2 (other stream): on any other stream its first use waits for the event that was recorded at the release.
+// SO-1 (same stream): a block that is reused by the stream that released it waits for nothing: a stream works in order.
+// SO-2 (other stream): on any other stream, its first use waits for the event that was recorded at the release.
 // SO-3 (events once): an event is handed out once; a stream passed to forget() keeps none.
 #pragma once
 

@@ -61,7 +61,7 @@ TEST(DeviceBackend, a_file_that_is_no_backend_is_refused_by_name) {
   EXPECT_NE(none.missing.find("/nowhere/libmaestro_cuda.so"), std::string::npos) << none.missing;
   const CudaStatus other = load_cuda_library("libm.so.6");
   EXPECT_EQ(other.backend, nullptr);
-  EXPECT_EQ(other.missing, "libm.so.6 is no CUDA backend of this program");
+  EXPECT_EQ(other.missing, "libm.so.6 is not a CUDA backend of this program");
 }
 
 TEST(DeviceBackend, there_is_a_backend_or_one_line_that_says_what_is_missing) {  // DB-1

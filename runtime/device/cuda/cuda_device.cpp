@@ -37,8 +37,8 @@ int multiprocessors_of(int device) {
   return count;
 }
 
-/// Tries whether runtime work runs on a part's stream, and whether the device's events mark it there: the visible
-/// traits of a partitioned device. The driver documents events only for streams of their context.
+/// Checks that runtime work runs on a part's stream and that the device's events mark it there. The driver documents
+/// events only for streams of their context.
 cudaError_t try_work(cudaStream_t stream) {
   const Event mark;
   void* word = nullptr;
@@ -133,8 +133,8 @@ Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts)
       part_.reset();
     }
     if (options.log) {
-      options.log(name_ + ": its multiprocessors are not cut for a share of " + std::to_string(options.share) + " (" +
-                  why_not + "); sections share them by priority");
+      options.log(name_ + ": its multiprocessors are not divided for a share of " + std::to_string(options.share) +
+                  " (" + why_not + "); sections share them by priority");
     }
   }
   return Stream(options.priority);

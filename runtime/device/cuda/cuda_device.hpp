@@ -39,10 +39,10 @@ struct PolledEvent {
 struct QueryEvent {
   EventState operator()(const PolledEvent& polled) const;
 };
-/// Poller that all devices of the process share.
+/// The poller that all devices in the process share.
 using Poller = CompletionPoller<PolledEvent, QueryEvent>;
 
-/// Environment of an operator table. All of it outlives the table.
+/// The environment of an operator table, which it outlives.
 struct TableSite {
   int device = 0;
   cudaStream_t stream = nullptr;
@@ -107,7 +107,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<EventPool> timed_events_;
   std::unique_ptr<DevicePart> part_;  // before the stream made from it
   std::unique_ptr<WorkStream> work_;
-  std::mutex copy_order_;  // order of copies, of their events and of their completions
+  std::mutex copy_order_;  // orders copies with their events and completions
   Stream copies_{nullptr};
   std::unique_ptr<DeviceSpace> memory_;
   PinnedSpace pinned_;

@@ -6,8 +6,7 @@
 //       and the failure is reported once.
 // GR-3 (delayed destruction): an evicted graph is destroyed, with everything that it keeps, when its last replay is
 //       complete.
-// GR-4 (no waiting): run() never waits for the device: it reads the times that a decision needs when the work comes
-//       again.
+// GR-4 (no waiting): run() never waits for the device: it reads the times for a decision when the work repeats.
 #pragma once
 
 #include <chrono>

@@ -45,7 +45,7 @@ DeviceParts::DeviceParts(int device, const GreenContextCalls& calls) : device_(d
 
 std::optional<DeviceParts::Cut> DeviceParts::cut(std::string& why_not) const {
   if (!calls_.complete()) {
-    why_not = "the driver has no green contexts";
+    why_not = "the driver lacks green contexts";
     return std::nullopt;
   }
   // A CUdevice is the ordinal of the device, as in the runtime.

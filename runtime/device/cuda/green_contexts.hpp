@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partitioning of a device's multiprocessors among the sections that share it, by the driver's green contexts (CUDA
 // driver API, "Green Contexts"; from driver 550 on). The functions are looked up at run time, so that older drivers
-// work too: the caller does without the missing functions.
+// work, too, without the missing functions.
 //
 // GC-1 (whole groups): the device is partitioned once, into its smallest groups; a part holds complete groups
 //       (multiprocessor_split.hpp).

@@ -87,7 +87,7 @@ std::unique_ptr<ImportedMemory> MemorySharing::import_block(const CudaDevice& de
                                                             std::string& why_not) const {
   Exported there;
   if (exported.empty()) return why_not = "its process cannot share its device memory", nullptr;
-  if (exported.size() != sizeof there) return why_not = "it is no memory of a CUDA device", nullptr;
+  if (exported.size() != sizeof there) return why_not = "it is not memory of a CUDA device", nullptr;
   std::memcpy(&there, exported.data(), sizeof there);
   if (there.place.host != here_.host) return why_not = "it is on another host", nullptr;
   if (there.place.process == here_.process) return why_not = "it is memory of this process", nullptr;

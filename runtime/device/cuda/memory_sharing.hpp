@@ -43,7 +43,7 @@ class MemorySharing {
     std::array<char, 36> host{};             // of this boot of the host; zero if unknown
     std::array<std::uint32_t, 4> process{};  // random
   };
-  /// The message; both processes are of the same build.
+  /// The exported bytes; both processes have the same build.
   struct Exported {
     cudaIpcMemHandle_t handle{};
     cudaUUID_t device{};

@@ -108,7 +108,7 @@ TEST(GreenContexts, a_driver_that_lacks_or_refuses_them_is_quoted) {
   std::string why;
   DeviceParts without(0, GreenContextCalls{});
   EXPECT_EQ(without.take(0.5, why), nullptr);
-  EXPECT_EQ(why, "the driver has no green contexts");
+  EXPECT_EQ(why, "the driver lacks green contexts");
   DeviceParts refusing(0, doubles());
   told.refuses = true;
   EXPECT_EQ(refusing.take(0.5, why), nullptr);

@@ -115,7 +115,7 @@ TEST_F(MemorySharingTest, what_cannot_be_imported_is_told_in_a_few_words) {  // 
     return why_not;
   };
   EXPECT_EQ(refusal({}), "its process cannot share its device memory");
-  EXPECT_EQ(refusal(std::vector<std::byte>(10)), "it is no memory of a CUDA device");
+  EXPECT_EQ(refusal(std::vector<std::byte>(10)), "it is not memory of a CUDA device");
   const SpaceMemory block(device_->memory(), small);
   std::vector<std::byte> own = sharing_.export_block(*device_, block.data());
   if (own.empty()) GTEST_SKIP() << "this system does not share device memory";
