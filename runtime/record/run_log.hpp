@@ -5,8 +5,7 @@
 //   events.jsonl  a line per event, in order; no line is ever removed
 //
 // LN-1 (whole lines): a file that was cut off at any byte is readable up to its last complete line; a line that was
-// only
-//       partly written is removed.
+//       only partly written is removed.
 // LN-2 (each step once): open() removes steps that will be repeated and an incomplete last line, so that a step has one
 //       line, and the lines' steps rise.
 // LN-3 (read while a run goes on): readers copy the bytes, since the run may cut the file meanwhile, and access to the

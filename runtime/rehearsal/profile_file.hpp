@@ -2,8 +2,7 @@
 // The file with the measured call prices of a machine.
 //
 // PB-1 (round trip): read_profile() of a file that write_profile() wrote returns the same price for every measured
-// call,
-//       to the nanosecond.
+//       call, to the nanosecond.
 // PB-2 (strict): a key that is unknown, missing, of another type or out of range is an error that names the file and
 //       the path in it.
 #pragma once

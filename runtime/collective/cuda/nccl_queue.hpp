@@ -3,8 +3,7 @@
 //
 // NQ-1 (asynchronous): a call returns when NCCL has taken the issued work; it never waits for the device.
 // NQ-2 (abort ends it): NCCL's communicator never blocks. The thread that sets the abort's reason ends it at once:
-// queued
-//       work ends, and a call that waits for NCCL ends, too.
+//       queued work ends, and a call that waits for NCCL ends, too.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that processes of the same host share (CUDA IPC).
 //
-// MH-1 (whole blocks): an exported block is a complete, separate allocation of a DeviceSpace. The block
-//       and its process stay until every process that imported it has closed it: CUDA leaves the behaviour undefined
-//       otherwise.
+// MH-1 (whole blocks): an exported block is a complete, separate allocation of a DeviceSpace. The block and its process
+//       stay until every process that imported it has closed it: CUDA leaves the behaviour undefined otherwise.
 // MH-2 (repeated imports): a block may be imported several times; the driver counts, and returns the same address for
 //       all imports of a device.
 // MH-3 (failure as text): a failed import is reported in a few words, never by an exception, and clears CUDA's
