@@ -6,9 +6,9 @@
 // CK-2 (durable commits): even if the machine stops at any time, every checkpoint that commit reported and did not
 //       remove for its age can be loaded.
 // CK-3 (retention): after a successful commit, at most `keep` checkpoints remain, which were committed last.
-// CK-4 (crash leftovers): leftovers of a crash are never loaded, and the run's next commit of a later step removes
-// them. CK-5 (other runs untouched): no folder of another run (complete, replaced or staging) is replaced, removed or
-// counted.
+// CK-4 (crash leftovers): leftovers of a crash are never loaded; the run's next commit of a later step removes them.
+// CK-5 (other runs untouched): no folder of another run, be it complete, replaced or staging, is replaced, removed or
+//       counted.
 #pragma once
 
 #include <cstdint>
