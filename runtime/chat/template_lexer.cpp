@@ -297,7 +297,8 @@ void fail_template(const TemplatePlace& place, const std::string& problem) {
 }
 
 void refuse_template(const TemplatePlace& place, const std::string& construct) {
-  fail_template(place, construct + " is not supported; without --chat, --prompt takes text that has its format already");
+  fail_template(place,
+                construct + " is not supported; without --chat, --prompt takes text that has its format already");
 }
 
 std::vector<TemplateToken> lex_template(std::string_view source, std::string_view name) {

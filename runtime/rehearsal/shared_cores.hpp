@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cores in a rehearsal, which devices may share: pieces of work on the same core progress at equal rates (round
-// robin in the limit), background work only without critical work. A core is a CPU core, or the multiprocessors of a
+// The cores in a rehearsal, which devices may share: pieces of work on the same core progress at equal rates
+// (processor sharing), background work only without critical work. A core is a CPU core, or the multiprocessors of a
 // GPU that streams share by their priority. Pure; not thread-safe.
 //
 // CO-1 (conserved): a core with work does a millisecond of work in each millisecond, in equal parts for each piece of
