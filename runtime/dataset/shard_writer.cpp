@@ -12,10 +12,10 @@ namespace {
 constexpr std::int64_t most_narrow = 65536;
 
 template <class T>
-NamedTensor named(const char* name, std::vector<T>& values) {
-  static T nothing{};  // an empty tensor needs an address, too
-  T* data = values.empty() ? &nothing : values.data();
-  return {name, Tensor(data, dtype_of<T>, Shape{static_cast<std::int64_t>(values.size())})};
+NamedTensor named(const char* name, const std::vector<T>& values) {
+  static const T nothing{};  // an empty tensor needs an address, too
+  const T* data = values.empty() ? &nothing : values.data();
+  return {name, ConstTensor(data, dtype_of<T>, Shape{static_cast<std::int64_t>(values.size())})};
 }
 
 }  // namespace

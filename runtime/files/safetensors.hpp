@@ -23,9 +23,10 @@
 
 namespace maestro {
 
+/// A tensor of a file, to be written or as read.
 struct NamedTensor {
   std::string name;
-  Tensor tensor;
+  ConstTensor tensor;
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -57,7 +58,7 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
                                                 WeightDtype dtype, OperationHook hook = {});
 
 /// A file opened for reading: the complete header is checked, the data are mapped and read on access. Tensors are views
-/// of this object, valid while it (or the object that it was moved to) lives, and must not be written to. Thread-safe.
+/// of this object, valid while it (or the object that it was moved to) lives. Thread-safe.
 class SafetensorsFile {
  public:
   /// Opens a file. Errors (corrupt, or system errors) name the file and the faulty tensor, if any.
@@ -69,10 +70,10 @@ class SafetensorsFile {
   /// Returns a tensor. An F16 tensor is converted to f32 (exact), in memory that this object holds from the first call
   /// on. Errors: not_found with the nearest name; invalid_argument for a dtype (F64, BOOL, ...) or rank (over 4) that
   /// this program does not support.
-  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
   /// Returns the tensor's shape and dtype as tensor() does, but without memory and without reading data. Errors as
   /// tensor().
-  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   /// Writes elements [first, first + to.size()) of an F16 tensor as f32, and reads only these. Errors as tensor(), and
   /// invalid_argument for another dtype or a range beyond the tensor.
   [[nodiscard]] Status widen(std::string_view name, std::int64_t first, std::span<float> to) const;
@@ -103,10 +104,10 @@ class SafetensorsFile {
   SafetensorsFile() = default;
   void realign();
   [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
-  [[nodiscard]] Result<Tensor> described(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] Result<ConstTensor> described(const std::string& name, const Entry& entry) const;
   [[nodiscard]] Error unknown(std::string_view name) const;
   /// Returns the f32 copy of an F16 entry.
-  [[nodiscard]] std::byte* widened(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] const std::byte* widened(const std::string& name, const Entry& entry) const;
 
   std::filesystem::path path_;
   MappedFile file_;

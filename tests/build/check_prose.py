@@ -35,9 +35,9 @@ OPEN = {
     "actors/job",
     "actors/process", "actors/run",
     "apps/maestro", "apps/plan",
-    "docs", "runtime/chat", "runtime/checkpoint", "runtime/collective", "runtime/data",
-    "runtime/dataset", "runtime/device", "runtime/files", "runtime/job", "runtime/model", "runtime/record",
-    "runtime/rehearsal", "runtime/wavefront", "tests",
+    "runtime/checkpoint", "runtime/data",
+
+    "runtime/wavefront", "tests",
 }
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}
