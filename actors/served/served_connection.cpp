@@ -8,6 +8,7 @@
 
 #include "actors/rpc/rpc_client.hpp"
 #include "actors/served/ServedModule.h"
+#include "actors/served/module_report.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
@@ -20,8 +21,6 @@ using std::chrono::milliseconds;
 constexpr std::int32_t protocol_version = 1;
 constexpr std::int32_t largest_answer = 1 << 30;               // bytes
 constexpr std::int64_t part_elements = std::int64_t{4} << 20;  // elements of a parameter in a message
-constexpr milliseconds first_pause(20);
-constexpr milliseconds longest_pause(500);
 constexpr std::size_t most_metrics = 64;
 constexpr std::size_t longest_metric = 64;
 
@@ -221,36 +220,6 @@ void ServedConnection::clear_gradients() {
 
 void ServedConnection::interrupt() noexcept {
   state_->connection.shut_down();
-}
-
-bool server_missing(const JobError& error) {
-  switch (error.code()) {
-    case ErrorCode::unavailable:
-    case ErrorCode::not_found:
-    case ErrorCode::peer_lost:
-    case ErrorCode::timeout:
-      return true;
-    default:
-      return false;
-  }
-}
-
-void connect_within(milliseconds patience, const std::function<void()>& connect,
-                    const std::function<void(milliseconds)>& pause) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + patience;
-  for (milliseconds next = first_pause;; next = std::min(2 * next, longest_pause)) {
-    try {
-      return connect();
-    } catch (const JobError& error) {
-      if (!server_missing(error) || error.code() == ErrorCode::timeout || patience == milliseconds(0)) throw;
-      if (Clock::now() + next >= deadline) {
-        const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
-        throw JobError(std::string(error.what()) + " (tried for " + std::to_string(seconds) + " s)", error.code());
-      }
-    }
-    pause(next);  // no event tells when a server begins to listen
-  }
 }
 
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "actors/rpc/socket_address.hpp"
+#include "actors/served/served_connection.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -28,14 +29,13 @@ void check_address(const JobTable& table, const std::string& address, bool keys)
 }
 
 ServedModule read_module(const SectionTable& section, const ServedOptions& options, AbsentServer absent) {
-  const ServedAddress at{options.addresses.front(), options.keys, options.timeout};
   const auto patience = absent == AbsentServer::awaited ? options.reconnect : std::chrono::milliseconds(0);
   ServedModule module;
   try {
     connect_within(
         patience,
         [&] {
-          module = ServedConnection(at).open({section.name, 0, false, false});
+          module = options.connect(options.addresses.front())->open({section.name, 0, false, false});
         },
         [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
     return module;
@@ -53,7 +53,7 @@ ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
       "address", "", {"served: address of the module's server, unix:/PATH or HOST:PORT; replicas use several in turn"});
   const std::string keys =
       table.text("keys", "", {"served: the folder of `maestro keys` for TLS, as a server on another host requires"});
-  options.timeout = from_seconds(
+  const std::chrono::milliseconds timeout = from_seconds(
       table.number("timeout_s", 60, seconds_of_a_day, {"served: time limit for an answer, computation included", "s"}));
   options.reconnect =
       from_seconds(table.number("reconnect_s", 30, {.min = 0.0, .max = 86400.0},
@@ -64,7 +64,11 @@ ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
                    "unix:/tmp/teacher.sock");
   }
   if (table.has("weights")) table.fail("weights", "a served section has the values of its server; leave weights out");
-  if (!keys.empty()) options.keys = std::make_shared<const KeySet>(load_key_set(keys));
+  std::shared_ptr<const KeySet> loaded;
+  if (!keys.empty()) loaded = std::make_shared<const KeySet>(load_key_set(keys));
+  options.connect = [loaded, timeout](const std::string& address) {
+    return std::make_unique<ServedConnection>(ServedAddress{address, loaded, timeout});
+  };
   for (const std::string& address : options.addresses) check_address(table, address, !keys.empty());
   options.module = std::make_shared<const ServedModule>(read_module(section, options, absent));
   return options;

@@ -2,8 +2,8 @@
 // The section type `served` of job files.
 #pragma once
 
-#include "actors/served/served_section.hpp"
 #include "sections/registry.hpp"
+#include "sections/served/served_section.hpp"
 
 namespace maestro {
 

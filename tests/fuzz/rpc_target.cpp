@@ -18,7 +18,7 @@
 #include "actors/launch/launch_info.hpp"
 #include "actors/rpc/framed_protocol.hpp"
 #include "actors/served/ServedModule.h"
-#include "actors/served/served_module.hpp"
+#include "actors/served/module_report.hpp"
 #include "fuzz_target.hpp"
 
 namespace maestro::fuzz {

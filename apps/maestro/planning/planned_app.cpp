@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "actors/job/resolved_job.hpp"
-#include "actors/served/served_section.hpp"
 #include "apps/maestro/run/recorded_job.hpp"
 #include "apps/plan/planned_job_text.hpp"
 #include "runtime/core/input_file.hpp"
@@ -13,6 +12,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/page/markup.hpp"
+#include "sections/served/served_section.hpp"
 
 namespace maestro {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/served/served_section.hpp"
+#include "sections/served/served_section.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "actors/served/module_report.hpp"
+#include "actors/served/served_connection.hpp"
 #include "linear_server.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -49,7 +51,9 @@ class ServedSectionTest : public ::testing::Test {
     std::string pattern = std::filesystem::temp_directory_path() / "maestro served XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
     options_.addresses = {address("a")};
-    options_.timeout = 20s;
+    options_.connect = [](const std::string& at) {
+      return std::make_unique<ServedConnection>(ServedAddress{at, nullptr, 20s});
+    };
     options_.reconnect = 20s;
     options_.module = std::make_shared<const ServedModule>(checked_module(linear_module(true)));
   }

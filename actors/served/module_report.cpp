@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/served/served_module.hpp"
+#include "actors/served/module_report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -84,29 +84,6 @@ Shape checked_shape(const served::Parameter& sent) {
   }
 }
 
-std::string text_of(const Port& port) {
-  return std::string(name_of(port.dtype)) + " x " + std::to_string(port.columns) +
-         (port.axis == Axis::patches ? ", patches" : "") + (port.differentiable ? ", differentiable" : "");
-}
-
-/// A module's named parts as text, in their order.
-using Parts = std::vector<std::pair<std::string, std::string>>;
-
-Parts parts_of(const ServedModule& module, bool frozen) {
-  Parts parts;
-  for (const Port& port : module.ports.inputs) parts.emplace_back("input '" + port.name + "'", text_of(port));
-  for (const Port& port : module.ports.outputs) parts.emplace_back("output '" + port.name + "'", text_of(port));
-  if (frozen) {
-    parts.emplace_back("the fingerprint of its values", printable(module.fingerprint));
-    return parts;
-  }
-  for (const ServedParameter& parameter : module.parameters) {
-    parts.emplace_back("parameter '" + parameter.name + "'",
-                       parameter.shape.to_string() + (parameter.decayed ? ", decayed" : ""));
-  }
-  return parts;
-}
-
 }  // namespace
 
 std::optional<DType> dtype_of_wire(int sent) {
@@ -147,19 +124,6 @@ ServedModule checked_module(const served::Module& sent) {
   module.fingerprint = printable(sent.fingerprint);
   module.description = printable(sent.description);
   return module;
-}
-
-std::string difference(const ServedModule& is, const ServedModule& was, bool frozen) {
-  const Parts now = parts_of(is, frozen), before = parts_of(was, frozen);
-  for (std::size_t at = 0; at < std::max(now.size(), before.size()); ++at) {
-    if (at >= now.size()) return before[at].first + " is missing";
-    if (at >= before.size()) return now[at].first + " is new";
-    if (now[at].first != before[at].first) return now[at].first + " is there instead of " + before[at].first;
-    if (now[at].second != before[at].second) {
-      return now[at].first + " is " + now[at].second + ", was " + before[at].second;
-    }
-  }
-  return {};
 }
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/served/served_module.hpp"
+#include "actors/served/module_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

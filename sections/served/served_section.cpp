@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/served/served_section.hpp"
+#include "sections/served/served_section.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -117,16 +117,12 @@ void ServedSection::add_parameters(const SectionContext& context) {
   context.allocate(parameters_);
 }
 
-ServedAddress ServedSection::at(const std::string& address) const {
-  return {address, options_.keys, options_.timeout};
-}
-
 ServedSession ServedSection::session() const {
   return {name_, replica_, trained_, backward_};
 }
 
 void ServedSection::connect_once() {
-  auto made = std::make_unique<ServedConnection>(at(address_));
+  auto made = options_.connect(address_);
   {
     const std::lock_guard lock(mutex_);
     if (interrupted_) throw run_ended();
@@ -154,7 +150,7 @@ void ServedSection::read_initial_values(const std::string& parameter, std::span<
   const std::string& first = options_.addresses.front();
   if (address_ == first) return connection_->read_initial_values(parameter, values);
   if (initial_ == nullptr) {
-    initial_ = std::make_unique<ServedConnection>(at(first));
+    initial_ = options_.connect(first);
     (void)initial_->open(session());
   }
   initial_->read_initial_values(parameter, values);

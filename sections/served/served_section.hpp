@@ -10,15 +10,15 @@
 //       was checked.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "actors/served/served_connection.hpp"
+#include "sections/served/module_server.hpp"
 
 namespace maestro {
 
@@ -26,10 +26,10 @@ namespace maestro {
 inline constexpr const char* served_type = "served";
 
 struct ServedOptions {
-  std::vector<std::string> addresses;        ///< replicas use them in turn
-  std::shared_ptr<const KeySet> keys;        ///< null: plain
-  std::chrono::milliseconds timeout{60000};  ///< time limit for an answer
-  std::chrono::milliseconds reconnect{30000};
+  std::vector<std::string> addresses;  ///< replicas use them in turn
+  /// Connects to the server at an address. Throws JobError.
+  std::function<std::unique_ptr<ModuleServer>(const std::string& address)> connect;
+  std::chrono::milliseconds reconnect{30000};  ///< time limit for connecting again
   std::shared_ptr<const ServedModule> module;  ///< null only in tools without a server
 };
 
@@ -54,7 +54,6 @@ class ServedSection final : public Section {
  private:
   class KeptPass;
   [[nodiscard]] const ServedModule& module() const;
-  [[nodiscard]] ServedAddress at(const std::string& address) const;
   [[nodiscard]] ServedSession session() const;
   void add_parameters(const SectionContext& context);
   void connect_once();
@@ -73,14 +72,14 @@ class ServedSection final : public Section {
   bool trained_ = false;
   bool backward_ = false;
   Parameters parameters_;
-  std::unique_ptr<ServedConnection> initial_;  // connection to the first address, while values are drawn
+  std::unique_ptr<ModuleServer> initial_;  // connection to the first address, while values are drawn
   std::int64_t passes_ = 0;
   bool stale_ = true;    // the server lacks the present values
   bool summed_ = false;  // the server has gradients
   std::mutex mutex_;     // guards connection_, for interrupt()
   std::condition_variable interruption_;
   bool interrupted_ = false;
-  std::unique_ptr<ServedConnection> connection_;
+  std::unique_ptr<ModuleServer> connection_;
 };
 
 }  // namespace maestro
