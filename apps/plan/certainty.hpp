@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the times of passes may be off before a plan would be another.
+// How much longer or shorter passes may take before another plan is better.
 #pragma once
 
 #include <string>
 
 namespace maestro {
 
-/// How far the passes of a section may be off before another of the best layouts is faster by over a hundredth.
+/// Range of a section's pass times within which none of the other best layouts is over a hundredth faster.
 struct Certainty {
   std::string section;
   double least = 1;  ///< smallest ratio to the priced time; at least 0.7

@@ -32,7 +32,7 @@ struct PlannedRunKeys {
 
 struct ClusterJob {
   /// Throws the errors of ChosenKeys. Also throws JobError if the job lacks the kept section or its replicas, or if a
-  /// cost is wanted and a pool has no price.
+  /// cost is wanted and a pool lacks a price.
   ClusterJob(LayoutCatalogue::Resolve resolve_job, DescribedCluster described, ClusterPlannerOptions given);
 
   /// Returns whether the job gives the section's speed.

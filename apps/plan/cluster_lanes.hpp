@@ -10,8 +10,8 @@
 //
 // Replicas of a section may be on several pools, all with the same tensor, context, pipeline and micro_batch. With r_g
 // lanes on pool g, max(W / r, ceil(B / r) S) becomes max(U / sum(r_g / W_g), T'). A micro-batch with the times t_g adds
-// its least t_g / W_g to U (1 if pools differ only by a factor). T' is the least time in which all lanes together can
-// do B micro-batches of S_g each. F and L are the values of the faster pool, and R has the exchange over the slowest of
+// its least t_g / W_g to U (1 if pools differ only by a factor). T' is the least time for all lanes together to do
+// B micro-batches of S_g each. F and L are the values of the faster pool, and R has the exchange over the slowest of
 // all networks between the replicas.
 //
 // LX-1 (memory): no returned layout needs more than the stated share of a device's memory, and neither do all layouts
@@ -48,9 +48,8 @@ struct SharedDevices {
 
 class ClusterLanes {
  public:
-  /// `parts`: the number of equal parts into which chosen layouts can be divided. Numbers of replicas are multiples of
-  /// it, or of a divisor if a pool holds fewer than 32 multiples of a section. The catalogue outlives the lanes, and is
-  /// complete.
+  /// `parts`: equal parts into which chosen layouts can be divided. Replica counts are multiples of it, or of its
+  /// largest divisor that leaves 32 counts to choose from on a pool. The catalogue outlives the lanes, and is complete.
   ClusterLanes(const LayoutCatalogue& catalogue, std::int64_t parts) : catalogue_(&catalogue), parts_(parts) {}
 
   /// Returns the layout with the fewest devices of a pool on which a step takes at most so long, within `most_devices`.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a cluster that is rehearsed in place of all of it. If all samples have equal sizes, the replicas of a
-// section do the same work, so 1/n of each section's replicas, on 1/n of the devices and for 1/n of a step's samples,
-// wait for each other as all replicas do. Pure.
+// A part of a cluster that is rehearsed in place of the cluster. If all samples have equal sizes, a section's replicas
+// do the same work. A part with 1/n of all replicas, devices and samples therefore waits as the full layouts do. Pure.
 //
-// CU-1 (equal parts): the layouts of n parts have the replicas, the devices and the micro-batches of the whole.
+// CU-1 (equal parts): n parts together have the replicas, devices and micro-batches of the full layouts.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,8 @@
 
 namespace maestro {
 
-/// The part to rehearse. Its passes and step ends take as long as the whole's, with exchanges between all replicas.
+/// The part to rehearse. Its passes and step ends take as long as in the full layouts, with exchanges between all
+/// replicas.
 struct ClusterPart {
   ResolvedJob plan;
   ClusterLayouts layouts;
@@ -29,9 +29,9 @@ struct ClusterPart {
 /// step into full micro-batches; else 1. If a section is on several pools, each part has as many replicas on each.
 [[nodiscard]] std::int64_t equal_parts(const ClusterLayouts& layouts, std::int64_t samples, std::int64_t least);
 
-/// Returns the layouts of one of so many equal parts, with the bounds and memory of the whole.
+/// Returns the layouts of one part out of `parts`, with unchanged bounds and memory.
 [[nodiscard]] ClusterLayouts part_of(ClusterLayouts layouts, std::int64_t parts);
-/// Returns the steps of one of so many equal parts: the first samples of each step.
+/// Returns one part's steps, out of `parts`: the first samples of each step.
 [[nodiscard]] std::vector<TracedUnit> part_of(const std::vector<TracedUnit>& units, std::int64_t parts);
 
 }  // namespace maestro

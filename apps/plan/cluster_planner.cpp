@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-constexpr int most_growths = 24;  // of growth, the layouts to begin with included
+constexpr int most_growths = 24;  // sets of layouts that growth compares, the first included
 
 double waits_of(const SectionShares& shares) {
   double sum = 0;
@@ -33,7 +33,7 @@ std::string most_wanted(const ClusterJob& job, const LayoutTrial& trial, const s
     if (section == critical) {
       for (const auto& [reason, share] : shares.waits) wanted[section_in(reason)] += share;
     } else {
-      wanted[section] += 1e-3 * (1 - waits_of(shares));  // if waits name none, the busiest
+      wanted[section] += 1e-3 * (1 - waits_of(shares));  // prefers the busiest section if waits name none
     }
   }
   const ClusterPlaces places(job.cluster, trial.layouts);
@@ -165,7 +165,7 @@ void ClusterPlanner::fail_as_too_small() const {
   throw JobError("the " + std::to_string(job_.cluster.devices()) + " devices of " + printable(job_.cluster.name) +
                  " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
                  " GiB is too small" + (job_.options.most_per_hour < infinite ? ", or the budget is too low" : "") +
-                 ", for the sections of the job");
+                 ", for the job's sections");
 }
 
 LayoutTrial ClusterPlanner::best_of_all(const Divisions& divisions, Rivals& rivals, ClusterChoice& chosen) {
@@ -243,7 +243,7 @@ std::vector<ClusterCell> ClusterPlanner::cells() {
   std::vector<ClusterCell> cells;
   for (const auto& [kind, pool] : largest) {
     const std::int64_t all = pools[pool].devices();
-    double fastest = infinite;  // of fewer devices
+    double fastest = infinite;  // step on fewer devices
     for (std::int64_t count = 1;; count = std::min(2 * count, all)) {
       std::vector<std::int64_t> devices(pools.size());
       devices[pool] = count;

@@ -30,7 +30,7 @@ namespace maestro {
 struct ClusterChoice {
   ClusterLayouts sections;
   PlayedLayouts played;       ///< rehearsal at full size
-  double bound_ms = 0;        ///< bound of the slowest section of the choice
+  double bound_ms = 0;        ///< bound of the choice's slowest section
   double least_bound_ms = 0;  ///< least bound of all choices within the price; at most the rehearsed step
   double apart_bound_ms = 0;  ///< least bound of choices without shared devices; 0: none fits
   double stall = 0;           ///< share of the time for which the critical section waits
@@ -38,7 +38,7 @@ struct ClusterChoice {
   std::int64_t devices = 0;
   std::vector<std::int64_t> hosts;  ///< hosts of each pool
   double price_per_hour = 0;        ///< price of these hosts
-  std::vector<Allocation> front;    ///< time against cost, by bounds; empty: a pool has no price, or a section is kept
+  std::vector<Allocation> front;    ///< time against cost, by bounds; empty: a pool lacks a price, or a section is kept
   std::size_t priced = 0;           ///< layouts of sections
   std::size_t refused = 0;
   std::size_t rehearsed = 0;
@@ -72,8 +72,8 @@ class ClusterPlanner {
 
   /// Throws JobError if the cluster is too small, or the price too low.
   [[nodiscard]] ClusterChoice choose();
-  /// Returns a cell for 1, 2, 4, ... and all devices of only each kind's largest pool, if they are enough and no fewer
-  /// of them are as fast.
+  /// Returns cells for 1, 2, 4, ... and all devices of each kind's largest pool. Omits counts that are too small, or no
+  /// faster than a smaller count.
   [[nodiscard]] std::vector<ClusterCell> cells();
   [[nodiscard]] const ResolvedJob& base() const { return job_.base; }
 

@@ -7,12 +7,12 @@ namespace maestro {
 
 namespace {
 
-/// Micro-batches of all schedules that are tried for a step: a search of more takes longer than the rehearsal.
+/// The most micro-batches in all schedules tried for a step: a search of more takes longer than the rehearsal.
 constexpr std::int64_t most_tried = 1 << 19;
 constexpr std::int64_t least_evaluations = 8;
 constexpr std::int64_t most_by_size = 200;
 
-/// Returns the plan with fewer evaluations where steps are large.
+/// Returns the plan with fewer evaluations if steps are large.
 ResolvedJob with_evaluations(ResolvedJob plan) {
   std::int64_t batches = 0;
   for (const GraphNode& node : plan.graph.nodes()) {
@@ -34,7 +34,7 @@ ClusterRehearsal::ClusterRehearsal(ResolvedJob plan, const ClusterLayouts& layou
       part_(std::move(part)),
       pooled_(plan_, part_ ? part_->layouts : layouts, cluster, units.front().samples, catalogue, hop_ms),
       times_(pooled_.times()) {
-  if (part_) part_->plan.schedule.evaluations = plan_.schedule.evaluations;  // a part is planned as well as the whole
+  if (part_) part_->plan.schedule.evaluations = plan_.schedule.evaluations;  // as for all replicas
   plans_ = repeated_plans_of(played_plan(), played_units(), times_).value_or_throw();
 }
 

@@ -25,8 +25,8 @@ struct PlayedLayouts {
 
 class ClusterRehearsal {
  public:
-  /// Plans the steps. `plan`: the job with the layouts; `part`: rehearsed in place of all. Cluster, units and catalogue
-  /// outlive the rehearsal.
+  /// Plans the steps. `plan`: the job with the layouts; `part`: rehearsed in place of the full layouts. Cluster, units
+  /// and catalogue outlive the rehearsal.
   ClusterRehearsal(ResolvedJob plan, const ClusterLayouts& layouts, const DescribedCluster& cluster,
                    const std::vector<TracedUnit>& units, LayoutCatalogue& catalogue, double hop_ms,
                    std::optional<ClusterPart> part = {});

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// Calls that are no collectives cost nothing.
+/// Returns a pool on which only collectives cost time.
 DescribedPool collectives_alone() {
   DescribedPool pool;
   pool.bf16_flops_per_ms = pool.fp32_flops_per_ms = pool.memory_bytes_per_ms = std::numeric_limits<double>::infinity();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of collectives that a changed layout has and a traced run had not: those of dry passes on samples of the
-// job, at an assumed rate, by rows of a micro-batch. Processors alone; emulated devices have no collectives.
+// Times of collectives that a changed layout has and a traced run lacks, by rows of a micro-batch: dry passes on the
+// job's samples list the collectives, and an assumed rate prices them. CPUs only; emulated devices run no collectives.
 #pragma once
 
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace maestro {
 
-/// Between threads that share caches and memory, each way, and for each call: gathers of 0.2 to 3 MB between two cores
-/// of a Xeon took 37 to 391 us, and these give 40 to 335.
+/// Rate each way, and latency of a call, between threads that share caches and memory. Gathers of 0.2 to 3 MB between
+/// two cores of a Xeon took 37 to 391 us; these values give 40 to 335 us.
 inline constexpr DescribedLink assumed_link{5e6, 0.02};
 
 class CollectiveTimes {
  public:
-  /// Of the sections whose replicas have several ranks in `plan`, and a single one in `traced`. `plan` outlives it.
+  /// Takes the sections whose replicas have several ranks in `plan` and one rank in `traced`. `plan` outlives this.
   CollectiveTimes(const ResolvedJob& traced, const ResolvedJob& plan);
 
   /// Returns the sections, without repetitions.

@@ -12,11 +12,11 @@ namespace {
 constexpr std::size_t most_divided = 5;             // sections; with more, not every division is tried
 constexpr std::size_t most_of_all_variants = 2048;  // samples of a step; with more a rehearsal takes seconds
 constexpr std::size_t most_candidates = 3;          // divisions to rehearse, without the one that shares no devices
-constexpr double near_the_best = 1.25;              // by bounds
-constexpr std::int64_t least_devices = 256;         // of a part
+constexpr double near_the_best = 1.25;              // ratio of bounds
+constexpr std::int64_t least_devices = 256;         // devices per part
 
-/// Returns the number of equal parts of plans for so many devices: a divisor of the samples of a step and of the
-/// devices of every pool.
+/// Returns the number of equal parts that plans for so many devices have. It divides a step's samples and every pool's
+/// devices.
 std::int64_t parts_of(const ClusterJob& job, std::int64_t devices) {
   std::int64_t common = job.base.train.global_batch;
   for (const DescribedPool& pool : job.cluster.pools) common = std::gcd(common, pool.devices());

@@ -48,7 +48,7 @@ class Divisions {
   /// Returns the fastest allocation, or the cheapest if the options ask for it; nothing if none fits.
   [[nodiscard]] std::optional<Allocation> allocated(const Division& division,
                                                     const std::vector<std::int64_t>& devices) const;
-  /// Returns the layouts of an allocation of these devices.
+  /// Returns an allocation's layouts on these devices.
   [[nodiscard]] ClusterLayouts layouts_of(const Division& division, const Allocation& allocation,
                                           const std::vector<std::int64_t>& devices) const;
   /// Returns the layouts of a group on the fewest devices of a pool for a step of at most `most_ms`.

@@ -16,11 +16,11 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t rehearsed_steps = 11;  // beside those of rehearse_steps() that are ahead
+constexpr std::size_t rehearsed_steps = 11;  // besides the steps that sections are ahead
 constexpr double close_ms = 0.01;            // share of a step within which layouts count as equal
-constexpr std::size_t most_rivals = 8;       // of the best layout, for certainties()
-constexpr int most_rounds = 8;               // of neighbours of neighbours
-constexpr double least_gain = 0.005;         // of a step, for more micro-batches in flight
+constexpr std::size_t most_rivals = 8;       // best layouts that certainties() compares
+constexpr int most_rounds = 8;               // searches among neighbours
+constexpr double least_gain = 0.005;         // share of a step that more micro-batches in flight must gain
 
 DeviceId::Kind kind_of(const PlannedMachine& machine) {
   return machine.gpus == nullptr ? DeviceId::Kind::cpu : DeviceId::Kind::cuda;
@@ -29,7 +29,7 @@ DeviceId::Kind kind_of(const PlannedMachine& machine) {
 /// Returns how to plan for devices of a kind.
 std::string other_machine(DeviceId::Kind kind) {
   if (kind == DeviceId::Kind::cuda) return ", or give --devices to plan for GPUs";
-  return kind == DeviceId::Kind::cpu ? ", or give --cpu-devices to plan for processors" : "";
+  return kind == DeviceId::Kind::cpu ? ", or give --cpu-devices to plan for CPUs" : "";
 }
 
 /// Returns the bytes that the ranks of a section need, in the order of its devices.
@@ -47,7 +47,7 @@ std::vector<double> bytes_of(const ResolvedJob& plan, const std::string& section
   return bytes;
 }
 
-/// Throws JobError: the sections do not fit into so many bytes of a device.
+/// Throws JobError, as the sections do not fit into a device's memory.
 [[noreturn]] void fail_as_too_large(const std::vector<LayoutChoices>& choices, double most_bytes) {
   std::string needs;
   for (const LayoutChoices& of : choices) {
@@ -58,11 +58,11 @@ std::vector<double> bytes_of(const ResolvedJob& plan, const std::string& section
     needs += (needs.empty() ? "" : ", ") + of.section + " " + text_of_bytes(least);
   }
   throw JobError("no layout of the job fits into " + text_of_bytes(most_bytes) +
-                 " of each GPU; the sections need at least " + needs +
-                 " of one: plan for more GPUs, or free tensor, pipeline, zero or micro_batch with --vary");
+                 " per GPU; the sections need at least " + needs +
+                 " per GPU: plan for more GPUs, or free tensor, pipeline, zero or micro_batch with --vary");
 }
 
-/// Returns the costs of a layout beside time: devices, then degrees, then memory to 10 MB.
+/// Returns a layout's costs other than time: devices, then degrees, then memory to 10 MB.
 std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layout) {
   std::int64_t devices = 0;
   std::int64_t degrees = 0;
@@ -156,7 +156,7 @@ void JobPlanner::find_choices(const std::string& section) {
   }
   if (!choices.layouts.empty()) return;
   throw JobError(section + ": no layout on " + options_.machine.text() + ": " +
-                 (first_refusal_.empty() ? "the job's own degrees need more" : first_refusal_));
+                 (first_refusal_.empty() ? "the job's degrees need more devices" : first_refusal_));
 }
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
@@ -173,7 +173,7 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
 }
 
 void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
-  /// Layouts for which a section is built alike, and so once: building it takes longer than its passes.
+  /// Layouts that share one built section, as building it takes longer than its passes.
   struct Measured {
     const ResolvedJob* plan;
     std::vector<MicroBatchPlan> batches;
@@ -206,7 +206,7 @@ std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
   struct Rival {
     Rival(JobPlanner& planner, ResolvedJob given) : plan(std::move(given)), times(planner.prices_, plan) {}
     ResolvedJob plan;
-    PlannedTimes times;  // refer to the plan
+    PlannedTimes times;  // refers to the plan
   };
   std::list<Rival> rivals;
   for (std::size_t at = 0; at < std::min(ranking.best.size(), most_rivals); ++at) {
@@ -329,7 +329,7 @@ JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choi
       const RankedLayout* const ranked = rehearsed(choices, more);
       if (ranked == nullptr) break;
       if (ranked->step_ms > best->step_ms * (1 - least_gain)) {
-        rehearsed_.erase(std::vector(ranked->settings));  // it is no other layout
+        rehearsed_.erase(std::vector(ranked->settings));  // not to be ranked
         break;
       }
       best = ranked;
@@ -460,7 +460,7 @@ LayoutRanking JobPlanner::rank(SectionProfiler* profiler, const Progress& progre
   const JobLayout tuned = with_more_in_flight(choices, layouts_.at(centre));
   ranking.best = ranked_layouts();
   if (chooses_shares()) try_shares(choices, tuned, profiler, progress, ranking);
-  // Shares of a GPU may add up to more than the whole.
+  // A GPU's shares may add up to more than 1.
   ranking.least_bound_ms = std::min(ranking.least_bound_ms, ranking.best.front().step_ms);
   ranking.rehearsed = rehearsed_.size();
   ranking.refused = refused_;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the layouts of a job's sections on the CPUs or the GPUs of this machine: micro-batches, degrees and
-// devices with which a step takes the least time. Keys that the job gives stand; those that it leaves out are chosen.
+// devices with which a step takes the least time. Keys that the job gives stand; missing keys are chosen.
 //
-// Each layout of each section is priced by its calls, the layouts of the whole job are compared by the work of their
-// busiest device (or core, if devices share cores), as if replicas shared evenly, and the best are rehearsed with
-// the job's own policy on its own samples. Then max_in_flight of sections that await gradients is raised if that
-// gains. If sections of the best have GPUs in common and do not fill them, shares of the multiprocessors are
-// measured and tried.
+// Each section's layouts are priced by their calls. Layouts of the job are compared by the work of their busiest device
+// (or core, if devices share cores), as if replicas shared work evenly, and the best are rehearsed with the job's
+// policy on its samples. Then max_in_flight of sections that await gradients is raised if that gains time. If sections
+// of the best layout use the same GPUs without filling them, shares of the multiprocessors are measured and tried.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
-// JP-3 (runs as it is): the settings of every ranked layout resolve on so many devices, as App::plan() has resolved
-//       them.
+// JP-3 (runs as it is): the settings of every ranked layout resolve on the machine's devices, as App::plan() has
+//       resolved them.
 #pragma once
 
 #include <functional>
@@ -37,12 +36,12 @@ struct JobPlannerOptions {
   double hop_ms = usual_hop_ms;
 };
 
-/// A layout of the job, rehearsed.
+/// A rehearsed job layout.
 struct RankedLayout {
   std::map<std::string, SectionLayout> sections;
-  std::string kind;  ///< kind of the devices: "cpu", "cuda"
+  std::string kind;  ///< device kind: "cpu", "cuda"
   std::map<std::string, std::vector<int>> devices;
-  std::map<std::string, double> shares_of_devices;  ///< shares of GPUs; other sections have whole devices
+  std::map<std::string, double> shares_of_devices;  ///< shares of GPUs; other sections have full devices
   std::vector<std::string> settings;                ///< chosen keys as for --set
   std::vector<std::string> more;                    ///< settings that are not layout keys
   double step_ms = 0;
@@ -60,20 +59,20 @@ struct Alternative {
 };
 
 struct LayoutRanking {
-  /// Layouts by step_ms, but layouts within a hundredth of the best by devices, then by degrees, then by memory.
+  /// Layouts by step_ms; layouts within a hundredth of the best are ordered by devices, then degrees, then memory.
   std::vector<RankedLayout> best;
   std::vector<Alternative> alternatives;
-  double least_bound_ms = 0;  ///< no layout that was compared takes less time, by the lower of its prices
+  double least_bound_ms = 0;  ///< least bound of the compared layouts, by the lower price of each call
   std::uint64_t compared = 0;
-  std::size_t priced = 0;   ///< layouts of sections
-  std::size_t refused = 0;  ///< layouts of sections that the job cannot have
+  std::size_t priced = 0;   ///< section layouts
+  std::size_t refused = 0;  ///< section layouts that the job cannot have
   std::size_t rehearsed = 0;
-  std::string first_refusal;  ///< reason of the first
-  /// Part of the GPU's best rates that sections on common GPUs reach without shares, if shares were not tried; else 0.
+  std::string first_refusal;  ///< reason of the first refusal
+  /// Fraction of the best rates that sections on the same GPUs reach without shares, if shares were not tried; else 0.
   double filled = 0;
 };
 
-/// The lanes of a layout in virtual time.
+/// A layout's lanes in virtual time.
 struct LaneRehearsal {
   Rehearsed rehearsed;
   SectionGraph graph;
@@ -124,10 +123,10 @@ class JobPlanner {
   /// Rehearses the layouts that differ from one in a single key of a section.
   [[nodiscard]] std::vector<Alternative> neighbours_of(const std::vector<LayoutChoices>& choices,
                                                        const JobLayout& centre);
-  /// Rehearses a layout with shares of the GPUs that its sections have in common, unless they fill them.
+  /// Rehearses a layout with shares of the GPUs that several of its sections use, unless these fill them.
   void try_shares(const std::vector<LayoutChoices>& choices, const JobLayout& centre, SectionProfiler* profiler,
                   const Progress& progress, LayoutRanking& ranking);
-  /// Rehearses it with each division of the GPUs of `sharers`.
+  /// Rehearses a layout with each division of the sharers' GPUs.
   [[nodiscard]] std::vector<Alternative> shared(const std::vector<LayoutChoices>& choices, const JobLayout& centre,
                                                 const std::vector<std::size_t>& sharers);
   /// Returns the layout with more micro-batches in flight, if a section awaits gradients and that gains.
@@ -151,7 +150,7 @@ class JobPlanner {
   std::size_t refused_ = 0;
   std::string first_refusal_;
   std::map<std::vector<std::string>, RankedLayout> rehearsed_;  // by settings
-  std::map<std::vector<std::string>, JobLayout> layouts_;       // likewise
+  std::map<std::vector<std::string>, JobLayout> layouts_;       // by settings
 };
 
 }  // namespace maestro

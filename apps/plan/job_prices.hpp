@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prices of a job's calls on this machine, and the times of plans by these prices. Sections may have shares of GPUs.
-// JobPrices owns the priced passes, which plans have in common, and fills in missing prices by measurements. Equal
+// JobPrices owns the priced passes, which plans share, and fills in missing prices by measurements. Equal
 // prices give equal times. Not thread-safe.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace maestro {
 
 class SectionProfiler;
 
-/// With shares of a GPU, sections have its memory and its power in common: together they do this part of the work that
-/// the best rates of single calls allow. Measured on an H200 (benchmarks/gpu/README.md).
+/// Sections on shares of a GPU compete for its memory and power: together they do this fraction of the work that the
+/// best rates of single calls allow. Measured on an H200 (benchmarks/gpu/README.md).
 inline constexpr double shared_rate = 0.73;
 
 class JobPrices {
@@ -37,7 +37,7 @@ class JobPrices {
 
   /// Returns the milliseconds of work per step on each stage of a section, divided among the replicas.
   [[nodiscard]] std::vector<double> work_ms(const ResolvedJob& plan, const std::string& section, std::int64_t replicas);
-  /// Returns whether all calls of a micro-batch have prices on whole devices, or on shares of them.
+  /// Returns whether all calls of a micro-batch have prices on full devices, or, with `on_shares`, on shares.
   [[nodiscard]] bool has(const ResolvedJob& plan, const MicroBatchPlan& batch, bool on_shares);
   using Progress = std::function<void(const std::string& line)>;
   /// Measures the calls of micro-batches; with `on_shares` also on shares of a GPU.

@@ -22,10 +22,11 @@ std::vector<PlacedPart> parts_of(const JobTable& section, double bytes, std::int
   const std::vector<std::string> devices = section.texts("devices", {});
   const std::vector<std::int64_t> processes = section.integers("processes", {0, most_hosts - 1});
   if (devices.empty() || processes.empty()) {
-    section.fail("devices", "missing, or `processes`; --from takes a job that plan has written for a cluster");
+    section.fail("devices",
+                 "`devices` or `processes` is missing; --from takes a job that plan has written for a cluster");
   }
   if (std::ssize(devices) != std::ssize(processes) * ranks || std::ssize(processes) % stages != 0) {
-    section.fail("devices", "expected " + std::to_string(std::ssize(processes) * ranks) + " for its processes");
+    section.fail("devices", "expected " + std::to_string(std::ssize(processes) * ranks) + " devices for its processes");
   }
   std::vector<PlacedPart> parts;
   for (std::int64_t at = 0; at < std::ssize(devices); ++at) {

@@ -52,7 +52,7 @@ class LayoutCatalogue {
                   double hop_ms);
 
   using Resolve = std::function<ResolvedJob(const std::vector<std::string>& settings)>;
-  /// Prices the layouts of all sections that have none yet. `samples`: samples of a step. Calls `resolve` from several
+  /// Prices the layouts of all sections that lack prices. `samples`: samples of a step. Calls `resolve` from several
   /// threads, one at a time. Throws JobError if a section has no layout.
   void price_all(const Resolve& resolve, std::span<const SampleRef> samples);
 

@@ -11,9 +11,9 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_combined = 10;  // sections whose combinations are all looked at
+constexpr std::size_t most_combined = 10;  // sections whose combinations are all examined
 
-/// Returns the bound (LB-2) of the first `count` sections of a layout.
+/// Returns the bound (LB-2) of a layout's first `count` sections.
 double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayout& layout,
                       const SearchedDevices& devices, std::size_t count) {
   std::vector<double> work(count);
@@ -21,7 +21,7 @@ double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayou
   double bound = 0;
   for (std::size_t section = 0; section < count; ++section) {
     for (const double ms : sections[section].layouts[layout.layouts[section]].work_ms) {
-      bound = std::max(bound, ms);  // of a stage: its replicas have as much in the mean
+      bound = std::max(bound, ms);  // replicas of a stage have this much on average
       work[section] += ms;
     }
     for (const int device : layout.devices[section])
@@ -44,7 +44,7 @@ double bound_of_first(const std::vector<LayoutChoices>& sections, const JobLayou
 /// Finds the layouts that are first in an order.
 class Search {
  public:
-  /// `order`: busiest_ms or bound_ms, which neither falls when a section is added.
+  /// `order`: busiest_ms or bound_ms; neither falls when a section is added.
   Search(const std::vector<LayoutChoices>& sections, const SearchedDevices& devices, std::size_t most,
          double most_bytes, double JobLayout::*order)
       : sections_(sections),
@@ -55,7 +55,7 @@ class Search {
         load_(static_cast<std::size_t>(devices.cores == 0 ? devices.count : std::min(devices.count, devices.cores))),
         bytes_(static_cast<std::size_t>(devices.count)),
         kept_(Before{order}) {
-    // Devices are alike where none is given, and each core has as many.
+    // Devices are alike if none is given and all cores have equally many.
     alike_ = std::ranges::all_of(sections, [](const LayoutChoices& each) { return each.devices.empty(); }) &&
              devices.count % std::ssize(load_) == 0;
     rest_.assign(sections.size() + 1, 0);
@@ -107,7 +107,7 @@ class Search {
     }
     const auto all = static_cast<std::size_t>(devices_.count);
     if (needed > all) return {};
-    // The first section begins at the first device where they are alike.
+    // If devices are alike, the first section begins at the first.
     const bool even = std::ranges::count(layout.work_ms, layout.work_ms.front()) == std::ssize(layout.work_ms);
     const std::size_t begins = (needed == all && even) || (section == 0 && alike_) ? 1 : all;
     std::vector<std::vector<int>> places;
@@ -161,7 +161,7 @@ class Search {
   bool alike_ = true;
   std::vector<double> load_;   // by core
   std::vector<double> bytes_;  // by device
-  std::vector<double> rest_;   // the least work of the sections from one on
+  std::vector<double> rest_;   // least work of the sections from each on
   std::vector<std::uint64_t> layouts_behind_;
   JobLayout current_;
   double work_ms_ = 0;                                                   // of current_

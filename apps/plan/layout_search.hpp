@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the layouts of a job's sections whose devices have the least work in a step. Pure.
 //
-// LB-1 (exhaustive): where there are `most` layouts that fit or fewer, all are returned; else those in which the
-//       busiest device has least work if replicas share theirs evenly, then by bound, then in the order of the choices.
-// LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy shares the
-//       work of a section out among its replicas: the longest stage, and for any sections the work of them all over the
-//       number of devices, or of cores where devices share them, that they have between them.
+// LB-1 (exhaustive): if at most `most` layouts fit, all are returned; else the first `most`, ordered by the work of the
+//       busiest device if replicas share work evenly, then by bound, then by the order of the choices.
+// LB-2 (bound): no step of a layout takes less time than its bound at the given prices, however a policy divides a
+//       section's work among its replicas. The bound is the longest stage or, if longer for any set of sections, their
+//       total work divided by the number of devices (cores, if devices share cores) that they use together.
 // LB-3 (fits): no returned layout needs more than `most_bytes` of a device's memory.
 #pragma once
 
@@ -29,46 +29,46 @@ struct SectionLayout {
   friend auto operator<=>(const SectionLayout&, const SectionLayout&) = default;
 };
 
-/// A layout with the work of a step on each of its devices, in the order of the section's key `devices`.
+/// A layout with each device's work in a step, in the order of the section's key `devices`.
 struct PricedLayout {
   SectionLayout layout;
-  std::vector<double> work_ms;     ///< by device of the layout
-  std::vector<double> bytes = {};  ///< likewise, in memory of the device; empty: none
+  std::vector<double> work_ms;     ///< work by device
+  std::vector<double> bytes = {};  ///< device memory, by device; empty: none
 };
 
 /// The choices of a search for a section.
 struct LayoutChoices {
   std::string section;
   std::vector<PricedLayout> layouts;
-  std::vector<int> devices;  ///< given by the job; empty: chosen, in a row from any device on
+  std::vector<int> devices;  ///< devices that the job gives; empty: chosen, consecutive from any device on
 };
 
 /// A choice for every section, in the order of the sections.
 struct JobLayout {
-  std::vector<std::size_t> layouts;       ///< numbers in LayoutChoices::layouts
-  std::vector<std::vector<int>> devices;  ///< of each section
+  std::vector<std::size_t> layouts;       ///< indices in LayoutChoices::layouts
+  std::vector<std::vector<int>> devices;  ///< devices by section
   double bound_ms = 0;
-  /// The work of the busiest device, or core where devices share them, where replicas share their work evenly.
+  /// Work of the busiest device (or core, if devices share cores) if replicas share their work evenly.
   double busiest_ms = 0;
-  std::vector<double> shares = {};  ///< of each section, of its devices' multiprocessors; empty: all have all of them
-  std::vector<std::string> settings = {};  ///< of other keys, as for --set
+  std::vector<double> shares = {};         ///< share of the multiprocessors, by section; empty: all
+  std::vector<std::string> settings = {};  ///< settings of other keys, as for --set
 };
 
 struct FoundLayouts {
   std::vector<JobLayout> best;  ///< in order
-  double least_bound_ms = 0;    ///< of all layouts
-  std::uint64_t compared = 0;   ///< layouts, those that a part of their sections ruled out included
+  double least_bound_ms = 0;    ///< least bound of all layouts
+  std::uint64_t compared = 0;   ///< layouts, also those ruled out early by some of their sections
 };
 
 /// The devices of a search, equal to each other.
 struct SearchedDevices {
   int count = 1;  ///< 64 at most
-  int cores = 0;  ///< over which they are laid, device k on core k modulo cores; 0: each has its own
+  int cores = 0;  ///< device k is on core k modulo cores; 0: each device has a core
   [[nodiscard]] int core_of(int device) const { return cores == 0 ? device : device % cores; }
 };
 
-/// Searches layouts over such devices. Layouts of more devices than there are, or than a
-/// section's given devices are, are left out; so are those that differ from another in the names of devices alone.
+/// Searches layouts over these devices. Omits layouts that need more devices than there are, or another number than a
+/// section's given devices, and layouts that differ from another only in the names of devices.
 [[nodiscard]] FoundLayouts best_layouts(const std::vector<LayoutChoices>& sections, const SearchedDevices& devices,
                                         std::size_t most, double most_bytes = std::numeric_limits<double>::infinity());
 

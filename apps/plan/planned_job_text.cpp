@@ -21,7 +21,7 @@ std::string key_of_line(const std::string& line) {
   return key;
 }
 
-/// Breaks a long list, as a line of a job has a limit.
+/// Breaks a long list over lines, as the length of a job's lines is limited.
 std::string in_lines(const std::string& value) {
   constexpr std::size_t longest = 1000;
   if (value.size() <= longest || value.front() != '[') return value;
@@ -70,7 +70,7 @@ class JobLines {
     }
   }
 
-  /// Removes a table with those in it, and the keys of the top level that write it in other ways.
+  /// Removes a table with its inner tables, and top-level keys that write it in other ways.
   void remove(const std::string& table) {
     std::string at;  // the table of the line
     std::erase_if(lines_, [&](const std::string& line) {

@@ -12,31 +12,31 @@
 
 namespace maestro {
 
-/// Returns "replicas", "tensor", ..., in the order in which they are written.
+/// Returns "replicas", "tensor", ..., in the order of writing.
 [[nodiscard]] const std::vector<std::string>& planned_keys();
-/// Returns the TOML of a key's value but for "devices".
+/// Returns a key's value as TOML; not for "devices".
 [[nodiscard]] std::string value_of(const SectionLayout& layout, const std::string& key);
-/// Returns the one key in which two layouts differ; empty: none, or several.
+/// Returns the only key that differs between two layouts; empty: none, or several.
 [[nodiscard]] std::string only_difference(const SectionLayout& a, const SectionLayout& b);
 /// Returns "[\"cpu:0\", \"cpu:1\"]".
 [[nodiscard]] std::string devices_text(const std::string& kind, const std::vector<int>& devices);
-/// Returns a list as TOML, of several lines where it is long, as a line of a job has a limit.
+/// Returns a list as TOML, over several lines if it is long, as the length of a job's lines is limited.
 [[nodiscard]] std::string list_text(const std::vector<std::string>& values);
 /// Returns "[0, 1]".
 [[nodiscard]] std::string list_text(const std::vector<std::int64_t>& numbers);
 
-/// The keys that are chosen for a job: those that it does not give, and varied ones. A value.
+/// The keys that are chosen for a job: keys that it lacks, and varied keys. A value.
 class ChosenKeys {
  public:
-  /// `varied`: "teacher.micro_batch", "micro_batch" of all sections, or "all". Throws JobError for one that no section
-  /// has, and where no key is left to choose. `job` is not kept.
+  /// `varied`: "teacher.micro_batch", "micro_batch" of all sections, or "all". Throws JobError for a key that all
+  /// sections lack, and if no key is left to choose. `job` is not kept.
   ChosenKeys(const ResolvedJob& job, const std::set<std::string>& varied);
 
   /// Returns the sections of the job in the order of its graph, sources left out.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Returns the chosen keys of a section.
   [[nodiscard]] const std::set<std::string>& of(const std::string& section) const { return free_.at(section); }
-  /// Returns the layouts among `possible` that have the job's values of all other keys, each once.
+  /// Returns the layouts among `possible` that have the job's values of all keys that are not chosen, each once.
   [[nodiscard]] std::vector<SectionLayout> standing(const std::string& section,
                                                     std::vector<SectionLayout> possible) const;
   /// Returns the chosen keys of a section as for --set; `devices`: the TOML of that key.

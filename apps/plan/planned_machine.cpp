@@ -20,7 +20,7 @@ std::string model_of(const DeviceBackend& gpus, std::size_t index) {
 }  // namespace
 
 std::string PlannedMachine::text() const {
-  if (gpus == nullptr) return std::to_string(devices) + (devices == 1 ? " processor" : " processors");
+  if (gpus == nullptr) return std::to_string(devices) + (devices == 1 ? " CPU device" : " CPU devices");
   return std::to_string(devices) + (devices == 1 ? " GPU (" : " GPUs (") + device + ")";
 }
 

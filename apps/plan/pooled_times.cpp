@@ -31,7 +31,7 @@ JobTimes PooledTimes::times() const {
 
 std::size_t PooledTimes::pool_of(const MicroBatchPlan& batch) const {
   const auto found = places_.find(batch.section);
-  if (found == places_.end()) return 0;  // a source has no device
+  if (found == places_.end()) return 0;  // a source uses no device
   auto share = found->second.shares.begin();
   for (std::int64_t before = batch.replica.value(); before >= share->replicas; ++share) before -= share->replicas;
   return share->pool;

@@ -9,15 +9,15 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_kept = 64;  // passes of a DrySections, as each has hundreds of calls
+constexpr std::size_t most_kept = 64;  // passes that a DrySections keeps: each has hundreds of calls
 
-/// Whether passes of the two make equal calls.
+/// Returns whether passes of two samples make equal calls.
 bool alike(const SampleRef& one, const SampleRef& other) {
   return one.tokens == other.tokens && one.patches == other.patches && one.source == other.source;
 }
 
-/// Passes with equal keys make equal calls, in a search that changes layouts alone. Neighbours of equal sizes are
-/// counted, so that the keys of large micro-batches are short.
+/// Returns a pass's key. In a search that changes only layouts, passes with equal keys make equal calls. Runs of equal
+/// samples are counted, so that keys of large micro-batches are short.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
                     std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");
@@ -66,7 +66,7 @@ ObservedPasses DrySections::pass(const std::string& key, const MicroBatchPlan& b
 const DrySections::StepEnd& DrySections::observed_end(SectionId section) {
   const auto [found, fresh] = ends_.try_emplace(section);
   if (!fresh) return found->second;
-  // The weights are packed by the first pass behind a step, which is the time of the step here.
+  // The first pass after a step packs the weights; here that time belongs to the step.
   MicroBatchPlan batch;
   batch.section = section;
   batch.step = StepId(1);
@@ -160,7 +160,7 @@ double PricedTimes::priced_action(SectionId section, StepAction action, PriceSou
     case StepAction::step:
       return price(end.step, sources) + price(sections_->packs(section), sources);
     default:
-      return 0;  // of checkpoints, and the answer
+      return 0;  // actions of checkpoints, and the answer
   }
 }
 
@@ -176,7 +176,7 @@ JobTimes PricedTimes::times() {
 }
 
 double busiest_ms(const ResolvedJob& plan, const std::vector<const StepPlan*>& steps, const JobTimes& times) {
-  std::map<std::pair<DeviceId, SectionId>, double> work;  // of processors by the core, of GPUs by the share
+  std::map<std::pair<DeviceId, SectionId>, double> work;  // by core for CPUs, by share for GPUs
   const auto add = [&](const ReplicaPlacement& place, double ms) {
     const bool part = plan.sections[place.section.value()].config.share < 1;
     for (DeviceId device : place.devices) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a job's passes and step ends by the prices of their calls, which dry passes list. Not thread-safe.
 //
-// PY-1 (equal answers): equal plans, prices and batches give equal times; there is no clock in it.
+// PY-1 (equal answers): equal plans, prices and batches give equal times; no clock is read.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace maestro {
 
-/// Costs of passes that layouts have in common, so that a search prices each once.
+/// The cost of a pass; layouts share these costs, so that a search prices each pass once.
 struct PricedPass {
   PassCost ms;
   PriceSources sources;
@@ -30,17 +30,17 @@ using PricedPasses = std::map<std::string, PricedPass>;
 /// Dry passes of a job's sections, for the prices of several devices. Not thread-safe.
 class DrySections {
  public:
-  /// `samples`: of a step, for its end; `own_memory`: ProbeSite; `values`: that were read for other layouts. All
-  /// outlive the sections.
+  /// `samples`: samples of a step, for its end; `own_memory`: as in ProbeSite; `values`: values read for other layouts.
+  /// All outlive the sections.
   DrySections(const ResolvedJob& plan, std::span<const SampleRef> samples, bool own_memory,
               PortValues* values = nullptr)
       : plan_(&plan), samples_(samples), own_memory_(own_memory), values_(values) {}
   /// Returns the probe of a section's first rank.
   [[nodiscard]] PassProbe& probe(SectionId section);
-  /// Observes a pass, or repeats one of the first that were observed; `key`: of the passes that make equal calls.
+  /// Observes a pass, or returns an earlier observation with its key. Passes with equal keys make equal calls.
   [[nodiscard]] ObservedPasses pass(const std::string& key, const MicroBatchPlan& batch);
   [[nodiscard]] const ObservedStepEnd& step_end(SectionId section);
-  /// Returns the calls that pack the weights behind a step.
+  /// Returns the calls that pack the weights after a step.
   [[nodiscard]] const std::vector<ObservedCall>& packs(SectionId section);
 
  private:
@@ -61,7 +61,7 @@ class DrySections {
 
 class PricedTimes {
  public:
-  /// `samples`: of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
+  /// `samples`: samples of a step, for its end; `hop_ms`: RehearsalTimes::hop_ms. All outlive the times.
   PricedTimes(const ResolvedJob& plan, std::span<const SampleRef> samples, const CallPricing& prices, double hop_ms,
               PricedPasses& known)
       : PricedTimes(plan, std::make_shared<DrySections>(plan, samples, prices.own_memory()), prices, hop_ms, known) {}
@@ -79,7 +79,7 @@ class PricedTimes {
   [[nodiscard]] PassProbe& probe(SectionId section) { return sections_->probe(section); }
 
  private:
-  struct LastPass {  // the next is mostly alike
+  struct LastPass {  // the next pass is mostly equal
     Pass pass = Pass::train;
     std::vector<SampleRef> samples;
     const PricedPass* priced = nullptr;
@@ -100,7 +100,7 @@ class PricedTimes {
   PriceSources sources_;
 };
 
-/// Returns the time that the busiest device, or core where devices share them, works in a step, mean over the steps.
+/// Returns how long the busiest device (or core, if devices share cores) works in a step, averaged over the steps.
 /// Sections that run ahead may take less in some steps, but not in the long run.
 [[nodiscard]] double busiest_ms(const ResolvedJob& plan, const std::vector<const StepPlan*>& steps,
                                 const JobTimes& times);

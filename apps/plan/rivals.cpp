@@ -11,7 +11,7 @@ namespace {
 constexpr double close_rival = 1.05;  // ratio of rehearsed steps up to which keys may make the rival faster
 constexpr std::size_t most_close = 2;
 constexpr double sure_ms = 0.01;  // share of a step within which a choice counts as the best
-/// Micro-batches of a step, of all rehearsals that examine a choice: on thousands of devices one takes seconds.
+/// The most micro-batches that are rehearsed to examine a choice: on thousands of devices a rehearsal takes seconds.
 constexpr std::size_t most_examined = 20'000;
 
 }  // namespace

@@ -16,7 +16,7 @@ struct RivalDivision {
   std::string text;  ///< "teacher and student together"
   ClusterLayouts layouts;
   double step_ms = 0;     ///< the rehearsed step, or the work of its busiest device
-  bool rehearsed = true;  ///< false: that work alone takes longer than the choice
+  bool rehearsed = true;  ///< false: its busiest device works longer than the choice's step
   double price_per_hour = 0;
   double more = 0;  ///< a step's time, or its cost if cost is minimized, as a share above the choice
 };

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int most_rounds = 50;
-constexpr std::size_t settled = 3;  // the last of the whole passes: the first choose algorithms and record graphs
+constexpr std::size_t settled = 3;  // last unobserved passes that count: the first choose algorithms and record graphs
 
 using Groups = std::vector<std::unique_ptr<Communicator>>;
 
@@ -26,7 +26,7 @@ using Groups = std::vector<std::unique_ptr<Communicator>>;
 struct MeasuredRank {
   std::unique_ptr<Communicator> tensor_group;
   std::unique_ptr<Communicator> context_group;
-  std::unique_ptr<PassProbe> probe;  // uses them
+  std::unique_ptr<PassProbe> probe;  // uses the groups
   std::vector<ObservedPasses> passes;
   std::vector<ObservedStepEnd> ends;
   std::vector<double> whole_ms;
@@ -82,7 +82,7 @@ void add_calls(const std::vector<ObservedCall>& calls, CallPrices& prices) {
   for (const ObservedCall& observed : calls) prices.add(observed.call, observed.ms);
 }
 
-/// Adds the times of a rank, but for those of its first pass, which maps its memory.
+/// Adds a rank's times, without its first pass, which maps memory.
 void add_times(const MeasuredRank& rank, CallPrices& prices) {
   for (const ObservedPasses& passes : std::span(rank.passes).subspan(1)) {
     add_calls(passes.forward, prices);
@@ -105,7 +105,7 @@ void add_times(const MeasuredRank& rank, CallPrices& prices) {
   }
 }
 
-/// Sums of gradients over replicas are no calls of a section: processors add them up in each other's memory.
+/// Measures a sum of gradients over replicas, which is not a section's call: CPUs add up in each other's memory.
 void add_sums(const OperatorTable& table, std::size_t elements, CallPrices& prices) {
   std::vector<float> into(elements), values(elements);
   const AddInto op{into, values};
@@ -246,7 +246,7 @@ void SectionProfiler::measure_sums(std::size_t gradients, CallPrices& prices) {
         groups[at]->gather_shards(values);
         timer->mark();
         complete(*devices_[at]);
-        if (at > 0 || round == 0) continue;  // the first sets the group up
+        if (at > 0 || round == 0) continue;  // the first round sets the group up
         prices.add(call, timer->milliseconds(0, 1));
         prices.add(gather, timer->milliseconds(1, 2));
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the calls of sections on the devices of this machine: passes run by themselves, without actors, once on the
-// ranks of a single replica and once with all cores at the same work, as they share caches and memory; on GPUs also on
-// shares of the multiprocessors. Where there are more devices than cores, calls take the processor time of their
-// threads, since ranks of a replica may share a core: every time is that of a core alone.
+// Times the calls of sections on this machine's devices. Passes run without actors, once on the ranks of a single
+// replica and once with all cores at the same work, as cores share caches and memory; on GPUs also on shares of the
+// multiprocessors. If there are more devices than cores, ranks of a replica may share a core: calls are then timed by
+// the CPU time of their threads, as if each rank had a core to itself.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@
 namespace maestro {
 
 struct ProfilerOptions {
-  std::chrono::milliseconds least{60};  ///< for which a layout is measured at least
-  int rounds = 3;                       ///< likewise, behind the first pass
+  std::chrono::milliseconds least{60};  ///< least time for which a layout is measured
+  int rounds = 3;                       ///< least rounds after the first pass
   bool deterministic = true;            ///< DeviceOptions::deterministic
 };
 
@@ -31,18 +31,17 @@ class SectionProfiler {
   ~SectionProfiler();
 
   [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
-  /// Adds the times of the calls that a section's passes and step ends make with each of `batches`, of which there is
-  /// at least one, of any sizes, by the layout of its node. Throws JobError for a replica with more ranks than there
-  /// are devices, and the errors of the section.
+  /// Adds call times from a section's passes and step ends, with each of `batches` (one or more, any sizes) and its
+  /// node's layout. Throws JobError for a replica with more ranks than there are devices, and the section's errors.
   void add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
-  /// The same on each of measured_shares of the GPUs.
+  /// Adds the same on each share of the GPUs in measured_shares.
   void add_shares(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
 
  private:
   using Devices = std::vector<std::unique_ptr<Device>>;
   void measure(const Devices& devices, const ResolvedJob& plan, std::span<const MicroBatchPlan> batches,
                std::int64_t copies, const std::vector<CallPrices*>& prices);
-  /// Measures the groups by which 2, 4, ... GPUs add up so many gradients.
+  /// Measures groups of 2, 4, ... GPUs that add up so many gradients.
   void measure_sums(std::size_t gradients, CallPrices& prices);
   [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const std::vector<Device*>& members,
                                                                       std::int64_t ranks) const;
@@ -50,7 +49,7 @@ class SectionProfiler {
   PlannedMachine machine_;
   ProfilerOptions options_;
   std::int64_t at_once_ = 1;                    // devices with a core each
-  std::unique_ptr<const OperatorTable> table_;  // of processors
+  std::unique_ptr<const OperatorTable> table_;  // for CPU devices
   Devices devices_;
 };
 

@@ -14,7 +14,7 @@ constexpr std::size_t few_pools = 2;
 constexpr std::int64_t parts_of_many = 8;
 constexpr double rounding = 1e-9;
 
-/// Returns the numbers of replicas to try on a pool, multiples of `of` from the most down to 0.
+/// Returns the replica counts to try on a pool: multiples of `of`, from the most down to 0.
 std::vector<std::int64_t> counts_from(std::int64_t most, std::int64_t of, std::size_t pools) {
   const std::int64_t multiples = most / of;
   const std::int64_t parts =
@@ -30,7 +30,7 @@ struct LaneReplicas {
   std::int64_t replicas = 0;
 };
 
-/// Returns the least time in which the lanes do all micro-batches, if each were as short as the shortest. Each step of
+/// Returns the least time for the lanes to do all micro-batches, if each were as short as the shortest. Each step of
 /// the search ends when some lane has done one micro-batch more.
 double all_batches_ms(const std::vector<LaneReplicas>& parts) {
   double rate = 0;

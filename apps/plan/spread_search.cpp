@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-constexpr double precision = 1e-4;       // of a bisection, as a share of the time
+constexpr double precision = 1e-4;       // share of the time at which the bisection ends
 constexpr double worth_spreading = 1.5;  // ratio of a bound on single pools to the fastest step
 
 class SpreadSearch {
@@ -95,7 +95,7 @@ SpreadLayouts spread_layouts(const ClusterJob& job, const Divisions& divisions,
     found.worth.push_back({text_of(division) + ", " + spread->first + " on several pools", *std::move(made)});
   };
   double least_ms = step_ms;
-  const DivisionCandidate* shared = nullptr;  // with the least bound of those in which sections share devices
+  const DivisionCandidate* shared = nullptr;  // least bound with shared devices
   for (const DivisionCandidate& candidate : candidates) {
     if (candidate.allocation.bound_ms > step_ms * worth_spreading) continue;
     auto made = search.best(candidate, least_ms);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts with a section on several pools of unlike devices: each section without shared devices is tried, with the
-// others on the fewest devices for a step of a time, by bisection over that time. Decides by bounds, without
+// others on the fewest devices for a given step, by bisection over its time. Decides by bounds, without
 // rehearsals.
 #pragma once
 

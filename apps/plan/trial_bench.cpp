@@ -111,7 +111,7 @@ double TrialBench::changed_ms(const ClusterLayouts& layouts, const PlannedRunKey
 void TrialBench::play_whole(LayoutTrial& trial) {
   if (parts_of(trial.layouts) == 1) return;
   ++rehearsed_;
-  kept_.clear();  // the whole of a large cluster needs memory
+  kept_.clear();  // rehearsals of a large cluster need much memory
   trial.played = rehearsal_of(trial.layouts, trial.keys, 1).play();
 }
 

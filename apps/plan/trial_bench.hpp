@@ -51,9 +51,9 @@ class TrialBench {
   void vary_batches(LayoutTrial& trial, const ClusterLanes& lanes);
   /// Sets the run's keys with which the step is shortest, if they gain.
   void tune(LayoutTrial& trial);
-  /// Replaces the rehearsal of an equal part by a rehearsal of all replicas.
+  /// Replaces a part's rehearsal by a rehearsal of all replicas.
   void play_whole(LayoutTrial& trial);
-  /// Returns the number of rehearsals so far.
+  /// Returns how many rehearsals have run.
   [[nodiscard]] std::size_t rehearsed() const { return rehearsed_; }
 
  private:
@@ -61,7 +61,7 @@ class TrialBench {
     std::vector<std::string> settings;
     std::unique_ptr<ClusterRehearsal> rehearsal;
   };
-  /// Returns the number of equal parts of which one is rehearsed in place of all.
+  /// Returns the number of equal parts; one of them is rehearsed in place of all.
   [[nodiscard]] std::int64_t parts_of(const ClusterLayouts& layouts) const;
   [[nodiscard]] const ClusterRehearsal& rehearsal_of(const ClusterLayouts& layouts, const PlannedRunKeys& keys,
                                                      std::int64_t parts);

@@ -73,7 +73,7 @@ class APlanForGpus(OnDevices):
         placed = self.job()
         placed["student"]["devices"] = ["cpu:0"]
         self.assertIn(f"student.devices: \"cpu:0\": this plan is for {gpus}", self.plan(self.write_job(placed), "--devices", len(DEVICES), status=2))
-        self.assertIn("on 2 processors", self.plan(path, "--cpu-devices", 2, "--measure-ms", 0))
+        self.assertIn("on 2 CPU devices", self.plan(path, "--cpu-devices", 2, "--measure-ms", 0))
 
 
 if __name__ == "__main__":
