@@ -18,7 +18,7 @@ namespace maestro {
 namespace {
 
 /// Runs before the constructors of libraries. A signal that arrives before main has set its handler would end the
-/// program without a line; so it waits for prepare_signals().
+/// program without a message; so signals wait for prepare_signals().
 void hold_signals(int, char**, char**) {
   sigset_t all;
   sigfillset(&all);

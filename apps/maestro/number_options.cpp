@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// The number that is the whole text; none: the text is another thing, or a number beyond the type.
+/// Returns the number that the text consists of; nothing for other text, and for a number beyond the type.
 template <typename Number>
 std::optional<Number> number_of(const std::string& text) {
   Number value{};

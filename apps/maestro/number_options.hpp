@@ -7,12 +7,12 @@
 
 namespace maestro {
 
-/// Returns a check of an option that is a whole number in decimal digits from `least` to `most`. CLI11 alone takes
-/// 010 for eight, replaces a number beyond 64 bits with the largest, and refuses words with the bounds of a double.
+/// Returns a check for an integer in decimal digits from `least` to `most`. CLI11's check reads 010 as eight, replaces
+/// a number beyond 64 bits with the largest, and refuses words with the bounds of a double.
 [[nodiscard]] CLI::Validator whole_number(std::int64_t least,
                                           std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-/// Returns a check of an option that is a decimal number from `least` to `most`, both finite.
+/// Returns a check for a decimal number from `least` to `most`, both finite.
 [[nodiscard]] CLI::Validator decimal_number(double least, double most);
 
 }  // namespace maestro

@@ -6,7 +6,7 @@
 
 namespace maestro {
 
-/// Returns the text with spaces behind it up to `width` characters, two at least: a column of a table.
+/// Returns the text followed by spaces up to `width` characters, at least two: a column of a table.
 [[nodiscard]] inline std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 2, width), ' ');
   return text;

@@ -45,7 +45,7 @@ class New(SystemTest):
 
     def test_names_that_do_not_fit_are_refused(self):
         for name in ("", "2nd", "Model", "a-b", "a b", "../a", "x" * 41, "\u00e4"):
-            self.assert_refused("is no name: up to 40 of the characters a to z, 0 to 9 and _, a letter first", "new",
+            self.assert_refused("is not a valid name: use up to 40 of a-z, 0-9 and _, starting with a letter", "new",
                                 "section", "--into", "x", "--", name)
         self.assert_refused("maestro has a section type 'projector'; choose another name", "new", "plug-in", "projector")
         self.assert_refused("kind", "new", "sections", "mine")

@@ -85,7 +85,7 @@ void add_help(Commands& commands) {
   const auto [command, arguments] = commands.add("help", "describe the keys of job files", run_help);
   command.add_option("key", arguments.key, "a key (train.steps, student.lr) or a table; none: all tables");
   add_plug_in_options(command, arguments.plug_ins);
-  command.add_flag("--markdown", arguments.markdown, "print the whole reference for docs/job-file.md")->group("");
+  command.add_flag("--markdown", arguments.markdown, "print the full reference for docs/job-file.md")->group("");
 }
 
 }  // namespace maestro

@@ -88,7 +88,7 @@ void JobReference::add_tables() {
       {"data", "the corpus"},
       {"data.mix.NAME", "a source of a mixture, with kind = \"prepared\""},
       {"schedule", "place and order of micro-batches"},
-      {"guard", "spikes of the loss"},
+      {"guard", "loss spikes"},
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},
       {"plan", "the choice of layouts by `maestro plan`, which writes this table, and its predictions"},
@@ -118,7 +118,7 @@ void JobReference::add_section_groups(const SectionRegistry& registry) {
   for (const auto& [type, description, plug_in] : registry.list()) {
     try {
       (void)registry.build(type, {type, root.table(type), root, {}});
-    } catch (const JobError&) {  // a key without a default: those behind it are not read
+    } catch (const JobError&) {  // a key without a default: later keys are not read
       if (plug_in.empty()) throw;
     }
     std::vector<JobKey> keys = keys_of(document, type);
@@ -132,14 +132,13 @@ void JobReference::add_section_groups(const SectionRegistry& registry) {
     types_[type].insert(types_[type].end(), {"section", "optimizer"});
     own.push_back({type, "type " + type, description, std::move(keys)});
   }
-  groups_.push_back(
-      {"section", "every section", "keys of every section, in the table of its name such as [student]", every});
+  groups_.push_back({"section", "every section", "keys of every section, in its table such as [student]", every});
   groups_.push_back({"replicas", "replicas that move",
-                     "keys of the table replicas of a frozen section, replicas = {least = 1, most = 4}",
+                     "keys of a frozen section's table, replicas = {least = 1, most = 4}",
                      keys_of(document, "section.replicas")});
   groups_.push_back({"optimizer", "trained sections", "keys of trained sections, in the same table", trained});
-  groups_.push_back({"lora", "adapters", "keys of the table lora of a trained decoder, lora = {rank = 16}",
-                     keys_of(document, "trained.lora")});
+  groups_.push_back(
+      {"lora", "adapters", "keys of a trained decoder's table, lora = {rank = 16}", keys_of(document, "trained.lora")});
   groups_.push_back({"decoder", "decoders", "keys of the types " + decoders, decoder});
   groups_.insert(groups_.end(), own.begin(), own.end());
 }
@@ -158,7 +157,7 @@ void JobReference::add_bundled_sections() {
 
 std::vector<const KeyGroup*> JobReference::groups_of(std::string_view table) const {
   std::vector<std::string> names{std::string(table)};
-  for (const char* inner : {"lora", "replicas"}) {  // tables in that of a section
+  for (const char* inner : {"lora", "replicas"}) {  // tables inside a section's table
     if (table.ends_with("." + std::string(inner))) names = {inner};
   }
   if (const auto type = types_.find(table); type != types_.end()) names = type->second;

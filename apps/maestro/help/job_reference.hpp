@@ -14,7 +14,7 @@
 
 namespace maestro {
 
-/// A job with only the keys that have no default. Tables that sections read of their neighbours carry the neighbours'
+/// A job with only the keys without a default. Tables that sections read of their neighbours have the neighbours'
 /// default names.
 inline constexpr const char* smallest_job = R"(app = "distillation"
 [data]
@@ -45,10 +45,10 @@ struct ReferenceSection {
 
 class JobReference {
  public:
-  /// `registry` holds the section types, with those of plug-ins.
+  /// `registry` holds the section types, also of plug-ins.
   explicit JobReference(const SectionRegistry& registry = program_sections());
 
-  /// Returns top level, fixed tables, keys of every section, then keys of section types; each key stands in one group.
+  /// Returns top level, fixed tables, keys of every section, then keys of section types; each key is in one group.
   [[nodiscard]] const std::vector<KeyGroup>& groups() const { return groups_; }
   [[nodiscard]] const std::vector<ReferenceSection>& sections() const { return sections_; }
 
@@ -56,7 +56,7 @@ class JobReference {
   /// Returns all keys by their full names: "app", "train.steps", "student.lr".
   [[nodiscard]] std::vector<std::string> keys() const;
 
-  /// Returns the groups of a table: a fixed table, a section of a bundled app, a section type or a group's own name.
+  /// Returns the groups of a table: a fixed table, a section of a bundled app, a section type or a group.
   /// Empty for an unknown table.
   [[nodiscard]] std::vector<const KeyGroup*> groups_of(std::string_view table) const;
   /// Returns the key "train.steps", "student.lr" or "app"; null when unknown.
@@ -68,7 +68,7 @@ class JobReference {
   void add_tables();
   void add_section_groups(const SectionRegistry& registry);
   void add_bundled_sections();
-  /// Returns all names of tables, those of sections first.
+  /// Returns all table names, sections first.
   [[nodiscard]] std::vector<std::string> tables() const;
 
   std::vector<KeyGroup> groups_;

@@ -75,9 +75,9 @@ class SchemaMaker {
     Json schema = value_schema(key, key.type);
     if (key.name == "replicas") schema = {{"anyOf", {schema, table("replicas", {"replicas"})}}};
     if (key.name == "observers") {
-      schema["additionalProperties"] = {{"type", "object"}};  // of plug-ins
+      schema["additionalProperties"] = {{"type", "object"}};  // plug-ins' tables
     } else if (key.name == "predicted_passes_ms") {
-      schema["additionalProperties"] = {{"type", "number"}, {"minimum", 0}};  // of sections
+      schema["additionalProperties"] = {{"type", "number"}, {"minimum", 0}};  // by section
     } else if (key.type == "table") {
       schema = table(key.name, {key.name});
     }
@@ -87,7 +87,7 @@ class SchemaMaker {
     return schema;
   }
 
-  /// Returns a reference to the definition of a table with the keys of these groups.
+  /// Returns a reference to a table's definition with the keys of these groups.
   [[nodiscard]] Json table(const std::string& name, const std::vector<std::string>& groups) {
     if (!defined_.insert(name).second) return reference_to(name);
     Json properties = Json::object();
@@ -105,7 +105,7 @@ class SchemaMaker {
     return reference_to(name);
   }
 
-  /// Returns the schema of a section: its keys are those of the type that it names, else of the app's choice.
+  /// Returns a section's schema, with the keys of the type that it names, else of the app's type.
   [[nodiscard]] Json section(const ReferenceSection& section) {
     const std::vector<std::string> types = reference_.section_types();
     Json schema = table("type " + section.type, {section.type});
@@ -117,7 +117,7 @@ class SchemaMaker {
     return {{"properties", {{"type", {{"enum", types}}}}}, {"allOf", {std::move(schema)}}};
   }
 
-  /// Returns the schema of a section of any type, which its key `type` names.
+  /// Returns the schema of a section whose key `type` names any type.
   [[nodiscard]] Json typed_section() {
     Json schema = section({"", "", reference_.section_types().front()});
     schema["required"] = {"type"};
@@ -147,7 +147,7 @@ class SchemaMaker {
       return {
           {"required", {"edges"}}, {"properties", std::move(properties)}, {"additionalProperties", typed_section()}};
     }
-    // Sections whose names a key of another section has: the teachers of a student.
+    // Sections that a key of another section names: a student's teachers.
     return {{"properties", std::move(properties)}, {"additionalProperties", std::move(further)}};
   }
 

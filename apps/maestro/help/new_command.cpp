@@ -32,8 +32,8 @@ void check_name(const std::string& name) {
   const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   const bool letter_first = !name.empty() && name.front() >= 'a' && name.front() <= 'z';
   if (!letter_first || name.size() > longest_name || !std::ranges::all_of(name, fits)) {
-    throw JobError("new: '" + printable(name) + "' is no name: up to " + std::to_string(longest_name) +
-                   " of the characters a to z, 0 to 9 and _, a letter first, such as gated_bigram");
+    throw JobError("new: '" + printable(name) + "' is not a valid name: use up to " + std::to_string(longest_name) +
+                   " of a-z, 0-9 and _, starting with a letter, such as gated_bigram");
   }
   const auto types = program_sections().list();
   if (std::ranges::find(types, name, &SectionRegistry::Listing::type) != types.end()) {
@@ -90,10 +90,9 @@ int run_new(const NewArguments& arguments, Console& console) {
 
 void add_new(Commands& commands) {
   const auto [command, arguments] =
-      commands.add("new", "write a folder to begin a section type, a plug-in or an app with", run_new);
+      commands.add("new", "write a folder that begins a section type, a plug-in or an app", run_new);
   command
-      .add_option("kind", arguments.kind,
-                  "section or plug-in: C++, tests and a job; app: a job of sections that are there")
+      .add_option("kind", arguments.kind, "section or plug-in: C++, tests and a job; app: a job of existing sections")
       ->required()
       ->check(CLI::IsMember({"section", "plug-in", "app"}));
   command.add_option("name", arguments.name, "its name, such as gated_bigram")->required();

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns the words of a program, hidden options left out.
+/// Returns a program's words, without hidden options.
 CompletedProgram words_of(const CLI::App& program) {
   CompletedProgram words;
   words.name = program.get_name();
@@ -59,7 +59,7 @@ void add_schema(Commands& commands) {
 
 void add_completion(Commands& commands) {
   const auto [command, arguments] = commands.add(
-      "completion", "print a script by which a shell completes commands, options and keys", run_completion);
+      "completion", "print a script that lets a shell complete commands, options and keys", run_completion);
   arguments.program = &commands.program();
   command.add_option("shell", arguments.shell, "bash, zsh or fish")
       ->required()

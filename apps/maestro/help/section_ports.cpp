@@ -52,7 +52,7 @@ const TypePort* find(const std::vector<TypePort>& ports, const TypePort& wanted)
   return found == ports.end() ? nullptr : &*found;
 }
 
-/// Returns the keys of a type's own groups, those of every section left out.
+/// Returns the keys of a type's groups, without the keys of every section.
 std::vector<JobKey> own_keys(const JobReference& reference, const std::string& type) {
   std::vector<JobKey> keys;
   for (const KeyGroup* group : reference.groups_of(type)) {
@@ -62,9 +62,9 @@ std::vector<JobKey> own_keys(const JobReference& reference, const std::string& t
   return keys;
 }
 
-/// Adds to each port the key, if with another value of the key the port has other columns.
+/// Adds the key to each port whose columns change with the key's value.
 void add_key(Sample sample, const JobKey& key, const std::string& name, std::vector<TypePort>& ports) {
-  constexpr std::int64_t where_absent = 1536;  // no size of a model by default
+  constexpr std::int64_t where_absent = 1536;  // not a default size of any model
   const std::int64_t value = std::atoll(key.fallback.c_str());
   const bool own = name.find('.') == std::string::npos;
   sample.settings.push_back((own ? sample.type + "." : "") + name + "=" +
@@ -91,7 +91,7 @@ void add_keys(const JobReference& reference, const Sample& sample, std::vector<T
   }
 }
 
-/// Returns the ports that a choice adds to those by the defaults, where a section has it only when it is frozen too.
+/// Returns the ports that a choice adds to the default ports. If a trained section cannot have it, tries a frozen one.
 std::optional<TypePorts> further_ports(const JobReference& reference, const std::vector<TypePort>& plain, Sample sample,
                                        const std::string& setting) {
   std::optional<Ports> chosen = ports_of(sample);

@@ -24,7 +24,7 @@ struct SectionsArguments {
 std::string types_text(const std::vector<SectionRegistry::Listing>& types,
                        const std::vector<CorpusRegistry::Listing>& corpora,
                        const std::vector<ObserverRegistry::Listing>& observers) {
-  std::string text = "Section types. `maestro sections NAME` lists the ports and keys of a type.";
+  std::string text = "Section types. `maestro sections NAME` lists a type's ports and keys.";
   for (const auto& [type, description, plug_in] : types) {
     text += "\n  " + padded(type, 25) + description + (plug_in.empty() ? "" : " (" + plug_in + ")");
   }

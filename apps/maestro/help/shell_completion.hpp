@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scripts by which shells complete the words of a program. Pure.
+// Scripts that let shells complete a program's words. Pure.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@ struct CompletedCommand {
 struct CompletedProgram {
   std::string name;
   std::vector<CompletedCommand> commands;
-  std::vector<std::string> keys;  ///< of job files: behind --set, and behind the command `help`
+  std::vector<std::string> keys;  ///< keys of job files, completed after --set and after the command `help`
 };
 
-/// Files complete everything else. `shell`: "bash", "zsh" or "fish".
+/// Returns the script; all other words are completed as files. `shell`: "bash", "zsh" or "fish".
 [[nodiscard]] std::string completion_script(const CompletedProgram& program, const std::string& shell);
 
 }  // namespace maestro

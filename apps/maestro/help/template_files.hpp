@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files with which `maestro new` begins a folder. cmake/MaestroTemplates.cmake makes the source from share/new.
 //
-// NW-1 (nothing lost): no file that is there is written; if one of the files is, none is written.
+// NW-1 (nothing lost): existing files are not overwritten; if one of the files exists, none is written.
 #pragma once
 
 #include <span>
