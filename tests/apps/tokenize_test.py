@@ -63,10 +63,10 @@ class Tokenize(SystemTest):
         self.assertEqual(self.ids("model", TEXT), self.ids(LLAMA3, TEXT))
 
     def test_wrong_ids_are_refused(self):
-        self.refuse("\"x\" is no token id", LLAMA3, "--decode", "1 x")
+        self.refuse("\"x\" is not a token id", LLAMA3, "--decode", "1 x")
         self.refuse("no token has the id 70000", LLAMA3, "--decode", "1,70000")
         self.refuse("no token has the id -1", LLAMA3, "--decode", "--", "-1")
-        self.refuse("is no token id", LLAMA3, "--decode", "99999999999")
+        self.refuse("is not a token id", LLAMA3, "--decode", "99999999999")
 
     def test_wrong_lines_are_refused_by_their_number(self):
         (self.folder / "wrong").write_text("7\n")

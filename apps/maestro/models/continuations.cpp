@@ -15,7 +15,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t name_width = 20;  // as the other tables of a command
+constexpr std::size_t name_width = 20;  // as in other tables of commands
 
 }  // namespace
 

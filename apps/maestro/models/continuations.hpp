@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of several models behind the same prompts, for a person to compare.
+// Continuations of the same prompts by several models, for a person to compare.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ struct NamedModel {
   std::string folder;  ///< config.json, weights, tokenizer
 };
 
-inline constexpr std::int64_t continuation_tokens = 24;  ///< of a continuation, at most
+inline constexpr std::int64_t continuation_tokens = 24;  ///< most tokens of a continuation
 
-/// Returns the likeliest continuation of each prompt, in tokens of the model's own. Throws JobError.
+/// Returns the likeliest continuation of each prompt, in the model's tokens. Throws JobError.
 [[nodiscard]] std::vector<std::string> continuations_of(const std::string& folder,
                                                         std::span<const std::string> prompts);
 
 /// Returns the text in a line, in quotation marks.
 [[nodiscard]] std::string in_quotes(const std::string& text);
 
-/// Prints the likeliest continuation of each prompt by each model, in tokens of the model's own. Models are loaded
-/// after each other. A model that cannot continue prompts gets the reason instead.
+/// Prints the likeliest continuation of each prompt by each model, in the model's tokens. Models are loaded one after
+/// another. For a model that cannot continue prompts, prints the reason instead.
 void print_continuations(std::span<const NamedModel> models, std::span<const std::string> prompts, Console& console);
 
 }  // namespace maestro

@@ -59,13 +59,12 @@ int run_export(const ExportArguments& arguments, Console& console) {
 void add_export(Commands& commands) {
   const auto [command, arguments] =
       commands.add("export", "write a checkpoint's model as a folder for other programs", run_export);
-  command
-      .add_option("checkpoint", arguments.from, "a checkpoint or a run's folder, with /SECTION where it has several")
+  command.add_option("checkpoint", arguments.from, "a checkpoint or a run's folder, with /SECTION if it has several")
       ->required();
   command.add_option("--to", arguments.to, "the folder to make")->required();
   command.add_option("--dtype", arguments.dtype,
-                     "f32, bf16 or f16 (default: of the weights that the section began from; of adapters f32)");
-  command.add_flag("--merge", arguments.merge, "of a section with lora: the whole model, instead of the adapters");
+                     "f32, bf16 or f16 (default: as the weights that the section began from; for adapters f32)");
+  command.add_flag("--merge", arguments.merge, "for a section with lora: the merged model instead of the adapters");
   command.add_option("--shard-gb", arguments.shard_gb, "largest file of weights, in 10^9 bytes")
       ->check(decimal_number(1e-6, 1e6))
       ->capture_default_str();

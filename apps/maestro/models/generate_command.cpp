@@ -83,7 +83,7 @@ struct GivenPrompt {
   std::vector<std::int32_t> tokens;
 };
 
-/// Tokens of prompts: of a text with the begin-of-text tokens of the tokenizer, as in training, or of a conversation in
+/// Reads the tokens of prompts: a text after the tokenizer's begin-of-text tokens, as in training, or a conversation in
 /// the model's format, which may print today's date.
 class PromptReader {
  public:
@@ -91,11 +91,11 @@ class PromptReader {
       : tokenizer_(&tokenizer),
         begin_of_text_(begin_of_text),
         context_{.bos_token = config.bos_token, .eos_token = config.eos_token, .date = local_day()} {}
-  /// Takes the template of `folder` for all prompts. Throws JobError: there is none.
+  /// Takes the template of `folder` for all prompts. Throws JobError if there is none.
   void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {
-      throw JobError("generate --chat: " + folder + " has no chat template, neither chat_template.jinja nor that of " +
-                     "tokenizer_config.json; without --chat, --prompt takes text that has its format already");
+      throw JobError("generate --chat: " + folder + " has no chat template (chat_template.jinja, or in " +
+                     "tokenizer_config.json); without --chat, --prompt takes text that has its format already");
     }
     template_.emplace(config.chat_template, config.template_file);
   }
@@ -144,7 +144,7 @@ std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateArguments& arguments)
 std::vector<GivenPrompt> read_prompts(const GenerateArguments& arguments, const PromptReader& reader) {
   std::vector<GivenPrompt> prompts;
   for (const std::string& text : arguments.prompts) {
-    if (valid_utf8_prefix(text) != text.size()) throw JobError("generate --prompt: the text is no UTF-8");
+    if (valid_utf8_prefix(text) != text.size()) throw JobError("generate --prompt: the text is not UTF-8");
     prompts.push_back(reader.text("generate --prompt", text));
   }
   if (arguments.lines.empty()) return prompts;
@@ -199,20 +199,22 @@ void add_generate(Commands& commands) {
   command.add_option("--tokenizer", arguments.tokenizer,
                      "another folder, a tokenizer file, or bytes (default: the folder's)");
   command.add_option("--temperature", arguments.temperature,
-                     "0: the likeliest token (default: as generation_config.json has it, else 0)");
-  command.add_option("--top-k", arguments.top_k, "only the k likeliest tokens; 0: all (default: likewise, else all)")
+                     "0: the likeliest token (default: as in generation_config.json, else 0)");
+  command
+      .add_option("--top-k", arguments.top_k,
+                  "only the k likeliest tokens; 0: all (default: as in generation_config.json, else all)")
       ->check(whole_number(0));
   command.add_option("--top-p", arguments.top_p,
-                     "of those the fewest whose probabilities reach p (default: likewise, else 1)");
-  command.add_option("--seed", arguments.seed, "of the draws")->check(whole_number(0));
+                     "the fewest of these whose probabilities reach p (default: as in generation_config.json, else 1)");
+  command.add_option("--seed", arguments.seed, "seed of the draws")->check(whole_number(0));
   command.add_option("--max-tokens", arguments.max_tokens, "tokens at most for a prompt (default: 256)")
       ->check(whole_number(0));
-  command.add_option("--precision", arguments.precision, "of the products: fp32 (default) or bf16")
+  command.add_option("--precision", arguments.precision, "precision of products: fp32 (default) or bf16")
       ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
   command.add_flag("--chat", arguments.chat,
                    "prompts are questions, or lists of messages, in the folder's chat template");
   command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
-                   "leave out the begin-of-text tokens of the tokenizer, for models trained without them");
+                   "leave out the tokenizer's begin-of-text tokens, for models trained without them");
   command.add_flag("--json", arguments.json, "print a line of ids, text and reason of the end for each prompt");
 }
 

@@ -9,8 +9,8 @@
 
 namespace maestro {
 
-/// Passes each line's value to `sink`, as of the file "FILE:LINE". `file` may be "-", standard input. Throws JobError,
-/// in which `command` stands for the file as a whole.
+/// Passes each line's value to `sink`; errors about a value name "FILE:LINE". `file` may be "-", standard input. Throws
+/// JobError, with `command` if the file cannot be read or is not JSON.
 void for_json_lines(const std::string& file, const std::string& command,
                     const std::function<void(const JsonValue& value)>& sink);
 

@@ -19,7 +19,7 @@ using nlohmann::json;
 namespace {
 
 struct TokenizeArguments {
-  const CLI::App* command = nullptr;  ///< an empty text is given, too
+  const CLI::App* command = nullptr;  ///< whether a text was given, which may be empty
   std::string model;
   std::string text;
   std::string lines;  ///< a file
@@ -27,7 +27,7 @@ struct TokenizeArguments {
   bool special = false;
 };
 
-/// Numbers between spaces or commas.
+/// Returns the numbers between spaces or commas.
 std::vector<std::int32_t> ids_of(std::string_view text) {
   std::vector<std::int32_t> ids;
   constexpr std::string_view between = " ,\t\n";
@@ -37,7 +37,7 @@ std::vector<std::int32_t> ids_of(std::string_view text) {
     const auto [stop, failure] = std::from_chars(text.data() + at, text.data() + end, id);
     if (failure != std::errc() || stop != text.data() + end) {
       throw JobError("tokenize --decode: \"" + printable(text.substr(at, end - at)) +
-                     "\" is no token id; give whole numbers with spaces or commas between them");
+                     "\" is not a token id; give whole numbers with spaces or commas between them");
     }
     ids.push_back(id);
     at = text.find_first_not_of(between, end);
@@ -51,7 +51,7 @@ void check_id(const Tokenizer& tokenizer, std::int64_t id, const std::string& wh
                  std::to_string(tokenizer.vocabulary() - 1));
 }
 
-/// The ids of a JSON array.
+/// Returns the ids of a JSON array.
 std::vector<std::int32_t> ids_of(const JsonValue& value, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
   for (const JsonValue& id : value.items()) {
@@ -68,7 +68,7 @@ void print_text(const TokenizeArguments& arguments, const Tokenizer& tokenizer) 
     print_foreign_text(tokenizer.decode(ids) + "\n");
     return;
   }
-  if (valid_utf8_prefix(arguments.text) != arguments.text.size()) throw JobError("tokenize: the text is no UTF-8");
+  if (valid_utf8_prefix(arguments.text) != arguments.text.size()) throw JobError("tokenize: the text is not UTF-8");
   for (const std::int32_t id :
        arguments.special ? tokenizer.encode_special(arguments.text) : tokenizer.encode(arguments.text)) {
     std::cout << id << "\t" << printable(tokenizer.piece(id)) << "\n";
