@@ -49,7 +49,7 @@ class AStudentOfSeveral(Teachers):
         job = classroom("math", "code", "facts", teacher_weights=[2, 1, 0.5])
         self.assert_refused("[student] has the teachers math, code, facts; choose one by --teacher", "teach",
                             self.write_job(job, "teach.toml"), "--out", "records")
-        self.assert_refused("--teacher fact is no teacher of [student]; did you mean 'facts'?", "teach",
+        self.assert_refused("--teacher fact is not a teacher of [student]; did you mean 'facts'?", "teach",
                             self.write_job(job, "teach.toml"), "--out", "records", "--teacher", "fact")
         shown = self.teach(job, "--teacher", "facts").out
         self.assertIn("to learn from it: [facts] type = \"recorded_teacher\"", shown)

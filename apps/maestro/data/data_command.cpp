@@ -51,7 +51,7 @@ std::string length_line(const std::vector<PreparedShardFile>& shards) {
   return line;
 }
 
-/// The text of a document, in which » and « stand around what is learned.
+/// Returns a document's text, with » and « around the learned parts.
 std::string marked(const PreparedShardFile& shard, std::uint64_t document, const Tokenizer& tokenizer) {
   const std::int64_t begin = shard.begin(document);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.begin(document + 1) - begin));
@@ -108,9 +108,9 @@ void add_data(Commands& commands) {
   const auto [command, arguments] = commands.add("data", "show what a folder of prepared data holds", run_data);
   command.add_option("folder", arguments.folder, "a folder of `maestro prepare`")->required();
   command.add_option("--show", arguments.show,
-                     "print so many documents, with what is learned between \u00bb and \u00ab");
+                     "print so many documents, with the learned parts between \u00bb and \u00ab");
   command.add_option("--first", arguments.first, "the number of the first document to print (default: 0)");
-  command.add_option("--split", arguments.split, "of the documents: train (default) or validation")
+  command.add_option("--split", arguments.split, "split of the documents: train (default) or validation")
       ->transform(CLI::IsMember({"train", "validation"}));
   command.add_flag("--verify", arguments.verify, "compare the checksums of all shards");
 }

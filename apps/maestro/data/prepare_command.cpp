@@ -34,7 +34,7 @@ struct PrepareArguments {
   std::uint64_t max_bad = 0;
 };
 
-/// A signal has asked for the end.
+/// Thrown after a signal that ends the command.
 struct Interrupted {};
 
 constexpr std::chrono::seconds between_lines{5};
@@ -43,7 +43,7 @@ std::string megabytes(double bytes) {
   return number_text(std::round(bytes / 1e4) / 100) + " MB";
 }
 
-/// Lines while a preparation runs.
+/// Prints lines while a preparation runs.
 class Meter {
  public:
   explicit Meter(Console& console) : console_(&console) {}
@@ -86,7 +86,7 @@ PrepareOptions prepare_options(const PrepareArguments& arguments) {
   return options;
 }
 
-/// Prepares the files and prints what there is then. Returns 130 after a signal, which leaves nothing behind.
+/// Prepares the files and prints the result. Returns 130 after a signal; then no files are left.
 int run_prepare(const PrepareArguments& arguments, Console& console) {
   std::atomic<bool> stopped = false;
   const SignalWatcher watcher([&](int) { stopped = true; });
@@ -125,15 +125,15 @@ void add_prepare(Commands& commands) {
   command.add_option("--out", arguments.out, "the folder for the prepared data; it must not exist yet")->required();
   command.add_flag("--as-text", arguments.as_text, "files are plain text, whatever their names and first characters");
   command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
-                   "leave out the begin-of-text tokens of the tokenizer, such as <bos>");
+                   "leave out the tokenizer's begin-of-text tokens, such as <bos>");
   command.add_option("--field", arguments.field,
-                     "the column of the text of rows (default: the columns are recognised)");
+                     "the column of rows with the text (default: the columns are recognised)");
   command.add_option(
       "--template", arguments.chat_template,
-      "the chat template of conversations: auto (beside the tokenizer, default), chatml, none, or a file");
+      "the chat template of conversations: auto (next to the tokenizer, default), chatml, none, or a file");
   command.add_option("--end-of-turn", arguments.end_of_turn,
-                     "the token that ends an answer, appended if the template does not write it (default: those at "
-                     "which the tokenizer's folder ends a text)");
+                     "the token that ends an answer, appended if the template does not write it (default: the "
+                     "tokens that end a text in the tokenizer's folder)");
   command.add_option("--date", arguments.date, "the day that a chat template prints, as 2026-01-31 (default: today)");
   command
       .add_option("--learn", arguments.learn, "the answers of a conversation that are learned: answers (all) or last")

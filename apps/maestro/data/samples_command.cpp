@@ -44,7 +44,7 @@ std::string length_of(std::span<const std::int32_t> tokens, const Tokenizer& tok
   return begins ? count + " after " + printable(spelled_begin_of_text(tokenizer)) : count;
 }
 
-/// The text of a sample; [image] stands for the positions of an image.
+/// Returns a sample's text; [image] stands for the positions of an image.
 std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
   std::string text;
   for (std::size_t first = 0; first < tokens.size();) {
@@ -56,8 +56,8 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
   return text;
 }
 
-/// Opens the data of the run's job again and draws the step's samples, which are the run's if the digest is the
-/// record's.
+/// Opens the data of the run's job again and draws the step's samples. Throws JobError if their digest is not the
+/// digest in the record.
 int run_samples(const SamplesArguments& arguments, Console& console) {
   const std::filesystem::path record = arguments.run / record_folder;
   const std::string digest = recorded_digest(record, arguments.step).value_or_throw();
@@ -78,7 +78,7 @@ int run_samples(const SamplesArguments& arguments, Console& console) {
       drawer.training(StepId(arguments.step), plan.train.global_batch, cursor).samples;
   if (digest_of(samples) != digest) {
     throw JobError("samples: step " + std::to_string(arguments.step) + " had samples of digest " + printable(digest) +
-                   ", and the job draws those of digest " + digest_of(samples) +
+                   ", and the job draws samples of digest " + digest_of(samples) +
                    " now: this version of maestro draws others, or samples can no longer be read");
   }
   PrintedLine() << "step " << arguments.step << ": " << samples.size() << " samples of "

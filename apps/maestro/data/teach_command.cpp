@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `maestro teach JOB --out DIR`: records of a distillation job's teacher, for training without it. With --from FILE the
-// rows are those that a server gave (served_teacher.hpp), and the job's teacher need not be there.
+// rows are a server's answers (served_teacher.hpp), and the job's teacher may be missing.
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,13 +85,12 @@ std::size_t index_of(const ResolvedJob& plan, const std::string& teacher) {
     const GraphNode& node = plan.graph.nodes()[at];
     if (node.section_name() != teacher) continue;
     if (node.stages > 1 || node.layout.ranks() > 1) {
-      throw JobError("teach: the teacher runs whole on each core; leave " + teacher +
-                     ".tensor, context and pipeline at 1");
+      throw JobError("teach: each core runs the full teacher; leave " + teacher + ".tensor, context and pipeline at 1");
     }
     if (plan.sections[at].config.emulated()) throw JobError("teach: the teacher is emulated; leave its devices out");
     return at;
   }
-  throw JobError("teach: the job has no section named " + teacher);
+  throw JobError("teach: the job lacks a section named " + teacher);
 }
 
 TeachingOptions teaching_options(const ResolvedJob& plan, std::size_t teacher, const OperatorTable& ops) {
@@ -111,7 +110,7 @@ TeachingOptions teaching_options(const ResolvedJob& plan, std::size_t teacher, c
   return options;
 }
 
-/// The identity of the job's teacher, as its records name it.
+/// Returns the identity of the job's teacher, as its records name it.
 std::map<std::string, std::string> identity(const ResolvedJob& plan, std::size_t teacher) {
   const SectionConfig& config = plan.sections[teacher].config;
   const Section& section = *plan.meta_sections[teacher];
@@ -167,7 +166,7 @@ class StopFlag {
   SignalWatcher signals_;  // last: its thread uses the others
 };
 
-/// Reports finished shards with the pace of those that this run wrote.
+/// Reports finished shards, with the pace of this run's shards.
 class ShardLines {
  public:
   explicit ShardLines(Console& console) : console_(&console) {}
@@ -216,8 +215,8 @@ std::string teacher_of(const TeachArguments& arguments, const JobTable& root) {
   if (!arguments.teacher.empty()) {
     if (std::ranges::find(names, arguments.teacher) != names.end()) return arguments.teacher;
     const auto nearest = nearest_name(arguments.teacher, names);
-    throw JobError("teach: --teacher " + printable(arguments.teacher) + " is no teacher of [student]; " +
-                   (nearest ? "did you mean '" + *nearest + "'?" : "they are " + listed(names)));
+    throw JobError("teach: --teacher " + printable(arguments.teacher) + " is not a teacher of [student]; " +
+                   (nearest ? "did you mean '" + *nearest + "'?" : "its teachers are " + listed(names)));
   }
   std::vector<std::string> live = names;
   std::erase_if(live, [&](const std::string& name) { return is_recorded(root.table(name)); });
@@ -248,7 +247,7 @@ ResolvedJob teaching_plan(const TeachArguments& arguments, const std::string& te
 }
 
 TeacherRecords records_of(const TeachArguments& arguments, const Corpus& corpus) {
-  if (corpus.patch_columns() > 0) throw JobError("teach: data with pictures has no records; use text");
+  if (corpus.patch_columns() > 0) throw JobError("teach: data with images cannot be recorded; use text");
   TeacherRecords records;
   records.k = arguments.k;
   records.p = arguments.p;
@@ -310,7 +309,7 @@ void copy_served(const TeachArguments& arguments, Console& console) {
   }
   ServedTeacher served(arguments.from, corpus);
   wanted.teacher["content of --from"] = checksum_of_file(arguments.from).value_or_throw();
-  wanted.teacher["temperature"] = "1";  // a line that states another one is refused
+  wanted.teacher["temperature"] = "1";  // a line with another temperature is refused
   const StopFlag stop(console);
   ShardLines lines(console);
   ShardMaker maker;
@@ -339,14 +338,14 @@ void add_teach(Commands& commands) {
   const auto [command, arguments] =
       commands.add("teach", "record a teacher's outputs, for distillation without the teacher", run_teach);
   command.add_option("job", arguments.job, "job file (TOML) of the app distillation")->required();
-  command.add_option("--out", arguments.out, "folder of the records; one that is there is continued")->required();
+  command.add_option("--out", arguments.out, "folder of the records; an existing folder is continued")->required();
   command.add_option("--from", arguments.from,
-                     "take the rows of a server's answers (JSON lines) instead of running the teacher");
-  command.add_option("--teacher", arguments.teacher, "of several teachers: the section that is recorded");
+                     "read rows from a server's answers (JSON lines) instead of running the teacher");
+  command.add_option("--teacher", arguments.teacher, "the section to record, if there are several teachers");
   command.add_option("--top-k", arguments.k, "likeliest tokens of each position, at most")
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
-  command.add_option("--top-p", arguments.p, "of those the fewest whose probabilities reach p; 1: all")
+  command.add_option("--top-p", arguments.p, "the fewest of these whose probabilities reach p; 1: all")
       ->check(decimal_number(1e-9, 1.0))
       ->capture_default_str();
   command.add_option("--shard-samples", arguments.shard_samples, "samples of a shard, which is written at once")
