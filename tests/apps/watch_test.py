@@ -40,8 +40,8 @@ class Terminal(HttpTest):
         told = self.call("metrics", "--json")
         first = json.loads(told.out.splitlines()[0])["step"]
         self.assertGreater(first, 1)
-        self.assertEqual(told.err, f"warning: rows have left the run's memory: those before step {first} are in its "
-                                   "record, steps.jsonl, alone\n")
+        self.assertEqual(told.err, f"warning: rows before step {first} have left the run's memory; they are only in "
+                                   "its record, steps.jsonl\n")
         self.stop(run)
 
     def test_follows_a_run_to_its_end(self):

@@ -20,7 +20,7 @@ struct CardArguments {
 
 int run_card(const CardArguments& arguments, Console& console) {
   for (const std::string& prompt : arguments.options.prompts) {
-    if (valid_utf8_prefix(prompt) != prompt.size()) throw JobError("card --prompt: the text is no UTF-8");
+    if (valid_utf8_prefix(prompt) != prompt.size()) throw JobError("card --prompt: the text is not UTF-8");
   }
   const CardFiles files = write_card(arguments.run, arguments.options, console);
   PrintedLine() << files.card.string();

@@ -32,8 +32,8 @@ void shorten_devices(std::vector<TimelineLane>& lanes) {
   for (TimelineLane& lane : lanes) lane.device.resize(lane.device.size() - first.size());
 }
 
-/// Returns the lane of "section 'student' replica 0 on cpu:0 of process 0", as a trace names it; nothing for a source
-/// of data, which has no device.
+/// Returns the lane of "section 'student' replica 0 on cpu:0 of process 0", as a trace names it; nothing for a data
+/// source, which runs on no device.
 std::optional<TimelineLane> lane_of(const std::string& text) {
   constexpr std::string_view before = "section '", between = "' replica ", on = " on ";
   const std::size_t replica = text.find(between), place = text.rfind(on);
@@ -57,11 +57,11 @@ Timeline timeline_of(const fs::path& trace, const std::vector<std::string>& lane
   shorten_devices(found);
   Result<Timeline> timeline = read_timeline(trace, std::move(found), timeline_steps);
   if (timeline) return std::move(*timeline);
-  console.warning("card: " + timeline.error().message + "; the card has no timeline");
+  console.warning("card: " + timeline.error().message + "; the card lacks a timeline");
   return {};
 }
 
-/// Returns at most `most` of the checkpoints, evenly spread, the last among them.
+/// Returns at most `most` of the checkpoints, evenly spread, including the last.
 std::vector<CheckpointFolder> spread(const std::vector<CheckpointFolder>& all, std::size_t most) {
   const std::size_t wanted = std::min(all.size(), most);
   std::vector<CheckpointFolder> out;
@@ -106,7 +106,7 @@ void add_texts(RunPage& page, const fs::path& run, const CardOptions& options) {
     return std::pair(std::ranges::find(options.prompts, text.prompt), text.section);
   });
   page.texts_remark = "The likeliest " + std::to_string(continuation_tokens) +
-                      " tokens behind each prompt, by the models of " + std::to_string(chosen.size()) + " of " +
+                      " tokens after each prompt, by the models of " + std::to_string(chosen.size()) + " of " +
                       std::to_string(all.size()) + " checkpoints on disk.";
   for (const auto& [section, reason] : silent) page.texts_remark += " None by " + section + ": " + reason + ".";
 }
@@ -134,7 +134,7 @@ void end_with_card(const TrainArguments& job, const CardOptions& options, Consol
     console.note("  page                " + files.page.string() + "   (open in a browser)");
     console.note("  text                " + files.card.string());
   } catch (const JobError& problem) {
-    console.warning(std::string("the run has no card: ") + problem.what());
+    console.warning(std::string("the run's card was not written: ") + problem.what());
   }
 }
 

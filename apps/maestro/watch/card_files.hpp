@@ -16,9 +16,9 @@ namespace maestro {
 struct CardOptions {
   std::filesystem::path out;                                      ///< folder of the files; empty: the run's
   std::filesystem::path trace;                                    ///< empty: trace.json in the run's folder
-  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< that the models of checkpoints continue
-  std::int64_t checkpoints = 8;                                   ///< whose models write, at most; spread over the run
-  std::vector<PageAnswer> answers;                                ///< of the trained model
+  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< prompts that the checkpoints' models continue
+  std::int64_t checkpoints = 8;     ///< most checkpoints whose models write, spread over the run
+  std::vector<PageAnswer> answers;  ///< answers of the trained model
 };
 
 struct CardFiles {
@@ -26,11 +26,11 @@ struct CardFiles {
   std::filesystem::path page;
 };
 
-/// Writes both files, each whole or not at all (AF-1). Prints a warning for a trace that cannot be read. Throws
+/// Writes both files, each completely or not at all (AF-1). Prints a warning for a trace that cannot be read. Throws
 /// JobError for a folder without a record.
 CardFiles write_card(const std::filesystem::path& run, const CardOptions& options, Console& console);
 
-/// Writes the card at the end of a command's run, and prints its paths; instead of an error, a warning.
+/// Writes the card at the end of a command's run, and prints its paths. Prints errors as a warning.
 void end_with_card(const TrainArguments& job, const CardOptions& options, Console& console);
 
 }  // namespace maestro

@@ -9,9 +9,9 @@ namespace maestro {
 namespace {
 
 struct ControlArguments {
-  std::string call;  ///< of ControlClient
+  std::string call;  ///< call of ControlClient
   ControlTarget target;
-  std::int32_t process = 0;  ///< of `leave`
+  std::int32_t process = 0;  ///< process that `leave` ends
   bool json = false;
 };
 

@@ -38,11 +38,11 @@ struct MetricsArguments {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::int32_t most_rows = 10000;  // of an answer
+constexpr std::int32_t most_rows = 10000;  // rows of an answer
 constexpr milliseconds look_again(1000);
 constexpr milliseconds ask_again(300);
 
-/// The control service of a run: also its next one, when the run goes on after the loss of a process.
+/// A run's control service; also its next service, if the run continues after losing a process.
 class FollowedRun {
  public:
   explicit FollowedRun(ControlTarget target) : target_(std::move(target)), client_(connected()) {
@@ -53,13 +53,13 @@ class FollowedRun {
   /// Makes a call; returns nothing when the run has ended.
   template <class Call>
   auto query(Call&& call) -> std::optional<decltype(call(std::declval<ControlClient&>()))> {
-    constexpr milliseconds patience(5000);  // of a recovery
+    constexpr milliseconds patience(5000);  // for a recovery
     for (const auto deadline = Clock::now() + patience; Clock::now() < deadline;) {
       try {
         if (!client_) client_ = connected();
         return call(*client_);
       } catch (const JobError& problem) {
-        if (problem.code() == ErrorCode::timeout) throw;  // it is there, and stopped
+        if (problem.code() == ErrorCode::timeout) throw;  // the service is there, and stopped
         client_.reset();
         if (ends_) break;
       }
@@ -67,7 +67,7 @@ class FollowedRun {
     }
     return std::nullopt;
   }
-  /// Whether to take the loss of the service as the end of the run.
+  /// Sets whether losing the service means that the run has ended.
   void set_ends(bool ends) { ends_ = ends; }
 
  private:
@@ -94,7 +94,7 @@ bool is_terminal() {
   return ::isatty(STDOUT_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
-/// Returns a curve of the loss of each section that has one.
+/// Returns a loss curve for each section that has a loss.
 std::vector<std::string> curves(const MetricsPage& page, std::size_t width) {
   std::map<std::string, std::vector<double>> losses;
   std::size_t longest = 0;
@@ -128,7 +128,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Follows a run to its end, or to that of standard output.
+/// Follows a run until it ends, or standard output does.
 void watch(const ControlTarget& target, Console& console) {
   FollowedRun run(target);
   const bool terminal = is_terminal();
@@ -154,7 +154,7 @@ void watch(const ControlTarget& target, Console& console) {
   if (std::cout) console.note("the run at " + run.address() + " has ended");
 }
 
-/// Prints the rows of a run that it still has, and with --follow those to come.
+/// Prints the rows that the run still has, and with --follow all later rows.
 void print_metrics(const MetricsArguments& arguments, Console& console) {
   FollowedRun run(arguments.target);
   MetricsPage at;
@@ -163,9 +163,9 @@ void print_metrics(const MetricsArguments& arguments, Console& console) {
         [&](ControlClient& client) { return client.metrics(at.next_step_row, at.next_validation_row, most_rows); });
     if (!page) break;
     if (page->lacks_rows) {
-      console.warning("rows have left the run's memory: those before " +
+      console.warning("rows before " +
                       (page->rows.empty() ? std::string("now") : "step " + std::to_string(page->rows.front().step)) +
-                      " are in its record, steps.jsonl, alone");
+                      " have left the run's memory; they are only in its record, steps.jsonl");
     }
     for (const MetricsRow& row : page->rows) {
       arguments.json ? console.answer(json_text(row)) : console.note(plain_text(row));
@@ -183,7 +183,7 @@ void print_metrics(const MetricsArguments& arguments, Console& console) {
 }
 
 int run_watch(const WatchArguments& arguments, Console& console) {
-  signal(SIGINT, SIG_DFL);  // the usual end of these commands is no error
+  signal(SIGINT, SIG_DFL);  // the usual end of these commands is not an error
   return call_run(console, [&] { watch(arguments.target, console); });
 }
 
