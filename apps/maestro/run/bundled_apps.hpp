@@ -13,15 +13,14 @@ namespace maestro {
 struct BundledApp {
   const char* name;  ///< in job files: app = "distillation"
   void (*compose)(App&);
-  bool of_job_file = false;  ///< its sections are those of the job file
+  bool of_job_file = false;  ///< sections come from the job file
 };
 [[nodiscard]] std::span<const BundledApp> bundled_apps();
 
 /// Reads `app` of a job file's top level. Throws JobError for an absent or unknown name.
 [[nodiscard]] const BundledApp& read_app(const JobTable& root);
 
-/// Returns the folder of the bundled job files: of the repository, or of the installation of this program. Throws
-/// JobError.
+/// Returns the folder of the bundled job files, in the repository or in this program's installation. Throws JobError.
 [[nodiscard]] std::filesystem::path bundled_jobs();
 
 /// Returns a string as a TOML value, for --set.

@@ -33,19 +33,19 @@ namespace {
 struct DistillArguments {
   std::string teacher;                ///< folder or name on the hub; empty: a small teacher is trained first
   std::string student;                ///< the same; empty: the bundled shape, from random values
-  std::string data;                   ///< empty: the repository's own text
-  std::optional<std::int64_t> steps;  ///< of the distillation; absent: the bundled job's
+  std::string data;                   ///< empty: the repository's text
+  std::optional<std::int64_t> steps;  ///< steps of the distillation; absent: as in the bundled job
   std::optional<std::int64_t>
-      sequence;  ///< tokens of a sample; absent: the bundled job's, or the most that both models take
+      sequence;  ///< tokens of a sample; absent: as in the bundled job, or the most that both models take
   std::filesystem::path out = "runs";
-  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< that all models continue at the end
+  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< prompts that all models continue at the end
   std::int64_t seed = 1;
   std::vector<std::string> teacher_overrides;
-  std::vector<std::string> overrides;  ///< of the distillation job
+  std::vector<std::string> overrides;  ///< settings of the distillation job
   RunOptions run;
 };
 
-constexpr std::int64_t default_sequence = 256;  // tokens of a sample, where both models take as many
+constexpr std::int64_t default_sequence = 256;  // tokens of a sample, if both models take as many
 
 std::string default_corpus() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");
@@ -72,7 +72,7 @@ std::string loss_text(const std::optional<double>& loss, const char* absent) {
   return loss ? text("%.4f", *loss) : absent;
 }
 
-/// The losses of teacher and student, on validation samples; `unit` is a token of the corpus.
+/// Prints the losses of teacher and student on validation samples; `unit`: a token of the corpus.
 void print_losses(const RunResult& student, const char* unit, Console& console) {
   console.note("");
   console.note(std::string("validation loss (nats per ") + unit + ", lower is better)");
@@ -218,7 +218,7 @@ int distil_trained(const DistillArguments& arguments, Console& console) {
   const TrainArguments job =
       distillation(arguments, "distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
   RunResult student = train(job, console);
-  student.resume.clear();  // likewise
+  student.resume.clear();  // the command takes no --resume
   if (student.status != 0) return student.status;
   if (!student.interrupted) {
     print_comparison(student, console);
@@ -242,11 +242,12 @@ void add_distill(Commands& commands) {
                                             "the teacher: a model's folder, or its name in the hub's cache "
                                             "(default: a small teacher is trained first)");
   command
-      .add_option("--student", arguments.student, "the student, likewise (default: a small model with random values)")
+      .add_option("--student", arguments.student,
+                  "the student: folder or name (default: a small model with random values)")
       ->needs(teacher);
   command.add_option("--data", arguments.data,
-                     "text, conversations (JSON Lines, Parquet, tar), or a folder of texts or of `maestro prepare` "
-                     "(default: the repository's own text)");
+                     "text, conversations (JSON Lines, Parquet, tar), or a folder: texts, or from `maestro prepare` "
+                     "(default: the repository's text)");
   command.add_option("--steps", arguments.steps, "steps of the distillation")->check(whole_number(1));
   command
       .add_option("--sequence", arguments.sequence,
@@ -260,9 +261,7 @@ void add_distill(Commands& commands) {
       ->allow_extra_args(false);
   command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
   command.add_option("--set", arguments.overrides, "override a key of the distillation job")->allow_extra_args(false);
-  command
-      .add_option("--teacher-set", arguments.teacher_overrides,
-                  "override a key of the job of a teacher that is trained")
+  command.add_option("--teacher-set", arguments.teacher_overrides, "override a key of the trained teacher's job")
       ->allow_extra_args(false)
       ->excludes(teacher);
   add_start_options(command, arguments.run);

@@ -44,7 +44,7 @@ class Entries {
   void add(const std::string& name, const std::string& text) {
     lines.push_back(name + std::string(name_columns - std::min(name.size(), name_columns - 2), ' ') + text);
   }
-  /// A path, also as a field; nothing if it is empty.
+  /// Adds a path, also as a field, unless it is empty.
   void add_path(const std::string& name, const std::string& path) {
     if (path.empty()) return;
     add(name, path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines that end a run: its figures, and where its files are.
+// The lines that end a run: its figures, and the paths of its files.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace maestro {
 void print_models(const std::map<std::string, std::string>& folders, Console& console);
 
 /// Prints a run's steps, times, speed, losses, last validation, memory and files, and how to continue a run that was
-/// interrupted; nothing that there is not. In JSON it is one object. Prints nothing for a process other than rank 0.
+/// interrupted; leaves out missing values. In JSON it is one object. Prints nothing for a process other than rank 0.
 void print_summary(const RunResult& result, Console& console);
 
 }  // namespace maestro

@@ -13,7 +13,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_lines = 7;  // of a box
+constexpr std::size_t most_lines = 7;  // lines in a box
 
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -57,7 +57,7 @@ std::vector<std::string> places_of(const ResolvedJob& plan, std::size_t index) {
   return places;
 }
 
-/// Returns role, replicas and layout, micro-batch and places of a section; of a source, samples and place.
+/// Returns a section's role, replicas and layout, micro-batch and places, or a source's samples and place.
 std::vector<std::string> facts_of(const PrintedGraph& graph, std::size_t index) {
   const GraphNode& node = graph.plan.graph.nodes()[index];
   std::vector<std::string> facts{role_text(node) + ", " + copies_text(node), batch_text(node)};
@@ -76,7 +76,7 @@ std::string edge_name(const ResolvedJob& plan, std::size_t index) {
   return plan.graph.name_of({EdgeId(static_cast<std::uint32_t>(index)), Direction::forward});
 }
 
-/// Returns a text for use between double quotes of Graphviz.
+/// Returns a text for use between Graphviz' double quotes.
 std::string dot_text(const std::string& text) {
   std::string out;
   for (const char c : printable(text)) {

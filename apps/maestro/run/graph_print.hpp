@@ -15,7 +15,7 @@ struct PrintedGraph {
   std::map<std::string, std::string> types;
 };
 
-/// Returns a line for each section (a stage of it, where it has several) with its role, replicas, layout, micro-batch
+/// Returns a line for each section (each stage, if it has several) with its role, replicas, layout, micro-batch
 /// and place, and for each edge with dtype, columns and axis, and whether a gradient returns.
 [[nodiscard]] std::string graph_text(const PrintedGraph& graph);
 /// Returns the same in Graphviz' language.

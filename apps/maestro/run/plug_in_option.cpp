@@ -45,7 +45,7 @@ std::vector<std::string> plug_in_settings(const JobDocument& job, const PlugInCh
   if (choice.none_named) {
     all.clear();
   } else if (named == NamedPlugIns::asked_for) {
-    const auto given = [&](const std::string& file) {  // it may lie elsewhere by now
+    const auto given = [&](const std::string& file) {  // it may have moved since
       return std::ranges::any_of(choice.files,
                                  [&](const fs::path& other) { return other.filename() == fs::path(file).filename(); });
     };

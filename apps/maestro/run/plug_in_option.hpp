@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plug-ins of a command line: --plugin FILE and --no-plugins.
 //
-// PQ-1 (asked for): only `train` loads a library because a file names it. Every other command loads the libraries of
-//       --plugin alone, and refuses a job, a record or a trace that names another one, before any code of a library
-//       runs.
+// PQ-1 (asked for): only `train` loads a library because a file names it. Every other command loads only the libraries
+//       of --plugin, and refuses a job, a record or a trace that names another one, before any code of a library runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,12 +18,12 @@ namespace maestro {
 
 struct PlugInChoice {
   std::vector<std::string> files;  ///< --plugin, which may be repeated
-  bool none_named = false;         ///< --no-plugins: none because a file names it
+  bool none_named = false;         ///< --no-plugins: load none that a file names
 };
 /// Adds --plugin and --no-plugins. `choice` outlives `command`.
 void add_plug_in_options(CLI::App& command, PlugInChoice& choice);
 struct PlugInTypes {
-  SectionRegistry sections;  ///< those of this program, too
+  SectionRegistry sections;  ///< this program's types, too
   CorpusRegistry corpora;
   ObserverRegistry observers;
 };

@@ -7,7 +7,7 @@
 namespace maestro {
 
 namespace {
-constexpr std::int64_t devices_of_any_job = 1024;  // those that no replica uses are not opened
+constexpr std::int64_t devices_of_any_job = 1024;  // devices without a replica are not opened
 }  // namespace
 
 JobDocument job_document(const std::string& job, const std::string& where, const std::vector<std::string>& overrides,

@@ -18,7 +18,7 @@ namespace maestro {
 [[nodiscard]] JobDocument job_document(const std::string& job, const std::string& where,
                                        const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);
 
-/// Composes the app of such a job. If the options have no number of CPU devices, there are enough for any job. Throws
+/// Composes the app of such a job. If the options lack a number of CPU devices, there are enough for any job. Throws
 /// JobError.
 [[nodiscard]] App job_app(JobDocument document, RunOptions options, Console& console);
 
@@ -26,8 +26,8 @@ namespace maestro {
 [[nodiscard]] JobDocument recorded_document(const std::filesystem::path& record, const RunStart& start,
                                             const std::vector<std::string>& overrides, const PlugInChoice& plug_ins);
 
-/// Returns which of the data that a start was made with are others in `now`: "content differs"; empty: none. Data that
-/// one of both lacks are not compared.
+/// Returns how the data that a start was made with differ from `now`: "content differs"; empty: not at all. Data that
+/// either lacks are not compared.
 [[nodiscard]] std::string changed_data(const RunStart& start, const std::map<std::string, std::string>& now);
 
 }  // namespace maestro

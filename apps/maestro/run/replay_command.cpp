@@ -46,7 +46,7 @@ struct StepRange {
   [[nodiscard]] std::string text() const { return std::to_string(first) + " to " + std::to_string(last); }
 };
 
-/// "10..20" or "10". Throws JobError.
+/// Parses "10..20" or "10". Throws JobError.
 StepRange parse_steps(const std::string& text) {
   StepRange range;
   const char* const end = text.data() + text.size();
@@ -64,7 +64,7 @@ StepRange parse_steps(const std::string& text) {
   return range;
 }
 
-/// Returns the lines of these steps. Throws JobError where one is missing.
+/// Returns the lines of these steps. Throws JobError if one is missing.
 std::vector<std::string> recorded_lines(const fs::path& record, const StepRange& steps) {
   const fs::path file = record / steps_file;
   std::vector<std::string> lines;
@@ -92,8 +92,8 @@ void check_same_job(const fs::path& record, const RunStart& start, const StepRan
   }
 }
 
-/// Returns the last checkpoint before these steps from which a run reads the samples of the start; nothing: there is
-/// none.
+/// Returns the last checkpoint before these steps that leaves out the same samples as the start; nothing if only the
+/// run's start does. Throws JobError if neither does.
 std::optional<CheckpointFolder> checkpoint_to_start_from(const fs::path& run, const RunStart& start,
                                                          const StepRange& steps) {
   const DataCursor cursor = DataCursor::of(start.cursor).value_or_throw();
@@ -106,7 +106,8 @@ std::optional<CheckpointFolder> checkpoint_to_start_from(const fs::path& run, co
   if (found) return parse_checkpoint_folder(*found);
   if (cursor.agrees(DataCursor(), steps.last)) return std::nullopt;
   throw JobError("replay: the run left out samples before step " + std::to_string(steps.last) +
-                 ", and no checkpoint from which it did so is left before step " + std::to_string(steps.first));
+                 ", and no remaining checkpoint before step " + std::to_string(steps.first) +
+                 " leaves out the same samples");
 }
 
 /// Prints why bits may differ.
@@ -126,8 +127,7 @@ void warn_of_differences(const RunStart& start, const ResolvedJob& plan, Console
   }
 }
 
-/// Returns what the replay does otherwise than the run: nothing that changes a step. Skipped steps are skipped again
-/// (NG-1).
+/// Returns the settings that differ from the run; none of them changes a step. Skipped steps are skipped again (NG-1).
 std::vector<std::string> overrides_of(const JobDocument& job, const fs::path& out, bool checkpoint_at_end) {
   const bool skips = read_guard(job.root().table("guard")).action == GuardAction::skip;
   return {"train.out=" + quoted(out.string()),
@@ -146,8 +146,8 @@ std::vector<std::string> write_job(const fs::path& folder, const RunStart& start
   return {"train", file.string(), "--cpu-devices", std::to_string(start.cpu_devices)};
 }
 
-/// Goes on from the last checkpoint before the first of the steps, or begins as the run did, in a folder of its own.
-/// Returns 1 if a figure differs; the first is printed.
+/// Continues from the last checkpoint before the first step, or begins as the run did, in a separate folder. Prints the
+/// first figure that differs, and then returns 1.
 int run_replay(const ReplayArguments& arguments, Console& console) {
   const StepRange steps = parse_steps(arguments.steps);
   const fs::path record = arguments.run / record_folder;
@@ -158,7 +158,7 @@ int run_replay(const ReplayArguments& arguments, Console& console) {
   const std::optional<CheckpointFolder> from = checkpoint_to_start_from(arguments.run, start, steps);
   check_same_job(record, start, {from ? from->step + 1 : 1, steps.last});
 
-  std::optional<ScratchFolder> scratch;  // beside the record, where the user has named no folder
+  std::optional<ScratchFolder> scratch;  // next to the record, if the user has named no folder
   if (arguments.out.empty()) scratch.emplace(arguments.run, "replay", "name one with --out");
   const fs::path folder = scratch ? scratch->path() : arguments.out;
   RunOptions options;
@@ -222,8 +222,8 @@ void add_replay(Commands& commands) {
       commands.add("replay", "train steps of a run again and compare them with its record", run_replay);
   command.add_option("run", arguments.run, "the run's folder, train.out")->required();
   command.add_option("--steps", arguments.steps, "the first and the last step, such as 10..20")->required();
-  command.add_flag("--check", arguments.check, "print the verdict alone, not every step");
-  command.add_option("--out", arguments.out, "train in this folder, and keep it (default: one that is removed)");
+  command.add_flag("--check", arguments.check, "print only the verdict, not every step");
+  command.add_option("--out", arguments.out, "train in this folder, and keep it (default: a folder that is removed)");
   add_plug_in_options(command, arguments.plug_ins);
 }
 

@@ -67,8 +67,8 @@ void add_run_options(CLI::App& command, RunOptions& run) {
 void add_start_options(CLI::App& command, RunOptions& run) {
   CLI::Option* resume =
       command.add_option("--resume", run.resume,
-                         "continue from the last checkpoint of the run in this folder; auto: of that\n"
-                         "in train.out, or start where there is none");
+                         "continue from the last checkpoint of the run in this folder; auto: of the run\n"
+                         "in train.out, or start if there is none");
   command.add_flag("--new-data", run.new_data, "continue with other data than the checkpoint's")->needs(resume);
   command.add_flag("--fresh", run.fresh, "move an earlier run in train.out to <out>.1 (or .2, ...) and begin anew")
       ->excludes(resume);

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the settings by which sections whose folder of weights has gone take shape and tokenizer from the
-/// checkpoint that is resumed, which holds their weights too. `run` gets a note of each.
+/// Returns settings for sections whose folder of weights is gone: they take shape and tokenizer from the resumed
+/// checkpoint, which also holds their weights. Adds a note about each to `run`.
 std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptions& run) {
   std::vector<std::string> settings;
   if (run.resume.empty()) return settings;
@@ -26,7 +26,7 @@ std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptio
     const JobTable table = job.root().table(section);
     const std::string weights = table.text("weights", "");
     std::error_code failure;
-    if (table.has("lora")) continue;  // its checkpoint has adapters alone
+    if (table.has("lora")) continue;  // its checkpoint has only adapters
     if (weights.empty() || weights == random_weights || fs::exists(weights, failure)) continue;
     const std::string instead = (*checkpoint / section).string();
     settings.push_back(section + ".weights=" + quoted(instead));

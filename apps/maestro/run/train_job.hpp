@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training of a job file, as `maestro train` does and commands with jobs of their own.
+// Trains a job file, for `maestro train` and for commands that bring a job.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,7 @@ struct TrainArguments {
 /// Runs, or with check_only validates, the job file with its app. Throws JobError.
 RunResult train(const TrainArguments& arguments, Console& console);
 
-/// Returns train.out of the job, where its default files go. Throws JobError.
+/// Returns train.out of the job, the folder of its default files. Throws JobError.
 [[nodiscard]] std::filesystem::path output_folder(const TrainArguments& arguments);
 
 }  // namespace maestro

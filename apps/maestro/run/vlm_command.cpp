@@ -27,11 +27,11 @@ namespace {
 
 struct VisionLanguageArguments {
   std::filesystem::path data;        ///< conversations (JSON); empty: scenes that are drawn
-  std::filesystem::path images;      ///< folder of their pictures; empty: "images" beside the file
+  std::filesystem::path images;      ///< folder of their images; empty: "images" next to the file
   std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
   std::filesystem::path out = "runs";
   std::int64_t seed = 1;
-  std::int64_t shown = 12;  ///< validation pictures on the card
+  std::int64_t shown = 12;  ///< validation images on the card
   std::vector<std::string> overrides;
   RunOptions run;
 };
@@ -42,7 +42,7 @@ std::string setting(const char* key, const fs::path& path) {
   return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
 }
 
-/// Returns the settings for the conversations' files; draws the scenes where no conversations are given.
+/// Returns the settings for the conversations' files; draws the scenes if no conversations are given.
 std::vector<std::string> data_settings(const VisionLanguageArguments& arguments, const fs::path& folder,
                                        Console& console) {
   if (!arguments.data.empty()) {
@@ -69,7 +69,7 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
   job.overrides.push_back("train.out=" + quoted(folder.string()));
   job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   job.run = arguments.run;
-  job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
+  job.run.fresh = true;  // repeated runs are common; files of an earlier run stay
   const fs::path out = output_folder(job);
   if (job.run.report.empty()) job.run.report = out / "report.json";
   if (job.run.trace.empty()) job.run.trace = out / "trace.json";
@@ -129,13 +129,13 @@ void add_vlm(Commands& commands) {
       commands.add("vlm", "train a small vision-language model, and show its answers", run_vlm);
   CLI::Option* data =
       command.add_option("--data", arguments.data, "conversations in LLaVA's format (default: drawn scenes)");
-  command.add_option("--images", arguments.images, "folder of their pictures (default: images beside the file)")
+  command.add_option("--images", arguments.images, "folder of their images (default: images next to the file)")
       ->needs(data);
   command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
       ->needs(data);
   command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and card");
   command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
-  command.add_option("--shown", arguments.shown, "validation pictures on the card")->check(whole_number(0, 10000));
+  command.add_option("--shown", arguments.shown, "validation images on the card")->check(whole_number(0, 10000));
   command.add_option("--set", arguments.overrides, "override a key of the job")->allow_extra_args(false);
   add_run_options(command, arguments.run);
 }
