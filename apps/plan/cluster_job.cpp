@@ -41,7 +41,7 @@ void ClusterJob::check_options() const {
   const std::vector<std::string>& sections = keys.sections();
   if (std::ranges::find(sections, options.kept) == sections.end()) {
     const auto nearest = nearest_name(options.kept, sections);
-    throw JobError("--extra " + printable(options.kept) + ": the job has no such section" +
+    throw JobError("--extra " + printable(options.kept) + ": not a section of the job" +
                    (nearest ? "; did you mean " + *nearest + "?" : ""));
   }
   if (keys.of(options.kept).contains("replicas")) {

@@ -112,7 +112,7 @@ class ClusterPlan(SystemTest):
         self.plan(JOBS["distillation"], CLUSTERS["four hosts"], "--out", "plan.toml", "--page", "plan.html",
                   "--timeline", "lanes.json")
         page = (self.folder / "plan.html").read_text()
-        for part in ("Time of the sections", "What ran when", "Memory of a device", "Time and cost", "Layouts"):
+        for part in ("Time of the sections", "What ran when", "Device memory", "Time and cost", "Layouts"):
             self.assertIn(f"<h2>{part}</h2>", page)
         self.assertNotIn("<script", page)
         lanes = json.loads((self.folder / "lanes.json").read_text())["traceEvents"]

@@ -41,7 +41,7 @@ class Plan(SystemTest):
         for part in ("Time of the sections", "What ran when", "Best layouts", "Why not"):
             self.assertIn(f"<h2>{part}</h2>", page)
         self.assertRegex(text, r"bound +no layout of these can do a step in less than [\d.]+ ms")
-        self.assertRegex(text, r"sure +the choice stays where passes take so many times as long: teacher [\d.]+ to [\d.]+")
+        self.assertRegex(text, r"stable +best choice while pass times stay within: teacher [\d.]+ to [\d.]+")
         self.assertRegex(text, r"critical +(student|plain|teacher) is in passes [\d.]+%")
         self.assertEqual(len(re.findall(r"^ +\d  [\d.]+ ", text, re.M)), 3, text)
         written = (self.folder / "plan.toml").read_text()

@@ -122,9 +122,9 @@ class WhatIf(SystemTest):
         self.trace(distillation(steps=STEPS))
         self.refuse_change("--faster studnet", "did you mean student?", arguments=["--faster", "studnet=2"])
         self.refuse_change("--faster student=0", "how many times as fast", arguments=["--faster", "student=0"])
-        self.refuse_change("--free corpus", "no such section", arguments=["--free", "corpus"])
+        self.refuse_change("--free corpus", "not a section of the job", arguments=["--free", "corpus"])
         for setting in ("train.global_batch=4", "data.longest=16", "train.validate_every=1", "emulation.gflops=2"):
-            self.refuse_change(f"--set {setting}: ", "those of the trace", "train.ahead", arguments=["--set", setting])
+            self.refuse_change(f"--set {setting}: ", "come from the trace", "train.ahead", arguments=["--set", setting])
         self.refuse_change("--set student.precision=", "trace a run with it",
                            arguments=["--set", 'student.precision="bf16"'])
         self.refuse_change("student.devices: ", "of another kind than cpu:",

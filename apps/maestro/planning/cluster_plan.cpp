@@ -54,7 +54,7 @@ std::set<std::string> planned_speeds_of(const PlannedApp& job) {
   return planned;
 }
 
-/// Resolves a job with every section on emulated devices, and with the slots that it has on the hosts of a cluster.
+/// Resolves a job with every section on emulated devices, and with the slots that it has between a cluster's hosts.
 ResolvedJob resolve_emulated(PlannedApp& job, const DescribedCluster& cluster,
                              const std::set<std::string>& planned_speeds, std::vector<std::string> settings) {
   const bool hosts = cluster.pools.size() > 1 || cluster.pools.front().hosts > 1;
@@ -73,7 +73,7 @@ ResolvedJob resolve_emulated(PlannedApp& job, const DescribedCluster& cluster,
   return job.resolve(settings, 0);
 }
 
-constexpr std::size_t most_points = 8;  // of the front, in print
+constexpr std::size_t most_points = 8;  // points of the front in print
 
 /// Returns the price of a million samples at a price per hour.
 double price_of_samples(double price_per_hour, double step_ms, const ResolvedJob& job) {
@@ -154,7 +154,7 @@ void print_critical(const ClusterChoice& chosen, const PlanArguments& arguments)
     if (share >= 0.005) line << "; " << reason << " " << percent(share);
   }
   if (!arguments.kept.empty() && chosen.stall > arguments.stall) {
-    line << ", more than the " << percent(arguments.stall) << " that it may: the cluster has no room for more";
+    line << ", more than the " << percent(arguments.stall) << " that it may: the cluster lacks room for more";
   }
 }
 
@@ -170,7 +170,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const R
   PrintedLine() << "bound     no division of the devices that was compared takes less than "
                 << fixed(chosen.least_bound_ms, 1) << " ms"
                 << (chosen.apart_bound_ms > chosen.least_bound_ms
-                        ? " (" + fixed(chosen.apart_bound_ms, 1) + " where no two sections share them)"
+                        ? " (" + fixed(chosen.apart_bound_ms, 1) + " if no sections share devices)"
                         : "")
                 << "; the choice is " << percent(chosen.played.step_ms / chosen.least_bound_ms - 1) << " above";
   print_critical(chosen, arguments);
@@ -246,7 +246,7 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
   return answer;
 }
 
-/// The file of a job's cells: what a scheduler of several jobs needs of it.
+/// Returns the text of a job's cells file, which a scheduler of several jobs reads.
 std::string cells_text(const std::vector<ClusterCell>& cells, const DescribedCluster& cluster, const ResolvedJob& job) {
   Json list = Json::array();
   for (const ClusterCell& cell : cells) {
@@ -305,8 +305,8 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
     page.figures.push_back(
         {"a million samples", fixed(price_of_samples(chosen.price_per_hour, chosen.played.step_ms, job), 2), ""});
   }
-  std::map<std::size_t, std::pair<std::string, double>> groups;  // sections and bytes of a device
-  std::map<std::size_t, double> memory;                          // of a device of each group
+  std::map<std::size_t, std::pair<std::string, double>> groups;  // sections and bytes per device
+  std::map<std::size_t, double> memory;                          // device memory by group
   for (const auto& [section, on] : chosen.sections) {
     page.times.push_back(time_row(section, mean_shares(chosen.played.shares, section), page.timeline));
     auto& [names, bytes] = groups[on.group];

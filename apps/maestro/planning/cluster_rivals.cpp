@@ -38,8 +38,7 @@ void print_rivals(const ClusterChoice& chosen) {
   }
   if (!others.empty()) PrintedLine() << "why not   " << others;
   if (chosen.certainties.empty()) return;
-  PrintedLine() << "sure      the choice stays where passes take so many times as long: "
-                << certainty_text(chosen.certainties);
+  PrintedLine() << "stable    best choice while pass times stay within: " << certainty_text(chosen.certainties);
 }
 
 void add_rivals(const ClusterChoice& chosen, nlohmann::ordered_json& answer) {
@@ -61,9 +60,9 @@ std::vector<PageTable> rival_tables(const ClusterChoice& chosen) {
     }
   }
   if (!chosen.certainties.empty()) {
-    PageTable& sure = tables.emplace_back(PageTable{"How sure",
-                                                    "The choice stays within a hundredth of the other divisions where "
-                                                    "the passes of a section take so many times as long.",
+    PageTable& sure = tables.emplace_back(PageTable{"Stability",
+                                                    "The choice stays within a hundredth of the other divisions while "
+                                                    "a section's passes take these multiples of their times.",
                                                     {"section", "from", "to"},
                                                     {}});
     for (const Certainty& of : chosen.certainties) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sure a plan for a cluster is beside the other divisions of its sections, for people and programs.
+// Compares a plan for a cluster with other divisions of its sections, for people and programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ namespace maestro {
 /// Returns "teacher 0.80 to 1.40, student 0.70 to 1.10".
 [[nodiscard]] std::string certainty_text(const std::vector<Certainty>& certainties);
 
-/// Prints the lines "why not" and "sure", as far as divisions were compared.
+/// Prints the lines "why not" and "stable", as far as divisions were compared.
 void print_rivals(const ClusterChoice& chosen);
 /// Adds the keys "rivals" and "sure".
 void add_rivals(const ClusterChoice& chosen, nlohmann::ordered_json& answer);

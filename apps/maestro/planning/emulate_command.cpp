@@ -33,10 +33,10 @@ struct EmulateArguments {
   std::int64_t steps = 10;
   std::int64_t columns = 64;  ///< floats that a sample sends over an edge
   std::int64_t evaluations = 64;
-  std::vector<std::string> overrides;  ///< of the job that the workload becomes: "vision.replicas=7"
+  std::vector<std::string> overrides;  ///< settings of the emulated job: "vision.replicas=7"
   bool rehearse = false;               ///< in virtual time, without actors
-  std::vector<std::string> free;       ///< sections whose passes take no time there
-  std::vector<std::string> constants;  ///< "teacher=40": milliseconds of every pass there, beside those of its samples
+  std::vector<std::string> free;       ///< sections whose rehearsed passes take no time
+  std::vector<std::string> constants;  ///< "teacher=40": constant overhead per rehearsed pass in milliseconds
   RunOptions run;
 };
 
@@ -49,7 +49,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Utilisation of the whole run: steps overlap, so it is not the mean over steps.
+/// Utilisation of a run: steps overlap, so it is not the mean over steps.
 struct Shares {
   std::map<std::string, double> measured;
   std::map<std::string, double> planned;
@@ -84,7 +84,7 @@ int rehearse(const EmulateArguments& arguments, App app, Console& console) {
   const auto known = [&](const std::string& option, const std::string& name) {
     if (sections.contains(name)) return;
     const auto nearest = nearest_name(name, std::vector<std::string>(sections.begin(), sections.end()));
-    throw JobError(option + " " + printable(name) + ": the workload has no such section" +
+    throw JobError(option + " " + printable(name) + ": not a section of the workload" +
                    (nearest ? "; did you mean " + *nearest + "?" : ""));
   };
   RehearsalChange change;
@@ -178,7 +178,7 @@ void add_emulate(Commands& commands) {
   command.add_option("--free", arguments.free, "rehearsed: a section whose passes take no time")
       ->type_name("SECTION")
       ->needs(rehearse);
-  command.add_option("--constant-ms", arguments.constants, "rehearsed: time of every pass beside that of its samples")
+  command.add_option("--constant-ms", arguments.constants, "rehearsed: constant overhead per pass in milliseconds")
       ->type_name("SECTION=MS")
       ->needs(rehearse);
   add_run_options(command, arguments.run);

@@ -26,7 +26,7 @@ struct FleetArguments {
   std::filesystem::path cluster;
   std::string policy = "cells";
   bool pack = false;
-  std::optional<std::int64_t> seed;  ///< of the arrivals; none: that of the jobs
+  std::optional<std::int64_t> seed;  ///< seed of the arrivals; none: as in the jobs file
   bool json = false;
 };
 
@@ -34,8 +34,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array assumptions{
     "a job runs at the pace of its cell, and starts in no time; a part of a step counts",
-    "devices of a kind are alike on all hosts, and jobs slow each other down only where they share devices",
-    "jobs that share devices take the sum of their busy shares, if that is above 1, times as long",
+    "devices of a kind are alike on all hosts, and jobs slow each other down only if they share devices",
+    "jobs on shared devices slow down by the sum of their busy shares, if it is above 1",
 };
 
 std::string hours(double seconds) {
@@ -55,7 +55,7 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
   }
 }
 
-/// A simulated fleet and the files that it is of.
+/// A simulated fleet, with its files.
 struct SimulatedFleet {
   const FleetArguments& arguments;
   const FleetCluster& cluster;
@@ -71,9 +71,9 @@ void print(const SimulatedFleet& fleet) {
   PrintedLine() << all.jobs << " jobs on " << printable(fleet.cluster.name) << ", " << fleet.cluster.devices()
                 << " devices, "
                 << (is_fixed ? "each with its fixed layout" : "each with the cells that are chosen for it")
-                << (fleet.arguments.pack ? ", in pairs where that gains" : "") << ".";
+                << (fleet.arguments.pack ? ", in pairs if that gains" : "") << ".";
   PrintedLine() << "A simulation: no job is run, and every time follows from cells.";
-  PrintedLine() << "completion  " << hours(all.mean_completion_s) << " in the mean, of which " << hours(all.mean_wait_s)
+  PrintedLine() << "completion  " << hours(all.mean_completion_s) << " on average, including " << hours(all.mean_wait_s)
                 << " before the start; 99% within " << hours(all.p99_completion_s);
   PrintedLine() << "makespan    " << hours(fleet.result.makespan_s);
   PrintedLine() << "moves       " << all.moves << ", of " << fixed(fleet.jobs.move_s, 1) << " s each";
@@ -173,8 +173,8 @@ void add_fleet(Commands& commands) {
   command.add_option("cluster", arguments.cluster, "description of the cluster (TOML)")->required();
   command.add_option("--policy", arguments.policy, "fixed: layouts as given, by arrival; cells (default): chosen anew")
       ->check(CLI::IsMember({"fixed", "cells"}));
-  command.add_flag("--pack", arguments.pack, "two jobs may share devices where that ends them earlier");
-  command.add_option("--seed", arguments.seed, "of the arrivals (default: that of the jobs file)")
+  command.add_flag("--pack", arguments.pack, "two jobs may share devices if that ends them earlier");
+  command.add_option("--seed", arguments.seed, "seed of the arrivals (default: as in the jobs file)")
       ->check(whole_number(0));
   command.add_flag("--json", arguments.json, "print the figures as JSON");
 }

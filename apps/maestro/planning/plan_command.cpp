@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `maestro plan JOB`: chooses the layouts of a job's sections on this machine; `maestro profile JOB` measures the
-// calls that it reckons with.
+// calls that these choices need.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -43,11 +43,11 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
       ->type_name("KEY");
   CLI::Option* const processors =
       command
-          .add_option("--cpu-devices", arguments.cpu_devices, "plan for so many processor devices (default: the cores)")
+          .add_option("--cpu-devices", arguments.cpu_devices, "plan for so many CPU devices (default: one per core)")
           ->check(whole_number(1, 64));
   command
       .add_option("--devices", arguments.gpus,
-                  "plan for so many GPUs of this machine (default: all that are found; without any, its processors)")
+                  "plan for so many GPUs of this machine (default: all; without GPUs, its CPUs)")
       ->check(whole_number(1, 64))
       ->excludes(processors);
   command
@@ -58,8 +58,8 @@ void add_job_options(CLI::App& command, PlanArguments& arguments) {
 
 /// The layouts that were also run.
 struct Tried {
-  std::vector<double> step_ms;  ///< by layout; medians
-  double spread = 0;            ///< of the first layout's rounds: the larger median over the smaller, less 1
+  std::vector<double> step_ms;  ///< medians by layout
+  double spread = 0;            ///< larger median of the first layout's rounds over the smaller, less 1
 };
 
 Tried try_layouts(PlannedJob& job, std::vector<RankedLayout>& best, const PlanArguments& arguments, Console& console) {
@@ -105,8 +105,8 @@ class Printed {
     }
     if (!reasons.empty()) PrintedLine() << "why not   " << reasons;
     if (ranking_.filled > 0) {
-      PrintedLine() << "share     not tried: without it the sections do " << percent(ranking_.filled)
-                    << " of the work that the GPU's best rates allow, more than beside each other on shares";
+      PrintedLine() << "share     not tried: without it the sections reach " << percent(ranking_.filled)
+                    << " of the GPU's best rates, more than on shares of the GPU";
     }
     sure();
     for (const std::string& setting : best.more) PrintedLine() << "run       " << setting;
@@ -175,7 +175,7 @@ class Printed {
   }
 
   void sure() const {
-    PrintedLine() << "sure      the choice stays where passes take so many times as long: " << certainty_text(certain_);
+    PrintedLine() << "stable    best choice while pass times stay within: " << certainty_text(certain_);
   }
 
   static void critical(const RankedLayout& best) {
@@ -199,7 +199,7 @@ class Printed {
 int run_plan(const PlanArguments& arguments, Console& shown) {
   std::ostringstream unseen;
   Console silent({unseen, unseen, false, {}});
-  Console& console = arguments.json ? silent : shown;  // a line of JSON stands alone
+  Console& console = arguments.json ? silent : shown;  // only the line of JSON is printed
   if (!arguments.cluster.empty()) return plan_on_cluster(arguments, console);
   PlannedJob job(arguments, console);
   LayoutRanking ranking = job.rank();
@@ -249,7 +249,7 @@ void add_plan(Commands& commands) {
   command.add_flag("--json", arguments.json, "print the answer as a line of JSON");
   add_job_options(command, arguments);
   command.add_option("--profile", arguments.profile,
-                     "prices of calls: read if it exists, and written with those measured now");
+                     "prices of calls: read if it exists, and written with new measurements");
   command.add_option("--top", arguments.top, "layouts to print (default 5)")->check(whole_number(1, 1000));
   command.add_option("--out", arguments.out, "write the job with the best layout here");
   command.add_option("--page", arguments.page, "write a page with the plan here");
@@ -260,36 +260,35 @@ void add_plan(Commands& commands) {
   for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
     cluster->excludes(command.get_option(of_machine));
   }
-  CLI::Option* const extra = command
-                                 .add_option("--extra", arguments.kept,
-                                             "there: the section that keeps its devices; the fewest others are added")
-                                 ->type_name("SECTION")
-                                 ->needs(cluster);
-  command.add_option("--stall", arguments.stall, "share of the time that it may wait for others (default 0.01)")
+  CLI::Option* const extra =
+      command
+          .add_option("--extra", arguments.kept,
+                      "the critical section, which keeps its devices; others get the fewest that keep it busy")
+          ->type_name("SECTION")
+          ->needs(cluster);
+  command.add_option("--stall", arguments.stall, "share of the time that the critical section may wait (default 0.01)")
       ->check(decimal_number(0.0001, 0.9))
       ->needs(cluster);
   CLI::Option* const objective = command
                                      .add_option("--objective", arguments.objective,
-                                                 "there: the fastest step (time, the default), or the cheapest (money)")
+                                                 "choose the fastest step (time, the default) or the cheapest (money)")
                                      ->check(CLI::IsMember({"time", "money"}))
                                      ->needs(cluster);
   objective->excludes(extra);
-  command.add_option("--budget", arguments.most_per_hour, "there: price of all hosts an hour, at most")
+  command.add_option("--budget", arguments.most_per_hour, "highest price of all hosts an hour")
       ->check(decimal_number(1e-6, 1e12))
       ->needs(cluster);
   command
       .add_option("--curve", arguments.curve,
-                  "there: write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
+                  "write the fastest layouts on 1, 2, 4, ... devices of each pool, for schedulers")
       ->type_name("FILE")
       ->needs(cluster);
-  command
-      .add_option("--from", arguments.from,
-                  "there: name hosts and devices so that most stays where this job, which plan has written, has it")
+  command.add_option("--from", arguments.from, "keep most hosts and devices of this job, which plan has written")
       ->type_name("JOB")
       ->needs(cluster);
-  command.add_option("--timeline", arguments.timeline, "there: write the rehearsed lanes here, for Perfetto")
-      ->needs(cluster);
-  command.add_option("--steps", arguments.steps, "steps of such a run (default 20)")->check(whole_number(6, 100000));
+  command.add_option("--timeline", arguments.timeline, "write the rehearsed lanes here, for Perfetto")->needs(cluster);
+  command.add_option("--steps", arguments.steps, "steps of each run by --try (default 20)")
+      ->check(whole_number(6, 100000));
 }
 
 void add_profile(Commands& commands) {
@@ -298,7 +297,8 @@ void add_profile(Commands& commands) {
   command.add_option("job", arguments.job, "job file (TOML)")->required();
   add_job_options(command, arguments);
   arguments.profile = "profile.json";
-  command.add_option("--out", arguments.profile, "file of the prices; those in it stay (default profile.json)");
+  command.add_option("--out", arguments.profile,
+                     "file of the prices, which keeps its old prices (default profile.json)");
 }
 
 }  // namespace maestro

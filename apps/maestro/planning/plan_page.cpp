@@ -13,7 +13,7 @@ namespace maestro {
 namespace {
 
 constexpr double width = 960, left = 132, row_height = 26, bar_height = 18;
-constexpr std::int64_t first_step = 2;  // those before it start the sections
+constexpr std::int64_t first_step = 2;  // earlier steps start the sections
 constexpr std::int64_t last_step = 3;
 constexpr std::size_t most_lanes = 12;
 
@@ -137,8 +137,7 @@ std::string page_of(const PlanPage& page) {
   }
   body += timeline_part(page.timeline);
   if (!page.memory.empty()) {
-    body += chart_part({"Memory of a device", "Estimated by dry passes."},
-                       bars("memory of a device, of what it has", page.memory), "");
+    body += chart_part({"Device memory", "Estimated by dry passes."}, bars("device memory in use", page.memory), "");
   }
   if (page.front.size() > 1) {
     body += chart_part({"Time and cost", "Milliseconds of a step, and the price of a million samples, by bounds."},

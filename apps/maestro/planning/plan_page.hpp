@@ -13,19 +13,19 @@
 
 namespace maestro {
 
-/// A row of bars, side by side.
+/// Bars side by side in a row.
 struct BarRow {
   struct Part {
-    double share = 0;  ///< of the row's width
+    double share = 0;  ///< share of the row's width
     std::string kind;  ///< class of the style sheet
     std::string title;
   };
   std::string name;
   std::vector<Part> parts;
-  std::string remark;  ///< behind the bars; may be empty
+  std::string remark;  ///< text after the bars; may be empty
 };
 
-/// A division of the devices: time of a step, and price of a million samples.
+/// A division of the devices, with its step time and its price of a million samples.
 struct PricedTime {
   double step_ms = 0;
   double price = 0;
@@ -45,7 +45,7 @@ struct PlanPage {
 
 [[nodiscard]] std::string page_of(const PlanPage& page);
 
-/// Returns the uses of a section's time, in its colour of the timeline.
+/// Returns how a section uses its time, in its timeline colour.
 [[nodiscard]] BarRow time_row(const std::string& section, const SectionShares& shares, const Timeline& timeline);
 
 /// Returns the passes of two steady steps, of some lanes: the first replicas of each section and stage.

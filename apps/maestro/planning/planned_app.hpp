@@ -12,21 +12,21 @@
 
 namespace maestro {
 
-/// Composes and resolves the job of a file again and again, with other settings; its corpus is opened once.
+/// Composes and resolves a file's job repeatedly, with different settings; opens its corpus once.
 class PlannedApp {
  public:
   /// Throws JobError for a file that cannot be read, and for a section that another process computes.
   PlannedApp(const PlanArguments& arguments, Console& console);
 
-  /// Returns the app with the settings behind those of --set. Throws JobError.
+  /// Returns the app with these settings after the settings of --set. Throws JobError.
   [[nodiscard]] App app(const std::vector<std::string>& settings, RunOptions options, Console& console) const;
-  /// Returns its plan, which nothing starts, on so many processor devices (0: any number). Throws JobError.
+  /// Resolves the app on so many CPU devices (0: any number) without starting it. Throws JobError.
   [[nodiscard]] ResolvedJob resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
   /// Returns the job with the overrides and these settings.
   [[nodiscard]] JobDocument document(const std::vector<std::string>& settings = {}) const;
   /// Returns the names of the sections that are composed.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
-  /// Writes the job with the chosen keys to PlanArguments::out, where that is given, below a line of comment.
+  /// Writes the job with the chosen keys to PlanArguments::out, if given, below a line of comment.
   void write(const std::vector<std::string>& settings, const PlanConfig& predicted, const std::string& comment) const;
 
  private:
@@ -41,7 +41,7 @@ class PlannedApp {
 [[nodiscard]] std::string layout_text(const SectionLayout& layout);
 /// Returns "2 x m4 cpu:0,1", and a share of GPUs: "m8 cuda:0 share 0.25".
 [[nodiscard]] std::string placed_text(const RankedLayout& ranked, const std::string& section);
-/// Returns a setting with equal neighbours of its list together: "teacher.speed=[7 x 1.000, 16 x 0.329]".
+/// Returns a setting with runs of equal list elements joined: "teacher.speed=[7 x 1.000, 16 x 0.329]".
 [[nodiscard]] std::string with_runs(const std::string& setting);
 /// Returns "+12.3%" or "-1.2%".
 [[nodiscard]] std::string signed_percent(double share);

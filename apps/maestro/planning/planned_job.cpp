@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the devices to plan for: those of the options, else of the kind that the job names, else GPUs where there
-/// are any. Looks for a driver only where GPUs may be meant.
+/// Returns the devices to plan for: as the options give them, else of the kind that the job names, else GPUs if there
+/// are any. Looks for a driver only if GPUs may be meant.
 PlannedMachine machine_of(const PlanArguments& arguments, const JobDocument& job) {
   const auto names = [&](const std::string& kind) {
     return std::ranges::any_of(job.settings(), [&](const auto& setting) {

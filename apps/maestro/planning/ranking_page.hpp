@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// `best`: the layout that is written; `timeline`: of its rehearsal.
+/// Returns the page. `best`: the layout that is written; `timeline`: its rehearsal.
 [[nodiscard]] PlanPage ranking_page(const std::string& title, const LayoutRanking& ranking, const RankedLayout& best,
                                     std::int64_t global_batch, Timeline timeline);
 

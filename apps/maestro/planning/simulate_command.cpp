@@ -23,8 +23,8 @@ struct SimulateArguments {
   std::filesystem::path workload;  ///< JSON, see docs/workloads.md
   std::string policy = "wavefront";
   std::filesystem::path timeline;  ///< also write the passes here, for Perfetto; empty: no timeline
-  double budget_ms = 0;            ///< of planning, by the clock; 0: the policy's own number of tries
-  std::int64_t seed = 1;           ///< of the search
+  double budget_ms = 0;            ///< clock time for planning; 0: as many tries as usual
+  std::int64_t seed = 1;           ///< seed of the search
 };
 
 /// Sums of long times round in the last digits.
@@ -86,7 +86,7 @@ void add_simulate(Commands& commands) {
   command.add_option("--timeline", arguments.timeline, "also write the passes here, for Perfetto");
   command.add_option("--budget-ms", arguments.budget_ms, "plan for so long (default: a fixed number of tries)")
       ->check(decimal_number(1.0, 3.6e6));
-  command.add_option("--seed", arguments.seed, "of the search for an order")->check(whole_number(0));
+  command.add_option("--seed", arguments.seed, "seed of the search for an order")->check(whole_number(0));
 }
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro what-if TRACE`: how long the steps of a traced run would have taken, had something been different.
+// `maestro what-if TRACE`: how long the steps of a traced run would have taken with changes.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -31,19 +31,19 @@ namespace {
 
 struct WhatIfArguments {
   std::filesystem::path trace;
-  std::vector<std::string> overrides;  ///< as for train --set
+  std::vector<std::string> overrides;  ///< settings as for train --set
   PlugInChoice plug_ins;
   std::vector<std::string> faster;  ///< "student=2"
   std::vector<std::string> free;    ///< sections whose passes take no time
   double latency_ms = 0;
   std::int64_t processes = 0;      ///< 0: as traced
-  std::filesystem::path timeline;  ///< of the last rehearsal, for Perfetto; empty: no timeline
+  std::filesystem::path timeline;  ///< the last rehearsal, for Perfetto; empty: not written
   bool json = false;
 };
 
 using Json = nlohmann::ordered_json;
 
-/// The keys outside sections that a rehearsal computes with. Samples, steps and times are those of the trace.
+/// The keys outside sections that affect a rehearsal. Samples, steps and times come from the trace.
 constexpr std::array<std::string_view, 7> rehearsed_keys{
     "train.ahead",          "train.clip",   "train.deterministic", "schedule.policy",
     "schedule.evaluations", "guard.action", "transport.slots"};
@@ -58,7 +58,7 @@ std::int64_t fact(const TracedRun& run, const std::string& key) {
   return value;
 }
 
-/// Returns "host-0:2,host-1:1", or nothing where all processes are on a host. Throws JobError.
+/// Returns "host-0:2,host-1:1", or nothing if all processes are on a host. Throws JobError.
 std::string hosts_of(const TracedRun& run) {
   const auto found = run.facts.find("hosts");
   std::string_view rest = found == run.facts.end() ? std::string_view() : found->second;
@@ -117,7 +117,7 @@ class WhatIf {
     PlayedJob base;
     base.plan = plan_of({}, 0);
     check_units(base.plan);
-    // Passes whose devices shared a core are longer in the trace for it.
+    // Passes on devices that shared a core took longer in the trace.
     if (const std::int64_t cores = fact(run_, "cores"); !shares_cores(base.plan, cores)) cores_ = cores;
     base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
     TracedTimes times(run_, timed_job(base.plan), base.plans);
@@ -167,7 +167,7 @@ class WhatIf {
     return job_app(std::move(job), std::move(options), console_).plan();
   }
 
-  /// `times`: those that `known` refers to.
+  /// Rehearses a job. `times`: the times that `known` refers to.
   void play(PlayedJob& job, JobTimes known, const TracedTimes& times, const RehearsalChange& change) {
     const PassSources before = times.sources();
     known.cores = cores_;
@@ -182,7 +182,7 @@ class WhatIf {
     job.time = steady(ends, run_, arguments_.trace.string());
   }
 
-  /// A damaged trace may have any number of samples, and planning takes time with their number.
+  /// A damaged trace may have any number of samples, and planning time grows with it.
   void check_units(const ResolvedJob& plan) const {
     for (const TracedUnit& unit : run_.units) {
       const std::int64_t most = unit.pass == Pass::train ? plan.train.global_batch : plan.validation_samples;
@@ -199,7 +199,7 @@ class WhatIf {
         "--latency-ms is between processes, and the job has one; add --processes, or trace a run of several");
   }
 
-  /// Refuses a key whose change a rehearsal would pass over.
+  /// Refuses a key whose change a rehearsal would ignore.
   static void check_rehearsed(const std::string& setting, const std::set<std::string>& sections) {
     const std::string key = setting.substr(0, setting.find('='));
     const std::string table = key.substr(0, key.find('.'));
@@ -207,13 +207,12 @@ class WhatIf {
     const std::string given = "--set " + printable(setting);
     if (sections.contains(table)) {
       if (std::ranges::find(keys_of_times, name) == keys_of_times.end()) return;
-      throw JobError(given + ": times of passes are those of the trace, at its " + name + "; trace a run with it");
+      throw JobError(given + ": pass times come from the trace, at its " + name + "; trace a run with it");
     }
     if (std::ranges::find(rehearsed_keys, key) != rehearsed_keys.end()) return;
     std::string known;
     for (const std::string_view each : rehearsed_keys) known += (known.empty() ? "" : ", ") + std::string(each);
-    throw JobError(given + ": samples, steps and times are those of the trace; outside sections what-if takes " +
-                   known);
+    throw JobError(given + ": samples, steps and times come from the trace; outside sections what-if takes " + known);
   }
 
   static void check_same_devices(const ResolvedJob& was, const ResolvedJob& is) {
@@ -223,7 +222,7 @@ class WhatIf {
       const auto* old = before ? find_place(was.places, *before, ReplicaIndex(0)) : nullptr;
       if (old == nullptr || old->devices.front().kind == place.devices.front().kind) continue;
       throw JobError(node.section_name() + ".devices: " + text_of(place.devices.front()) + " is of another kind than " +
-                     text_of(old->devices.front()) + " in the trace, which alone has times; trace a run on it");
+                     text_of(old->devices.front()) + " in the trace, the only source of times; trace a run on it");
     }
   }
 
@@ -242,7 +241,7 @@ class WhatIf {
       if (names.contains(name)) return;
       const std::vector<std::string> all(names.begin(), names.end());
       const auto nearest = nearest_name(name, all);
-      throw JobError(option + " " + printable(name) + ": the job has no such section; " +
+      throw JobError(option + " " + printable(name) + ": not a section of the job; " +
                      (nearest ? "did you mean " + *nearest + "?" : "its first is " + all.front()));
     };
     for (const std::string& given : arguments_.faster) {
@@ -275,7 +274,7 @@ class WhatIf {
 
   void print(const PlayedJob& base, const std::optional<PlayedJob>& changed) const {
     PrintedLine() << "trace     " << printable(arguments_.trace.string()) << ": " << base.time.steps
-                  << " steps behind the first 2"
+                  << " steps after the first 2"
                   << (run_.dropped > 0 ? "; " + std::to_string(run_.dropped) + " events were dropped" : "");
     const double error = base.time.period_ms() / traced_.period_ms() - 1;
     PrintedLine() << "replay    " << fixed(base.time.period_ms(), 1) << " ms a step; in the trace "
@@ -352,7 +351,7 @@ int run_what_if(const WhatIfArguments& arguments, Console& console) {
 
 void add_what_if(Commands& commands) {
   const auto [command, arguments] =
-      commands.add("what-if", "how long the steps of a traced run would take, were something different", run_what_if);
+      commands.add("what-if", "how long the steps of a traced run would take with changes", run_what_if);
   command.add_option("trace", arguments.trace, "trace of a run (train --trace FILE)")->required();
   add_plug_in_options(command, arguments.plug_ins);
   command.add_option("--set", arguments.overrides, "change a key of the job, such as teacher.replicas=2")
@@ -362,7 +361,7 @@ void add_what_if(Commands& commands) {
   command.add_option("--free", arguments.free, "a section whose passes take no time")->type_name("SECTION");
   command.add_option("--latency-ms", arguments.latency_ms, "more latency between processes")
       ->check(decimal_number(0.0, 1e6));
-  command.add_option("--processes", arguments.processes, "of the job (default: as traced)")
+  command.add_option("--processes", arguments.processes, "processes of the job (default: as traced)")
       ->check(whole_number(1, 4096));
   command.add_option("--timeline", arguments.timeline, "also write the rehearsed lanes here, for Perfetto");
   command.add_flag("--json", arguments.json, "print the figures as JSON");
