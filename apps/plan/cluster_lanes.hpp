@@ -88,8 +88,8 @@ class ClusterLanes {
   /// at most as busy, with at most its bound and its bytes.
   [[nodiscard]] const std::vector<Sharer>& worthwhile(const std::string& section, std::size_t pool,
                                                       std::int64_t devices, const Sharing& sharing) const;
-  /// Returns the layouts of sections together on up to so many devices that keep these busy for the least time, or have
-  /// the shortest longest step of a section if that takes more.
+  /// Returns layouts of sections that share up to so many devices, with the least work on these devices or, if a
+  /// section's step takes longer, with the shortest such step.
   [[nodiscard]] std::optional<SharedDevices> together(const std::vector<std::string>& sections, std::size_t pool,
                                                       std::int64_t devices, const Sharing& sharing) const;
   /// Returns the lane of a layout's degrees on the pool of its first replicas, or null.

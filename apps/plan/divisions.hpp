@@ -36,8 +36,8 @@ class Divisions {
   /// Divides so many devices of the cluster: choices on many have equal parts (ClusterLanes). Both outlive the object.
   Divisions(const ClusterJob& job, const LayoutCatalogue& catalogue, std::int64_t devices);
 
-  /// Returns every division that fits, the one without shared devices first; of more than five sections only that one
-  /// and all together. `devices`: most devices of each pool.
+  /// Returns every division that fits, the one without shared devices first; of more than five sections only this one
+  /// and the one that shares all devices. `devices`: most devices of each pool.
   [[nodiscard]] std::vector<DivisionCandidate> candidates(const std::vector<std::int64_t>& devices) const;
   /// Returns the candidates that are worth a rehearsal, in order; the first of all is among them.
   [[nodiscard]] std::vector<const DivisionCandidate*> promising(const std::vector<DivisionCandidate>& candidates) const;

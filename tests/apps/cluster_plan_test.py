@@ -138,7 +138,7 @@ class ClusterPlan(SystemTest):
                              sorted(zip(same[section]["processes"], same[section]["devices"])))
         fewer = {**cluster, "hosts": {"a": {**cluster["hosts"]["a"], "count": 2}}}
         text = self.plan(job, fewer, "--out", "fewer.toml", "--from", "old.toml")
-        self.assertRegex(text, r"the processes are its hosts \d(,\d)?\n")
+        self.assertRegex(text, r"the processes run on its hosts \d(,\d)?\n")
         new = tomllib.loads((self.folder / "fewer.toml").read_text())
         for section in ("teacher", "student", "plain"):
             self.assertLess(max(new[section]["processes"]), 2)

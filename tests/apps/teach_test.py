@@ -130,7 +130,7 @@ class Records(Teaching):
         (self.folder / "killed/teacher-00020.safetensors").unlink()
         self.assertEqual(len(json.loads((self.folder / "killed/teacher.json").read_text())["shards"]), 20)
         continued = self.teach(*options, out="killed").out
-        self.assertIn("20 shards are there already", continued)
+        self.assertIn("20 shards exist already", continued)
         self.assertNotIn("shard 20/250", continued)
         whole, killed = self.files("whole"), self.files("killed")
         self.assertEqual(len(whole), 251)

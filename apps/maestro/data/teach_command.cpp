@@ -156,7 +156,7 @@ class StopFlag {
           if (requests_.signalled(signal, std::chrono::steady_clock::now()) == StopRequests::Wish::leave_at_once) {
             _exit(status_of_leaving);
           }
-          if (!stop_.exchange(true)) console.note("stopping; the shard under way is left out");
+          if (!stop_.exchange(true)) console.note("stopping; the unfinished shard is left out");
         }) {}
   [[nodiscard]] const std::atomic<bool>& get() const { return stop_; }
 
@@ -181,7 +181,7 @@ class ShardLines {
       ++kept_;
       return;
     }
-    if (kept_ > 0) console_->note(std::to_string(kept_) + " shards are there already");
+    if (kept_ > 0) console_->note(std::to_string(kept_) + " shards exist already");
     kept_ = 0;
     const RecordedShard& written = records.shards[static_cast<std::size_t>(shard)];
     rows_ += static_cast<double>(written.rows);

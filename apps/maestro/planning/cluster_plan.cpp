@@ -31,7 +31,8 @@ constexpr double gib = 1 << 30;
 std::vector<std::string> settings_from(const PlanArguments& arguments, const PlannedApp& job,
                                        const ClusterChoice& chosen, const DescribedCluster& cluster, Console& console) {
   if (arguments.from.empty()) return chosen.settings;
-  if (cluster.pools.size() > 1) throw JobError("--from: the hosts of several pools keep their numbers");
+  if (cluster.pools.size() > 1)
+    throw JobError("--from: takes a cluster with one pool only, as hosts of several pools keep their numbers");
   std::map<std::string, double> bytes;
   for (const auto& [section, on] : chosen.sections) bytes[section] = on.bytes;
   const KeptPlaces kept = kept_places(JobDocument::load(arguments.from), job.document(chosen.settings), chosen.settings,
@@ -39,7 +40,7 @@ std::vector<std::string> settings_from(const PlanArguments& arguments, const Pla
   std::string hosts;
   for (const std::int64_t host : kept.hosts) hosts += (hosts.empty() ? "" : ",") + std::to_string(host);
   console.note("moved     " + fixed(kept.moved_bytes / gib, 1) + " of " + fixed(kept.bytes / gib, 1) + " GiB since " +
-               printable(arguments.from.string()) + "; the processes are its hosts " + hosts);
+               printable(arguments.from.string()) + "; the processes run on its hosts " + hosts);
   return kept.settings;
 }
 
@@ -162,7 +163,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const R
            const PlanArguments& arguments) {
   PrintedLine() << job.name << " on " << printable(cluster.name) << ": " << chosen.devices << " of "
                 << cluster.devices() << " devices. " << chosen.priced << " layouts of sections priced, "
-                << chosen.rehearsed << " rehearsals. All times are described, none is measured.";
+                << chosen.rehearsed << " rehearsals. All times follow from the description; none is measured.";
   PrintedLine() << "step      " << fixed(chosen.played.step_ms, 1) << " ms, "
                 << fixed(static_cast<double>(job.train.global_batch) / chosen.played.step_ms * 1e3, 1) << " samples/s";
   print_sections(chosen, cluster);

@@ -175,10 +175,10 @@ void add_emulate(Commands& commands) {
       ->type_name("KEY=VALUE");
   CLI::Option* const rehearse =
       command.add_flag("--rehearse", arguments.rehearse, "in virtual time, without actors: how long steps take");
-  command.add_option("--free", arguments.free, "rehearsed: a section whose passes take no time")
+  command.add_option("--free", arguments.free, "a section whose passes take no time")
       ->type_name("SECTION")
       ->needs(rehearse);
-  command.add_option("--constant-ms", arguments.constants, "rehearsed: constant overhead per pass in milliseconds")
+  command.add_option("--constant-ms", arguments.constants, "constant overhead per pass in milliseconds")
       ->type_name("SECTION=MS")
       ->needs(rehearse);
   add_run_options(command, arguments.run);

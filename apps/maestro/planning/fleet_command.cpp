@@ -33,7 +33,7 @@ struct FleetArguments {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array assumptions{
-    "a job runs at the pace of its cell, and starts in no time; a part of a step counts",
+    "a job runs at the pace of its cell, and its start takes no time; a part of a step counts",
     "devices of a kind are alike on all hosts, and jobs slow each other down only if they share devices",
     "jobs on shared devices slow down by the sum of their busy shares, if it is above 1",
 };
@@ -77,7 +77,7 @@ void print(const SimulatedFleet& fleet) {
                 << " before the start; 99% within " << hours(all.p99_completion_s);
   PrintedLine() << "makespan    " << hours(fleet.result.makespan_s);
   PrintedLine() << "moves       " << all.moves << ", of " << fixed(fleet.jobs.move_s, 1) << " s each";
-  PrintedLine() << "shared      " << all.shared << " jobs had devices together with another";
+  PrintedLine() << "shared      " << all.shared << " jobs shared devices with another";
   PrintedLine() << "spread      " << fleet.result.spread_placements << " of " << fleet.result.placements
                 << " placements are on more hosts than they need";
   PrintedLine() << "";

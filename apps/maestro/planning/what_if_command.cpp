@@ -67,8 +67,8 @@ std::string hosts_of(const TracedRun& run) {
     const std::string host(rest.substr(0, rest.find(',')));
     if (processes.empty() || processes.back().first != host) {
       if (std::ranges::find(processes, host, &decltype(processes)::value_type::first) != processes.end()) {
-        throw JobError("the traced run had its processes on its hosts in turn, which what-if cannot place; give " +
-                       std::string("--processes, or trace a run with the processes of a host in a row"));
+        throw JobError("the traced run's processes alternate between its hosts, which what-if cannot place; give " +
+                       std::string("--processes, or trace a run with consecutive processes on each host"));
       }
       processes.emplace_back(host, 0);
     }

@@ -60,8 +60,8 @@ int run_join(const JoinArguments& arguments, Console& console) {
 }  // namespace
 
 void add_join(Commands& commands) {
-  const auto [command, arguments] =
-      commands.add("join", "take replicas of a running job over in a new process, until Ctrl-C or its end", run_join);
+  const auto [command, arguments] = commands.add(
+      "join", "take over replicas of a running job in a new process, until Ctrl-C or the job's end", run_join);
   command.add_option("--section", arguments.section, "a frozen section with replicas = {least, most}")->required();
   command.add_option("--devices", arguments.devices, "cpu:K,cpu:L for a replica (default: the least used cores)");
   add_target_options(command, arguments.target);

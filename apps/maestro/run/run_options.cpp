@@ -43,7 +43,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
   command.add_option("--listen", run.listen, "address or interface to listen on, or auto (default: loopback)");
   command.add_option("--keys", run.keys, "folder of certificates and token, as made by maestro keys");
   command
-      .add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores (default: a device per core)")
+      .add_option("--cpu-devices", run.cpu_devices, "CPU devices, which share the host's cores (default: one per core)")
       ->check(whole_number(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");

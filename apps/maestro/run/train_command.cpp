@@ -65,7 +65,7 @@ void add_check(Commands& commands) {
   RunOptions& run = arguments.run;
   run.check_only = true;
   command.add_option("--processes", run.processes, "processes to plan for")->check(whole_number(1, 64));
-  command.add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores")
+  command.add_option("--cpu-devices", run.cpu_devices, "CPU devices, which share the host's cores")
       ->check(whole_number(1, 4096));
   add_start_options(command, run);
   command.add_option("--graph", arguments.graph, "print the sections and edges: as text, dot (Graphviz) or svg")
