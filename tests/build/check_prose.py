@@ -34,7 +34,7 @@ PATTERNS = [(name, re.compile(pattern, re.M if "///" in pattern else re.I) if pa
 OPEN = {
     "actors/job",
     "actors/process", "actors/run",
-    "apps/maestro", "apps/plan",
+
     "runtime/checkpoint", "runtime/data",
 
     "runtime/wavefront", "tests",
