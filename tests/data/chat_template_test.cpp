@@ -108,7 +108,7 @@ TEST(ChatTemplate, a_cut_that_leaves_no_answer_or_takes_a_picture_is_an_error) {
   const Conversation large{"x", {"p"}, {"<image>", "c"}};
   const auto picture = chat_tokens(large, std::vector<std::int64_t>{10}, bytes, 15, true);
   ASSERT_FALSE(picture.ok());
-  EXPECT_EQ(picture.error().message, "its pictures reach position 16, beyond data.sequence = 15");
+  EXPECT_EQ(picture.error().message, "its images reach position 16, beyond data.sequence = 15");
 }
 
 TEST(ChatTemplate, the_prompt_is_what_stands_before_the_first_answer) {

@@ -76,9 +76,9 @@ TEST(Conversations, reads_pictures_and_turns_in_order) {
 
 TEST(Conversations, placeholders_and_pictures_must_be_as_many) {
   EXPECT_THAT(parse(entry(R"(, "image": ["a", "b"])", turn("human", "<image>") + "," + answer)).bad,
-              ElementsAre("x: 1 <image> placeholder, but 2 pictures"));
+              ElementsAre("x: 1 <image> placeholder, but 2 images"));
   EXPECT_THAT(parse(entry("", turn("human", "<image><image>") + "," + answer)).bad,
-              ElementsAre("x: 2 <image> placeholders, but 0 pictures"));
+              ElementsAre("x: 2 <image> placeholders, but 0 images"));
 }
 
 TEST(Conversations, rows_as_llava_has_them_are_repaired_and_name_the_repair) {
@@ -94,7 +94,7 @@ TEST(Conversations, rows_as_llava_has_them_are_repaired_and_name_the_repair) {
   const Conversation open = repaired(R"(, "image": ["a", "b"])",
                                      turn("human", "<image>") + "," + answer + "," + turn("human", "<image>and?"));
   EXPECT_THAT(open.turns, ElementsAre("<image>", "So."));
-  EXPECT_THAT(open.images, ElementsAre("a")) << "a question that is cut takes its picture with it";
+  EXPECT_THAT(open.images, ElementsAre("a")) << "a question that is cut takes its image with it";
   EXPECT_THAT(open.repairs, ElementsAre(RowRepair::question_cut));
   const Conversation told = repaired("", turn("system", "Be kind.") + "," + both);
   EXPECT_EQ(told.system, "Be kind.");
@@ -118,13 +118,13 @@ TEST(Conversations, every_other_fault_is_named) {
   };
   EXPECT_EQ(fault("", ""), "x: the conversation is empty");
   EXPECT_EQ(fault("", question), "x: the conversation ends without an answer");
-  EXPECT_EQ(fault("", answer), "x: the conversation has no question");
+  EXPECT_EQ(fault("", answer), "x: the conversation lacks a question");
   EXPECT_THAT(fault("", question + "," + question), HasSubstr("conversations[1] is from \"human\", but"));
   EXPECT_THAT(fault("", question + "," + answer + "," + answer),
               HasSubstr("conversations[2] is from \"gpt\", but questions and answers must take turns"));
   EXPECT_THAT(fault("", turn("Human", "Hi")), HasSubstr("valid are human, user, gpt, assistant and system"));
   const std::string system = turn("system", "Be kind.");
-  EXPECT_EQ(fault("", system), "x: the conversation has no question");
+  EXPECT_EQ(fault("", system), "x: the conversation lacks a question");
   EXPECT_THAT(fault("", system + "," + system), HasSubstr("conversations[1] is from \"system\", but a single"));
   EXPECT_THAT(fault("", question + "," + answer + "," + system), HasSubstr("conversations[2] is from \"system\", but"));
   EXPECT_THAT(fault("", turn("system", "<image>")), HasSubstr("is from \"system\" and has <image>"));
@@ -135,16 +135,16 @@ TEST(Conversations, every_other_fault_is_named) {
               HasSubstr("conversations[1] is from \"gpt\" and has <image>; only questions may"));
   EXPECT_THAT(fault("", "3"), HasSubstr("needs the strings \"from\" and \"value\""));
   EXPECT_THAT(fault("", R"({"from": "human", "value": 3})"), HasSubstr("needs the strings"));
-  EXPECT_THAT(fault(R"(, "image": 3)", question), HasSubstr("\"image\" must be the name of a picture"));
-  EXPECT_THAT(fault(R"(, "image": [""])", question), HasSubstr("\"image\" must be the name of a picture"));
+  EXPECT_THAT(fault(R"(, "image": 3)", question), HasSubstr("\"image\" must be an image name"));
+  EXPECT_THAT(fault(R"(, "image": [""])", question), HasSubstr("\"image\" must be an image name"));
 }
 
 TEST(Conversations, an_entry_that_is_no_conversation_does_not_stop_the_others) {
   const Parsed parsed = parse("[3, [], \"text\", {}, {\"conversations\": 4}, {\"id\": \"y\", \"conversations\": [" +
                               question + "," + answer + "]}]");
   EXPECT_THAT(parsed.bad, ElementsAre("#1: the entry is not an object", "#2: the entry is not an object",
-                                      "#3: the entry is not an object", "#4: there is no list \"conversations\"",
-                                      "#5: there is no list \"conversations\""));
+                                      "#3: the entry is not an object", "#4: the list \"conversations\" is missing",
+                                      "#5: the list \"conversations\" is missing"));
   ASSERT_EQ(parsed.good.size(), 1u);
   EXPECT_EQ(parsed.good[0].id, "y");
 }
@@ -195,9 +195,8 @@ TEST(Conversations, a_file_is_what_its_name_and_first_character_say) {
   const std::string mark = "\xef\xbb\xbf", one = R"({"conversations": []})";
   EXPECT_EQ(read("a.json", mark + "[" + one + "]"), "1");
   EXPECT_EQ(read("a.jsonl", mark + one + "\n" + mark + one), "2");
-  EXPECT_THAT(read("a.parquet", "PAR1"),
-              HasSubstr("a.parquet is Parquet, and conversations about pictures are read from "
-                        "JSON; convert its rows to JSON Lines, as by pandas"));
+  EXPECT_THAT(read("a.parquet", "PAR1"), HasSubstr("a.parquet is Parquet, and conversations about images are read from "
+                                                   "JSON; convert its rows to JSON Lines, as by pandas"));
   EXPECT_THAT(read("a.csv", "a,b"), HasSubstr("a.csv:1: a table (.csv) is not read"));
 }
 

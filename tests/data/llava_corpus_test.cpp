@@ -219,8 +219,8 @@ TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
     config.path = folder.write("a.tar", tar_of(members)).string();
     return refusal(config);
   };
-  EXPECT_THAT(refused({{"1.json", turns}}), HasSubstr("sample '1': 1 <image> placeholder, but 0 pictures"));
-  EXPECT_THAT(refused({{"1.txt", "x"}}), HasSubstr("sample '1': a caption without a picture"));
+  EXPECT_THAT(refused({{"1.json", turns}}), HasSubstr("sample '1': 1 <image> placeholder, but 0 images"));
+  EXPECT_THAT(refused({{"1.txt", "x"}}), HasSubstr("sample '1': a caption without an image"));
   EXPECT_THAT(refused({{"1.txt", "x"}, {"1.json", turns}, {"1.png", picture}}),
               HasSubstr("sample '1': it has a caption (.txt) and a conversation (.json)"));
   EXPECT_THAT(refused({{"1.png", picture.substr(0, 20)}, {"1.txt", "x"}}), HasSubstr("a.tar: 1.png: truncated"));
@@ -230,7 +230,7 @@ TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
   EXPECT_THAT(refused({{"1.png", picture}, {"1.txt", "x"}}), HasSubstr("lie in it; remove the key"));
   config.images.clear();
   config.path = folder.path().string();
-  EXPECT_THAT(refusal(config), HasSubstr("is no tar archive; give the JSON file of the conversations"));
+  EXPECT_THAT(refusal(config), HasSubstr("in it is not a tar archive; give the JSON file of the conversations"));
 }
 
 TEST(LlavaCorpus, pictures_of_samples_that_are_left_out_have_no_grid_in_the_data) {
@@ -294,13 +294,13 @@ TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named) {  // 
                     HasSubstr("none.png: does not exist")));
   EXPECT_THAT(reason("short.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("short.png: truncated")));
   EXPECT_THAT(reason("words.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("words.png: not an image")));
-  EXPECT_THAT(reason("good.png", "<image><image>", "A"), HasSubstr(start + "2 <image> placeholders, but 1 picture"));
-  EXPECT_THAT(reason("", "<image>", "A"), HasSubstr(start + "1 <image> placeholder, but 0 pictures"));
+  EXPECT_THAT(reason("good.png", "<image><image>", "A"), HasSubstr(start + "2 <image> placeholders, but 1 image"));
+  EXPECT_THAT(reason("", "<image>", "A"), HasSubstr(start + "1 <image> placeholder, but 0 images"));
   EXPECT_THAT(reason("", "What?", ""), HasSubstr(start + "conversations[1] is an empty answer"));
   EXPECT_THAT(reason("", std::string(200, 'q'), "A"), HasSubstr(start + "its answer starts at position"));
   DataConfig native = with_own_validation(folder, Writer().add("odd", "wide.png", "<image>", "A"));
   native.image_size = 0;
-  EXPECT_THAT(refusal(native), HasSubstr(start + "its pictures reach position 1450, beyond data.sequence = 128"));
+  EXPECT_THAT(refusal(native), HasSubstr(start + "its images reach position 1450, beyond data.sequence = 128"));
 }
 
 TEST(LlavaCorpus, bad_samples_are_left_out_and_counted_up_to_the_number_allowed) {

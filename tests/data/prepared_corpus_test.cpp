@@ -82,8 +82,10 @@ TEST_F(Prepared, a_folder_whose_documents_are_all_for_validation_is_refused_with
     FAIL() << "accepted";
   } catch (const JobError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("validation has all samples (1): give more documents, or another validation_fraction"),
-              std::string::npos)
+    EXPECT_NE(
+        message.find(
+            "validation has all samples (1): prepare more documents, or prepare with another validation_fraction"),
+        std::string::npos)
         << message;
   }
 }

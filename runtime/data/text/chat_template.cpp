@@ -9,10 +9,10 @@ namespace maestro {
 
 namespace {
 
-/// Appends tokens and marks those to be learned.
+/// Appends tokens and marks the tokens to be learned.
 class ChatWriter {
  public:
-  /// The tokens up to the end of an answer.
+  /// Numbers of tokens and images up to the end of an answer.
   struct Turn {
     std::size_t end;
     std::size_t pictures;
@@ -44,10 +44,10 @@ class ChatWriter {
   std::vector<std::int32_t> tokens;
   std::vector<char> learned;
   std::vector<Turn> turns;
-  std::size_t first_pictures_end = 0;  ///< the position after the last picture of the first question
+  std::size_t first_pictures_end = 0;  ///< position after the last image of the first question
 
  private:
-  /// Returns the tokens of a text after the tokens so far (LT-1).
+  /// Returns the tokens of a text that follows the tokens so far (LT-1).
   [[nodiscard]] std::vector<std::int32_t> encoded(std::string_view text) const {
     return tokens.empty() ? tokenizer_.encode_text(text, begin_) : tokenizer_.encode_after_special(text);
   }
@@ -121,7 +121,7 @@ Result<ChatTokens> chat_tokens(const Conversation& conversation, std::span<const
   const std::string beyond = "beyond data.sequence = " + std::to_string(sequence);
   if (whole == 0 && writer.first_pictures_end > static_cast<std::size_t>(sequence)) {
     return Error{ErrorCode::invalid_argument,
-                 "its pictures reach position " + std::to_string(writer.first_pictures_end) + ", " + beyond};
+                 "its images reach position " + std::to_string(writer.first_pictures_end) + ", " + beyond};
   }
   ChatTokens out = first_positions(writer, std::min(last.end - 1, static_cast<std::size_t>(sequence)));
   out.turns = 2 * std::max<std::size_t>(whole, 1);
@@ -146,7 +146,7 @@ std::string chat_answer(std::span<const std::int32_t> prompt, std::span<const st
   all.insert(all.end(), written.begin(), written.end());
   const std::string before = chat_text(prompt, tokenizer), text = chat_text(all, tokenizer);
   std::string_view answer = std::string_view(text).substr(std::min(before.size(), text.size()));
-  // A first token such as " Yes" holds the space that otherwise ends the prompt.
+  // A first token such as " Yes" contains the space that otherwise ends the prompt.
   if (!before.ends_with(' ') && answer.starts_with(' ')) answer.remove_prefix(1);
   return std::string(answer);
 }

@@ -49,7 +49,7 @@ Result<std::vector<std::string>> names_of(const json& entry) {
     const json list = value->is_array() ? *value : json::array({*value});
     for (const json& name : list) {
       if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
-        return wrong("\"" + std::string(key) + "\" must be the name of a picture or a list of names");
+        return wrong("\"" + std::string(key) + "\" must be an image name or a list of image names");
       }
       names.push_back(name.get<std::string>());
     }
@@ -66,7 +66,7 @@ std::optional<std::string> text_at(const json& turn, const char* key) {
 
 enum class Speaker { system, question, answer };
 
-/// Puts the turns of an entry in order: makes the repairs of RowRepair, and refuses everything else.
+/// Collects the turns of an entry: repairs the faults in RowRepair and refuses all others.
 class TurnReader {
  public:
   /// Adds conversations[number].
@@ -81,9 +81,9 @@ class TurnReader {
     if (from_ == "gpt" || from_ == "assistant") return add(Speaker::answer, *std::move(value));
     return wrong(which_ + " is from \"" + printable(from_) + "\"; valid are human, user, gpt, assistant and system");
   }
-  /// Ends the turns, and gives each picture of the conversation its placeholder.
+  /// Ends the turns and ensures that each image of the conversation has a placeholder.
   [[nodiscard]] Status end(Conversation& out) {
-    if (turns_.empty()) return wrong("the conversation has no question");
+    if (turns_.empty()) return wrong("the conversation lacks a question");
     if (turns_.size() == 1) return wrong("the conversation ends without an answer");
     std::size_t placeholders = 0;
     for (const std::string& turn : turns_) placeholders += placeholders_in(turn);
@@ -93,7 +93,7 @@ class TurnReader {
       turns_.front().insert(0, before);
       repaired_.insert(RowRepair::images_first);
     } else if (placeholders != out.images.size()) {
-      return wrong(counted(placeholders, "<image> placeholder") + ", but " + counted(out.images.size(), "picture"));
+      return wrong(counted(placeholders, "<image> placeholder") + ", but " + counted(out.images.size(), "image"));
     }
     if (turns_.size() % 2 != 0) {
       out.images.resize(out.images.size() - placeholders_in(turns_.back()));
@@ -109,7 +109,7 @@ class TurnReader {
  private:
   [[nodiscard]] Status add(Speaker speaker, std::string text) {
     if (speaker != Speaker::question && placeholders_in(text) > 0) {
-      return wrong(which_ + " is from \"" + printable(from_) + "\" and has <image>; only questions may");
+      return wrong(which_ + " is from \"" + printable(from_) + "\" and has <image>; only questions may have it");
     }
     const bool begins = turns_.empty();
     if (begins && speaker == Speaker::answer) {
@@ -122,7 +122,7 @@ class TurnReader {
       return {};
     }
     if (speaker == Speaker::system) {
-      return wrong(which_ + " is from \"system\", but a single system text may stand, before the first question");
+      return wrong(which_ + " is from \"system\", but a single system text is allowed, before the first question");
     }
     if ((speaker == Speaker::question) != (turns_.size() % 2 == 0)) {
       return wrong(which_ + " is from \"" + printable(from_) +
@@ -133,24 +133,25 @@ class TurnReader {
     return {};
   }
 
-  std::string which_, from_;  // of the turn that is read, for messages
+  std::string which_, from_;  // position and speaker of the current turn, for messages
   std::string system_;
   std::vector<std::string> turns_;
   std::set<RowRepair> repaired_;
 };
 
-/// Returns the conversation of an entry. `beside`: the pictures of its row in an archive; null: it names files.
-Result<Conversation> conversation_of(const json& entry, std::string id, const std::vector<std::string>* beside) {
+/// Returns the conversation of an entry. `archived`: names of its row's images in an archive; null: the images are
+/// files, which the entry names.
+Result<Conversation> conversation_of(const json& entry, std::string id, const std::vector<std::string>* archived) {
   if (!entry.is_object()) return wrong("the entry is not an object");
   auto names = names_of(entry);
   if (!names) return names.error();
-  if (beside != nullptr && !names->empty() && names->size() != beside->size()) {
-    return wrong("it names " + counted(names->size(), "picture") + ", but " + counted(beside->size(), "picture") +
-                 " lie beside it");
+  if (archived != nullptr && !names->empty() && names->size() != archived->size()) {
+    return wrong("it names " + counted(names->size(), "image") + ", but its archive row has " +
+                 counted(archived->size(), "image"));
   }
-  if (beside != nullptr) *names = *beside;
+  if (archived != nullptr) *names = *archived;
   const auto turns = entry.find("conversations");
-  if (turns == entry.end() || !turns->is_array()) return wrong("there is no list \"conversations\"");
+  if (turns == entry.end() || !turns->is_array()) return wrong("the list \"conversations\" is missing");
   if (turns->empty()) return wrong("the conversation is empty");
   Conversation out;
   out.id = std::move(id);
@@ -192,35 +193,35 @@ Status read_lines(const fs::path& file, const ConversationSink& sink) {
   });
 }
 
-Result<Conversation> captioned(std::string id, const std::vector<std::string>& pictures, std::string caption) {
-  if (pictures.empty()) return wrong("a caption without a picture");
+Result<Conversation> captioned(std::string id, const std::vector<std::string>& images, std::string caption) {
+  if (images.empty()) return wrong("a caption without an image");
   if (caption.empty()) return wrong("an empty caption");
   std::string question;
-  for (std::size_t at = 0; at < pictures.size(); ++at) question += image_placeholder;
+  for (std::size_t at = 0; at < images.size(); ++at) question += image_placeholder;
   Conversation out;
   out.id = std::move(id);
-  out.images = pictures;
+  out.images = images;
   out.turns = {std::move(question), std::move(caption)};
   return out;
 }
 
 Result<Conversation> conversation_of(TarRow& row, const json& entry, std::string id) {
   std::vector<std::string> names;
-  for (const TarImage& picture : row.pictures) names.push_back(picture.name);
+  for (const TarImage& image : row.pictures) names.push_back(image.name);
   const bool has_turns = entry.is_object() && entry.contains("conversations");
   if (row.text && has_turns) return wrong("it has a caption (.txt) and a conversation (.json)");
   if (row.text) return captioned(std::move(id), names, *std::move(row.text));
   return conversation_of(entry, std::move(id), &names);
 }
 
-/// Returns the number of members .json without effect.
+/// Returns the number of unused .json members.
 std::uint64_t read_archive(const fs::path& file, const ConversationSink& sink) {
   std::uint64_t unread = 0;
   read_tar_rows(file, [&](TarRow&& row) -> Status {
     const std::string where = file.string() + ": " + printable(row.stem);
     if (!row.pictures.empty() && !row.pictures.front().position) {
       return wrong(printable(file.string()) +
-                   " is compressed, so that its pictures cannot be read one by one; "
+                   " is compressed, so its images cannot be read one at a time; "
                    "decompress it");
     }
     Result<json> entry = row.json ? parse_json(*row.json, where + ".json") : json();
@@ -234,7 +235,7 @@ std::uint64_t read_archive(const fs::path& file, const ConversationSink& sink) {
     if (conversation) {
       conversation->archive = file;
       conversation->members = std::move(row.pictures);
-      conversation->members.resize(conversation->images.size());  // a question that was cut took its pictures with it
+      conversation->members.resize(conversation->images.size());  // a question that was cut took its images with it
     }
     sink(id, std::move(conversation));
     return {};
@@ -261,10 +262,10 @@ std::uint64_t read_conversations(const std::string& path, const ConversationSink
     if (kind == RowFileKind::webdataset) {
       unread += read_archive(file, sink);
     } else if (folder) {
-      throw JobError("[data] path: " + printable(path) + " is a folder, in which " + printable(file.string()) +
-                     " is no tar archive; give the JSON file of the conversations, or a folder of archives");
+      throw JobError("[data] path: " + printable(path) + " is a folder, but " + printable(file.string()) +
+                     " in it is not a tar archive; give the JSON file of the conversations, or a folder of archives");
     } else {
-      check_is_json(file, "conversations about pictures").or_throw();
+      check_is_json(file, "conversations about images").or_throw();
       (kind == RowFileKind::json_lines ? read_lines(file, sink) : read_list(file, sink)).or_throw();
     }
   }

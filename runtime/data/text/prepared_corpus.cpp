@@ -13,7 +13,7 @@ namespace maestro {
 namespace {
 
 constexpr std::int64_t shortest_sample = 2;                 // positions
-constexpr std::size_t most_mapped = std::size_t{64} << 20;  // bytes read before memory is given back
+constexpr std::size_t most_mapped = std::size_t{64} << 20;  // bytes read before memory is released
 
 }  // namespace
 
@@ -25,8 +25,8 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   }
   if (index_.conversations && config.packing == Packing::stream) {
     throw JobError(where +
-                   " holds conversations, which are no stream; packing = \"documents\" packs them, each with a "
-                   "context of its own");
+                   " holds conversations, which cannot be packed as a stream; packing = \"documents\" packs them, "
+                   "each with a separate context");
   }
   stream_ = config.packing == Packing::stream || (config.packing == Packing::automatic && !index_.conversations);
   long_documents_ = config.long_documents;
@@ -48,11 +48,11 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   give_back(most_mapped);
   if (train_.samples > 0) return;
   throw JobError(
-      where + " has no training sample of " + std::to_string(shortest_sample) + " to " +
+      where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
       std::to_string(config.sequence) + " tokens with a target" +
       (left_out_ > 0 ? "; " + std::to_string(left_out_) + " are left out, a larger sequence may keep them" : "") +
       (validation_.samples > 0 ? "; validation has all samples (" + std::to_string(validation_.samples) +
-                                     "): give more documents, or another validation_fraction to prepare them with"
+                                     "): prepare more documents, or prepare with another validation_fraction"
                                : ""));
 }
 
@@ -100,7 +100,7 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
   for (std::int64_t at = 0; at < positions; at += config_.sequence) {
     const std::int64_t length = std::min(config_.sequence, positions - at);
     if (length < shortest_sample) break;
-    // Whether a target is among the tokens behind `at`; only a part of a long document has to be searched.
+    // True if the tokens after `at` contain a target. Only a long document's later parts must be searched.
     bool learns = shard.first_learned(document) <= at + length;
     if (learns && at > 0 && index_.conversations) {
       learns =

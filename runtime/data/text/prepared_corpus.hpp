@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples from a folder of prepared data (runtime/dataset/prepared_data.hpp).
 //
-// PK-1 (own context): with packing = "documents" a sample has tokens of one document only.
-// PK-2 (bounded): the memory of tokens that were read is given back; what stays is 12 bytes a sample.
+// PK-1 (own context): with packing = "documents" all tokens of a sample are from the same document.
+// PK-2 (bounded): the memory of tokens that were read is released; 12 bytes per sample remain.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@
 namespace maestro {
 
 /// packing = "documents": a sample is a document, or a part of a document longer than `sequence`; the runtime packs
-/// samples of any length into micro-batches without padding. packing = "stream": the documents of a split stand one
-/// behind the other, and a sample is the next `sequence` tokens. Samples without a target are left out and counted.
+/// samples of any length into micro-batches without padding. packing = "stream": the documents of a split are
+/// concatenated, and a sample is the next `sequence` tokens. Samples without a target are left out and counted.
 class PreparedCorpus final : public Corpus {
  public:
-  /// Uses sequence, packing and long_documents. Throws JobError: no prepared data, damaged shards, no sample to train
-  /// on, packing = "stream" for conversations.
+  /// Uses sequence, packing and long_documents. Throws JobError for a folder without prepared data, with a damaged
+  /// shard or without a training sample, and for conversations with packing = "stream".
   PreparedCorpus(std::filesystem::path folder, const DataConfig& config);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples; }
@@ -37,23 +37,23 @@ class PreparedCorpus final : public Corpus {
 
   [[nodiscard]] const PreparedIndex& index() const { return index_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-  /// Returns whether samples begin inside of a document, as those of a stream and the parts of a long document do.
+  /// Returns whether samples may begin inside a document: samples of a stream, or parts of a long document.
   [[nodiscard]] bool begins_inside() const { return stream_ || split_ > 0; }
   [[nodiscard]] std::string own_tokenizer() const override;
 
  private:
-  /// Positions from token `begin` of the split on, of which all but the last are inputs and all but the first targets.
+  /// Inputs are the split's tokens [begin, begin + length), targets the tokens [begin + 1, begin + 1 + length).
   struct Window {
     std::uint64_t begin = 0;
     std::int64_t length = 0;
   };
   struct Side {
     std::vector<PreparedShardFile> shards;
-    std::vector<std::uint64_t> first;  ///< token of the split, by shard, and their number
+    std::vector<std::uint64_t> first;  ///< first token of each shard in the split, then the number of tokens
     std::uint64_t samples = 0;
-    std::vector<std::uint64_t> begins;  ///< by sample; empty with packing = "stream"
+    std::vector<std::uint64_t> begins;  ///< first token of each sample; empty with packing = "stream"
     std::vector<std::uint32_t> lengths;
-    std::int64_t positions = 0;  ///< of a stream
+    std::int64_t positions = 0;  ///< positions of all samples, with packing = "stream"
   };
 
   [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
@@ -65,7 +65,7 @@ class PreparedCorpus final : public Corpus {
   [[nodiscard]] Window window(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
-  /// Copies tokens of the split; `learned` is empty or as long.
+  /// Copies tokens of the split; `learned` is empty or as long as `tokens`.
   void read_tokens(const Side& side, std::uint64_t begin, std::span<std::int32_t> tokens,
                    std::span<std::uint8_t> learned) const;
   void give_back(std::size_t bytes) const;
@@ -79,10 +79,10 @@ class PreparedCorpus final : public Corpus {
   Side validation_;
   std::int64_t longest_ = 0;
   std::uint64_t cut_ = 0;
-  std::uint64_t cut_answers_ = 0;  // of cut_: the tokens on both sides of the cut are learned
-  std::uint64_t split_ = 0;        // samples
+  std::uint64_t cut_answers_ = 0;  // cuts inside an answer: the tokens on both sides are learned
+  std::uint64_t split_ = 0;        // samples that do not start their document
   std::uint64_t left_out_ = 0;
-  mutable std::atomic<std::size_t> read_ = 0;  // bytes since memory was given back
+  mutable std::atomic<std::size_t> read_ = 0;  // bytes read since memory was last released
 };
 
 }  // namespace maestro

@@ -44,8 +44,8 @@ std::int64_t TextCorpus::length(Split split, SampleId sample) const {
 
 std::string TextCorpus::origin(SampleId sample) const {
   const auto begin = static_cast<std::uint64_t>(index_.window(Split::train, sample).begin);
-  const auto behind = std::ranges::upper_bound(files_, begin, {}, &std::pair<std::uint64_t, std::string>::first);
-  const auto& [first, path] = *std::prev(behind);  // the first file's first token is 0
+  const auto after = std::ranges::upper_bound(files_, begin, {}, &std::pair<std::uint64_t, std::string>::first);
+  const auto& [first, path] = *std::prev(after);  // the first file's first token is 0
   return path + ", token " + std::to_string(begin - first);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples from text: a file, or the text files of a folder, read and tokenized once. Each file begins with the
-// begin-of-text tokens of the tokenizer, unless begin_of_text = false. Between two files stands the token that ends a
-// text, or a newline where the tokenizer has no such token, as bytes have none.
+// begin-of-text tokens of the tokenizer, unless begin_of_text = false. Two files are separated by the token that ends a
+// text, or by a newline if the tokenizer lacks such a token, like `bytes`.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@
 
 namespace maestro {
 
-/// read_text_files decides which files of a folder count as text. A single file keeps its last `validation_fraction`
-/// for validation. The tail of a folder is unlike its head (`tests/` is after `src/`), so there every k-th block of 16
-/// sequences is validation instead. See SampleIndex for the exact layout and its invariants: no token is read by both
-/// splits, and the last sample of a run may be shorter than `sequence`.
+/// read_text_files decides which files of a folder count as text. Validation is the last `validation_fraction` of a
+/// single file. The tail of a folder differs from its head (`tests/` comes after `src/`), so there every k-th block of
+/// 16 sequences is validation instead. See SampleIndex for the exact layout and its invariants: no token is read by
+/// both splits, and the last sample of a run may be shorter than `sequence`.
 class TextCorpus final : public Corpus {
  public:
-  /// Uses path, max_file_mb, tokenizer, begin_of_text, sequence and validation_fraction. Throws JobError; see
+  /// Uses path, max_file_mb, as_text, tokenizer, begin_of_text, sequence and validation_fraction. Throws JobError; see
   /// read_text_files and SampleIndex.
   explicit TextCorpus(const DataConfig& config);
 
@@ -34,7 +34,7 @@ class TextCorpus final : public Corpus {
   [[nodiscard]] std::string origin(SampleId sample) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
   [[nodiscard]] std::string describe() const override;
-  /// The content covers all tokens.
+  /// Returns a fingerprint whose content covers all tokens.
   [[nodiscard]] DataFingerprint fingerprint() const override;
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] std::uint64_t tokens() const { return tokens_.size(); }
@@ -49,7 +49,7 @@ class TextCorpus final : public Corpus {
   TokenStore tokens_;
   std::vector<std::pair<std::uint64_t, std::string>> files_;  // first token, path
   TextFilesFound found_;
-  SampleIndex index_;  // last: made from the tokens that were read
+  SampleIndex index_;  // last: load() makes it and fills the members above
 };
 
 }  // namespace maestro

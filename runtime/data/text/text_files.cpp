@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t named = 3;  // of each kind that is skipped
+constexpr std::size_t named = 3;  // paths listed for each reason to skip
 
-/// 4, or 0.5.
+/// Returns "4" or "0.5".
 std::string number(double value) {
   std::ostringstream out;
   out << value;
@@ -64,7 +64,7 @@ struct Candidate {
   fs::path path;
 };
 
-/// Returns every regular file, sorted; folders that cannot be entered count as unreadable.
+/// Returns all regular files, sorted; folders that cannot be read are counted as unreadable.
 std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) {
   std::vector<Candidate> files;
   std::vector<fs::path> folders{root};
@@ -146,7 +146,7 @@ TextFilesFound read_single(const fs::path& path, const TextSink& sink) {
   return found;
 }
 
-/// Returns the deepest part of a missing path that exists, to show where the path is wrong.
+/// Returns the longest existing part of a missing path, to show which part is wrong.
 std::string nearest_existing(fs::path path) {
   std::error_code failure;
   while (path.has_relative_path() && !fs::exists(path, failure)) path = path.parent_path();
@@ -157,7 +157,7 @@ std::string nearest_existing(fs::path path) {
 
 void LeftOut::add(std::string path) {
   first.push_back(std::move(path));
-  std::ranges::sort(first);  // folders are met in the file system's order
+  std::ranges::sort(first);  // the file system lists folders in any order
   if (first.size() > named) first.pop_back();
   ++count;
 }

@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// 1, 2 or 4 bytes a token. Reading is thread-safe while no thread appends.
+/// Stores 1, 2 or 4 bytes per token. Reading is thread-safe while no thread appends.
 class TokenStore {
  public:
   explicit TokenStore(std::int64_t vocabulary) {
@@ -22,7 +22,7 @@ class TokenStore {
       tokens_.emplace<std::vector<std::uint16_t>>();
     }
   }
-  /// Tokens are in [0, vocabulary).
+  /// Appends tokens in [0, vocabulary).
   void append(std::span<const std::int32_t> tokens) {
     std::visit(
         [&](auto& stored) {
@@ -43,7 +43,7 @@ class TokenStore {
         },
         tokens_);
   }
-  /// As they are stored.
+  /// Returns the tokens as they are stored.
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return std::visit([](const auto& stored) { return std::as_bytes(std::span(stored)); }, tokens_);
   }
