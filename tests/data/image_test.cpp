@@ -151,7 +151,7 @@ TEST(Image, an_animation_is_refused) {
   const TempFolder folder;
   const std::string still = webp_bytes(true, false, size, samples_of(3, [](int) { return std::uint8_t{9}; }));
   const auto file = folder.write("a.webp", webp_extended(still, size, 2, 1));
-  EXPECT_EQ(reason(file), file.string() + ": an animation; give its pictures as files of their own");
+  EXPECT_EQ(reason(file), file.string() + ": an animation; give its images as separate files");
 }
 
 TEST(Image, a_written_png_reads_back_the_same) {

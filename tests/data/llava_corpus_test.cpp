@@ -191,7 +191,7 @@ TEST(LlavaCorpus, a_list_lines_and_archives_of_the_same_conversations_are_the_sa
     }
   }
   EXPECT_EQ(decode_image(archives.view(Split::train, SampleId(1)).pictures[0]).value_or_throw().height, 32);
-  EXPECT_THAT(archives.describe(), HasSubstr("1 members .json beside captions without effect"));
+  EXPECT_THAT(archives.describe(), HasSubstr("1 unused .json members next to captions"));
 }
 
 TEST(LlavaCorpus, an_archive_s_picture_has_the_size_of_its_orientation_wherever_that_stands) {
@@ -227,7 +227,7 @@ TEST(LlavaCorpus, archives_are_refused_by_name_and_bad_rows_by_id) {
   EXPECT_THAT(refused({{"1.png", picture}}), HasSubstr("a.tar: 1 lacks a member .json or .txt"));
   EXPECT_THAT(refused({{"1.gif", "x"}, {"1.txt", "x"}}), HasSubstr("1.gif: only members .json, .txt and images"));
   config.images = folder.path().string();
-  EXPECT_THAT(refused({{"1.png", picture}, {"1.txt", "x"}}), HasSubstr("lie in it; remove the key"));
+  EXPECT_THAT(refused({{"1.png", picture}, {"1.txt", "x"}}), HasSubstr("are in that archive; remove the key"));
   config.images.clear();
   config.path = folder.path().string();
   EXPECT_THAT(refusal(config), HasSubstr("in it is not a tar archive; give the JSON file of the conversations"));
@@ -290,7 +290,7 @@ TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named) {  // 
   };
   const std::string start = "a.json: sample 'odd': ";
   EXPECT_THAT(reason("none.png", "<image>", "A"),
-              AllOf(testing::StartsWith("[data] "), testing::Not(HasSubstr("\n")), HasSubstr(start + "picture "),
+              AllOf(testing::StartsWith("[data] "), testing::Not(HasSubstr("\n")), HasSubstr(start + "image "),
                     HasSubstr("none.png: does not exist")));
   EXPECT_THAT(reason("short.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("short.png: truncated")));
   EXPECT_THAT(reason("words.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("words.png: not an image")));
@@ -440,8 +440,7 @@ TEST(LlavaCorpus, a_picture_that_breaks_after_opening_fails_its_preparation_with
   folder.write("images/a.png", whole.substr(0, whole.size() - 20));
   const Status status = corpus.prepare(Split::train, SampleId(0));
   ASSERT_FALSE(status.ok());
-  EXPECT_THAT(status.error().message,
-              AllOf(HasSubstr("a.json: sample 'odd': picture "), HasSubstr("a.png: truncated")));
+  EXPECT_THAT(status.error().message, AllOf(HasSubstr("a.json: sample 'odd': image "), HasSubstr("a.png: truncated")));
   std::vector<float> pixels(4 * 192);
   std::vector<std::int32_t> places(12);
   EXPECT_THROW(corpus.read_pictures(Split::train, SampleId(0), pixels, places), std::runtime_error);

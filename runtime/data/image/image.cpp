@@ -24,14 +24,14 @@ namespace {
 constexpr std::string_view png_signature("\x89PNG\r\n\x1a\n", 8);
 constexpr std::string_view jpeg_signature("\xff\xd8\xff", 3);
 constexpr std::string_view riff_signature("RIFF", 4);
-constexpr std::string_view webp_signature("WEBP", 4);  // behind the length of the RIFF
+constexpr std::string_view webp_signature("WEBP", 4);  // follows "RIFF" and a length
 constexpr std::size_t longest_signature = 12;
 
 enum class Format { png, jpeg, webp };
 
 struct Header {
   Format format = Format::png;
-  ImageSize size;  ///< as stored
+  ImageSize size;  ///< size before the orientation is applied
   int orientation = as_stored;
 };
 
@@ -43,7 +43,7 @@ Error about(const fs::path& file, const Error& error) {
   return {error.code, file.string() + ": " + error.message};
 }
 
-/// Reads the next bytes of the stream; returns nothing if it ends before.
+/// Reads the next bytes of the stream; returns nothing if it ends earlier.
 template <std::size_t count>
 std::optional<std::array<unsigned char, count>> next_bytes(std::istream& stream) {
   std::array<char, count> raw{};
@@ -59,7 +59,7 @@ std::int64_t big_endian(const unsigned char* bytes, int count) {
   return value;
 }
 
-/// Returns at most `count` bytes of the stream; fewer if it ends before.
+/// Returns the next `count` bytes of the stream; fewer if it ends earlier.
 std::string block_of(std::istream& stream, std::int64_t count) {
   std::string block(static_cast<std::size_t>(count), '\0');
   stream.read(block.data(), count);
@@ -67,8 +67,8 @@ std::string block_of(std::istream& stream, std::int64_t count) {
   return block;
 }
 
-/// Returns the orientation in the file's eXIf chunk (PNG specification, third edition, 11.3.4.5), which may stand
-/// before or after the pixels.
+/// Returns the orientation in the file's eXIf chunk (PNG specification, third edition, 11.3.4.5), which may precede or
+/// follow the pixels.
 int png_orientation(std::istream& stream) {
   constexpr std::int64_t end = 0x49454e44, exif = 0x65584966, checksum = 4;
   while (const auto head = next_bytes<8>(stream)) {
@@ -80,7 +80,8 @@ int png_orientation(std::istream& stream) {
   return as_stored;
 }
 
-/// PNG specification, 11.2.2: the first chunk is IHDR, of 13 bytes, width and height first.
+/// Reads a PNG header. PNG specification, 11.2.2: the first chunk is IHDR with 13 bytes, beginning with width and
+/// height.
 Result<Header> png_header(std::istream& stream) {
   const auto chunk = next_bytes<16>(stream);
   if (!chunk) return corrupt("truncated: the file ends inside its PNG header");
@@ -90,12 +91,13 @@ Result<Header> png_header(std::istream& stream) {
       Format::png, {big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)}, png_orientation(stream)};
 }
 
-/// Markers that carry a frame's size: ITU-T T.81, table B.1 (SOF0 to SOF15 without DHT, JPG and DAC).
+/// Returns whether the marker starts a frame header, which has the size: ITU-T T.81, table B.1 (SOF0 to SOF15 without
+/// DHT, JPG and DAC).
 bool starts_frame(int marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// Reads an application segment of `count` bytes; returns the orientation if it is an EXIF block.
+/// Reads an application segment of `count` bytes; returns the orientation if the segment is an EXIF block.
 std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
   constexpr std::string_view mark("Exif\0\0", 6);
   const std::string segment = block_of(stream, count);
@@ -105,7 +107,7 @@ std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
 
 Result<Header> jpeg_header(std::istream& stream) {
   const Error ended = corrupt("truncated: the file ends inside its JPEG header");
-  std::optional<int> orientation;  // of the first EXIF block
+  std::optional<int> orientation;  // from the first EXIF block
   while (true) {
     int byte = stream.get();
     while (stream && byte != 0xff) byte = stream.get();  // decoders skip bytes between segments
@@ -133,7 +135,7 @@ Result<Header> jpeg_header(std::istream& stream) {
 }
 
 Status check(ImageSize size) {
-  if (size.width == 0 || size.height == 0) return corrupt("the picture has no pixels");
+  if (size.width == 0 || size.height == 0) return corrupt("the image has no pixels");
   if (size.width > largest_image_side || size.height > largest_image_side) {
     return Error{ErrorCode::invalid_argument, "too large: " + std::to_string(size.width) + " x " +
                                                   std::to_string(size.height) + " pixels; the most is " +
@@ -147,7 +149,7 @@ Status check(ImageSize size) {
   return {};
 }
 
-/// Returns the format by the first bytes of a file; nothing: it is none of them.
+/// Returns the format that the first bytes of a file show; nothing for any other file.
 std::optional<Format> format_of(std::string_view start) {
   if (start.starts_with(png_signature)) return Format::png;
   if (start.starts_with(jpeg_signature)) return Format::jpeg;
@@ -155,7 +157,7 @@ std::optional<Format> format_of(std::string_view start) {
   return std::nullopt;
 }
 
-/// Returns whether more bytes behind `start` could make it a picture.
+/// Returns whether `start` could be the beginning of an image that was truncated.
 bool is_cut(std::string_view start) {
   const bool riff = start.size() < longest_signature && riff_signature.starts_with(start.substr(0, 4));
   return png_signature.starts_with(start) || jpeg_signature.starts_with(start) || riff;
@@ -177,12 +179,11 @@ Result<Header> read_header(std::istream& stream) {
   if (start.empty()) return corrupt("the file is empty");
   const std::optional<Format> format = format_of(start);
   if (!format) {
-    if (is_cut(start))
-      return corrupt("truncated: only " + std::to_string(start.size()) + " bytes of a picture are there");
+    if (is_cut(start)) return corrupt("truncated: only " + std::to_string(start.size()) + " bytes of an image");
     return corrupt("not an image: neither PNG nor JPEG nor WebP");
   }
-  constexpr std::array<std::int64_t, 3> behind{8, 2, longest_signature};  // JPEG: its first segment's marker
-  stream.seekg(behind[static_cast<std::size_t>(*format)]);
+  constexpr std::array<std::int64_t, 3> headers{8, 2, longest_signature};  // JPEG: at the first segment's marker
+  stream.seekg(headers[static_cast<std::size_t>(*format)]);
   const auto header = header_of(*format, stream);
   if (!header) return header.error();
   if (const Status fine = check(header->size); !fine) return fine.error();
@@ -210,7 +211,7 @@ Result<std::ifstream> open(const fs::path& file) {
 Result<Image> decode(std::string_view bytes, const Header& header) {
   auto image = decoded(header.format, bytes);
   if (!image) return image.error();
-  if (image->size() != header.size) return corrupt("broken: the file holds two sizes");
+  if (image->size() != header.size) return corrupt("broken: the file states two different sizes");
   return upright(*std::move(image), header.orientation);
 }
 
@@ -227,7 +228,7 @@ Result<Image> decode(const fs::path& file) {
   return decode(bytes.view(), *header);
 }
 
-/// Bytes in memory as a stream's buffer.
+/// Stream buffer that reads bytes in memory.
 class ViewBuffer final : public std::streambuf {
  public:
   explicit ViewBuffer(std::string_view bytes) {
@@ -262,21 +263,21 @@ std::uint8_t on_white(unsigned colour, unsigned alpha) {
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole) {
   constexpr std::size_t at_once = std::size_t{16} << 20;
   if (pixels.capacity() - pixels.size() >= count) return;
-  // The last step starts from half or less: the old pixels and their copy together are no more than the whole.
+  // The last step starts from at most half of the bytes: old bytes and their copies together never exceed the total.
   const std::size_t next = std::max(at_once, 2 * pixels.capacity());
   pixels.reserve(std::max(pixels.size() + count, 2 * next > whole ? whole : next));
 }
 
 namespace {
 
-/// Returns what `decode` makes of the picture called `name`, or the error with that name.
+/// Returns the result of `decode`; its error gets the image's `name`.
 template <class Decode>
 Result<Image> named(const fs::path& name, Decode decode) {
   try {
     auto image = decode();
     if (!image) return about(name, image.error());
     return image;
-  } catch (const std::bad_alloc&) {  // of a single file among many
+  } catch (const std::bad_alloc&) {  // only this file fails; others may fit
     return about(name, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures from files: PNG, JPEG and WebP, distinguished by content, never by name.
+// Images from files: PNG, JPEG and WebP, distinguished by content, never by name.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace maestro {
 
-/// Longest side of a picture that is read, pixels.
+/// Longest side of an image that is read, in pixels.
 inline constexpr std::int64_t largest_image_side = 16384;
-/// Pixels of a picture that is read, as Pillow's limit (twice its MAX_IMAGE_PIXELS); they take 3 bytes each.
+/// Most pixels of an image that is read: Pillow's limit (twice its MAX_IMAGE_PIXELS). A pixel takes 3 bytes.
 inline constexpr std::int64_t largest_image_pixels = 178'956'970;
 
 struct ImageSize {
@@ -23,7 +23,7 @@ struct ImageSize {
   friend bool operator==(ImageSize, ImageSize) = default;
 };
 
-/// Red, green, blue, eight bits each, as stored (no colour management); pixels (height, width, 3), upright.
+/// An upright RGB image with eight bits per channel, as stored (no colour management); pixels are (height, width, 3).
 struct Image {
   std::int64_t width = 0;
   std::int64_t height = 0;
@@ -31,25 +31,25 @@ struct Image {
   [[nodiscard]] ImageSize size() const { return {width, height}; }
 };
 
-/// Decodes the picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white
-/// (linearly in the stored values), as in WebP; JPEG in gray, YCbCr, RGB, CMYK and YCCK; WebP with and without loss,
-/// but no animation. Each is turned by its EXIF orientation (of a PNG, its eXIf chunk). Sizes are checked
-/// before memory is allocated, and pixels take memory as the file delivers rows. The error names the file and the
-/// fault: missing, not an image, truncated, no pixels, over 16384 pixels a side or 178,956,970 in all, or the library's
-/// own message. Any thread.
+/// Decodes the image in a file: PNG of every colour type and depth, interlaced or not; JPEG in gray, YCbCr, RGB, CMYK
+/// and YCCK; lossy and lossless WebP, but not animations. Alpha is composited on white (linearly in the stored values).
+/// The image is turned upright by its EXIF orientation (in a PNG, the eXIf chunk). Sizes are checked before memory is
+/// allocated, and memory grows with the rows that the file delivers. The error names the file and the fault: missing,
+/// not an image, truncated, no pixels, over 16384 pixels a side or 178,956,970 in all, or the library's message. Any
+/// thread.
 [[nodiscard]] Result<Image> decode_image(const std::filesystem::path& file);
-/// The same of a file's bytes, which errors call `name`.
+/// Decodes the bytes of such a file; errors call it `name`.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, const std::string& name);
 
-/// Reads the header, and of a PNG or WebP the heads of its chunks, but no pixels, which may still be broken. Errors as
-/// decode_image.
+/// Returns the upright size from the header and, in a PNG or WebP, the heads of its chunks. Pixels are not read and may
+/// be broken. Returns the same errors as decode_image.
 [[nodiscard]] Result<ImageSize> image_size(const std::filesystem::path& file);
-/// The same of a file's bytes.
+/// Returns the size from the bytes of such a file; errors call it `name`.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes, const std::string& name);
-/// Returns whether the first bytes of a file are enough for its size: a JPEG's orientation stands before its pixels.
+/// Returns whether a file that begins with `start` has its size and orientation before its pixels: only JPEG does.
 [[nodiscard]] bool size_stands_first(std::string_view start);
 
-/// Returns the bytes of a PNG file that holds the picture without loss.
+/// Returns the bytes of a PNG file with this image; PNG is lossless.
 [[nodiscard]] Result<std::string> encode_png(const Image& image);
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of single formats, from memory. Their errors state a reason only; decode_image adds the file.
+// Decoders of the single formats, from memory. Their errors state only the reason; decode_image adds the file.
 #pragma once
 
 #include <string_view>
@@ -10,19 +10,19 @@
 
 namespace maestro {
 
-/// `bytes` starts with a PNG header whose size has been checked.
+/// Decodes a PNG file. The caller has checked the size in its header.
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes);
-/// `bytes` starts with a JPEG header whose size has been checked.
+/// Decodes a JPEG file. The caller has checked the size in its header.
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes);
 
-/// `bytes` starts with a WebP header whose size has been checked, of a still picture.
+/// Decodes a WebP file. The caller has checked the size in its header, and that it is not an animation.
 [[nodiscard]] Result<Image> decode_webp(std::string_view bytes);
 
-/// Returns a colour with alpha on white, in the stored values: 0 to 255 each.
+/// Returns a colour with alpha composited on white; all values are stored values in [0, 255].
 [[nodiscard]] std::uint8_t on_white(unsigned colour, unsigned alpha);
 
-/// Reserves room for `count` more of a picture's `whole` bytes: for all of them up to 32 MB, beyond that in doubling
-/// steps, so that a picture takes memory for the rows that its file delivers.
+/// Reserves space for the next `count` bytes of an image. Images below 32 MB get all their bytes (`whole`) at once,
+/// larger images get them in doubling steps, so that memory grows with the rows that the file delivers.
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole);
 
 }  // namespace maestro

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-/// The source pixels [first, first + weights.size()) that a target pixel averages; weights sum to 1.
+/// The source pixels [first, first + weights.size()) that a target pixel averages. Weights sum to 1.
 struct Taps {
   std::size_t first = 0;
   std::vector<float> weights;
@@ -36,7 +36,7 @@ std::vector<Taps> taps_of(std::int64_t from, std::int64_t to) {
   return all;
 }
 
-/// (rows, width, 3) to (rows, taps.size(), 3).
+/// Resizes rows: (rows, width, 3) to (rows, all.size(), 3).
 std::vector<float> across(const Image& image, const std::vector<Taps>& all) {
   const auto width = static_cast<std::size_t>(image.width);
   const auto rows = static_cast<std::size_t>(image.height);
@@ -55,7 +55,7 @@ std::vector<float> across(const Image& image, const std::vector<Taps>& all) {
   return out;
 }
 
-/// (rows, stride) to (taps.size(), stride), rounded.
+/// Resizes columns and rounds: (rows, stride) to (all.size(), stride).
 std::vector<std::uint8_t> down(const std::vector<float>& rows, std::size_t stride, const std::vector<Taps>& all) {
   std::vector<std::uint8_t> out(all.size() * stride);
   std::vector<float> sums(stride);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing of pictures.
+// Resizing of images.
 #pragma once
 
 #include "runtime/data/image/image.hpp"
 
 namespace maestro {
 
-/// Returns the picture at width x height, each at least 1: bilinear if it grows; if it shrinks, the triangle of the
+/// Returns the image resized to width x height, each at least 1. Growing is bilinear. For shrinking, the triangle
 /// filter is wider by the same factor, so that every pixel counts (an antialiased, area-weighted average). Channels are
-/// averaged as stored. At the same size the pixels stay the same. Pure; any thread.
+/// averaged as stored. An image that has this size already is returned unchanged. Pure; any thread.
 [[nodiscard]] Image resize(const Image& image, std::int64_t width, std::int64_t height);
 
 }  // namespace maestro

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG by libjpeg-turbo. The library reports an error by a call that must not return; it jumps back into the member
-// function of JpegReader that called the library. Those functions hold nothing that has a destructor, so no jump leaks.
+// JPEG by libjpeg-turbo. The library reports an error by calling `leave`, which must not return; it jumps back into the
+// member function of JpegReader that called the library. These functions hold no object with a destructor, so the jumps
+// leak nothing.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -28,7 +29,7 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  /// Reads the header and chooses the channels of the rows: three, or four of CMYK.
+  /// Reads the header and selects rows of three RGB channels, or of four CMYK channels.
   [[nodiscard]] bool start(std::string_view bytes) {
     if (setjmp(back_) != 0) return false;
     jpeg_create_decompress(&info_);
@@ -39,7 +40,7 @@ class JpegReader {
     jpeg_start_decompress(&info_);
     return true;
   }
-  /// Reads the next row; `to` has width x 3 bytes, or x 4 for inks.
+  /// Reads the next row; `to` has width x 3 bytes, or width x 4 for inks.
   [[nodiscard]] bool row(std::uint8_t* to) {
     if (setjmp(back_) != 0) return false;
     JSAMPROW row = to;
@@ -53,7 +54,7 @@ class JpegReader {
   }
   [[nodiscard]] ImageSize size() const { return {info_.output_width, info_.output_height}; }
   [[nodiscard]] bool inks() const { return info_.out_color_space == JCS_CMYK; }
-  /// Adobe's programs store inks inverted, and mark their files.
+  /// Returns whether inks are stored inverted, as Adobe's programs do; they mark their files.
   [[nodiscard]] bool inverted() const { return info_.saw_Adobe_marker != 0; }
   [[nodiscard]] bool truncated() const { return truncated_; }
   [[nodiscard]] const char* words() const { return words_; }
@@ -64,7 +65,8 @@ class JpegReader {
     info->err->format_message(info, reader_of(info).words_);
     std::longjmp(reader_of(info).back_, 1);
   }
-  /// Level -1 is a warning: the library continues with made-up pixels. Stray bytes do no harm, missing bytes do.
+  /// Turns a warning (level -1) into an error, as the library would continue with made-up pixels. Harmless warnings,
+  /// such as stray bytes, are ignored.
   static void note(j_common_ptr info, int level) {
     if (level >= 0) return;
     const int code = info->err->msg_code;

@@ -28,7 +28,7 @@ std::uint64_t hash_of(std::string_view text) {
   return mix64(hash);
 }
 
-/// Returns all that a row holds, in one text.
+/// Returns the row's content as a single text.
 std::string content_of(const Conversation& conversation) {
   std::string all = conversation.id + '\0' + conversation.system;
   for (const std::string& turn : conversation.turns) all += '\0' + turn;
@@ -42,11 +42,11 @@ std::string sample_name(const std::string& file, const std::string& id) {
 
 }  // namespace
 
-Result<Image> decode_image(const StoredImage& picture) {
-  if (!picture.position) return decode_image(picture.path);
-  const Result<std::string> bytes = read_tar_image(picture.path, *picture.position);
+Result<Image> decode_image(const StoredImage& image) {
+  if (!image.position) return decode_image(image.path);
+  const Result<std::string> bytes = read_tar_image(image.path, *image.position);
   if (!bytes) return bytes.error();
-  return decode_image(*bytes, picture.path.string() + ": " + picture.name);
+  return decode_image(*bytes, image.path.string() + ": " + image.name);
 }
 
 /// State that is needed only while the files are read.
@@ -57,12 +57,12 @@ struct LlavaCorpus::Opening {
     std::size_t entry;
   };
 
-  std::unordered_map<std::string, std::uint32_t> numbers;  ///< of pictures_, by path
-  std::vector<std::string> bad;                            ///< the first of them, a line each
+  std::unordered_map<std::string, std::uint32_t> numbers;  ///< index in pictures_, by path
+  std::vector<std::string> bad;                            ///< lines about the first bad samples
   std::unordered_set<std::uint64_t> ids;                   ///< hashes of the ids so far
-  std::optional<Nearest> training, validation;             ///< nearest to the other side
+  std::optional<Nearest> training, validation;             ///< entry of each side that is nearest to the other side
 
-  /// Returns the conversation's place in [0, 1): validation has the lowest (LL-2).
+  /// Returns the conversation's place in [0, 1): the lowest places are validation (LL-2).
   [[nodiscard]] double share_of(Conversation& conversation) {
     std::uint64_t hash = hash_of(conversation.id);
     if (!ids.insert(hash).second) {
@@ -103,10 +103,10 @@ LlavaCorpus::LlavaCorpus(const DataConfig& config, std::size_t cache_bytes)
   if (!own_file && samples(Split::train) + samples(Split::validation) == 1) {
     throw JobError("[data] path: " + config.path +
                    " has 1 sample, but training and validation (validation_fraction = " +
-                   number_text(config.validation_fraction) + ") need one each; give more of them or a validation_path");
+                   number_text(config.validation_fraction) + ") need one each; give more samples or a validation_path");
   }
-  if (train_.entries.empty()) throw JobError("[data] path: " + config.path + " has no training sample");
-  if (validation_.entries.empty()) throw JobError("[data] " + validation_.file + " has no validation sample");
+  if (train_.entries.empty()) throw JobError("[data] path: " + config.path + " contains no training sample");
+  if (validation_.entries.empty()) throw JobError("[data] " + validation_.file + " contains no validation sample");
 }
 
 void LlavaCorpus::give_each_side_a_sample(const Opening& opening) {
@@ -148,8 +148,8 @@ void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
 Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const fs::path& folder, Opening& opening) {
   Entry out;
   if (!conversation.archive.empty() && !config_.images.empty()) {
-    throw JobError("[data] images = " + printable(config_.images) + " has no effect: the pictures of " +
-                   printable(conversation.archive.string()) + " lie in it; remove the key");
+    throw JobError("[data] images = " + printable(config_.images) + " is not used: the images of " +
+                   printable(conversation.archive.string()) + " are in that archive; remove the key");
   }
   for (std::size_t at = 0; at < conversation.images.size(); ++at) {
     const auto number = conversation.archive.empty() ? picture_at(folder, conversation.images[at], opening)
@@ -181,10 +181,10 @@ Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& folder, const std:
   const auto known = opening.numbers.find(path.string());
   if (known != opening.numbers.end()) return known->second;
   const auto size = image_size(path);
-  if (!size) return Error{size.error().code, "picture " + size.error().message};
+  if (!size) return Error{size.error().code, "image " + size.error().message};
   const auto number = static_cast<std::uint32_t>(pictures_.size());
   opening.numbers.emplace(path.string(), number);
-  std::error_code failure;  // its header was read: the size is there, or the name has to do
+  std::error_code failure;  // the header was readable; without the file size, the fingerprint has 0
   const std::uintmax_t bytes = fs::file_size(path, failure);
   pictures_.push_back({{path, name}, patch_grid(*size, patch_settings_), failure ? 0 : bytes});
   return number;
@@ -198,7 +198,7 @@ Result<std::uint32_t> LlavaCorpus::picture_in(const fs::path& archive, const Tar
     if (!whole) return whole.error();
     size = image_size(*whole, name);
   }
-  if (!size) return Error{size.error().code, "picture " + size.error().message};
+  if (!size) return Error{size.error().code, "image " + size.error().message};
   pictures_.push_back({{archive, member.name, member.position}, patch_grid(*size, patch_settings_), member.bytes});
   return static_cast<std::uint32_t>(pictures_.size() - 1);
 }
@@ -234,7 +234,7 @@ SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
   return {std::ssize(from.pictures), from.patches};
 }
 
-/// Returns the picture at the size of the grid from the opening (LL-3).
+/// Returns the image, resized to the grid it had at opening (LL-3).
 Result<Image> LlavaCorpus::load_image(const Picture& picture) const {
   const auto image = decode_image(picture.stored);
   if (!image) return image.error();
@@ -242,7 +242,7 @@ Result<Image> LlavaCorpus::load_image(const Picture& picture) const {
 }
 
 Error LlavaCorpus::about(Split split, const Entry& entry, const Error& error) const {
-  return {error.code, sample_name(side(split).file, entry.conversation.id) + ": picture " + error.message};
+  return {error.code, sample_name(side(split).file, entry.conversation.id) + ": image " + error.message};
 }
 
 std::string LlavaCorpus::origin(SampleId sample) const {
@@ -321,8 +321,8 @@ DataFingerprint LlavaCorpus::fingerprint() const {
       }
     }
   }
-  if (tokenizer_->name() != "bytes") {  // the text alone does not show its tokens
-    add("whole texts");                 // LT-1; before, questions and answers were encoded apart
+  if (tokenizer_->name() != "bytes") {  // the text does not determine its tokens
+    add("whole texts");                 // LT-1; earlier versions encoded questions and answers separately
     for (std::int32_t id = 0; id < tokenizer_->vocabulary(); ++id) add(tokenizer_->piece(id));
   }
   DataFingerprint made = Corpus::fingerprint();
@@ -354,13 +354,12 @@ std::string LlavaCorpus::describe() const {
   const std::uint64_t held = samples(Split::train) + samples(Split::validation);
   const std::string more = validation_.file == train_.file ? "" : " and " + validation_.file;
   return config_.path + more + ": " + std::to_string(held) + " conversations (left out: " + std::to_string(left_out_) +
-         " bad), " + std::to_string(with_pictures_) + " with pictures from " + std::to_string(pictures_.size()) +
+         " bad), " + std::to_string(with_pictures_) + " with images from " + std::to_string(pictures_.size()) +
          " files of up to " + std::to_string(max_patches_) + " patches a sample, " +
          std::to_string(samples(Split::train)) + " training and " + std::to_string(samples(Split::validation)) +
          " validation samples of up to " + std::to_string(config_.sequence) + " positions (" + std::to_string(cut_) +
          " cut after the last answer that fits, " + std::to_string(unended_) + " inside their first answer)" +
-         (unread_ > 0 ? ", " + std::to_string(unread_) + " members .json beside captions without effect" : "") +
-         repairs();
+         (unread_ > 0 ? ", " + std::to_string(unread_) + " unused .json members next to captions" : "") + repairs();
 }
 
 }  // namespace maestro

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples from conversations about pictures (see conversations.hpp), and those pictures, in a folder or in the archives
-// of the conversations.
+// Samples from conversations about images (see conversations.hpp). The images are in a folder or in the archives of the
+// conversations.
 //
-// LL-1 (checked at opening): every sample was checked at opening: its text, that its pictures exist with a readable
-//       header, and that they and the start of an answer fit data.sequence. A sample that fails is skipped and counted.
+// LL-1 (checked at opening): opening checks every sample: its text is valid, its images exist and have a readable
+//       header, and the images and the start of an answer fit data.sequence. A sample that fails is skipped and
+//       counted.
 // LL-2 (split by id): the split of a conversation depends on its id and the settings only; if an earlier row of the
-//       file has its id, it depends on the row's whole content. Of at least two conversations, each side has one: a
-//       side that would be empty gets the conversation that is nearest to the border.
-// LL-3 (as opened): a sample has as many `image_token`s as its pictures had patches at opening, even if the files have
+//       file has the same id, it depends on the row's content instead. With at least two conversations each side has
+//       one: a side that would be empty gets the conversation that is nearest to the border.
+// LL-3 (as opened): a sample has as many `image_token`s as its images had patches at opening, even if the files have
 //       changed.
 #pragma once
 
@@ -26,19 +27,19 @@
 
 namespace maestro {
 
-/// A picture as a file, or as a member of an archive.
+/// An image in a file or in an archive.
 struct StoredImage {
-  std::filesystem::path path;
-  std::string name;                           ///< in the folder of pictures, or in the archive
-  std::optional<std::int64_t> position = {};  ///< in the archive
+  std::filesystem::path path;                 ///< file or archive
+  std::string name;                           ///< name in the folder of images or in the archive
+  std::optional<std::int64_t> position = {};  ///< position in the archive; nothing: the image is a file
 };
-[[nodiscard]] Result<Image> decode_image(const StoredImage& picture);
+[[nodiscard]] Result<Image> decode_image(const StoredImage& image);
 
-/// A sample for display, and the prompt for a model to answer its first question.
+/// A sample for display, and the prompt with which a model answers its first question.
 struct ConversationView {
   std::string id;
-  std::string question;  ///< without placeholders
-  std::string answer;    ///< the reference
+  std::string question;  ///< first question without placeholders
+  std::string answer;    ///< reference answer
   std::vector<StoredImage> pictures;
   std::vector<std::int32_t> prompt;  ///< tokens up to the answer
 };
@@ -48,7 +49,7 @@ class LlavaCorpus final : public Corpus {
   static constexpr std::size_t default_cache_bytes = std::size_t{256} << 20;
 
   /// Uses path, images, validation_path, validation_fraction, tokenizer, begin_of_text, sequence, patch, image_size,
-  /// max_image_size and max_bad_samples. Reads all text and every picture's header. Throws JobError: a missing or
+  /// max_image_size and max_bad_samples. Reads all text and every image's header. Throws JobError for a missing or
   /// broken file, a split without samples, and more bad samples than allowed, with a line for each of the first 20.
   explicit LlavaCorpus(const DataConfig& config, std::size_t cache_bytes = default_cache_bytes);
 
@@ -56,25 +57,25 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
-  /// Set even if no sample has a picture: the job has a port for them.
+  /// Positive even if no sample has an image: the job has a port for images.
   [[nodiscard]] std::int64_t patch_columns() const override { return 3 * config_.patch * config_.patch; }
   [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
   [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
-  /// Throws std::runtime_error that names file and sample if a picture was damaged after `prepare` and has left the
-  /// cache.
+  /// Throws std::runtime_error that names file and sample if an image was damaged after `prepare` and is not in the
+  /// cache any more.
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return chat_vocabulary(*tokenizer_); }
   [[nodiscard]] std::string describe() const override;
-  /// The content covers the conversations, and name, size in bytes and grid of each picture: pictures are read only on
-  /// demand.
+  /// Returns a fingerprint whose content covers the conversations, and name, size in bytes and grid of each image, but
+  /// not pixels: these are read on demand.
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
-  /// Throws std::out_of_range when there is no such sample.
+  /// Throws std::out_of_range for an unknown sample.
   [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
-  /// Returns the text of tokens that a model wrote after a prompt; pictures and ends of turns have none.
+  /// Returns the text of tokens that a model wrote after a prompt, without images and ends of turns.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> written) const;
   /// Returns the id that ends an answer.
   [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
@@ -86,10 +87,10 @@ class LlavaCorpus final : public Corpus {
   struct Picture {
     StoredImage stored;
     PatchGrid grid;
-    std::uintmax_t bytes = 0;  // of the file, at opening
+    std::uintmax_t bytes = 0;  // size of the file at opening
   };
   struct Entry {
-    Conversation conversation;  // its images moved to `pictures`
+    Conversation conversation;  // without image names and archive
     std::vector<std::uint32_t> pictures;
     std::int32_t length = 0;
     std::int32_t targets = 0;
@@ -101,7 +102,7 @@ class LlavaCorpus final : public Corpus {
   };
   struct Repaired {
     std::uint64_t rows = 0;
-    std::string first;  // its id
+    std::string first;  // id of the first row
   };
   struct Opening;
 
@@ -124,18 +125,18 @@ class LlavaCorpus final : public Corpus {
   DataConfig config_;
   PatchSettings patch_settings_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::vector<Picture> pictures_;  // every file once
+  std::vector<Picture> pictures_;  // each file once
   Side train_;
   Side validation_;
   std::int64_t max_patches_ = 0;
-  PictureGrids grids_;  // of the samples held
+  PictureGrids grids_;  // grids of all samples that were kept
   std::uint64_t with_pictures_ = 0;
   std::uint64_t left_out_ = 0;
-  std::uint64_t cut_ = 0;                                   // after the last answer that fits
-  std::uint64_t unended_ = 0;                               // inside their only answer
-  std::uint64_t unread_ = 0;                                // members .json beside captions
+  std::uint64_t cut_ = 0;                                   // samples cut after the last answer that fits
+  std::uint64_t unended_ = 0;                               // samples cut inside their only answer
+  std::uint64_t unread_ = 0;                                // .json members that are unused next to a caption
   std::array<Repaired, row_repair_names.size()> repaired_;  // by RowRepair
-  mutable ImageCache cache_;                                // thread-safe, and no part of the corpus's value
+  mutable ImageCache cache_;                                // thread-safe, and does not affect the corpus's value
 };
 
 }  // namespace maestro

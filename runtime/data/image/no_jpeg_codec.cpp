@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of jpeg_codec.cpp where a build was made without libjpeg.
+// Replaces jpeg_codec.cpp in builds without libjpeg.
 #include "runtime/data/image/image_codecs.hpp"
 
 namespace maestro {

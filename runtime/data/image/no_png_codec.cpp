@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of png_codec.cpp where a build was made without libpng.
+// Replaces png_codec.cpp in builds without libpng.
 #include "runtime/data/image/image_codecs.hpp"
 
 namespace maestro {

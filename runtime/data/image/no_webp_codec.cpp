@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of webp_codec.cpp where a build was made without libwebp.
+// Replaces webp_codec.cpp in builds without libwebp.
 #include "runtime/data/image/image_codecs.hpp"
 
 namespace maestro {

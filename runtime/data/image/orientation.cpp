@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t orientation_tag = 0x0112;
 constexpr std::uint32_t type_short = 3, type_long = 4;
 
-/// Reads numbers at offsets of a TIFF block; 0 beyond its end.
+/// Reads numbers at offsets in a TIFF block; returns 0 beyond its end.
 class TiffBytes {
  public:
   explicit TiffBytes(std::string_view bytes) : bytes_(bytes), little_(bytes.starts_with("II")) {}
@@ -28,7 +28,7 @@ class TiffBytes {
   bool little_;
 };
 
-/// The first row and column lie along the upright picture's columns and rows.
+/// Returns whether the stored rows are the columns of the upright image.
 bool lies_on_its_side(int orientation) {
   return orientation >= 5;
 }

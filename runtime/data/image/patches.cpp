@@ -8,13 +8,13 @@ namespace maestro {
 
 namespace {
 
-/// Returns the number of whole patches nearest to side * wanted / longer pixels.
+/// Returns the number of patches nearest to side * wanted / longer pixels, at least 1.
 std::int64_t whole_patches(std::int64_t side, std::int64_t wanted, std::int64_t longer, std::int64_t patch) {
   const std::int64_t unit = longer * patch;
   return std::max<std::int64_t>(1, (2 * side * wanted + unit) / (2 * unit));
 }
 
-/// Fills the pixels of a patch, (3, patch, patch).
+/// Writes the pixels of a patch, (3, patch, patch), and returns the position after them.
 float* write_patch(const Image& image, std::int64_t patch, std::int64_t top, std::int64_t left, float* to) {
   for (std::int64_t channel = 0; channel < 3; ++channel) {
     for (std::int64_t row = 0; row < patch; ++row) {
@@ -51,7 +51,7 @@ void patchify(const Image& image, std::int64_t patch, std::int32_t number, std::
   const PatchGrid grid{image.height / patch, image.width / patch};
   if (grid.rows * patch != image.height || grid.columns * patch != image.width ||
       std::ssize(pixels) != grid.patches() * 3 * patch * patch || std::ssize(places) != grid.patches() * 3) {
-    throw std::invalid_argument("a picture of " + std::to_string(image.width) + " x " + std::to_string(image.height) +
+    throw std::invalid_argument("an image of " + std::to_string(image.width) + " x " + std::to_string(image.height) +
                                 " pixels does not fill " + std::to_string(places.size() / 3) + " patches of " +
                                 std::to_string(patch));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG by libpng. The library reports an error by a call that must not return; it jumps back into the member function of
-// PngReader that called the library. Those functions hold nothing that has a destructor, so no jump leaks. (libpng's
-// simplified interface needs no jumps, but reads interlaced pictures of sixteen bits wrongly in 1.6.39.)
+// PNG by libpng. The library reports an error by calling `leave`, which must not return; it jumps back into the member
+// function of PngReader that called the library. These functions hold no object with a destructor, so the jumps leak
+// nothing. (libpng's simplified interface needs no jumps, but 1.6.39 reads interlaced images of sixteen bits wrongly.)
 #include <png.h>
 
 #include <csetjmp>
@@ -24,22 +24,22 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  /// Reads the header and chooses rows of three channels, or four where there is transparency, of eight bits each.
+  /// Reads the header and selects rows of three channels, or four with transparency, of eight bits each.
   [[nodiscard]] bool start() {
     if (info_ == nullptr) return false;
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_user_limits(png_, largest_image_side, largest_image_side);
-    // Texts, profiles and times: none of them is used, and compressed chunks take memory.
+    // Texts, profiles and times are not used, and compressed chunks would take memory.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_read_fn(png_, this, next);
     png_read_info(png_, info_);
-    png_set_expand(png_);  // palettes and few bits to eight, a transparent colour to alpha
+    png_set_expand(png_);  // palettes and fewer bits to eight bits, a transparent colour to alpha
     png_set_scale_16(png_);
     png_set_gray_to_rgb(png_);
     png_read_update_info(png_, info_);
     return true;
   }
-  /// Reads the next row of the file; an interlaced picture has the rows of each pass in order. `to` has stride() bytes.
+  /// Reads the next row of the file; an interlaced file has the rows of each pass in order. `to` has stride() bytes.
   [[nodiscard]] bool row(std::uint8_t* to) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_read_row(png_, to, nullptr);
@@ -64,20 +64,20 @@ class PngReader {
     auto& reader = *static_cast<PngReader*>(png_get_io_ptr(png));
     if (count > reader.left_.size()) {
       reader.truncated_ = true;
-      png_error(png, "the file ends inside the picture");
+      png_error(png, "the file ends inside the image");
     }
     std::memcpy(to, reader.left_.data(), count);
     reader.left_.remove_prefix(count);
   }
 
-  std::string_view left_;  // of the file
+  std::string_view left_;  // bytes of the file that are not read yet
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   bool truncated_ = false;
   char words_[128]{};
 };
 
-/// The rows of a file in order, as RGB.
+/// Reads the rows of a file in order and converts them to RGB.
 class PngRows {
  public:
   explicit PngRows(PngReader& png) : png_(png), raw_(png.stride()) {}
@@ -103,7 +103,7 @@ class PngRows {
   std::vector<std::uint8_t> raw_;
 };
 
-/// Returns the pixels of `kept` and `added` in turns, starting with `kept`; rows of RGB.
+/// Appends the RGB pixels of `kept` and `added` in turns, starting with `kept`.
 void append_in_turns(std::vector<std::uint8_t>& to, std::span<const std::uint8_t> kept,
                      std::span<const std::uint8_t> added) {
   while (!kept.empty()) {
@@ -115,19 +115,19 @@ void append_in_turns(std::vector<std::uint8_t>& to, std::span<const std::uint8_t
   }
 }
 
-/// PNG specification, 8.2 (Adam7): the first pass is the picture at an eighth of its size, and each later pass doubles
-/// the columns or the rows in turns. So memory follows the passes in the file.
+/// Reads an interlaced file. PNG specification, 8.2 (Adam7): the first pass is the image at an eighth of its size, and
+/// each later pass doubles the columns or the rows in turns. So memory grows with the passes in the file.
 bool read_passes(PngReader& png, std::vector<std::uint8_t>& pixels) {
   PngRows rows(png);
   const auto width = static_cast<png_uint_32>(png.size().width), height = static_cast<png_uint_32>(png.size().height);
-  std::int64_t columns = PNG_PASS_COLS(width, 0);  // of `pixels`
+  std::int64_t columns = PNG_PASS_COLS(width, 0);  // columns in `pixels`
   for (std::uint32_t row = 0; row < PNG_PASS_ROWS(height, 0); ++row) {
     if (!rows.append(pixels, columns)) return false;
   }
   std::vector<std::uint8_t> finer, added;
   for (int pass = 1; pass < PNG_INTERLACE_ADAM7_PASSES; ++pass) {
     const std::int64_t new_columns = PNG_PASS_COLS(width, pass), new_rows = PNG_PASS_ROWS(height, pass);
-    if (new_columns == 0 || new_rows == 0) continue;  // nothing of it is in the file
+    if (new_columns == 0 || new_rows == 0) continue;  // the file has nothing for this pass
     const bool doubles_columns = pass % 2 == 1;
     const auto stride = static_cast<std::size_t>(columns * 3);
     finer.clear();
@@ -161,7 +161,7 @@ bool read_rows(PngReader& png, std::vector<std::uint8_t>& pixels) {
   return true;
 }
 
-/// libpng's simplified interface for writing; its resources live as long as this object.
+/// Owns the resources of libpng's simplified interface for writing.
 class PngWriter {
  public:
   explicit PngWriter(const Image& image) {
@@ -190,11 +190,11 @@ Result<Image> decode_png(std::string_view bytes) {
   return Image{png.size().width, png.size().height, std::move(pixels)};
 }
 
-Result<std::string> encode_png(const Image& picture) {
-  PngWriter png(picture);
+Result<std::string> encode_png(const Image& image) {
+  PngWriter png(image);
   png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(png.image());
   std::string out(bytes, '\0');
-  if (png_image_write_to_memory(&png.image(), out.data(), &bytes, 0, picture.pixels.data(), 0, nullptr) == 0) {
+  if (png_image_write_to_memory(&png.image(), out.data(), &bytes, 0, image.pixels.data(), 0, nullptr) == 0) {
     return Error{ErrorCode::internal, std::string("cannot encode a PNG: ") + png.image().message + " (libpng)"};
   }
   out.resize(bytes);

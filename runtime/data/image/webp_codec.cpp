@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebP by libwebp. The library takes memory for the whole picture at once; malloc's pages that no row reaches cost
-// nothing, so that a file that promises more than it holds takes little.
+// WebP by libwebp. The library needs memory for all pixels at once, but malloc's pages cost nothing until a row reaches
+// them: a file that contains less than its header states takes little memory.
 #include <webp/decode.h>
 
 #include <cstdlib>
@@ -22,11 +22,11 @@ Error failed(VP8StatusCode status) {
       return {ErrorCode::unavailable, "cannot be decoded: out of memory"};
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
-      return {ErrorCode::corrupt, "truncated: the file ends inside the picture (libwebp)"};
+      return {ErrorCode::corrupt, "truncated: the file ends inside the image (libwebp)"};
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return {ErrorCode::corrupt, "broken: a feature that no decoder has (libwebp)"};
+      return {ErrorCode::corrupt, "broken: a feature that is not supported (libwebp)"};
     default:
-      return {ErrorCode::corrupt, "broken: the data of the picture are damaged (libwebp)"};
+      return {ErrorCode::corrupt, "broken: the image data are damaged (libwebp)"};
   }
 }
 
@@ -35,7 +35,8 @@ Error failed(VP8StatusCode status) {
 Result<Image> decode_webp(std::string_view bytes) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   WebPDecoderConfig config;
-  if (WebPInitDecoderConfig(&config) == 0) return Error{ErrorCode::internal, "libwebp is of another version"};
+  if (WebPInitDecoderConfig(&config) == 0)
+    return Error{ErrorCode::internal, "libwebp has another version than its headers"};
   if (const auto read = WebPGetFeatures(data, bytes.size(), &config.input); read != VP8_STATUS_OK) return failed(read);
   const bool alpha = config.input.has_alpha != 0;
   const auto pixels = static_cast<std::size_t>(config.input.width) * static_cast<std::size_t>(config.input.height);

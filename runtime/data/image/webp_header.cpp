@@ -21,11 +21,11 @@ Error corrupt(std::string reason) {
 struct Chunk {
   std::string name;
   std::int64_t bytes = 0;
-  /// With the padding to an even number.
+  /// Returns the bytes with the padding to an even number.
   [[nodiscard]] std::int64_t room() const { return bytes + bytes % 2; }
 };
 
-/// Returns the next bytes of the stream; fewer if it ends before.
+/// Returns the next bytes of the stream; fewer if it ends earlier.
 std::string next_bytes(std::istream& stream, std::int64_t count) {
   std::string bytes(static_cast<std::size_t>(count), '\0');
   stream.read(bytes.data(), count);
@@ -45,7 +45,7 @@ std::optional<Chunk> next_chunk(std::istream& stream) {
   return Chunk{head.substr(0, 4), little_endian(std::string_view(head).substr(4))};
 }
 
-/// Returns the orientation in the file's EXIF chunk, from behind the first chunk on.
+/// Returns the orientation in the file's EXIF chunk, one of the chunks after the first.
 int orientation_behind(std::istream& stream) {
   while (const std::optional<Chunk> chunk = next_chunk(stream)) {
     if (chunk->name != "EXIF") {
@@ -70,17 +70,17 @@ Result<WebpHeader> webp_header(std::istream& stream) {
   const std::string_view bytes = head;
   if (lossless) {
     const std::int64_t sides = little_endian(bytes.substr(1));  // 14 bits each, less 1
-    if (bytes[0] != '\x2f') return corrupt("broken: its WebP data have no signature");
+    if (bytes[0] != '\x2f') return corrupt("broken: its WebP data lack a signature");
     return WebpHeader{{(sides & 0x3fff) + 1, (sides >> 14 & 0x3fff) + 1}, as_stored};
   }
   if (!extended) {
-    if (bytes.substr(3, 3) != "\x9d\x01\x2a") return corrupt("broken: its WebP data have no start code");
+    if (bytes.substr(3, 3) != "\x9d\x01\x2a") return corrupt("broken: its WebP data lack a start code");
     const auto side = [&](std::size_t at) { return little_endian(bytes.substr(at, 2)) & 0x3fff; };
     return WebpHeader{{side(6), side(8)}, as_stored};
   }
   const auto flags = static_cast<unsigned char>(bytes[0]);
   if ((flags & has_animation) != 0) {
-    return Error{ErrorCode::invalid_argument, "an animation; give its pictures as files of their own"};
+    return Error{ErrorCode::invalid_argument, "an animation; give its images as separate files"};
   }
   WebpHeader header{{little_endian(bytes.substr(4, 3)) + 1, little_endian(bytes.substr(7, 3)) + 1}, as_stored};
   stream.seekg(chunk->room() - 10, std::ios::cur);

@@ -10,12 +10,12 @@
 namespace maestro {
 
 struct WebpHeader {
-  ImageSize size;       ///< as stored
-  int orientation = 1;  ///< as exif_orientation() returns it
+  ImageSize size;       ///< size before the orientation is applied
+  int orientation = 1;  ///< result of exif_orientation()
 };
 
-/// Reads the chunks of a file from behind "RIFF", its length and "WEBP" on, up to the EXIF block where the file
-/// announces one. Errors state a reason only: truncated, broken, an animation.
+/// Reads the chunks of a file, starting after "RIFF", a length and "WEBP", up to the EXIF block if the header announces
+/// it. Errors state only the reason: truncated, broken, an animation.
 [[nodiscard]] Result<WebpHeader> webp_header(std::istream& stream);
 
 }  // namespace maestro
