@@ -180,7 +180,7 @@ class Records(Teaching):
         shard = self.folder / "records/teacher-00002.safetensors"
         content = shard.read_bytes()
         shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        self.refuse(with_records(), "records/teacher-00002.safetensors is damaged: its checksum is not that")
+        self.refuse(with_records(), "records/teacher-00002.safetensors is damaged: its checksum differs")
         shard.unlink()
         self.refuse(with_records(), "shard records/teacher-00002.safetensors is missing; run `maestro teach` again")
         self.teach()

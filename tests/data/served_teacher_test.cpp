@@ -134,12 +134,12 @@ TEST(ServedTeacher, lines_without_the_form_are_refused_by_name) {
   EXPECT_THAT(with("{", "["), HasSubstr("rows.jsonl:1"));
   EXPECT_THAT(with("\"ids\"", "\"id\""), HasSubstr("rows.jsonl:1: lacks the list \"ids\""));
   EXPECT_THAT(with("top_ids", "top"), HasSubstr("lacks the list \"top_ids\""));
-  EXPECT_THAT(with("[2, 1, 3]", "[2, 1]"), HasSubstr("no lists of the same length"));
+  EXPECT_THAT(with("[2, 1, 3]", "[2, 1]"), HasSubstr("not lists of the same length"));
   EXPECT_THAT(with("[2, 1, 3]", "[2, 1, 50]"), HasSubstr("names token 50, but the corpus' ids are 0 to 49"));
   EXPECT_THAT(with("[2, 1, 3]", "[2, 1, 1]"), HasSubstr("accepted"));  // the third entry is not kept
   EXPECT_THAT(with("[2, 1, 3]", "[1, 1, 3]"), HasSubstr("names a token twice"));
-  EXPECT_THAT(with("-0.6931471806", "0.5"), HasSubstr("has 0.5 where a log-probability is expected"));
-  EXPECT_THAT(with("-0.6931471806", "\"x\""), HasSubstr("where a log-probability is expected"));
+  EXPECT_THAT(with("-0.6931471806", "0.5"), HasSubstr("has 0.5 instead of a log-probability"));
+  EXPECT_THAT(with("-0.6931471806", "\"x\""), HasSubstr("instead of a log-probability"));
   EXPECT_THAT(refusal(plain_line(0, 1) + plain_line(1) + plain_line(2)),
               HasSubstr("has 1 rows of log-probabilities for 3 positions"));
   std::string served = served_line(0);
@@ -175,7 +175,7 @@ TEST(ServedTeacher, a_whole_answer_is_read_from_its_only_choice) {
               HasSubstr("rows.jsonl:1: lacks the list \"prompt_token_ids\", also in choices[0]"));
   EXPECT_THAT(refused(R"({"error": {"message": "too long"}})"
                       "\n"),
-              HasSubstr(R"(rows.jsonl:1: is an error of the server: {"message":"too long"})"));
+              HasSubstr(R"(rows.jsonl:1: is a server error: {"message":"too long"})"));
 }
 
 TEST(ServedTeacher, minus_infinity_is_probability_0_and_other_numbers_that_json_lacks_are_refused) {

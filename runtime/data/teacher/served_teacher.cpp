@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double most_log_probability = 1e-3;  // rounding of a server may leave a little more than 0
+constexpr double most_log_probability = 1e-3;  // a server's rounding may result in a little more than 0
 
 struct Entry {
   std::int32_t token = 0;
@@ -27,8 +27,8 @@ using TeacherRow = std::vector<Entry>;
   throw JobError(where + ": " + what);
 }
 
-/// Returns the text with numbers that JSON lacks and Python writes: -Infinity, the logarithm of 0, becomes the least
-/// number. Refuses NaN and Infinity, which are not log-probabilities.
+/// Returns the text without the numbers that Python writes but JSON lacks: -Infinity, the logarithm of 0, becomes
+/// -1e308. Refuses NaN and Infinity, which are not log-probabilities.
 std::string with_infinities(std::string_view text, const std::string& where) {
   constexpr std::string_view infinity = "Infinity", least = "-1e308", not_a_number = "NaN";
   std::string json;
@@ -57,12 +57,12 @@ std::string with_infinities(std::string_view text, const std::string& where) {
   return json;
 }
 
-/// A line being read.
+/// The line that is being read.
 struct Line {
   std::string where;
   std::int64_t vocabulary = 0;
 
-  /// Returns the value of a key of the answer, or of its only choice; null: it is absent.
+  /// Returns the value of a key in the answer or else in its only choice; null if both lack the key.
   [[nodiscard]] const json* find(const json& answer, const char* key) const {
     const auto found = answer.find(key);
     if (found != answer.end() && !found->is_null()) return &*found;
@@ -77,11 +77,11 @@ struct Line {
   [[nodiscard]] const json& list(const json& answer, const char* key) const {
     const json* found = find(answer, key);
     if (found != nullptr && found->is_array()) return *found;
-    if (answer.contains("error")) refuse(where, "is an error of the server: " + shown(answer["error"]));
+    if (answer.contains("error")) refuse(where, "is a server error: " + shown(answer["error"]));
     refuse(where, std::string("lacks the list \"") + key + "\"" +
                       (answer.contains("choices") ? ", also in choices[0]; ask the server for prompt_logprobs" : ""));
   }
-  /// Records hold the teacher's own distribution.
+  /// Refuses a temperature other than 1: records hold the teacher's unscaled distribution.
   void check_temperature(const json& answer) const {
     const json* found = find(answer, "temperature");
     if (found == nullptr || *found == 1) return;
@@ -96,31 +96,31 @@ struct Line {
            "names token " + std::to_string(value) + ", but the corpus' ids are 0 to " + std::to_string(vocabulary - 1));
   }
   [[nodiscard]] std::int32_t token(const json& value) const {
-    if (!value.is_number_integer()) refuse(where, "has " + shown(value) + " where a token id is expected");
+    if (!value.is_number_integer()) refuse(where, "has " + shown(value) + " instead of a token id");
     return token(value.get<std::int64_t>());
   }
   [[nodiscard]] double logprob(const json& value) const {
     if (!value.is_number() || value.get<double>() > most_log_probability) {
-      refuse(where, "has " + shown(value) + " where a log-probability is expected");
+      refuse(where, "has " + shown(value) + " instead of a log-probability");
     }
     return value.get<double>();
   }
   [[nodiscard]] TeacherRow row(const json& tokens, const json& logprobs) const {
     if (!tokens.is_array() || !logprobs.is_array() || tokens.size() != logprobs.size()) {
-      refuse(where, "has a row whose top_ids and logprobs are no lists of the same length");
+      refuse(where, "has a row whose top_ids and logprobs are not lists of the same length");
     }
     TeacherRow row;
     for (std::size_t at = 0; at < tokens.size(); ++at) row.push_back({token(tokens[at]), logprob(logprobs[at])});
     return row;
   }
   [[nodiscard]] TeacherRow row(const json& served) const {
-    if (!served.is_object()) refuse(where, "has " + shown(served) + " in prompt_logprobs where an object is expected");
+    if (!served.is_object()) refuse(where, "has " + shown(served) + " in prompt_logprobs instead of an object");
     TeacherRow row;
     for (const auto& [key, value] : served.items()) {
       std::int64_t id = 0;
       const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (failure != std::errc() || end != key.data() + key.size()) {
-        refuse(where, "has " + shown(json(key)) + " in prompt_logprobs where a token id is expected");
+        refuse(where, "has " + shown(json(key)) + " in prompt_logprobs instead of a token id");
       }
       const auto found = value.is_object() ? value.find("logprob") : value.end();
       if (!value.is_object() || found == value.end()) refuse(where, "has an entry without \"logprob\"");
@@ -131,7 +131,7 @@ struct Line {
   [[nodiscard]] bool is_served(const json& answer) const {
     return find(answer, "prompt_logprobs") != nullptr || answer.contains("choices");
   }
-  /// Rows by position, of either form.
+  /// Returns the rows of an object of either form, by position.
   [[nodiscard]] std::vector<TeacherRow> rows(const json& object) const {
     std::vector<TeacherRow> rows;
     if (is_served(object)) {
@@ -148,7 +148,7 @@ struct Line {
   }
 };
 
-/// Orders a row, likeliest first, and adds its first k entries.
+/// Sorts a row, likeliest first, and adds its first k entries.
 void add(const std::string& where, TeacherRow row, std::int64_t k, ShardRows& rows) {
   std::ranges::sort(row, [](const Entry& a, const Entry& b) {
     return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
@@ -164,7 +164,7 @@ void add(const std::string& where, TeacherRow row, std::int64_t k, ShardRows& ro
   }
   std::vector<std::int32_t> sorted = tokens;
   std::ranges::sort(sorted);
-  if (std::ranges::adjacent_find(sorted) != sorted.end()) refuse(where, "names a token twice in a row");
+  if (std::ranges::adjacent_find(sorted) != sorted.end()) refuse(where, "has a row that names a token twice");
   const double rest = named < 1 ? std::log1p(-named) : double{least_log_probability};
   rows.add(values, tokens, static_cast<float>(rest));
 }
@@ -206,7 +206,7 @@ void ServedTeacher::add_sample(const TeacherRecords& records, std::uint64_t numb
   corpus_->read(split, sample, tokens, targets);
   const Line line{where(), records.vocabulary};
   const json object = parse_json(with_infinities(text_, line.where), line.where).value_or_throw();
-  if (!object.is_object()) refuse(line.where, "is no JSON object");
+  if (!object.is_object()) refuse(line.where, "is not a JSON object");
   line.check_temperature(object);
   const json& ids = line.list(object, line.is_served(object) ? "prompt_token_ids" : "ids");
   tokens.push_back(targets.back());

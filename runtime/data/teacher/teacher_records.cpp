@@ -54,7 +54,7 @@ TeacherRecords records_of(const JsonValue& object) {
   return records;
 }
 
-/// Returns the first name that both maps have with different values, or that a single one has.
+/// Returns a text about the first name whose values differ, or that only one map has; empty: none.
 std::string first_difference(const std::map<std::string, std::string>& stored,
                              const std::map<std::string, std::string>& wanted, const std::string& other) {
   for (const auto& [name, was] : stored) {
@@ -88,7 +88,7 @@ std::string shard_name(std::uint64_t shard) {
 }
 
 std::string data_difference(const TeacherRecords& records, const DataFingerprint& corpus) {
-  // What a person can compare comes first, the checksum of all last.
+  // Values that a person can compare come first, the checksum of everything last.
   DataFingerprint stored = records.data;
   DataFingerprint wanted = corpus;
   const bool same_content = stored["content"] == wanted["content"];

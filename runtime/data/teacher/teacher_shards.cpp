@@ -21,15 +21,15 @@ Error damaged(const fs::path& file, const std::string& what) {
                                   "the records anew with `maestro teach`"};
 }
 
-/// Entry `at` of counts, which are bytes or integers.
-std::int64_t count_at(const ConstTensor& counts, std::int64_t at) {
+/// Returns entry `at` of counts, which are bytes or integers.
+std::int64_t count_at(const Tensor& counts, std::int64_t at) {
   return counts.dtype() == DType::u8 ? counts.data<std::uint8_t>()[at] : counts.data<std::int32_t>()[at];
 }
 
-/// Returns a view of a vector's elements.
+/// Returns a tensor that views the vector's elements, for a writer, which only reads them.
 template <class T>
-ConstTensor view(const std::vector<T>& values) {
-  static const T nothing{};  // a tensor without elements has memory, too
+Tensor view(std::vector<T>& values) {
+  static T nothing{};  // a tensor without elements needs memory, too
   return {values.empty() ? &nothing : values.data(), dtype_of<T>, Shape{static_cast<std::int64_t>(values.size())}};
 }
 
@@ -108,7 +108,7 @@ Result<TeacherShards::Shard> TeacherShards::open_shard(const fs::path& folder, s
   if (check == Check::content) {
     const Result<std::string> checksum = checksum_of_file(path);
     if (!checksum) return checksum.error();
-    if (*checksum != recorded.checksum) return damaged(path, "is damaged: its checksum is not that of teacher.json");
+    if (*checksum != recorded.checksum) return damaged(path, "is damaged: its checksum differs from teacher.json");
   }
   Result<SafetensorsFile> file = SafetensorsFile::open(path);
   if (!file) return file.error();
@@ -118,7 +118,7 @@ Result<TeacherShards::Shard> TeacherShards::open_shard(const fs::path& folder, s
        {std::tuple("ids", DType::i32, recorded.entries), std::tuple("logprobs", DType::f32, recorded.entries),
         std::tuple("rest", DType::f32, recorded.rows), std::tuple("offsets", DType::i64, std::uint64_t{samples}),
         std::tuple("counts", records_.k > most_in_a_byte ? DType::i32 : DType::u8, recorded.rows)}) {
-    const Result<ConstTensor> form = shard.file.described(name);
+    const Result<Tensor> form = shard.file.described(name);
     if (!form) return form.error();
     if (form->dtype() == dtype && form->shape() == Shape{static_cast<std::int64_t>(size)}) continue;
     return damaged(path, std::string("has a tensor ") + name + " of another dtype or size than teacher.json states");
@@ -136,7 +136,7 @@ Status TeacherShards::index(Shard& shard, const RecordedShard& recorded) const {
   const auto rows = static_cast<std::int64_t>(recorded.rows);
   if (!std::ranges::is_sorted(shard.offsets) || shard.offsets.empty() || shard.offsets.front() != 0 ||
       shard.offsets.back() > rows) {
-    return wrong("has offsets that are no first rows of samples");
+    return wrong("has offsets that do not ascend from 0 within its rows");
   }
   std::int64_t entry = 0;
   std::size_t sample = 0;
@@ -159,7 +159,7 @@ Status TeacherShards::read(Split split, SampleId sample, const RecordedRows& row
   const std::uint64_t number = records_.number(split, sample);
   const std::uint64_t size = split == Split::train ? records_.training_samples : records_.validation_samples;
   if (sample.value() >= size) {
-    return Error{ErrorCode::not_found, "the records of the teacher have no sample " + std::to_string(sample.value())};
+    return Error{ErrorCode::not_found, "the teacher's records lack sample " + std::to_string(sample.value())};
   }
   const Shard& shard = shards_[static_cast<std::size_t>(number / records_.shard_samples)];
   const auto at = static_cast<std::size_t>(number % records_.shard_samples);

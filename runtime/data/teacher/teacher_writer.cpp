@@ -32,7 +32,7 @@ TeacherRecords begin(const fs::path& folder, const TeacherRecords& wanted) {
                  "; name another folder, or run the job that made them");
 }
 
-/// Keeps other writers out of the folder for as long as the result lives.
+/// Locks the folder against other writers until the result is destroyed.
 RunLock lock(const fs::path& folder) {
   Result<RunLock> lock = RunFolder(folder).lock("teach");
   if (lock) return *std::move(lock);
@@ -42,7 +42,7 @@ RunLock lock(const fs::path& folder) {
   throw JobError("cannot write records: " + reason, lock.error().code);
 }
 
-/// Removes what a killed run was writing: hidden files with the names of shards or of teacher.json in them.
+/// Removes unfinished files of a killed run: hidden files whose names contain the name of a shard or of teacher.json.
 void sweep(const fs::path& folder) {
   std::error_code failure;
   fs::directory_iterator entries(folder, failure);
@@ -64,7 +64,7 @@ bool is_there(const fs::path& folder, const RecordedShard& shard) {
 }  // namespace
 
 TeacherRecords write_shards(const fs::path& folder, const TeacherRecords& wanted, const ShardMaker& maker) {
-  (void)begin(folder, wanted);  // a folder of another job stays as it is
+  (void)begin(folder, wanted);  // a folder with another job's records remains unchanged
   const RunLock only_writer = lock(folder);
   sweep(folder);
   TeacherRecords records = begin(folder, wanted);
@@ -73,7 +73,7 @@ TeacherRecords write_shards(const fs::path& folder, const TeacherRecords& wanted
     const bool kept = at < records.shards.size() && is_there(folder, records.shards[at]);
     if (!kept) {
       std::optional<ShardRows> rows = maker.rows(records, number);
-      if (!rows) {  // what is listed behind a shard that is not there would have to be found again
+      if (!rows) {  // stopped: records end before the first missing shard; the next run makes the later ones again
         records.shards.resize(std::min(at, records.shards.size()));
         return records;
       }
