@@ -16,7 +16,7 @@ LengthDistribution::LengthDistribution(LengthPoints points, std::int64_t longest
   };
   const bool ordered = !points_.empty() && points_.front().share == 1 && points_.back().share > 0 &&
                        std::ranges::adjacent_find(points_, out_of_order) == points_.end();
-  if (!ordered) throw JobError("[data] lengths: shares have to fall from 1 on while lengths rise");
+  if (!ordered) throw JobError("[data] lengths: shares must start at 1 and fall while lengths rise");
   if (least() < 2) {
     throw JobError("[data] lengths: samples of " + std::to_string(least()) + " tokens are too short; the least is 2");
   }

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 2;  // of the world: raise it when the same options draw other samples
+constexpr int format_version = 2;  // of the generator: raise it if the same options draw other samples
 
 std::string stamp_of(const SceneDatasetOptions& options) {
   const Json stamp{{"format", format_version},
@@ -34,7 +34,7 @@ bool holds(const fs::path& file, const std::string& content) {
   return stream && std::string(std::istreambuf_iterator<char>(stream), {}) == content;
 }
 
-/// Writes a file without flushing it to the disk: only the stamp marks the files as complete (SD-1).
+/// Writes a file without syncing it to the disk: only the stamp marks the files as complete (SD-1).
 void write_image(const fs::path& file, const Image& image) {
   const std::string bytes = encode_png(image).value_or_throw();
   errno = 0;
@@ -49,13 +49,13 @@ Json turn(const char* from, std::string value) {
   return {{"from", from}, {"value", std::move(value)}};
 }
 
-/// Returns an entry of the JSON file; writes its pictures as well.
+/// Returns an entry of the JSON file and writes its images.
 Json entry_of(const fs::path& images, const std::string& id, const SceneSample& sample) {
   Json names = Json::array();
   std::string question;
-  for (const Image& picture : sample.pictures) {
+  for (const Image& image : sample.pictures) {
     const std::string name = id + (sample.pictures.size() > 1 ? std::string(names.empty() ? "-a" : "-b") : "") + ".png";
-    write_image(images / name, picture);
+    write_image(images / name, image);
     names.push_back(name);
     question += "<image>";
   }
@@ -81,7 +81,7 @@ void write_split(const fs::path& folder, Split split, std::uint64_t samples, con
 void make_empty(const fs::path& folder) {
   std::error_code failed;
   fs::remove(folder / "scenes.json", failed);
-  if (!failed) fs::remove_all(folder / "images", failed);  // else pictures of a longer data set would stay
+  if (!failed) fs::remove_all(folder / "images", failed);  // else images of a longer data set would remain
   if (!failed) fs::create_directories(folder / "images", failed);
   if (failed) throw JobError("cannot prepare " + folder.string() + ": " + failed.message(), ErrorCode::unavailable);
 }

@@ -2,7 +2,7 @@
 // A data set of scenes on disk, in the format that LlavaCorpus reads.
 //
 // SD-1 (complete or rewritten): `scenes.json`, which describes the folder's content, is written last and removed first:
-//       if it is there, the rest is complete. A folder without it, or with different options in it, is written anew.
+//       if it exists, the rest is complete. A folder without it, or with different options in it, is written anew.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ struct SceneDataset {
   bool written = false;              ///< false: the folder held this data set already
 };
 
-/// Writes to `folder` train.json, validation.json, images/*.png and scenes.json. Equal options result in equal files.
-/// Throws JobError that names the file that cannot be written.
+/// Writes train.json, validation.json, images/*.png and scenes.json to `folder`, unless it already has this data set.
+/// Equal options result in equal files. Throws JobError that names a file that cannot be written.
 SceneDataset write_scene_dataset(const std::filesystem::path& folder, const SceneDatasetOptions& options);
 
 }  // namespace maestro

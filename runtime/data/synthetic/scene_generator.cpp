@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> places{"left", "right", "top", "bottom"};
 constexpr std::array<std::string_view, 5> number_words{"no", "one", "two", "three", "four"};
-/// The share of combinations for validation is 1 in this number.
+/// One in this number of combinations is for validation.
 constexpr std::uint64_t held_out = 5;
 
 /// Draws the parts of a sample.
@@ -26,8 +26,8 @@ class Drawing {
   std::string_view choose(const std::array<std::string_view, count>& words) {
     return words[choose(count)];
   }
-  /// Draws numbers below the bounds whose weighted sum belongs to this split; every value of each occurs in both
-  /// splits.
+  /// Draws a number below each bound, so that their weighted sum belongs to this split. Every single value occurs in
+  /// both splits.
   template <std::size_t count>
   std::array<std::size_t, count> combination(const std::array<std::size_t, count>& bounds) {
     std::array<std::size_t, count> values{};
@@ -36,14 +36,14 @@ class Drawing {
     } while (is_held_out(values) != (split_ == Split::validation));
     return values;
   }
-  /// Draws an object a little off the given place.
+  /// Returns an object at a place that is moved by a random jitter.
   SceneObject object(std::size_t figure, std::size_t colour, double x, double y, double radius) {
     const double most = options_.jitter / static_cast<double>(options_.image_size);
     const double across = (2.0 * random_.uniform() - 1.0) * most;
     const double down = (2.0 * random_.uniform() - 1.0) * most;
     return {figure, colour, x + across, y + down, radius};
   }
-  /// `count` alike, in different quarters.
+  /// Returns `count` equal objects in different quarters.
   std::vector<SceneObject> several(std::size_t count, std::size_t figure, std::size_t colour) {
     std::array<std::size_t, 4> quarters{0, 1, 2, 3};
     std::vector<SceneObject> objects;
@@ -82,8 +82,9 @@ std::string counted(std::size_t count, std::size_t colour, std::size_t shape) {
   return std::string(number_words[count]) + " " + named(colour, shape) + std::string(ending);
 }
 
-/// Sets the caption question half of the time, else the given question. Questions about a picture have equal length, so
-/// that answers start at the same position: a small model without relative positions learns them several times sooner.
+/// Sets a caption question in half of the cases, else the given question. Questions about an image have equal length,
+/// so that answers start at the same position: a small model without relative positions learns this several times
+/// sooner.
 void ask(Drawing& draw, SceneSample& sample, std::string question, std::string answer) {
   constexpr std::array<std::string_view, 2> captions{"What is shown?", "Describe this."};
   const bool caption = draw.choose(2) == 0;
@@ -91,9 +92,9 @@ void ask(Drawing& draw, SceneSample& sample, std::string question, std::string a
   sample.answer = caption ? sample.caption : std::move(answer);
 }
 
-/// Returns one of four offsets to the left or right of a place. It is part of the combination, so that validation
-/// withholds no colour of a digit and no place of a figure altogether: from training a model would learn that they
-/// never occur together.
+/// Returns one of four offsets to the left or right of a place. The offset is part of the combination, so that every
+/// digit with every colour, and every figure at every place, still occurs in training: otherwise a model would learn
+/// that they never occur together.
 double shift(std::size_t offset) {
   return (static_cast<double>(offset) - 1.5) / 24.0;
 }
@@ -238,7 +239,7 @@ SceneSample spelling(Drawing& draw) {
 SceneGenerator::SceneGenerator(const SceneOptions& options) : options_(options) {
   if (options.image_size < 16 || options.image_size > 1024) {
     throw JobError("scenes: image_size = " + std::to_string(options.image_size) +
-                   " is out of range; 16 to 1024 pixels show the figures");
+                   " is out of range; the figures need 16 to 1024 pixels");
   }
   if (!(options.jitter >= 0.0 && options.jitter <= static_cast<double>(options.image_size) / 16.0)) {
     throw JobError("scenes: jitter = " + std::to_string(options.jitter) +
@@ -252,10 +253,10 @@ SceneGenerator::SceneGenerator(const SceneOptions& options) : options_(options) 
 
 SceneSample SceneGenerator::draw(Split split, std::uint64_t number) const {
   Random random(mix64(options_.seed, static_cast<std::uint64_t>(split)), number);
-  const bool pictures = random.uniform() < options_.picture_share;
+  const bool with_images = random.uniform() < options_.picture_share;
   const double kind = random.uniform();
   Drawing drawing(split, options_, random);
-  if (!pictures) return kind < 0.4 ? sum(drawing) : kind < 0.8 ? colour_of_thing(drawing) : spelling(drawing);
+  if (!with_images) return kind < 0.4 ? sum(drawing) : kind < 0.8 ? colour_of_thing(drawing) : spelling(drawing);
   if (kind < 0.35) return one_figure(drawing);
   if (kind < 0.6) return two_figures(drawing);
   if (kind < 0.8) return some_figures(drawing);

@@ -10,9 +10,9 @@ namespace maestro {
 namespace {
 
 constexpr std::uint8_t ground = 96;
-constexpr int rays = 4;  // per pixel and direction
+constexpr int rays = 4;  // samples per pixel and direction
 
-/// Digits 0 to 9, seven rows of five dots each; the highest of five bits is the leftmost dot.
+/// Digits 0 to 9 as seven rows with five dots each; the highest of five bits is the leftmost dot.
 constexpr std::array<std::array<std::uint8_t, 7>, 10> digits{{{14, 17, 19, 21, 25, 17, 14},
                                                               {4, 12, 4, 4, 4, 4, 14},
                                                               {14, 17, 1, 2, 4, 8, 31},
@@ -26,13 +26,13 @@ constexpr std::array<std::array<std::uint8_t, 7>, 10> digits{{{14, 17, 19, 21, 2
 
 bool in_digit(std::size_t digit, double u, double v) {
   const auto row = static_cast<int>(std::floor((v + 1.0) * 3.5));
-  const auto column = static_cast<int>(std::floor((u * 1.4 + 1.0) * 2.5));  // five columns of seven rows' width
+  const auto column = static_cast<int>(std::floor((u * 1.4 + 1.0) * 2.5));  // five columns, as wide as rows are high
   if (row < 0 || row > 6 || column < 0 || column > 4) return false;
   return (digits[digit][static_cast<std::size_t>(row)] >> (4 - column) & 1) != 0;
 }
 
-/// Returns whether the figure, filling [-1, 1] x [-1, 1] with v downwards, covers the point. Shapes differ in their
-/// area, not in their edges alone.
+/// Returns whether the figure in [-1, 1] x [-1, 1], with v downwards, covers the point. Shapes differ not only in their
+/// edges but in their area.
 bool covers(std::size_t figure, double u, double v) {
   if (std::abs(u) > 1.0 || std::abs(v) > 1.0) return false;
   switch (figure) {
@@ -62,7 +62,7 @@ double coverage(const SceneObject& object, double left, double top, double pixel
   return static_cast<double>(hits) / (rays * rays);
 }
 
-/// Returns the half-open range of pixels from `centre - radius` to `centre + radius`.
+/// Returns the half-open range of pixels between `centre - radius` and `centre + radius`.
 std::pair<std::int64_t, std::int64_t> pixels_between(double centre, double radius, std::int64_t side) {
   const auto scale = static_cast<double>(side);
   return {std::clamp<std::int64_t>(std::llround(std::floor((centre - radius) * scale)), 0, side),

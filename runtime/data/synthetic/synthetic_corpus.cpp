@@ -9,7 +9,7 @@
 namespace maestro {
 
 namespace {
-constexpr std::uint64_t length_stream = 0x6c656e67;  // apart from the text's
+constexpr std::uint64_t length_stream = 0x6c656e67;  // separate from the stream of the text
 }
 
 SyntheticCorpus::SyntheticCorpus(const SyntheticOptions& options) : options_(options) {

@@ -13,10 +13,10 @@ namespace maestro {
 namespace {
 
 constexpr std::uint64_t group = 8;
-constexpr std::uint64_t choice_stream = 0x70696374;  // apart from the text's and the noise's
+constexpr std::uint64_t choice_stream = 0x70696374;  // separate from the streams of text and noise
 constexpr std::uint64_t noise_stream = 0x6e6f6973;
 
-/// Pictures among the first `groups` groups: their number grows evenly.
+/// Returns the number of images in the first `groups` groups; it grows evenly.
 std::uint64_t pictures_among(std::uint64_t groups, double share) {
   return static_cast<std::uint64_t>(std::floor(static_cast<double>(groups * group) * share + 1e-9));
 }
@@ -31,7 +31,7 @@ SyntheticImageCorpus::SyntheticImageCorpus(const SyntheticImageOptions& options)
   if (options.patch < 1) refuse("patch", std::to_string(options.patch), "the least is 1 pixel");
   if (options.image_size < 1 || options.image_size % options.patch != 0) {
     refuse("image_size", std::to_string(options.image_size),
-           "a synthetic picture needs a multiple of patch = " + std::to_string(options.patch));
+           "a synthetic image needs a multiple of patch = " + std::to_string(options.patch));
   }
   if (!(options.image_share >= 0.0 && options.image_share <= 1.0)) {
     refuse("image_share", std::to_string(options.image_share), "it must lie between 0 and 1");
@@ -58,7 +58,7 @@ bool SyntheticImageCorpus::has_picture(Split split, SampleId sample) const {
   const std::uint64_t first = sample.value() / group * group;
   const std::uint64_t seed = mix64(options_.text.seed, choice_stream + static_cast<std::uint64_t>(split));
   const std::uint64_t own = mix64(seed, sample.value());
-  std::uint64_t ahead = 0;  // samples of its group before it in a shuffled order
+  std::uint64_t ahead = 0;  // samples in the same group that precede this sample in a shuffled order
   for (std::uint64_t other = first; other < first + group; ++other) {
     if (mix64(seed, other) < own) ++ahead;
   }
@@ -67,7 +67,7 @@ bool SyntheticImageCorpus::has_picture(Split split, SampleId sample) const {
 }
 
 SamplePictures SyntheticImageCorpus::pictures(Split split, SampleId sample) const {
-  (void)text_.length(split, sample);  // throws when there is no such sample
+  (void)text_.length(split, sample);  // throws for an unknown sample
   return has_picture(split, sample) ? SamplePictures{1, patches()} : SamplePictures{};
 }
 
@@ -114,7 +114,7 @@ DataFingerprint SyntheticImageCorpus::fingerprint() const {
 std::string SyntheticImageCorpus::describe() const {
   const std::string side = std::to_string(options_.image_size);
   return text_.describe() + ", " + std::to_string(std::lround(100.0 * options_.image_share)) +
-         "% of them behind a picture of noise, " + side + " x " + side + " pixels in " + std::to_string(patches()) +
+         "% of them after an image of noise, " + side + " x " + side + " pixels in " + std::to_string(patches()) +
          " patches";
 }
 
