@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of corpus beside those of open_corpus(), which `data.kind` of a job may name. A value, filled by plug-ins.
+// Further kinds of corpus for a job's `data.kind`, in addition to the kinds of open_corpus(). Plug-ins add them.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace maestro {
 
 class CorpusRegistry {
  public:
-  /// Reads the keys of [data] but `kind`, and opens the corpus: the same samples in every process of a run. Throws
-  /// JobError for wrong settings. `seed` is that of the job.
+  /// Reads the keys of [data] except `kind`, and opens the corpus: the same samples in every process of a run. Throws
+  /// JobError for wrong settings. `seed` is the job's.
   using Opener = std::function<std::unique_ptr<Corpus>(const JobTable& data, std::uint64_t seed)>;
 
-  /// Throws JobError when `kind` is already there or is one of maestro's. `description` is a line for a person,
-  /// `origin` the file of a plug-in.
+  /// Adds a kind. Throws JobError if `kind` is already registered or is built into maestro. `description` is a line for
+  /// display, `origin` the file of the plug-in.
   void add(std::string kind, std::string description, Opener opener, std::string origin = {});
-  /// Returns null where `kind` is absent or none of these.
+  /// Opens the corpus; returns null if `kind` is absent or not registered here.
   [[nodiscard]] std::unique_ptr<Corpus> open(const JobTable& data, std::uint64_t seed) const;
 
   struct Listing {
@@ -31,7 +31,7 @@ class CorpusRegistry {
     std::string description;
     std::string origin;
   };
-  /// Sorted by kind.
+  /// Returns all registered kinds, sorted.
   [[nodiscard]] std::vector<Listing> list() const;
 
  private:

@@ -11,7 +11,7 @@
 namespace maestro {
 
 MixedCorpus::MixedCorpus(std::vector<MixedPart> parts) : parts_(std::move(parts)) {
-  if (parts_.empty()) throw JobError("[data.mix] has no source");
+  if (parts_.empty()) throw JobError("[data.mix] needs a source");
   const std::string& first = parts_.front().corpus->index().tokenizer_fingerprint;
   for (const MixedPart& part : parts_) {
     if (part.corpus->index().tokenizer_fingerprint == first) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several corpora as one, mixed by weights.
+// Several corpora as a single corpus, mixed by weights.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,18 @@
 
 namespace maestro {
 
-/// A corpus of a mixture, by the name that the job gives it.
+/// A corpus of a mixture, with its name in the job.
 struct MixedPart {
   std::string name;
   double weight = 1;
   std::unique_ptr<PreparedCorpus> corpus;
-  std::vector<std::string> teachers = {};  ///< sections that teach its samples; empty: all that there are
+  std::vector<std::string> teachers = {};  ///< sections that teach its samples; empty: all teachers
 };
 
-/// The samples of a split are those of the parts, one part behind the other; sources() has the weights, by which a run
-/// visits them.
+/// A split has the samples of all parts, part after part. A run visits the parts by the weights in sources().
 class MixedCorpus final : public Corpus {
  public:
-  /// Throws JobError: no part, or parts of different tokenizers.
+  /// Throws JobError if `parts` is empty or the parts have different tokenizers.
   explicit MixedCorpus(std::vector<MixedPart> parts);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override;
@@ -39,7 +38,7 @@ class MixedCorpus final : public Corpus {
   [[nodiscard]] std::int64_t vocabulary() const override { return parts_.front().corpus->vocabulary(); }
   [[nodiscard]] std::string own_tokenizer() const override { return parts_.front().corpus->own_tokenizer(); }
   [[nodiscard]] std::string describe() const override;
-  /// Of each part its own, with weight and name.
+  /// Returns the parts' fingerprints with names and weights.
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
  private:
@@ -48,7 +47,7 @@ class MixedCorpus final : public Corpus {
     SampleId sample;
     std::uint32_t part;
   };
-  /// Throws std::out_of_range when there is no such sample.
+  /// Returns the part with the sample. Throws std::out_of_range for an unknown sample.
   [[nodiscard]] Place place(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;

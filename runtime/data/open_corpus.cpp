@@ -53,7 +53,7 @@ void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, 
 
 void Corpus::read_pictures(Split /*split*/, SampleId /*sample*/, std::span<float> pixels,
                            std::span<std::int32_t> places) const {
-  if (!pixels.empty() || !places.empty()) throw std::invalid_argument("this corpus has no pictures");
+  if (!pixels.empty() || !places.empty()) throw std::invalid_argument("this corpus does not have images");
 }
 
 namespace {
@@ -71,8 +71,8 @@ bool is_unreadable(RowFileKind kind) {
   return kind == RowFileKind::binary || kind == RowFileKind::wide_text || kind == RowFileKind::table;
 }
 
-/// Returns the first file of kind = "text" that has rows, where these are larger than a folder's plain texts; nothing:
-/// a text, a folder of texts, or a missing path, which its reader reports.
+/// Returns the first file with rows at a path of kind = "text", if a folder's rows are together larger than its plain
+/// texts; nothing: a text, a folder of texts, or a missing path, which the reader of texts reports.
 std::optional<std::filesystem::path> first_with_rows(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) {
@@ -93,7 +93,7 @@ std::optional<std::filesystem::path> first_with_rows(const std::string& path) {
   return of_rows > of_texts ? first : std::nullopt;
 }
 
-/// Notes texts of prepared data, and windows on them, that lack the begin-of-text tokens of the tokenizer.
+/// Notes that prepared texts, or samples cut from them, lack the tokenizer's begin-of-text tokens.
 void note_begin_of_text(const PreparedCorpus& corpus, const std::function<void(const std::string&)>& note) {
   if (!note || !corpus.index().holds_texts()) return;
   const std::optional<std::string> begin = corpus.index().begin_of_text();
@@ -104,20 +104,20 @@ void note_begin_of_text(const PreparedCorpus& corpus, const std::function<void(c
                 ", which its tokenizer puts before a text; prepare it again");
   }
   if (begin->empty() || !corpus.begins_inside()) return;
-  note("data: samples that begin inside of a document begin without " + printable(*begin) +
-       ", which the tokenizer puts before a text; with packing = \"documents\" and long = \"cut\" each is the "
+  note("data: samples that begin inside a document lack " + printable(*begin) +
+       ", which the tokenizer puts before a text; with packing = \"documents\" and long = \"cut\" each sample is the "
        "beginning of a document");
 }
 
-/// Notes that a validation part was wanted, and that it has no sample.
+/// Notes that validation was requested, but does not have a sample.
 void note_validation(const PreparedCorpus& corpus, const std::function<void(const std::string&)>& note) {
   const PreparedIndex& index = corpus.index();
   const auto wanted = index.settings.find("validation");
   if (!note || corpus.samples(Split::validation) > 0) return;
   if (index.validation.empty() && (wanted == index.settings.end() || wanted->second == "0")) return;
   const bool cut = !index.validation.empty();
-  note("data: nothing is validated: " + printable(corpus.folder().string()) + " has no validation " +
-       (cut ? "document with a target among its first tokens, up to data.sequence" : "document"));
+  note("data: validation is skipped: " + printable(corpus.folder().string()) + " has no validation " +
+       (cut ? "document with a target among its first data.sequence tokens" : "document"));
 }
 
 std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
@@ -132,9 +132,9 @@ std::unique_ptr<Corpus> open_texts(const DataConfig& config, const std::function
   auto corpus = std::make_unique<TextCorpus>(config);
   const std::string begin = config.begin_of_text ? spelled_begin_of_text(corpus->tokenizer()) : std::string();
   if (note && !begin.empty()) {
-    note("data: samples that begin inside of a text begin without " + printable(begin) +
+    note("data: samples that begin inside a text lack " + printable(begin) +
          ", which the tokenizer puts before a text; `maestro prepare` and kind = \"prepared\" with packing = "
-         "\"documents\" make samples of whole documents");
+         "\"documents\" make samples of complete documents");
   }
   return corpus;
 }
@@ -151,13 +151,13 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
   return std::make_unique<MixedCorpus>(std::move(parts));
 }
 
-/// Throws for settings of rows, which a plain text would ignore silently.
+/// Throws for settings of rows, which plain text would silently ignore.
 void refuse_settings_of_rows(const DataConfig& config) {
   const bool given = config.packing != Packing::automatic || config.long_documents != LongDocuments::automatic ||
                      !config.text_column.empty() || config.max_bad_samples > 0;
   if (!given) return;
-  throw JobError("[data] packing, long, field and max_bad_samples have no meaning for plain text, as in " +
-                 printable(config.path) + "; `maestro prepare` makes documents of it for kind = \"prepared\"");
+  throw JobError("[data] packing, long, field and max_bad_samples do not apply to plain text, as in " +
+                 printable(config.path) + "; `maestro prepare` makes documents from it for kind = \"prepared\"");
 }
 
 ExpectedRows expected_rows(DataKind kind) {
@@ -193,7 +193,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
 }  // namespace
 
 DataKind kind_of_data(const std::string& path) {
-  struct First {};  // ends the reading behind the first row
+  struct First {};  // thrown to stop reading after the first row
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(path) / prepared_index_file, ignored)) return DataKind::prepared;
   const std::optional<std::filesystem::path> rows = first_with_rows(path);

@@ -18,7 +18,7 @@ std::int64_t validation_tokens(std::int64_t tokens, double fraction) {
   return static_cast<std::int64_t>(std::floor(static_cast<double>(tokens) * fraction));
 }
 
-/// Spreads the fraction evenly: among the first n blocks floor(n * fraction) are validation.
+/// Returns whether the block is validation. The fraction is spread evenly: floor(n * fraction) of the first n blocks.
 bool is_validation(std::int64_t block, double fraction) {
   return validation_tokens(block + 1, fraction) > validation_tokens(block, fraction);
 }
@@ -52,7 +52,7 @@ void SampleIndex::check(const SampleIndexOptions& options) {
 
 SampleIndex::SampleIndex(const SampleIndexOptions& options) : sequence_(options.sequence) {
   check(options);
-  // If the fraction of all tokens is less than a token, the number needed may not fit an integer.
+  // If the fraction of all tokens is less than a token, the number needed may exceed an integer.
   const double least = 1.0 / static_cast<double>(std::max<std::int64_t>(options.tokens, 1));
   const bool too_fine = options.validation_fraction > 0.0 && options.validation_fraction < least;
   const std::int64_t needed = too_fine ? 0 : tokens_needed(options);
@@ -82,7 +82,7 @@ void SampleIndex::lay_out_blocks(const SampleIndexOptions& options) {
     block /= 2;
   }
   std::int64_t run_begin = 0;
-  Split run_split = Split::train;  // the first block never is validation: floor(fraction) == 0
+  Split run_split = Split::train;  // the first block is never validation: floor(fraction) == 0
   for (std::int64_t begin = 0; begin < options.tokens; begin += block) {
     const bool validation = is_validation(begin / block, options.validation_fraction);
     const Split split = validation ? Split::validation : Split::train;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The assignment of a corpus's tokens to samples and splits. Pure arithmetic over token counts: the layout depends on
-// (tokens, sequence, validation fraction, mode) only.
+// The assignment of a corpus's tokens to samples and splits: pure arithmetic. The layout depends on (tokens, sequence,
+// validation fraction, mode) only.
 //
 // IX-1 (splits share no token): no token is read (as input or target) by samples of both splits.
-// IX-2 (each input once): inside a split no position is the input of two samples.
+// IX-2 (each input once): in a split no position is the input of two samples.
 // IX-3 (length): every sample has at least two and at most `sequence` positions, each with a target.
 #pragma once
 
@@ -17,21 +17,21 @@ namespace maestro {
 enum class Split : std::uint8_t { train, validation };
 
 enum class SplitMode : std::uint8_t {
-  tail,        ///< the last `validation_fraction` of the tokens is validation
-  interleaved  ///< of blocks of 16 sequences every k-th is validation (k = 1 / fraction, spread evenly)
+  tail,        ///< validation is the last `validation_fraction` of the tokens
+  interleaved  ///< validation is every k-th block of 16 sequences (k = 1 / fraction, spread evenly)
 };
 
 struct SampleIndexOptions {
   std::int64_t tokens = 0;
   std::int64_t sequence = 128;       ///< positions of a full sample
-  double validation_fraction = 0.1;  ///< in [0, 1)
+  double validation_fraction = 0.1;  ///< fraction in [0, 1)
   SplitMode mode = SplitMode::tail;
 };
 
 /// Immutable: thread-safe. A sample with n positions at `begin` reads tokens [begin, begin + n) as inputs and [begin +
-/// 1, begin + n + 1) as targets. A run of tokens that belongs to a split is divided into windows of `sequence`
-/// positions; the last window of a run may be shorter, and is dropped if it has fewer than two positions. Interleaved
-/// blocks shrink to 8, 4 or 2 sequences in a corpus too small to hold four validation blocks otherwise.
+/// 1, begin + n + 1) as targets. A run is consecutive tokens of the same split. It is divided into windows of
+/// `sequence` positions; its last window may be shorter, and is dropped if it has fewer than two positions. Interleaved
+/// blocks shrink to 8, 4 or 2 sequences if the corpus has fewer than four validation blocks otherwise.
 class SampleIndex {
  public:
   struct Window {
@@ -39,14 +39,14 @@ class SampleIndex {
     std::int64_t length = 0;  ///< positions
   };
 
-  /// Throws JobError naming the key when sequence or fraction are out of range, whatever the number of tokens.
+  /// Throws JobError that names the key if sequence or fraction is out of range. Ignores the number of tokens.
   static void check(const SampleIndexOptions& options);
-  /// Throws JobError when the options are out of range, or when the tokens do not hold a full sample of each split (of
-  /// training alone when the fraction is 0); the message contains the number of tokens and the number needed.
+  /// Throws JobError if the options are out of range, or if the tokens are too few for a full sample in each split
+  /// (only in training if the fraction is 0); the message contains the number of tokens and the number needed.
   explicit SampleIndex(const SampleIndexOptions& options);
 
   [[nodiscard]] std::uint64_t samples(Split split) const;
-  /// Throws std::out_of_range when there is no such sample.
+  /// Returns the sample's window. Throws std::out_of_range for an unknown sample.
   [[nodiscard]] Window window(Split split, SampleId sample) const;
 
  private:

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-// Networks of 1 or 2 bits a half reach few of the permutations; six bits in all reach every order of small corpora.
+// Networks with 1 or 2 bits per half reach few permutations; with three they reach every order of a small corpus.
 constexpr unsigned least_half_bits = 3;
 constexpr std::uint64_t rounds = 8;
 constexpr std::uint64_t block = 1024;  // positions
@@ -35,7 +35,7 @@ Sampler::Sampler(std::uint64_t seed, const std::vector<SampleSource>& sources) :
   for (const SampleSource& source : sources) {
     if (source.samples == 0) throw JobError("a corpus without samples cannot be sampled");
     const auto bits = static_cast<unsigned>(std::bit_width(source.samples - 1));
-    // The seed of the first source is the sampler's, so that a single source has the order it has without others.
+    // The first source uses the sampler's seed, so that its order is the same with and without other sources.
     const std::uint64_t own = sources_.empty() ? seed : mix64(seed ^ golden_gamma, sources_.size());
     sources_.push_back({own, source.samples, samples_, block, std::max(least_half_bits, (bits + 1) / 2)});
     samples_ += source.samples;
@@ -45,7 +45,7 @@ Sampler::Sampler(std::uint64_t seed, const std::vector<SampleSource>& sources) :
 }
 
 std::vector<std::uint64_t> shares_of(const std::vector<SampleSource>& sources) {
-  // Of weights near the largest number a sum would be infinite.
+  // Scales weights, as the sum of weights near the largest number would be infinite.
   const auto weight_of = [](const SampleSource& source) { return source.weight; };
   const double unit = std::max(1.0, std::ranges::max(sources, {}, weight_of).weight / 1e200);
   double sum = 0;
@@ -81,7 +81,7 @@ std::uint64_t Sampler::visited(const Source& source, std::uint64_t position) {
   std::uint64_t value = position % source.samples;
   do {
     value = permuted(value, key, source.half_bits);
-  } while (value >= source.samples);  // ends: a permutation's cycle returns to its start, which lies inside
+  } while (value >= source.samples);  // terminates: a permutation's cycle returns to its start, which is a sample
   return source.first + value;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a run visits the samples of a corpus: a fresh permutation every epoch, computed, not stored.
+// The order in which a run visits samples: a new permutation of the corpus every epoch, computed instead of stored.
 //
 // SM-1 (each epoch a permutation): positions [e * samples, (e + 1) * samples) visit every sample exactly once, for
 //       every epoch e.
 // SM-2 (stateless): at(position) depends on (seed, samples, position) only, on every platform: a resumed run continues
 //       at its position.
-// SM-3 (mixture): of each 1,024 positions from a multiple of 1,024 on, a source has its share by weight (the largest
-//       remainders rounded up), and visits its own samples as SM-1 has it, whatever the other sources are.
+// SM-3 (mixture): a source has a share of each 1,024 positions from a multiple of 1,024, by weight (the largest
+//       remainders rounded up). At these positions it visits its samples as in SM-1, whatever the other sources are.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@
 
 namespace maestro {
 
-/// The samples of a source, which stand one behind the other, and how often they come beside those of others.
+/// A source in a mixture; its samples have consecutive ids.
 struct SampleSource {
   std::uint64_t samples = 0;
-  double weight = 1;  ///< positive; only its ratio to the others' matters
+  double weight = 1;  ///< positive weight, relative to the other sources' weights
 };
 
-/// Returns the places of each source among 1,024 positions (SM-3).
+/// Returns each source's number of places among 1,024 positions (SM-3).
 [[nodiscard]] std::vector<std::uint64_t> shares_of(const std::vector<SampleSource>& sources);
 
-/// Pure and stateless: thread-safe. A permutation is a keyed Feistel network over the next power of four, walked until
-/// it lands inside the corpus (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains", cycle walking):
-/// O(1) time (at most four walks on average, more in a corpus of a handful of samples) and memory.
+/// Pure and stateless: thread-safe. A permutation is a keyed Feistel network over the next power of four, applied until
+/// the result is a sample (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains", cycle walking). It takes
+/// O(1) memory and time: at most four walks on average, more for a corpus of a handful of samples.
 class Sampler {
  public:
-  /// Throws JobError when samples == 0.
+  /// Throws JobError if samples == 0.
   Sampler(std::uint64_t seed, std::uint64_t samples) : Sampler(seed, {{samples, 1.0}}) {}
-  /// Throws JobError when there is no source, or a source without samples or that has no place in 1,024 positions.
+  /// Throws JobError if `sources` is empty, or if a source is empty or gets none of 1,024 positions.
   Sampler(std::uint64_t seed, const std::vector<SampleSource>& sources);
 
   [[nodiscard]] SampleId at(std::uint64_t position) const;
@@ -43,11 +43,11 @@ class Sampler {
   struct Source {
     std::uint64_t seed;
     std::uint64_t samples;
-    std::uint64_t first;  // sample
-    std::uint64_t share;  // of 1,024 positions
-    unsigned half_bits;   // bits of each half of the Feistel network
+    std::uint64_t first;  // first sample
+    std::uint64_t share;  // positions among 1,024
+    unsigned half_bits;   // bits in each half of the Feistel network
   };
-  /// A position of a block: the source, and its number among those of this source.
+  /// A position of a block: its source, and its number among the source's positions.
   struct Place {
     std::uint32_t source;
     std::uint32_t number;
@@ -58,7 +58,7 @@ class Sampler {
   std::uint64_t seed_;
   std::uint64_t samples_ = 0;
   std::vector<Source> sources_;
-  std::vector<Place> places_;  // of a block; empty with a single source
+  std::vector<Place> places_;  // places in a block; empty with a single source
 };
 
 }  // namespace maestro

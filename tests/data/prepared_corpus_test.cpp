@@ -104,13 +104,13 @@ TEST_F(Prepared, notes_name_what_samples_lack) {
     return made;
   };
   const std::string lacks =
-      "data: samples that begin inside of a document begin without <s>, which the tokenizer puts before a text; with "
-      "packing = \"documents\" and long = \"cut\" each is the beginning of a document\n";
+      "data: samples that begin inside a document lack <s>, which the tokenizer puts before a text; with "
+      "packing = \"documents\" and long = \"cut\" each sample is the beginning of a document\n";
   EXPECT_EQ(notes({{"begin of text", "<s>"}, {"validation", "0"}}), lacks);
   EXPECT_EQ(notes({{"begin of text", "<s>"}, {"validation", "0"}}, Packing::documents), "");
   EXPECT_EQ(notes({{"begin of text", ""}, {"validation", "0"}}), "");
   EXPECT_EQ(notes({{"begin of text", ""}, {"validation", "0.01"}}),
-            "data: nothing is validated: " + folder.string() + " has no validation document\n");
+            "data: validation is skipped: " + folder.string() + " has no validation document\n");
   std::filesystem::create_directories(folder / "tokenizer");
   std::ofstream(folder / "tokenizer/tokenizer.json")
       << R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<s>": 1}}, "post_processor": {

@@ -121,7 +121,7 @@ TEST(TextCorpus, each_file_begins_with_what_the_tokenizers_file_puts_before_a_te
   const std::string text = std::string(20, 'a');
   EXPECT_EQ(text_of(dynamic_cast<const TextCorpus&>(*corpus), Split::train), "<s>" + text + "<|endoftext|><s>" + text);
   ASSERT_EQ(notes.size(), 1u) << "later windows have none";
-  EXPECT_THAT(notes[0], HasSubstr("samples that begin inside of a text begin without <s>"));
+  EXPECT_THAT(notes[0], HasSubstr("samples that begin inside a text lack <s>"));
   notes.clear();
   config.begin_of_text = false;
   EXPECT_EQ(text_of(dynamic_cast<const TextCorpus&>(*open()), Split::train), text + "<|endoftext|>" + text);

@@ -18,7 +18,7 @@ struct SyntheticImageOptions {
 };
 
 /// A sample depends on (seed, split, id) only. A sample with an image begins with (image_size / patch)^2 image
-/// positions, which have no targets; the text follows.
+/// positions without targets; the text follows.
 class SyntheticImageCorpus final : public Corpus {
  public:
   /// Throws JobError if an option is out of range.
