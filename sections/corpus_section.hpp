@@ -10,8 +10,9 @@
 
 namespace maestro {
 
-/// Outputs: tokens (M) i32 and targets (M) i32, -1 where the loss is not computed; for a corpus with pictures also, by
-/// patches, pixels (P, patch_columns) f32 and places (P, 3) i32: number of the image in its sample, row and column.
+/// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position. A corpus with images has
+/// two more outputs with a row for each patch: pixels (P, patch_columns) f32 and places (P, 3) i32, which are the
+/// image's number in the sample, and the patch's row and column in the image.
 class CorpusSection final : public Section {
  public:
   /// The corpus is shared with the data source actor, which reports lengths.

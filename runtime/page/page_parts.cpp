@@ -83,9 +83,9 @@ std::string data_value(const std::string& exact) {
 std::string pictures(const std::vector<PageImage>& all) {
   if (all.empty()) return "";
   std::string out = all.size() == 1 ? "<div class=\"pictures\">" : "<div class=\"pictures two\">";
-  for (const PageImage& picture : all) {
-    out += std::string("<img alt=\"\"") + (picture.enlarged ? " class=\"enlarged\"" : "") +
-           " src=\"data:image/png;base64," + base64(picture.png) + "\">";
+  for (const PageImage& image : all) {
+    out += std::string("<img alt=\"\"") + (image.enlarged ? " class=\"enlarged\"" : "") +
+           " src=\"data:image/png;base64," + base64(image.png) + "\">";
   }
   return out + "</div>";
 }

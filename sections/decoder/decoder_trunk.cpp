@@ -31,7 +31,7 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
   }
   if (options.boundary == TeacherOutput::top_k) return;
   if (context.for_cuda || !context.memory().host()) {
-    throw JobError(context.name + ": boundary = \"top_k_rest\" is computed on processors alone; leave devices out, " +
+    throw JobError(context.name + ": boundary = \"top_k_rest\" is supported on CPUs only; remove devices, " +
                    "or set boundary = \"top_k\"");
   }
   if (context.parallel.layout.tensor > 1) {

@@ -14,8 +14,8 @@ namespace {
 
 void check_layout(const SectionContext& context, const TeacherModel& model, bool replicated) {
   if (model.boundary == TeacherOutput::top_k_rest && (context.for_cuda || !context.memory().host())) {
-    throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is computed on " +
-                   "processors alone; leave devices out, or learn from a teacher beside the student");
+    throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is supported on " +
+                   "CPUs only; remove devices, or learn from a teacher that runs in the job");
   }
   if (names_tokens(model.boundary)) return;
   const CutSizes sizes{.vocabulary = model.decoder.vocabulary, .vocabulary_name = "the teacher's vocabulary"};

@@ -286,7 +286,7 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
     const auto image = decode_image(folder.write("a.png", png_bytes({0, 8, interlaced, {}, {}}, large, samples)));
     ASSERT_TRUE(image.ok());
     ASSERT_EQ(image->pixels.size(), samples.size() * 3);
-    EXPECT_LE(image->pixels.capacity(), samples.size() * 3) << "a kept picture holds no more than its pixels";
+    EXPECT_LE(image->pixels.capacity(), samples.size() * 3) << "a kept image holds no more than its pixels";
     std::size_t different = 0;
     for (std::size_t at = 0; at < samples.size(); ++at) different += image->pixels[at * 3 + at % 3] != samples[at];
     EXPECT_EQ(different, 0u);

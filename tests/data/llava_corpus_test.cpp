@@ -121,7 +121,7 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   EXPECT_EQ(corpus.vocabulary(), 257);
   EXPECT_EQ(corpus.patch_columns(), 192);
   EXPECT_EQ(corpus.max_patches(), 4);
-  EXPECT_EQ(corpus.picture_grids().largest, (PatchGrid{1, 2})) << "a picture's, not the sample's";
+  EXPECT_EQ(corpus.picture_grids().largest, (PatchGrid{1, 2})) << "an image's, not the sample's";
   EXPECT_EQ(corpus.picture_grids().rows, 2);
   EXPECT_EQ(corpus.picture_grids().columns, 2);
   EXPECT_FALSE(corpus.picture_grids().one_width);
@@ -137,7 +137,7 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   std::vector<float> pixels(4 * 192);
   corpus.read_pictures(Split::train, id, pixels, places);
   EXPECT_EQ(places, (std::vector<std::int32_t>{0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0}));
-  EXPECT_EQ(pixels[0], 1.0f) << "red of the first picture";
+  EXPECT_EQ(pixels[0], 1.0f) << "red of the first image";
   EXPECT_EQ(pixels[2 * 192], -1.0f) << "red of the second";
   EXPECT_EQ(pixels[2 * 192 + 128], 1.0f) << "its blue";
   const ConversationView view = corpus.view(Split::train, id);
@@ -418,7 +418,7 @@ TEST(LlavaCorpus, a_long_conversation_keeps_the_turns_that_fit_with_their_pictur
   EXPECT_EQ(corpus.max_patches(), 4);
   const auto [tokens, targets, pixels, places] = content_of(corpus, id);
   EXPECT_EQ(std::ranges::count(tokens, image_token), 4);
-  EXPECT_EQ(pixels[0], 1.0f) << "the picture of the first turn";
+  EXPECT_EQ(pixels[0], 1.0f) << "the image of the first turn";
   EXPECT_THAT(corpus.describe(), HasSubstr("1 cut after the last answer that fits, 0 inside their first answer"));
 }
 

@@ -100,7 +100,7 @@ TEST(PictureGrids, hold_the_most_of_every_grid_and_whether_all_have_one_width) {
   EXPECT_EQ(grids.columns, 6);
   EXPECT_FALSE(grids.one_width);
   grids.add({1, 6});
-  EXPECT_FALSE(grids.one_width) << "an earlier picture has another width";
+  EXPECT_FALSE(grids.one_width) << "an earlier image has another width";
 }
 
 TEST(PatchGrid, known_sizes) {

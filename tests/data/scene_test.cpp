@@ -125,7 +125,7 @@ TEST(SceneGenerator, as_many_samples_have_pictures_as_asked_for) {
   for (std::uint64_t number = 0; number < many; ++number) ++samples[scenes.draw(Split::train, number).pictures.size()];
   // Five standard deviations of a count of 8000 with share 0.6 are 219.
   EXPECT_NEAR(samples[1] + samples[2], 4800, 220);
-  EXPECT_GT(samples[2], 150) << "two pictures";
+  EXPECT_GT(samples[2], 150) << "two images";
   EXPECT_EQ(SceneGenerator({.picture_share = 0.0}).draw(Split::train, 0).pictures.size(), 0u);
 }
 

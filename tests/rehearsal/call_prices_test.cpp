@@ -78,7 +78,7 @@ TEST(CallPrices, gpus_exchange_gradients_by_the_groups_that_were_measured) {
     prices.add({group, DType::f32, {4000, 2}, 0, 4000}, ms);
     prices.add({group, DType::f32, {4000, 4}, 0, 4000}, 2 * ms);
   }
-  EXPECT_EQ(prices.exchange_ms(4000, 2), 0) << "processors share their memory";
+  EXPECT_EQ(prices.exchange_ms(4000, 2), 0) << "CPUs share their memory";
   prices.set_own_memory();
   EXPECT_EQ(prices.exchange_ms(4000, 2), 4);
   EXPECT_EQ(prices.exchange_ms(4000, 4), 8);

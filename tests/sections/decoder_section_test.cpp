@@ -259,7 +259,7 @@ TEST(DecoderTrunk, top_k_rest_is_refused_by_name_where_it_is_not_computed) {
   wide.width = 64;  // heads that GPUs take
   const auto build = [&] { DecoderTrunk(context, {wide, TeacherOutput::top_k_rest, 5, {}}); };
   context.for_cuda = true;
-  EXPECT_NE(job_error_of(build).find("t: boundary = \"top_k_rest\" is computed on processors alone"), std::string::npos)
+  EXPECT_NE(job_error_of(build).find("t: boundary = \"top_k_rest\" is supported on CPUs only"), std::string::npos)
       << job_error_of(build);
   context.for_cuda = false;
   context.parallel.layout.tensor = 2;

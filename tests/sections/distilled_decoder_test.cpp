@@ -179,7 +179,7 @@ TEST(DistilledDecoder, a_rest_is_refused_by_name_on_a_gpu) {
   auto settings = options(TeacherOutput::top_k_rest, Divergence::reverse_kl);
   settings.decoder.width = 32;  // heads that GPUs take
   const std::string refused = job_error_of([&] { DistilledDecoder(context, settings); });
-  EXPECT_NE(refused.find("student: boundary = \"top_k_rest\", which a recorded teacher has, is computed on processors"),
+  EXPECT_NE(refused.find("student: boundary = \"top_k_rest\", which a recorded teacher has, is supported on CPUs only"),
             std::string::npos)
       << refused;
   context.for_cuda = false;

@@ -212,7 +212,7 @@ TEST(VisionEncoder, a_learned_table_is_as_large_as_the_largest_picture_unless_st
   config.max_patches = 0;
   VisionEncoder fitted(bench.context("vision", false), {config, data});
   EXPECT_EQ(fitted.parameters().find("vision_model.embeddings.position_embedding.weight")->shape(), (Shape{12, 16}));
-  EXPECT_EQ(fitted.vision().columns, 4) << "all pictures have as many, so the table has a grid";
+  EXPECT_EQ(fitted.vision().columns, 4) << "all images have as many, so the table has a grid";
   EXPECT_TRUE(fitted.notes().empty());
   VisionEncoder mixed(bench.context("vision", false), {config, shape_of({{3, 4}, {4, 2}})});
   EXPECT_EQ(mixed.vision().max_patches, 12);

@@ -81,7 +81,7 @@ TEST(Admission, takes_the_promised_slots_of_all_consumers) {  // AD-1
   AdmissionBench bench(shared_picture(), Binding::late);
   ASSERT_TRUE(bench.admission.admit(1));
   EXPECT_TRUE(bench.admission.admitted(1));
-  EXPECT_EQ(bench.admission.ledger(0).spare(), 0) << "the picture of the same sample has its slot already";
+  EXPECT_EQ(bench.admission.ledger(0).spare(), 0) << "the image of the same sample has its slot already";
   EXPECT_EQ(bench.admission.ledger(1).spare(), 0);
   EXPECT_FALSE(bench.admission.may_start(2));
 }
