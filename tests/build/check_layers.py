@@ -41,7 +41,7 @@ ROOMS = {
         ("ops", "operators on CPU and CUDA, autograd tape, parameters", None),
         ("device", "devices, their threads and memory, the CUDA backend", None),
         ("dataset", "rows of files to prepared data", None),
-        ("data", "corpora: text, pictures, conversations", None),
+        ("data", "corpora: text, images, conversations", None),
         ("graph", "section graph, layouts, placement", None),
         ("wavefront", "planning of one step, bounds", None),
         ("schedule", "micro-batches, resharding, credits, lanes", None),
