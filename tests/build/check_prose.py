@@ -35,7 +35,7 @@ OPEN = {
     "actors/job",
     "actors/process", "actors/run",
 
-    "runtime/checkpoint", "runtime/data",
+    "runtime/checkpoint",
 
     "runtime/wavefront", "tests",
 }
