@@ -22,14 +22,14 @@ Error damaged(const fs::path& file, const std::string& what) {
 }
 
 /// Returns entry `at` of counts, which are bytes or integers.
-std::int64_t count_at(const Tensor& counts, std::int64_t at) {
+std::int64_t count_at(const ConstTensor& counts, std::int64_t at) {
   return counts.dtype() == DType::u8 ? counts.data<std::uint8_t>()[at] : counts.data<std::int32_t>()[at];
 }
 
 /// Returns a tensor that views the vector's elements, for a writer, which only reads them.
 template <class T>
-Tensor view(std::vector<T>& values) {
-  static T nothing{};  // a tensor without elements needs memory, too
+ConstTensor view(const std::vector<T>& values) {
+  static const T nothing{};  // a tensor without elements needs memory, too
   return {values.empty() ? &nothing : values.data(), dtype_of<T>, Shape{static_cast<std::int64_t>(values.size())}};
 }
 
@@ -118,7 +118,7 @@ Result<TeacherShards::Shard> TeacherShards::open_shard(const fs::path& folder, s
        {std::tuple("ids", DType::i32, recorded.entries), std::tuple("logprobs", DType::f32, recorded.entries),
         std::tuple("rest", DType::f32, recorded.rows), std::tuple("offsets", DType::i64, std::uint64_t{samples}),
         std::tuple("counts", records_.k > most_in_a_byte ? DType::i32 : DType::u8, recorded.rows)}) {
-    const Result<Tensor> form = shard.file.described(name);
+    const Result<ConstTensor> form = shard.file.described(name);
     if (!form) return form.error();
     if (form->dtype() == dtype && form->shape() == Shape{static_cast<std::int64_t>(size)}) continue;
     return damaged(path, std::string("has a tensor ") + name + " of another dtype or size than teacher.json states");
