@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An actor system whose messages are delivered singly, in an order chosen by the test: nothing runs by itself.
+// An actor system that delivers one message at a time, in an order chosen by the test. Nothing runs by itself.
 #pragma once
 
 #include <caf/scheduler/test_coordinator.hpp>
@@ -14,7 +14,7 @@ namespace maestro::testing {
 class ActorBench {
  public:
   ActorBench() : system_(configured(config_)) {}
-  /// Actors that still run would keep the system alive.
+  /// Ends all actors: a running actor would keep the system alive.
   ~ActorBench() {
     for (const caf::actor& actor : actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     actors_.clear();
@@ -29,10 +29,10 @@ class ActorBench {
   caf::actor spawn(Arguments&&... arguments) {
     return kept(system_.spawn<Actor>(std::forward<Arguments>(arguments)...));
   }
-  /// An actor of these handlers alone, to stand in for a partner.
+  /// Spawns an actor with only these handlers, as a stand-in for a partner.
   template <class... Handlers>
   caf::actor stand_in(Handlers... handlers) {
-    // The argument is for UBSan: CAF 0.17 dereferences a null pointer to no arguments.
+    // CAF 0.17 dereferences a null pointer if a function lacks arguments (UBSan), so this one takes an int.
     return kept(system_.spawn([=](caf::event_based_actor*, int) -> caf::behavior { return {handlers...}; }, 0));
   }
 
@@ -41,23 +41,23 @@ class ActorBench {
     caf::anon_send(to, std::move(message));
   }
   [[nodiscard]] bool idle() { return scheduler().jobs.empty(); }
-  /// Delivers until nothing is under way.
+  /// Delivers messages until none is pending.
   void deliver_all() {
     while (!idle()) scheduler().run_once();
   }
-  /// Lets time pass for delayed messages, then delivers all.
+  /// Advances the simulated clock, then delivers all messages.
   void advance(caf::timespan time) {
     scheduler().clock().advance_time(time);
     deliver_all();
   }
-  /// Lets an actor, chosen at random, handle a message.
+  /// Lets a randomly chosen actor handle a message.
   template <class Random>
   void deliver_one(Random& random) {
     auto& jobs = scheduler().jobs;
     std::swap(jobs.front(), jobs[random() % jobs.size()]);
     scheduler().run_once();
   }
-  /// The answer to a request; everything else that is under way is delivered, too.
+  /// Returns the answer to a request. Delivers all other pending messages, too.
   template <class Answer, class Request>
   Answer ask(const caf::actor& actor, Request request) {
     caf::scoped_actor self(system_);

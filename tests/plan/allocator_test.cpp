@@ -9,7 +9,7 @@
 namespace maestro {
 namespace {
 
-/// Sections with work that n devices share, and an end of step that grows with them; each pool has its speed.
+/// Sections whose work is divided among n devices, plus a constant time at the end of a step. Each pool has a speed.
 struct Case {
   std::vector<DevicePool> pools;
   std::vector<double> speeds;
@@ -37,7 +37,7 @@ struct Case {
             },
             most_per_hour};
   }
-  /// Calls `seen(bound_ms, price_per_hour)` for every way to give the sections devices.
+  /// Calls `seen(bound_ms, price_per_hour)` for every allocation of devices to sections.
   template <class Seen>
   void every(const Seen& seen) const {
     std::vector<std::int64_t> used(pools.size());

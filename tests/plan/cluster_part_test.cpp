@@ -58,7 +58,7 @@ TEST(ClusterPart, samples_are_equal_only_if_all_of_all_steps_are) {
 
 enum class Devices { shared, apart, of_two_pools };
 
-/// Layouts of the distillation on 64 devices for each section, rehearsed as a whole and by a part.
+/// Layouts for the distillation on 64 devices per section, rehearsed in full and by a part.
 class RehearsedPart : public ::testing::TestWithParam<Devices> {
  protected:
   static constexpr std::int64_t samples = 256;
@@ -66,7 +66,7 @@ class RehearsedPart : public ::testing::TestWithParam<Devices> {
     cluster_.pools.resize(1);
     DescribedPool& pool = cluster_.pools.front();
     pool.memory_bytes = 1e9;
-    pool.bf16_flops_per_ms = pool.fp32_flops_per_ms = 1e5;  // a pass takes milliseconds
+    pool.bf16_flops_per_ms = pool.fp32_flops_per_ms = 1e5;  // slow, so that a pass takes milliseconds
     pool.memory_bytes_per_ms = 1e7;
     pool.hosts = 48;
     pool.devices_of_host = 4;

@@ -36,7 +36,7 @@ class ClusterPlannerTest : public ::testing::Test {
     return ClusterPlanner([job](const std::vector<std::string>& settings) { return plan_on_emulated(job, settings); },
                           cluster_, options);
   }
-  /// The numbers in the list of a setting: "teacher.processes=[0, 1]".
+  /// Returns the numbers in a setting's list: "teacher.processes=[0, 1]".
   static std::vector<int> numbers(const ClusterChoice& choice, const std::string& key) {
     std::vector<int> found;
     for (const std::string& setting : choice.settings) {
@@ -52,11 +52,11 @@ class ClusterPlannerTest : public ::testing::Test {
     }
     return found;
   }
-  /// Sections of two groups have no device in common, and those of a pool are in processes behind those of the pools
-  /// before.
+  /// Checks that sections in different groups share no device, and that the processes of a pool follow the processes of
+  /// the pools before it.
   void expect_places(const ClusterChoice& choice) const {
     std::map<std::pair<int, int>, std::size_t> groups;  // by process and device
-    std::map<std::size_t, double> bytes;                // of a device of each group
+    std::map<std::size_t, double> bytes;                // bytes on a device, by group
     for (const auto& [section, on] : choice.sections) {
       EXPECT_LE(bytes[on.group] += on.bytes, 0.92e9);
       const std::vector<int> devices = numbers(choice, section + ".devices");
@@ -99,7 +99,7 @@ TEST_F(ClusterPlannerTest, a_choice_resolves_with_a_process_on_each_host) {
     job.insert(job.find("[plain]\n") + 8, degree.substr(6, 8) + " = " + degree.back() + "\n");
     const ClusterChoice choice = planner(job, "", {"micro_batch"}).choose();
     std::vector<std::string> settings;
-    for (std::string setting : choice.settings) {  // cores in the place of GPUs
+    for (std::string setting : choice.settings) {  // cores instead of GPUs
       for (auto at = setting.find("cuda:"); at != std::string::npos; at = setting.find("cuda:")) {
         setting.replace(at, 4, "cpu");
       }
@@ -147,7 +147,7 @@ TEST_F(ClusterPlannerTest, sections_share_devices_that_are_too_few_for_one_each)
   expect_places(choice);
   EXPECT_LE(choice.devices, 2);
   EXPECT_GE(choice.played.step_ms, choice.least_bound_ms * 0.999);
-  double work_ms = 0;  // of all sections on one of the two devices at least
+  double work_ms = 0;  // work of all sections; at least half is on one of the two devices
   for (const auto& [section, on] : choice.sections) work_ms += on.work_ms * static_cast<double>(on.layout.devices());
   EXPECT_GE(choice.played.step_ms, work_ms / 2 * 0.999);
 }
@@ -221,7 +221,7 @@ TEST(ClusterPlaces, lists_of_a_large_cluster_are_settings_of_a_job) {
   EXPECT_EQ(job.root().table("a").integers("processes").back(), 1249);
 }
 
-/// A second pool of four hosts whose devices have a fraction of the speed, for a fraction of the price.
+/// A second pool with four hosts whose devices have a fraction of the speed, for a fraction of the price.
 class PlansOfTwoPools : public ClusterPlannerTest {
  protected:
   PlansOfTwoPools() {
@@ -251,7 +251,7 @@ TEST_F(PlansOfTwoPools, no_point_of_the_front_is_slower_and_dearer_than_a_plan_o
       const bool matched = std::ranges::any_of(both.front, [&](const Allocation& other) {
         return other.bound_ms <= point.bound_ms * 1.05 && other.price_of_step() <= point.price_of_step() * 1.05;
       });
-      EXPECT_TRUE(matched) << alone.name << " " << point.bound_ms;  // the front's times go in steps of a twentieth
+      EXPECT_TRUE(matched) << alone.name << " " << point.bound_ms;  // the front's times have steps of a twentieth
     }
   }
 }
@@ -297,7 +297,7 @@ TEST_F(PlansOfTwoPools, cells_have_the_best_of_each_kind_and_are_faster_with_mor
 }
 
 TEST_F(ClusterPlannerTest, a_cell_has_the_keys_of_the_run_with_which_it_was_rehearsed) {
-  pool().network = {4e6, 0.02};  // tensors are long on their way, so that more slots and true speeds gain
+  pool().network = {4e6, 0.02};  // slow transfers, so that more slots and true speeds gain
   ClusterPlanner of_job = planner(distillation_job);
   const std::vector<ClusterCell> cells = of_job.cells();
   const auto of_run = [](const std::string& setting) {
@@ -309,7 +309,7 @@ TEST_F(ClusterPlannerTest, a_cell_has_the_keys_of_the_run_with_which_it_was_rehe
 
 TEST_F(ClusterPlannerTest, more_micro_batches_are_in_flight_where_a_plan_gains_and_memory_suffices) {  // CY-1
   pool().network = {4e6, 0.02};
-  pool().inside = {4e6, 0.02};  // tensors are long on their way between stages
+  pool().inside = {4e6, 0.02};  // slow transfers between stages
   std::string job = distillation_job;
   job.replace(job.find("global_batch = 8"), 16, "global_batch = 64");
   job.insert(job.find("[plain]\n") + 8, "replicas = 1\ntensor = 1\ncontext = 1\npipeline = 2\n");

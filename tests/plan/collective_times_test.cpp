@@ -19,7 +19,7 @@ JobTimes one_ms() {
   return times;
 }
 
-/// Milliseconds of calls that are collectives of two ranks.
+/// Returns the milliseconds of calls that are collectives of two ranks.
 double assumed_ms(const std::vector<ObservedCall>& calls) {
   double sum = 0;
   for (const ObservedCall& observed : calls) {

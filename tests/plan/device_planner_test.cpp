@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes, profiles and plans of GPUs, over the fakes of CUDA's runtime, of cuBLASLt and of NCCL.
+// Probes, profiles and plans for GPUs, with fake libraries for CUDA, cuBLASLt and NCCL.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t gpus = 2;
 [[maybe_unused]] const int library_named = setenv("MAESTRO_CUDA_LIBRARY", MAESTRO_FAKE_BACKEND, 1);
 
-/// Returns settings that put every section of a job on a GPU, small ones with heads that its kernels have.
+/// Returns settings that put every section of a job on a GPU, with small heads that the GPU kernels support.
 std::vector<std::string> on_gpus(const std::string& job, std::vector<std::string> more = {}) {
   const bool pictures = job.find("[vision]") != std::string::npos;
   const std::vector<std::string> sections = pictures ? std::vector<std::string>{"vision", "projector", "llm"}
@@ -76,7 +76,7 @@ TEST_P(DeviceProbes, dry_passes_make_the_calls_of_a_gpu) {  // DY-1, DY-3
       if (node.trained()) end = real->step_end();
     }).get();
     for (const ObservedPasses& pass : passes) {
-      // A GPU rounds the weights in its first pass, for which no dry pass stands.
+      // A GPU rounds the weights in its first pass; dry passes do not include this.
       const ObservedPasses expected = dry.pass(batch);
       EXPECT_FALSE(pass.forward.empty()) << node.name;
       EXPECT_EQ(texts_of(expected.forward), texts_of(passes.back().forward)) << node.name;
@@ -202,7 +202,7 @@ TEST_F(DevicePlanner, a_layout_that_needs_more_than_its_memory_is_left_out) {
   JobPlanner roomy = planner(distillation_job, machine);
   const LayoutRanking all = roomy.rank();
   ASSERT_GT(all.best.size(), 5U);
-  double most = 0;  // bytes of the best layout on both
+  double most = 0;  // bytes on both GPUs with the best layout
   for (const RankedLayout& ranked : all.best) most = std::max(most, ranked.bytes);
   machine.memory_bytes = most / 2 / 0.92;
   const LayoutRanking tight = planner(distillation_job, machine).rank();
@@ -230,7 +230,7 @@ TEST_F(DevicePlanner, shares_are_chosen_where_parts_of_a_gpu_add_up_to_more) {
   EXPECT_TRUE(contended.rank().best.front().shares_of_devices.empty())
       << "beside each other they do no more than alone";
   price(less_than_proportional);
-  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU, as the calls of these sections do not
+  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU; the sections' calls do not
   JobPlanner filled = planner(distillation_job, one);
   const LayoutRanking found = filled.rank();
   const RankedLayout& best = found.best.front();
@@ -267,7 +267,7 @@ TEST_F(DevicePlanner, shares_are_measured_for_sections_that_do_not_fill_their_gp
   };
   EXPECT_GT(ranking().filled, 0.73);
   EXPECT_THAT(lines, ::testing::IsEmpty());
-  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU, as the calls of these sections do not
+  prices_.alone.add({"linear", DType::f32, {1}, 1e12, 1e12}, 1);  // fills a GPU; the sections' calls do not
   EXPECT_THAT(planner(distillation_job, one).rank().alternatives,
               ::testing::Not(Contains(::testing::Field(&Alternative::change, HasSubstr("share")))))
       << "without a profiler";

@@ -23,7 +23,7 @@ class JobPlannerTest : public ::testing::Test {
     return JobPlanner([job](const std::vector<std::string>& settings) { return plan_of(job, settings); }, options,
                       prices_);
   }
-  /// Every operator costs its work at one rate, so that no clock decides.
+  /// Prices every operator by its work at a constant rate, so that no result depends on measured time.
   void price_by_work(const std::string& job, bool with_ranks = true) {
     std::vector<std::vector<std::string>> all{{}};
     if (with_ranks) all.insert(all.end(), {all_with(job, "tensor"), all_with(job, "context")});
@@ -158,7 +158,7 @@ TEST_F(JobPlannerTest, two_devices_of_a_core_do_as_much_as_one) {  // LB-2
     EXPECT_GE(ranked.step_ms, ranked.bound_ms * (1 - 1e-9));
     EXPECT_GE(ranked.bound_ms, shared.least_bound_ms * (1 - 1e-9));
   }
-  // All sections have work on the core all the time, so that the bound is what a step takes.
+  // All sections keep the core busy all the time, so a step takes as long as the bound.
   EXPECT_LT(shared.best.front().step_ms, 1.05 * shared.least_bound_ms);
   EXPECT_GT(shared.least_bound_ms, 1.7 * apart.least_bound_ms);
 }

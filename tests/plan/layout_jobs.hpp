@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small jobs with every bundled section type, for tests of probes, prices and searches.
+// Small jobs with every bundled section type, used to test probes, prices and searches.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,8 @@ positions = 40
 micro_batch = 4
 )";
 
-/// Composes the app of one of the jobs above, on 4 devices of each host: "a,b"; empty: of this one.
+/// Composes the app of one of the jobs above, with 4 devices per host; `hosts` is a list such as "a,b"; empty: this
+/// host only.
 inline ResolvedJob plan_of(const std::string& job, const std::vector<std::string>& settings = {},
                            const std::string& hosts = {}) {
   static std::ostringstream out;
@@ -113,7 +114,7 @@ inline ResolvedJob plan_of(const std::string& job, const std::vector<std::string
   return app.plan();
 }
 
-/// Likewise a distillation whose sections are on emulated devices unless the settings name others.
+/// Composes a distillation whose sections are on emulated devices unless the settings name others.
 inline ResolvedJob plan_on_emulated(const std::string& job, std::vector<std::string> settings) {
   for (const char* const section : {"teacher", "student", "plain"}) {
     const std::string key = std::string(section) + ".devices=";

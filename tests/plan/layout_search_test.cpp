@@ -26,7 +26,7 @@ LayoutChoices drawn_section(std::mt19937& random, int devices) {
   const auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
   LayoutChoices section;
   for (int layout = 0; layout < 1 + below(4); ++layout) {
-    const int count = 1 + below(devices + 1);  // also more than there are
+    const int count = 1 + below(devices + 1);  // sometimes more devices than exist
     std::vector<double> work;
     for (int device = 0; device < count; ++device) work.push_back(1 + below(40));
     section.layouts.push_back(priced(count, work));
@@ -37,13 +37,14 @@ LayoutChoices drawn_section(std::mt19937& random, int devices) {
     section.devices.push_back((below(devices) + static_cast<int>(device)) % devices);
   }
   std::ranges::sort(section.devices);
-  if (std::ranges::adjacent_find(section.devices) != section.devices.end()) section.devices.clear();  // none twice
+  if (std::ranges::adjacent_find(section.devices) != section.devices.end()) section.devices.clear();  // no device twice
   return section;
 }
 
-using Placed = std::vector<std::map<int, std::vector<double>>>;  // by section: the work of devices on each core
+using Placed = std::vector<std::map<int, std::vector<double>>>;  // work of each device, by core, for each section
 
-/// The bound of sections placed on cores, by LB-2's own words: every selection of sections, over their cores.
+/// Returns the bound for sections placed on cores as LB-2 states it: for every selection of sections, their work over
+/// their cores.
 double bound_by_selections(const Placed& placed) {
   double bound = 0;
   for (const auto& section : placed) {
@@ -64,7 +65,7 @@ double bound_by_selections(const Placed& placed) {
   return bound;
 }
 
-/// The work of the busiest core.
+/// Returns the work of the busiest core.
 double busiest(const Placed& placed) {
   std::map<int, double> load;
   double most = 0;
@@ -76,7 +77,7 @@ double busiest(const Placed& placed) {
   return most;
 }
 
-/// A figure of all layouts, in order, by trying each on every first device.
+/// Returns a figure of all layouts, sorted; tries each layout on every first device.
 std::vector<double> of_all(const std::vector<LayoutChoices>& sections, const SearchedDevices& on,
                            double (*figure)(const Placed&)) {
   const int devices = on.count;
@@ -142,7 +143,7 @@ TEST(LayoutSearch, no_device_has_more_than_its_memory) {  // LB-3
     std::vector<LayoutChoices> sections;
     for (int section = 0; section < 1 + trial % 3; ++section) sections.push_back(drawn_section(random, devices));
     for (LayoutChoices& section : sections) {
-      for (PricedLayout& layout : section.layouts) layout.bytes = layout.work_ms;  // then load is memory
+      for (PricedLayout& layout : section.layouts) layout.bytes = layout.work_ms;  // then the load is the memory
     }
     constexpr double most_bytes = 45;
     const FoundLayouts all = best_layouts(sections, {devices}, 1000);
@@ -162,7 +163,7 @@ TEST(LayoutSearch, sections_are_laid_beside_each_other_where_that_is_better) {
   LayoutChoices heavy{"heavy", {priced(1, {10}), priced(2, {6, 6})}, {}};
   LayoutChoices light{"light", {priced(1, {9})}, {}};
   const FoundLayouts found = best_layouts({heavy, light}, {2}, 10);
-  ASSERT_THAT(found.best, SizeIs(4));  // names of devices apart
+  ASSERT_THAT(found.best, SizeIs(4));  // devices that differ only in name count once
   EXPECT_EQ(found.best[0].bound_ms, 10);
   EXPECT_THAT(found.best[0].devices, ElementsAre(ElementsAre(0), ElementsAre(1)));
   EXPECT_THAT(found.best[0].layouts, ElementsAre(0U, 0U));

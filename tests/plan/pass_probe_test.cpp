@@ -23,7 +23,7 @@ struct ProbeCase {
   std::vector<std::string> settings;
 };
 
-/// The results of a rank: two micro-batches, the end of a step, and a micro-batch with newly packed weights.
+/// A rank's results: two micro-batches, the end of a step, and a micro-batch with newly packed weights.
 struct Probed {
   std::vector<ObservedPasses> passes;
   ObservedStepEnd end;
@@ -41,7 +41,7 @@ Probed probe_rank(const ResolvedJob& plan, const MicroBatchPlan& batch, LayoutRa
   return probed;
 }
 
-/// Runs all ranks of a replica for real; returns the first rank's.
+/// Executes all ranks of a replica. Returns the first rank's results.
 Probed probe_replica(const ResolvedJob& plan, const MicroBatchPlan& batch, const OperatorTable& table) {
   const Layout layout = plan.graph.node(batch.section).layout;
   EXPECT_TRUE(layout.tensor == 1 || layout.context == 1) << "one group is enough here";
@@ -92,7 +92,7 @@ TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) { 
     EXPECT_EQ(texts_of(dry.end.norm), texts_of(real.end.norm)) << node.name;
     EXPECT_EQ(texts_of(dry.end.step), texts_of(real.end.step)) << node.name;
     EXPECT_EQ(dry.working_bytes, real.working_bytes) << node.name;
-    if (GetParam().job != vision_job) {  // whose samples differ
+    if (GetParam().job != vision_job) {  // samples differ in length
       EXPECT_EQ(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;
     } else {
       EXPECT_GE(plan.pass_bytes[batch.section.value()], static_cast<double>(real.working_bytes)) << node.name;

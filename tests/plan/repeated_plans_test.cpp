@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t steps = 8;
 
-/// The job on replicas, so that receivers have sequences of their own.
+/// A job with several replicas, so that each receiver numbers its micro-batches itself.
 class RepeatedPlansTest : public ::testing::Test {
  protected:
   explicit RepeatedPlansTest(const std::string& job = distillation_job) {
@@ -28,7 +28,7 @@ class RepeatedPlansTest : public ::testing::Test {
   [[nodiscard]] RepeatedPlans repeated(std::size_t most_apart = 4000) const {
     return repeated_plans_of(plan_, units_, times_, most_apart).value_or_throw();
   }
-  /// The numbered plans have the micro-batches of plans_of(), with their sequences.
+  /// Checks that the numbered plans have the micro-batches of plans_of(), with their sequences.
   void expect_plans(const RepeatedPlans& plans) const {
     const std::vector<StepPlan> apart = plans_of(plan_, units_, nullptr).value_or_throw();
     StepNumbers numbers;

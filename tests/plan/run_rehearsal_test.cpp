@@ -13,12 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double teacher_ms = 2;  // of a micro-batch
-constexpr double forward_ms = 3;  // of student and plain
+constexpr double teacher_ms = 2;  // per micro-batch
+constexpr double forward_ms = 3;  // for student and plain
 constexpr double backward_ms = 6;
 constexpr double step_end_ms = 4;
 
-/// A run on devices of its own for each section, with times that the test chooses.
+/// A run with a separate device for each section and pass times set by the test.
 class RunRehearsalTest : public ::testing::Test {
  protected:
   RunRehearsalTest()
@@ -46,7 +46,7 @@ class RunRehearsalTest : public ::testing::Test {
         const GraphNode& node = plan_.graph.node(place.section);
         LaneTimes& times = step.lanes[{place.section, place.replica}].times;
         times.busy_ms = node.trained() ? 18 : 8;
-        if (node.trained()) times.step_ms = step_end_ms + static_cast<double>(at % 2);  // a device that others use
+        if (node.trained()) times.step_ms = step_end_ms + static_cast<double>(at % 2);  // varies like a shared device
         times.wait_ms["work"] = 25 - times.busy_ms - times.step_ms;
       }
     }
@@ -60,7 +60,7 @@ class RunRehearsalTest : public ::testing::Test {
 TEST_F(RunRehearsalTest, a_period_has_the_passes_and_the_step_end_of_the_section_that_works_longest) {  // UR-1
   run(16);
   const RunRehearsal found = rehearse_run(plan_, steps_).value_or_throw();
-  const double work_ms = 2 * (forward_ms + backward_ms) + step_end_ms;  // two micro-batches of four samples
+  const double work_ms = 2 * (forward_ms + backward_ms) + step_end_ms;  // two micro-batches with four samples each
   EXPECT_EQ(found.steps, 16 - 2 - static_cast<std::size_t>(plan_.train.ahead) - 1);
   EXPECT_GE(found.step_ms, work_ms);
   EXPECT_LT(found.step_ms, work_ms + 1) << "hops alone come on top";

@@ -33,7 +33,7 @@ pipeline = 1
 zero = false
 )";
 
-/// The plan of a language model, on emulated devices unless the settings name others.
+/// Returns the plan of a language model, on emulated devices unless the settings name others.
 ResolvedJob lm_plan(std::vector<std::string> settings) {
   const auto names_devices = [](const std::string& each) { return each.starts_with("plain.devices="); };
   if (std::ranges::none_of(settings, names_devices)) settings.emplace_back("plain.devices=[\"emulated\"]");
@@ -49,7 +49,7 @@ ResolvedJob lm_plan(std::vector<std::string> settings) {
   return app.plan();
 }
 
-/// Two pools of a host each; the devices of the second have a part of the speed.
+/// Returns two pools of one host each; the second pool's devices have a fraction of the speed.
 DescribedCluster two_pools(std::int64_t fast, std::int64_t slow, double speed) {
   DescribedCluster cluster;
   cluster.name = "two pools";
@@ -70,7 +70,7 @@ DescribedCluster two_pools(std::int64_t fast, std::int64_t slow, double speed) {
   return cluster;
 }
 
-/// The least time of a step over all layouts, numbers of replicas on both pools and shares of the micro-batches.
+/// Finds the shortest step over all layouts, numbers of replicas on both pools and shares of the micro-batches.
 class Exhaustive {
  public:
   Exhaustive(const DescribedCluster& cluster, std::int64_t most_samples) : cluster_(cluster) {

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// first -> second, of which there are two replicas in process 1.
+/// Graph: first -> second; section second has two replicas in process 1.
 class ControlAnswersTest : public ::testing::Test {
  protected:
   ControlAnswersTest() {

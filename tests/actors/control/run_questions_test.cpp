@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A coordinator and two replicas, played by actors that run by themselves.
+/// A coordinator and two replicas, each a stand-in actor that CAF schedules.
 class RunQuestionsTest : public ::testing::Test {
  protected:
   RunQuestionsTest() : system_(configured(config_)) {}
@@ -28,7 +28,7 @@ class RunQuestionsTest : public ::testing::Test {
   }
   template <class... Handlers>
   caf::actor actor(Handlers... handlers) {
-    // With an argument: CAF 0.17 dereferences a null pointer to those of a function without any.
+    // CAF 0.17 dereferences a null pointer if a function lacks arguments, so this one takes an int.
     actors_.push_back(system_.spawn([=](caf::event_based_actor*, int) -> caf::behavior { return {handlers...}; }, 0));
     return actors_.back();
   }
@@ -40,7 +40,7 @@ class RunQuestionsTest : public ::testing::Test {
       return answer;
     });
   }
-  /// Never answers.
+  /// Spawns an actor that never answers.
   caf::actor silent() {
     return actor([](StatusRequest) -> caf::result<WaitingFor> { return caf::skip; });
   }
@@ -60,7 +60,7 @@ class RunQuestionsTest : public ::testing::Test {
 TEST_F(RunQuestionsTest, a_thread_that_lives_on_does_not_keep_the_system_from_its_end) {  // RQ-2
   std::promise<void> asked, ended;
   std::promise<void> destroyed;
-  std::thread asking;  // as that of the watchdog
+  std::thread asking;  // a thread such as the watchdog's
   std::thread owner([&] {
     caf::actor_system_config config;
     {
@@ -96,7 +96,7 @@ RunStatus run_at(std::uint64_t step, std::shared_ptr<const Directory> directory)
 TEST_F(RunQuestionsTest, a_view_has_the_run_and_every_replica) {
   const auto directory = directory_of({replica(0), replica(1)});
   RunQuestions questions(system_, actor([=](RunStatusRequest) { return run_at(7, directory); }));
-  for (int time = 0; time < 2; ++time) {  // the second view has the replicas of the first
+  for (int time = 0; time < 2; ++time) {  // the second view queries the same replicas
     const auto view = questions.view(30s);
     EXPECT_EQ(view.run.last_step, 7u);
     EXPECT_EQ(view.replicas.size(), 2u);

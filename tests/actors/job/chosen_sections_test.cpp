@@ -18,7 +18,7 @@ void add(SectionGraph& graph, const char* name, Role role, std::vector<Port> inp
   graph.add(std::move(node));
 }
 
-/// Teachers "math" and "code" of "student"; "other" learns from "code" alone.
+/// Returns a graph with teachers "math" and "code" for "student"; "other" learns from "code" only.
 SectionGraph classroom() {
   SectionGraph graph;
   const Port tokens{"tokens", DType::i32, 1, false, false};

@@ -30,7 +30,7 @@ class DataSourceTest : public ::testing::Test {
   caf::actor supervisor_ = bench_.stand_in([this](const Failure& failure) { failures_.push_back(failure.message); });
 };
 
-/// Throws while samples are prepared, as a corpus may when memory runs out.
+/// Throws while it prepares samples, like a corpus that runs out of memory.
 class Throwing final : public Corpus {
  public:
   explicit Throwing(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
@@ -56,7 +56,7 @@ TEST_F(DataSourceTest, an_exception_of_the_corpus_reaches_the_supervisor_with_th
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");  // RN-2
 }
 
-/// Declares less of its samples than is true.
+/// Declares a maximum length that its samples exceed.
 class Understating final : public Corpus {
  public:
   explicit Understating(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}

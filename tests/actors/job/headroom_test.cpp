@@ -16,7 +16,7 @@
 namespace maestro {
 namespace {
 
-/// Runs `check` in a process of its own, whose limits it may lower. Returns whether its error has all the texts.
+/// Runs `check` in a child process, whose limits it may lower. Returns whether its error contains all texts.
 template <class Check>
 bool refused(Check check, std::initializer_list<const char*> texts) {
   const pid_t child = fork();

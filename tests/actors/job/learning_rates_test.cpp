@@ -14,7 +14,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A job of one trained section, and the settings of the checkpoint that it goes on from.
+/// A job with one trained section, and the settings of the checkpoint that it resumes.
 class LearningRates : public ::testing::Test {
  protected:
   LearningRates() {
@@ -60,7 +60,7 @@ TEST_F(LearningRates, a_decay_that_ends_before_the_run_has_a_note) {
               ElementsAre("student: the learning rate is min_lr = 0 after step 60 of 100, by train.schedule_steps = "
                           "60: nothing is learned afterwards"));
   optimizer().min_lr = 1e-5;
-  optimizer().warmup_steps = 70;  // its last step has the full rate, and so has the first after it
+  optimizer().warmup_steps = 70;  // the last step of the warm-up has the full rate, and so has the step after it
   EXPECT_THAT(schedule_notes(plan_), ElementsAre("student: the learning rate is min_lr = 1e-05 after step 71 of 100, "
                                                  "by train.schedule_steps = 60"));
   optimizer().schedule = LearningRateSchedule::constant;

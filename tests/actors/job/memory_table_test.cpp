@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimate of a plan's memory: a frozen teacher of two replicas before a student of two, each section with outputs
-// of 64 bytes a row.
+// The estimated memory of a plan: a frozen teacher with two replicas feeds a student with two. Each section's outputs
+// take 64 bytes a row.
 #include "actors/job/memory_table.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr double mega = 1e6;
 
-/// Keeps 1,000 bytes of a token for its backward pass and takes 500 for a while.
+/// Keeps 1,000 bytes per token for its backward pass, and uses 500 more temporarily.
 class Measured final : public Section {
  public:
   [[nodiscard]] Ports ports() const override { return {}; }
@@ -66,7 +66,7 @@ class MemoryTable : public ::testing::Test {
     plan_.below.emplace_back();
     plan_.held.push_back({.all = 1'000'000, .matrices = 800'000, .table = 100'000});
   }
-  /// Replica 1 of both sections is on the last of `processes`.
+  /// Places replica 1 of both sections on the last of `processes`.
   void put(std::uint32_t processes) {
     plan_.options.processes = processes;
     plan_.places.clear();
@@ -127,7 +127,7 @@ TEST_F(MemoryTable, sums_are_by_process_and_by_gpu) {
   plan_.places[2].devices = {gpu};
   estimate = estimate_memory(plan_);
   EXPECT_EQ(estimate.devices.at({0, gpu}), use(1, 0).on_device());
-  constexpr double of_cuda = 450;  // context and libraries, once for a process
+  constexpr double of_cuda = 450;  // context and libraries, once per process
   EXPECT_EQ(estimate.processes[0], (of_cuda + 50) * mega + sum(0, 0) + sum(0, 1) + use(1, 0).edges + sum(1, 1));
   plan_.places[3].devices = {gpu};
   EXPECT_EQ(estimate_memory(plan_).processes[0],

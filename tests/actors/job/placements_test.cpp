@@ -114,7 +114,7 @@ TEST(Placements, of_a_joining_process_are_on_the_devices_that_few_use) {
   EXPECT_THROW((void)device({"teacher", ProcessId(2), 0, 0}, "cpu:0,cpu:1"), JobError) << "one too many";
 }
 
-/// Returns the refusal of a plan in which section `name` has `least`; empty: accepted.
+/// Returns the error if section `name` sets `least`; empty if the plan is accepted.
 std::string refusal(const std::string& name, const std::string& policy = "wavefront") {
   ResolvedJob plan;
   plan.schedule.policy = policy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of the checks of a whole plan, at equality and just beyond.
+// Limits that are checked on a complete plan, at equality and just beyond.
 #include "actors/job/plan_checks.hpp"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ class PlanChecks : public ::testing::Test {
 
 TEST_F(PlanChecks, every_replica_of_a_trained_section_has_a_micro_batch_in_a_step) {
   add("student", 4, 3);
-  plan_.train.global_batch = 9;  // 4, 4 and 1
+  plan_.train.global_batch = 9;  // micro-batches with 4, 4 and 1 samples
   EXPECT_EQ(refusal_of([&] { check_batches(plan_); }), "accepted");
   plan_.train.global_batch = 8;
   EXPECT_THAT(refusal_of([&] { check_batches(plan_); }),
@@ -88,7 +88,7 @@ TEST_F(PlanChecks, advice_about_a_small_batch_is_accepted_when_it_is_followed) {
 TEST_F(PlanChecks, defaults_that_contradict_a_small_batch_are_lowered_and_given_values_never) {
   struct Case {
     const char* table;
-    std::int64_t samples, micro_batch, replicas;  // of the step, and as they become
+    std::int64_t samples, micro_batch, replicas;  // samples per step; resulting micro_batch and replicas
     std::vector<std::string> notes;
   };
   const std::vector<Case> cases{
@@ -115,7 +115,7 @@ TEST_F(PlanChecks, defaults_that_contradict_a_small_batch_are_lowered_and_given_
   }
 }
 
-/// Sources of a mixture: samples and weight.
+/// Sources of a mixture with samples and weights.
 class Sources : public Corpus {
  public:
   explicit Sources(std::vector<SampleSource> sources) : sources_(std::move(sources)) {}
@@ -216,7 +216,7 @@ TEST_F(PlanChecks, emulated_stages_need_no_devices_of_the_machine_and_are_noted_
 
 TEST_F(PlanChecks, the_end_of_a_step_on_emulated_devices_is_a_ring_over_the_replicas_and_the_step_itself) {
   add("student", 1, 4);
-  plan_.held = {{.all = 25'000'000}};  // 100 MB of gradients
+  plan_.held = {{.all = 25'000'000}};  // 100 MB per gradient exchange
   EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).sum_ms, 0);
   EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).step_ms, 0);
   plan_.emulation.step_ms = 3;

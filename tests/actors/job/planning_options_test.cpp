@@ -8,7 +8,7 @@ namespace {
 
 using Sets = std::vector<std::vector<int>>;
 
-/// An encoder of two replicas and an llm of two replicas with two ranks each.
+/// Returns a job: an encoder with two replicas, and an llm with two replicas of two ranks each.
 ResolvedJob job_with(std::vector<ReplicaPlacement> places) {
   ResolvedJob plan;
   GraphNode vision;

@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A frozen teacher and a trained student of two replicas.
+/// A frozen teacher and a trained student with two replicas.
 class ReductionPaths : public ::testing::Test {
  protected:
   ReductionPaths() {

@@ -101,7 +101,7 @@ std::unique_ptr<Device> SimulatedBackend::open(const DeviceOptions& /*options*/)
 
 std::vector<std::byte> SimulatedBackend::make_group_id() const {
   const int number = static_cast<int>(groups_.size());
-  groups_[number] = nullptr;  // made by the first that joins
+  groups_[number] = nullptr;  // created by the first member that joins
   return {static_cast<std::byte>(number / 256), static_cast<std::byte>(number % 256)};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that a test drives, and the groups that they form.
+// Devices that a test drives, and the groups of these devices.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace maestro::testing {
 
-/// Work waits until the simulation runs it, critical work first (WT-2). A collective of a group runs when all members
-/// have queued it; until then finish() completes nothing.
+/// Work waits until the simulation runs it, critical work first (WT-2). A group runs a collective when all members have
+/// queued it; until then finish() completes nothing.
 class SimulatedDevice final : public Device {
  public:
   explicit SimulatedDevice(const OperatorTable& ops) : ops_(&ops) {}
@@ -44,20 +44,20 @@ class SimulatedDevice final : public Device {
   const OperatorTable* ops_;
   std::deque<std::function<void()>> critical_;
   std::deque<std::function<void()>> background_;
-  std::int64_t exchanges_ = 0;  // queued and not done
+  std::int64_t exchanges_ = 0;  // queued and not finished
   std::deque<std::function<void(const std::string&)>> held_;
 };
 
-/// Groups of simulated devices in a single thread. A join never waits.
+/// Groups of simulated devices in a single thread. Joining a group never blocks.
 class SimulatedBackend final : public DeviceBackend {
  public:
-  /// Returns by group, in the order of make_group_id(), the ranks in the order in which they joined.
+  /// Returns each group's ranks in joining order. Groups are numbered in the order of make_group_id().
   [[nodiscard]] const std::map<int, std::vector<std::int64_t>>& joined() const { return joined_; }
-  /// Returns the operations of all groups, in the order in which they ran.
+  /// Returns the operations of all groups in execution order.
   [[nodiscard]] const std::vector<std::string>& exchanges() const { return exchanges_; }
-  /// Returns errors of members whose calls do not match.
+  /// Returns the errors of members whose calls do not match.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// Makes the next exchange, and its group with it, fail with this reason.
+  /// Makes the next exchange fail with this reason, and its group with it.
   void break_next(std::string why) { breaks_ = std::move(why); }
 
   [[nodiscard]] std::size_t devices() const override { return 0; }
@@ -74,7 +74,7 @@ class SimulatedBackend final : public DeviceBackend {
  private:
   class Group;
   class Member;
-  // Groups change in calls of a const backend; all in the test's thread.
+  // make_group() is const but changes groups; all calls are made in the test's thread
   mutable std::map<int, std::shared_ptr<Group>> groups_;
   mutable std::map<int, std::vector<std::int64_t>> joined_;
   mutable std::vector<std::string> exchanges_;

@@ -13,23 +13,23 @@ namespace maestro::testing {
 
 namespace {
 
-/// Returns the value of a row in every section: a small integer, so that sums are exact.
+/// Returns a row's value, the same in every section: a small integer, so that sums are exact.
 float value_of(SampleId sample, std::int64_t position) {
   return static_cast<float>((sample.value() * 7 + static_cast<std::uint64_t>(position)) % 13 + 1);
 }
 
 struct RowSectionOptions {
   GraphNode node;
-  std::int64_t gradient_edges = 0;  ///< consumers that send a gradient back
+  std::int64_t gradient_edges = 0;  ///< number of consumers that send a gradient back
   bool trained = false;
-  bool backward = false;  ///< trained, or gradients pass through
+  bool backward = false;  ///< true if the section is trained or gradients pass through it
   std::int64_t rank = 0;
   std::vector<std::string>* problems = nullptr;
   std::int64_t* rows = nullptr;
 };
 
-/// Checks that every row of every input is the planned row, passes the same rows on, and does so with gradients. A rank
-/// checks and passes on the rows it holds; its parameters see all rows, as if ranks had added theirs up.
+/// Checks that every row of every input is the planned row, and passes on the same rows; does the same with gradients.
+/// A rank checks and passes on only its rows. Its parameters see all rows, as if ranks had added up their parts.
 class RowSection final : public Section {
  public:
   explicit RowSection(RowSectionOptions options) : options_(std::move(options)) {
@@ -85,7 +85,7 @@ class RowSection final : public Section {
   }
 
  private:
-  /// Returns the rows of a port that this rank holds; of a single column, sharded by vocabulary, a single tensor rank
+  /// Returns this rank's rows of a port. A port has a single column; if it is sharded by vocabulary, one tensor rank
   /// has it.
   [[nodiscard]] std::vector<float> held(const std::vector<float>& values, const Port& port) const {
     const Layout& layout = options_.node.layout;
@@ -93,7 +93,7 @@ class RowSection final : public Section {
     const RowRange rows = layout.rows(port.sharding, static_cast<std::int64_t>(values.size()), options_.rank);
     return {values.begin() + rows.first, values.begin() + rows.end()};
   }
-  /// Returns a value with the rows of a port that this rank holds.
+  /// Returns a value with this rank's rows of a port.
   Var made(Tape& tape, const std::vector<float>& values, const Port& port, bool needs_gradient) const {
     const Layout& layout = options_.node.layout;
     const std::int64_t rows = layout.rows(port.sharding, static_cast<std::int64_t>(values.size()), options_.rank).count;
@@ -183,7 +183,7 @@ std::vector<ReplicaPlacement> SimulatedJob::draw_places() {
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       ReplicaPlacement place{SectionId(index), ReplicaIndex(replica), ProcessId(0), {}};
       for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
-        // The ranks of a section have devices of their own while there are enough.
+        // The ranks of a section have separate devices while there are enough.
         const std::int64_t at = replica * node.layout.ranks() + rank;
         const std::int64_t device =
             at < options_.devices ? (index + at) % options_.devices : draw(random_, 0, options_.devices - 1);
@@ -306,7 +306,7 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
   batch.step = request.step;
   batch.pass = request.pass;
   const bool train = request.pass == Pass::train;
-  const bool with_images = random_() % 3 != 0;  // some steps have none
+  const bool with_images = random_() % 3 != 0;  // some steps lack images
   const std::int64_t count = train ? options_.global_batch : options_.validation_samples;
   for (std::int64_t at = 0; at < count; ++at) {
     SampleRef sample{SampleId(random_() % 1000), draw(random_, 1, 4)};

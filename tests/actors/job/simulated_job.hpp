@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole job in a single thread: the real coordinator and section replicas, with sections that check every row, and
-// devices that the simulation drives. Messages and device work interleave at random.
+// A complete job in a single thread: the real coordinator and section replicas, with sections that check every row, and
+// simulated devices. Messages and device work interleave at random.
 #pragma once
 
 #include <filesystem>
@@ -30,14 +30,14 @@ struct SimulationOptions {
   std::uint64_t validate_every = 2;
   std::int64_t devices = 2;
   bool global_clip = false;
-  bool zero = false;                   ///< every other trained section shards its optimizer state over its replicas
-  std::uint64_t checkpoint_every = 0;  ///< with `folder`
-  std::filesystem::path folder;        ///< of checkpoints; empty: none are made
+  bool zero = false;                   ///< whether every other trained section shards its optimizer state
+  std::uint64_t checkpoint_every = 0;  ///< steps between checkpoints; needs `folder`
+  std::filesystem::path folder;        ///< folder for checkpoints; empty: none are written
   std::string policy = "arrival";
-  bool measure = false;  ///< plans follow measured times
-  int moves = 0;         ///< times at which the replicas of repeatable sections begin anew
-  bool rescue = false;   ///< a process of no replica is lost at some moment (CR-6)
-  bool groups = false;   ///< gradients are reduced in groups of devices if replicas have devices of their own
+  bool measure = false;  ///< whether plans follow measured times
+  int moves = 0;         ///< number of times that replicas of repeatable sections start again
+  bool rescue = false;   ///< whether a process without a replica is lost at some moment (CR-6)
+  bool groups = false;   ///< whether device groups reduce gradients if replicas have separate devices
 };
 
 class SimulatedJob {
@@ -51,30 +51,30 @@ class SimulatedJob {
   bool run();
   /// Returns the errors of sections and replicas: wrong rows, wrong gradients, broken protocols.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// Returns who waits for whom, a line each.
+  /// Returns a line for each actor that waits, with the reason.
   [[nodiscard]] std::string waiting();
   [[nodiscard]] int moves() const { return moves_; }
   [[nodiscard]] const RunRecord& record() const { return *record_; }
-  /// Returns the rows that went forward through a section, over all replicas and passes.
+  /// Returns the rows that passed forward through a section, over all replicas and passes.
   [[nodiscard]] std::int64_t rows_forwarded(SectionId section) const;
   /// Return the rows of all batches, and the sum of their values by training step.
   [[nodiscard]] std::int64_t rows_read(Axis axis) { return rows_read_[axis]; }
   [[nodiscard]] const std::map<std::uint64_t, double>& step_sums(Axis axis) { return step_sums_[axis]; }
-  /// Returns the runners of every rank of every replica of a trained section, for use when the run is over.
+  /// Returns the runners of every rank of a trained section's replicas, for use after the run.
   [[nodiscard]] const std::vector<std::shared_ptr<SectionRunner>>& runners(SectionId section) const {
     return runners_.at(section);
   }
   /// Returns whether replicas of a section shard the optimizer state in this job.
   [[nodiscard]] bool optimizer_sharded(SectionId section) const;
   [[nodiscard]] SimulatedBackend& backend() { return backend_; }
-  /// Elements of a section's gradient, each of which adds up the values of all rows.
+  /// Elements in a section's gradient. Each element is the sum over all rows.
   static constexpr std::int64_t parameters = 40;
 
  private:
   BatchMetadata read(const BatchRequest& request);
-  /// Waits for the writer's thread to become idle; then only this thread sends messages again.
+  /// Waits until the writer's thread is idle; then only this thread sends messages again.
   void drain_writer();
-  /// Returns the devices of the ranks, by section and replica.
+  /// Returns the devices of ranks, by section and replica.
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
@@ -100,13 +100,13 @@ class SimulatedJob {
   Console console_;
   SimulatedBackend backend_;
   std::vector<ReplicaPlacement> places_;
-  std::map<std::string, std::unique_ptr<SimulatedDevice>> devices_;  // by name; in groups by section, too
+  std::map<std::string, std::unique_ptr<SimulatedDevice>> devices_;  // by device name; with groups, by section, too
   ActorBench bench_;
-  std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors that it sends to
+  std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors that receive its messages
   caf::actor supervisor_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;
-  std::vector<ReplicaSpec> specs_;  // of replicas_
+  std::vector<ReplicaSpec> specs_;  // specifications of replicas_
   struct Move {
     enum class Next : std::uint8_t { gather, connect_keepers, connect_movers, begin_again };
     Next next = Next::gather;
@@ -115,9 +115,9 @@ class SimulatedJob {
     Directory directory;
   };
   std::optional<Move> move_;
-  int moves_ = 0;  // begun
+  int moves_ = 0;  // moves begun
   bool lost_ = false;
-  caf::actor mover_;  // receives the addresses
+  caf::actor mover_;  // receives the replicas' addresses
   ProcessInfo hello_;
   bool finished_ = false;
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole jobs under random interleavings of messages and device work: every row arrives at its receiver, and no job
-// hangs.
+// Complete jobs with messages and device work in random order: every row arrives at its receiver, and no job hangs.
 #include "tests/actors/job/simulated_job.hpp"
 
 #include <gmock/gmock.h>
@@ -24,7 +23,7 @@ SectionGraph with_enough_in_flight(SectionGraph graph, std::int64_t global_batch
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
     const SectionId section(index);
     std::int64_t needed = std::max(bounds[index], most_needed_at_once(graph, section, {SampleId(0), 4, 3, 1}));
-    // A second consumer of a section that follows the first may need anything.
+    // With two consumers, a section that follows the first may need every sample of the batch.
     if (graph.node(section).follows_consumer() && graph.outputs(section).size() > 1) needed = global_batch;
     graph.set_max_in_flight(section, std::max(graph.node(section).max_in_flight, needed));
   }
@@ -46,8 +45,8 @@ std::string description(const SectionGraph& graph, const SimulationOptions& opti
   return text;
 }
 
-/// Every element of a section's parameters sees the same gradients, so all must end alike, whichever replica stepped
-/// them; gradients carry nothing over (PA-4).
+/// Checks that replicas have equal parameters: all elements receive equal gradients, whichever replica stepped them; no
+/// gradient is carried over to the next step (PA-4).
 void expect_equal_parameters(SimulatedJob& job, const SectionGraph& graph) {
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     if (!graph.nodes()[index].trained()) continue;
@@ -79,19 +78,19 @@ void expect_complete(SimulatedJob& job, const SectionGraph& graph, const Simulat
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const GraphNode& node = graph.nodes()[index];
     if (options.moves > 0 && graph.repeatable()[index]) {
-      EXPECT_GE(job.rows_forwarded(SectionId(index)), job.rows_read(node.axis())) << node.name;  // some again
+      EXPECT_GE(job.rows_forwarded(SectionId(index)), job.rows_read(node.axis())) << node.name;  // some rows pass again
     } else {
       EXPECT_EQ(job.rows_forwarded(SectionId(index)), job.rows_read(node.axis())) << node.name;
     }
     if (!node.trained()) continue;
-    // A section that no sample of a step activates does not step its optimizer.
+    // A section does not step its optimizer if no sample of the step activates it.
     EXPECT_EQ(steps[node.name], job.step_sums(node.axis()).size()) << node.name;
   }
   EXPECT_EQ(job.record().last_step, options.steps);
   expect_equal_parameters(job, graph);
 }
 
-/// The last checkpoint has the moments of all elements, whichever replica kept them.
+/// Checks that the last checkpoint has the moments of all elements, whichever replica kept them.
 void expect_whole_moments(SimulatedJob& job, const SectionGraph& graph) {
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const GraphNode& node = graph.nodes()[index];
@@ -130,7 +129,7 @@ TEST(SimulatedJob,
     Generator random(seed);
     const SimulationOptions options = random_options(random);
     GraphLimits limits;
-    limits.max_in_flight = seed % 2 == 0 ? 1 : 3;  // every other job at its bound
+    limits.max_in_flight = seed % 2 == 0 ? 1 : 3;  // max_in_flight is minimal in every other job
     const SectionGraph graph =
         with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
@@ -156,10 +155,10 @@ TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts
   }
 }
 
-/// Returns a graph; for every other seed with several ranks.
+/// Returns a graph whose sections have several ranks for every other seed.
 SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const SimulationOptions& options) {
   GraphLimits limits;
-  limits.replicas = 5;  // more than there are shards: some are empty
+  limits.replicas = 5;  // more replicas than shards: some shards are empty
   limits.tensor = seed % 2 == 0 ? 1 : 2;
   limits.context = limits.tensor;
   return with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
@@ -200,11 +199,10 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
   }
 }
 
-/// Returns whether replicas that were left wrote the checkpoint that the job ended with, which then is of the step that
-/// it had finished.
+/// Returns whether the surviving replicas wrote the last checkpoint. Then it must be at the job's last finished step.
 bool expect_rescued(SimulatedJob& job, const SectionGraph& graph) {
   if (!job.record().owed)
-    return false;  // none, or an earlier one of the schedule, after which replicas may have trained
+    return false;  // no checkpoint, or an earlier scheduled one after which replicas may have trained
   const std::filesystem::path newest = job.record().newest;
   const std::uint64_t step = job.record().last_step;
   EXPECT_EQ(std::stoull(newest.filename().string().substr(5)), step);
@@ -263,7 +261,7 @@ TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_
     Generator random(seed);
     SimulationOptions options = random_options(random);
     options.groups = true;
-    options.devices = draw(random, 2, 9);  // too few for some sections, whose gradients go by the host
+    options.devices = draw(random, 2, 9);  // too few for some sections; their gradients are reduced by the host
     options.folder = folder.path() / std::to_string(seed);
     options.checkpoint_every = seed % 3;
     const SectionGraph graph = graph_of_many_replicas(seed, random, options);

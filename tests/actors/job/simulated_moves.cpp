@@ -17,7 +17,7 @@ void SimulatedJob::begin_move() {
           std::ranges::copy(renewed.arrivals, std::back_inserter(move_->arrivals));
         });
   }
-  move_ = decltype(move_)::value_type{};  // clang 14 has no emplace() of a nested class
+  move_ = decltype(move_)::value_type{};  // clang 14 cannot emplace() a nested class
   ++moves_;
   const Epoch epoch(static_cast<std::uint32_t>(moves_) + 1);
   bench_.send(coordinator_, PlacementsLost{"a loss"});

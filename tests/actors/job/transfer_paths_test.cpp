@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A teacher whose hidden states go to a student, and data for both.
+/// A teacher that sends hidden states to a student, and data for both.
 class TransferPathsTest : public ::testing::Test {
  protected:
   TransferPathsTest() {
@@ -37,7 +37,7 @@ class TransferPathsTest : public ::testing::Test {
   std::vector<std::string> describe(const std::vector<ReplicaPlacement>& places) const {
     return TransferPaths(graph_, places, false).describe();
   }
-  /// Of hidden states.
+  /// Returns whether the sender's hidden states leave by the host.
   bool leaves_by_host(const std::vector<ReplicaPlacement>& places, const EdgeEnd& sender) const {
     return TransferPaths(graph_, places, false).leaves_by_host({EdgeId(1)}, sender);
   }
@@ -133,7 +133,7 @@ TEST_F(TransferPathsTest, gradients_go_by_the_host_where_those_that_made_the_val
   const std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(1, 1, "cpu:0", 1),
                                              at(2, 0, "cuda:1"), at(2, 1, "cuda:1", 1)};
   const TransferPaths paths(graph_, places, false);
-  const EdgeEnd beside{SectionId(2), ReplicaIndex(1)};  // of the teacher on a CPU
+  const EdgeEnd beside{SectionId(2), ReplicaIndex(1)};  // on a GPU, with its teacher on a CPU
   EXPECT_FALSE(paths.leaves_by_host({EdgeId(1), Direction::gradient}, student));
   EXPECT_TRUE(paths.leaves_by_host({EdgeId(1), Direction::gradient}, beside));
   EXPECT_EQ(paths.path({EdgeId(1), Direction::gradient}, student, teacher), TransferPath::between_gpus);

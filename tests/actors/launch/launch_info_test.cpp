@@ -106,7 +106,7 @@ TEST(LaunchInfo, a_started_process_finds_the_place_that_it_was_given) {
 TEST(LaunchInfo, processes_that_a_launcher_bound_to_cores_make_up_their_host) {
   ProcessEnv place;
   place.local_processes = 4;
-  EXPECT_EQ(devices_of_host(place, 2, 16), 2);  // a person bound it
+  EXPECT_EQ(devices_of_host(place, 2, 16), 2);  // bound by the user
   place.launcher = JobLauncher::slurm;
   EXPECT_EQ(devices_of_host(place, 2, 16), 8);
   EXPECT_EQ(devices_of_host(place, 8, 16), 16);

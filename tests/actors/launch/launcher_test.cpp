@@ -31,7 +31,7 @@ std::string output_of(const std::string& line) {
   return text;
 }
 
-/// A folder with a program in it that is called as ssh is.
+/// A folder with a program that takes the place of ssh.
 class RemoteStart : public ::testing::Test {
  protected:
   RemoteStart() {
@@ -46,7 +46,7 @@ class RemoteStart : public ::testing::Test {
     fs::permissions(file, fs::perms::owner_all);
     return {{file.string()}, "the secret"};
   }
-  /// Starts rank 1 on "node7" and waits for its end.
+  /// Starts rank 1 on "node7", waits until it ends, and returns how.
   std::string how_it_ends(const RemoteShell& shell) {
     std::mutex mutex;
     std::condition_variable changed;
@@ -57,7 +57,7 @@ class RemoteStart : public ::testing::Test {
       changed.notify_all();
     };
     Launcher launcher(on_end, {}, [this](const std::string& host, const std::string& line) {
-      relayed_ += host + ": " + line + "\n";  // one thread, which has ended when the launcher has
+      relayed_ += host + ": " + line + "\n";  // no lock: a single thread, which has ended when the launcher has
       return "text of " + line;
     });
     launcher.start({"train", "job.toml"}, {{1, "node7", {"MAESTRO_RANK=1"}}}, shell);
@@ -107,7 +107,7 @@ TEST_F(RemoteStart, says_what_the_shell_said_last_when_it_fails) {  // LA-3
 
 TEST_F(RemoteStart, by_a_shell_that_ends_without_reading_its_input_is_no_signal_for_us) {  // LA-3
   RemoteShell deaf = shell("exec <&-; exit 3\n");
-  deaf.secrets = std::string(1 << 20, 'x');  // more than a pipe holds: the shell is gone before all is written
+  deaf.secrets = std::string(1 << 20, 'x');  // more than a pipe holds: the shell ends before all is written
   EXPECT_EQ(how_it_ends(deaf), "1: exit status 3");
 }
 
@@ -133,7 +133,7 @@ TEST_F(RemoteStart, does_not_outlive_the_launcher) {  // LA-1
   EXPECT_FALSE(launcher.all_clean());
 }
 
-/// Children 1 and 2, which end when they are killed.
+/// Children 1 and 2, which run until they are killed.
 class Forgiven : public RemoteStart {
  protected:
   void start(Launcher& launcher) const {

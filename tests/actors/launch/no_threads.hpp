@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that can start no thread.
+// A process that cannot start threads.
 #pragma once
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 namespace maestro {
 
-/// While it lives, no thread can be started: none has room for its stack.
+/// Prevents new threads during its lifetime: none has room for its stack.
 class NoThreads {
  public:
   NoThreads() {

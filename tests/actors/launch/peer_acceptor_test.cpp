@@ -60,7 +60,7 @@ class Gate : public TemporaryFolder {
   int admitted_ = 0;
   GateKeys keys_;
   std::string host_;
-  std::unique_ptr<PeerAcceptor> gate_;  // last: its threads use all above
+  std::unique_ptr<PeerAcceptor> gate_;  // last: its threads use all members above
 };
 
 TEST_F(Gate, hands_on_a_process_that_shows_the_secret_and_no_other) {  // PG-1, AE-3
@@ -93,7 +93,7 @@ TEST_F(Gate, strangers_hold_up_no_process) {  // CN-1
     }
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(error_of_connecting(keys_), "(no error)");
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);  // less than a stranger's patience
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);  // less than the time limit for a stranger
     expect_admitted(1);
     gate_.reset();
   }

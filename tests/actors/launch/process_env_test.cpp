@@ -56,7 +56,7 @@ const Values srun_rank_1 = {{"SLURM_GTIDS", "0,1"},
                             {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
                             {"SLURM_TASKS_PER_NODE", "2,1"}};
 
-/// Recorded: the script of `sbatch -N2 -n4`, outside of any step.
+/// Recorded: script of `sbatch -N2 -n4`, outside any step.
 const Values sbatch = {{"SLURM_GTIDS", "0"},   {"SLURM_JOB_ID", "4"}, {"SLURM_JOB_NODELIST", "node[01-02]"},
                        {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "0"}, {"SLURM_NPROCS", "4"},
                        {"SLURM_NTASKS", "4"},  {"SLURM_PROCID", "0"}, {"SLURM_TASKS_PER_NODE", "3,1"}};
@@ -303,7 +303,7 @@ TEST(ProcessEnv, ranks_that_mpirun_dealt_out_are_refused) {  // PP-2
 }
 
 TEST(ProcessEnv, the_innermost_launcher_counts) {  // PP-1
-  // Recorded: mpirun in a batch script starts its daemon with srun, a task per node.
+  // Recorded: in a batch script mpirun starts its daemon with srun, one task per node.
   const Values daemon = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
   EXPECT_EQ(place_of(with(mpirun_rank_1, daemon)).launcher, JobLauncher::open_mpi);
   EXPECT_EQ(place_of(with(srun_rank_1, torchrun_rank_3)).launcher, JobLauncher::torchrun);

@@ -24,7 +24,7 @@ JoinRequest request(std::int64_t rank) {
   return request;
 }
 
-/// Rank 0 of a running job of three processes, of which process 1 is lost.
+/// Rank 0 of a running job with three processes; process 1 is lost.
 class RendezvousAgain : public ::testing::Test {
  protected:
   RendezvousAgain() {

@@ -76,7 +76,7 @@ class Rendezvous : public TemporaryFolder {
   static std::string error_of_join(const JoinOptions& options) {
     return job_error_of([&] { static_cast<void>(join(options)); });
   }
-  /// The error of a join that goes on meanwhile.
+  /// Joins in another thread. Returns the error.
   static std::future<std::string> joiner(JoinOptions options) {
     return std::async(std::launch::async, [options = std::move(options)] { return error_of_join(options); });
   }
@@ -88,7 +88,7 @@ class Rendezvous : public TemporaryFolder {
     std::unique_lock lock(mutex_);
     return noted_.wait_for(lock, rendezvous_patience, [this] { return !notes_.empty(); }) ? notes_.front() : "none";
   }
-  /// Joins `rank` and blocks until rank 0 has it.
+  /// Joins `rank` and blocks until rank 0 has registered it.
   std::future<std::string> joined(std::int64_t rank, std::function<bool()> cancelled = {}) {
     JoinOptions options = joining(rank);
     options.cancelled = std::move(cancelled);
@@ -107,7 +107,7 @@ class Rendezvous : public TemporaryFolder {
   std::mutex mutex_;
   std::condition_variable noted_;
   std::vector<std::string> notes_;
-  std::unique_ptr<RendezvousServer> door_;  // last: its threads note
+  std::unique_ptr<RendezvousServer> door_;  // last: its threads call note()
 };
 
 TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
@@ -287,8 +287,8 @@ TEST_F(Rendezvous, a_process_that_falls_silent_ends_the_start) {  // RV-5
   open();
   std::promise<void> resumed;
   auto stopped = joined(1, [until = resumed.get_future().share(), asked = std::make_shared<int>(0)] {
-    if (++*asked == 1) return false;  // before it joins
-    until.wait();                     // as a process that a signal has stopped
+    if (++*asked == 1) return false;  // polled once before it joins
+    until.wait();                     // blocks like a process that a signal has stopped
     return true;
   });
   EXPECT_EQ(wait_error(), "rank 1 (pid 4001 on host1) was silent for too long before the job began");
@@ -360,7 +360,7 @@ TEST_F(Rendezvous, with_keys_all_processes_meet_over_tls) {
 TEST_F(Rendezvous, a_certificate_of_another_job_is_refused_by_name_and_ends_nothing) {  // RV-3
   const auto set = keys("job");
   auto foreign = std::make_shared<KeySet>(*keys("foreign"));
-  foreign->authority = set->authority;  // it trusts rank 0, which does not trust it
+  foreign->authority = set->authority;  // it trusts rank 0, but rank 0 does not trust it
   open(set);
   EXPECT_THAT(error_of_join(joining(1, foreign)), AllOf(IsOneLine(), HasSubstr("refused our certificate")));
   EXPECT_THAT(note(), AllOf(StartsWith("refused 127.0.0.1:"), HasSubstr("its certificate was refused")));

@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-/// A process of an earlier start that lives and never joins another.
+/// A process from an earlier start that still lives and never joins another start.
 class FrozenSurvivorTest : public ::testing::Test {
  protected:
   FrozenSurvivorTest() {
@@ -63,8 +63,8 @@ TEST(JobStart, the_end_of_a_child_after_the_rendezvous_reaches_a_receiver_that_c
   JobStart start({}, console);
   Launcher launcher([](ProcessId, const std::string&) {});
   const auto publish = [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; };
-  static_cast<void>(start.gather(launcher, {}, publish));  // of a single process
-  start.child_ended(ProcessId(1), "signal 9");  // a process of the start has a host, one that joined later has none
+  static_cast<void>(start.gather(launcher, {}, publish));  // a single process
+  start.child_ended(ProcessId(1), "signal 9");             // a process from the start has a host; a later one has none
 
   std::vector<std::string> received;
   const auto receive = [&](ProcessId child, const std::string& how, bool again) {
@@ -86,7 +86,7 @@ TEST(JobStart, every_start_of_a_run_uses_the_provider_of_the_first) {  // JS-6
   Launcher launcher([](ProcessId, const std::string&) {});
   const auto publish = [](const RendezvousInfo&, const std::string&, std::int64_t) { return std::uint16_t{1}; };
   JobText job;
-  job.most_processes = std::size_t{1} << 24;  // no machine has room for their segments
+  job.most_processes = std::size_t{1} << 24;  // more segments than any machine has room for
   EXPECT_EQ(start.gather(launcher, job, publish).shared_memory, SharedMemoryUse::by_none);
   start.begin_again({}, {});
   EXPECT_EQ(start.gather(launcher, {}, publish).shared_memory, SharedMemoryUse::by_none);
@@ -104,7 +104,7 @@ TEST(JobStart, a_process_of_an_earlier_start_that_ends_before_it_has_joined_is_r
     start.route_child_ends([](ProcessId, const std::string& how, bool) { ADD_FAILURE() << how << ": it is replaced"; });
     return std::uint16_t{1};
   };
-  // What is started in its place is this program, which lists its tests and ends.
+  // The replacement process is this test program, which lists its tests and ends.
   start.begin_again({"--gtest_list_tests", "--gtest_filter=none"}, {ProcessId(1)});
   try {
     static_cast<void>(start.gather(launcher, {}, publish));

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether this process has a thread with this name.
+/// Returns whether this process has a thread with this name.
 bool thread_runs(const std::string& name) {
   for (const auto& task : fs::directory_iterator("/proc/self/task")) {
     std::string found;
@@ -29,7 +29,7 @@ bool thread_runs(const std::string& name) {
   return false;
 }
 
-/// A joined thread stays in /proc for a moment.
+/// Returns whether the network's thread ends; a joined thread remains in /proc for a moment.
 bool network_stopped() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (thread_runs("maestro-net")) {
@@ -39,7 +39,7 @@ bool network_stopped() {
   return true;
 }
 
-/// Ends of threads and sections, in order: "device thread, network runs".
+/// Records the ends of threads and sections in order, with the network's state: "device thread, network runs".
 class Ends {
  public:
   void add(const std::string& end) {
@@ -77,7 +77,7 @@ struct ActorThread {
   }
 };
 
-/// A data source reads it on the thread of its actor.
+/// Corpus that a data source reads on its actor's thread.
 class ObservedCorpus final : public Corpus {
  public:
   explicit ObservedCorpus(Ends& ends) : ends_(&ends) {}
@@ -139,7 +139,7 @@ class ObservedSection final : public Section {
   Parameter* head_;       // (V, C)
 };
 
-/// Counts the sections of a type that hold values.
+/// Counts the sections of a type, made and alive.
 struct Count {
   int made = 0;
 };
@@ -171,7 +171,7 @@ class CountedTable final : public Section {
   Parameter* table_;  // (V, C)
 };
 
-/// Predicts the next token from vectors. Its server is lost in the first pass of the process.
+/// Predicts the next token from vectors. Its server is lost in the process's first pass.
 class LosesItsServer final : public Section {
  public:
   LosesItsServer(const SectionContext& context, Count& count, bool& lost) : lost_(&lost) {
@@ -205,7 +205,7 @@ TEST(ProcessRunTest, frozen_sections_stay_in_memory_when_the_run_starts_again) {
   const std::string job =
       "name = \"again\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" + out.string() +
       "\"\n[table]\nweights = \"random\"\n[head]\nlr = 1e-3\n";
-  static Ends& ends = *new Ends;  // threads of CAF may end behind the test
+  static Ends& ends = *new Ends;  // never destroyed: threads of CAF may end after the test
   Count tables;
   Count heads;
   bool lost = false;
@@ -238,7 +238,7 @@ TEST(ProcessRunTest, threads_that_send_to_actors_stop_before_the_actors_and_memo
   const fs::path out = fs::path(::testing::TempDir()) / ("process_run_" + std::to_string(::getpid()));
   const std::string job = "name = \"ends\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" +
                           out.string() + "\"\n[transport]\nprovider = \"tcp\"\nforce_rma = true\n[model]\nlr = 1e-3\n";
-  static Ends& ends = *new Ends;  // threads of CAF may end behind the test
+  static Ends& ends = *new Ends;  // never destroyed: threads of CAF may end after the test
   std::ostringstream text;
   Console console({text, text, false, {}});
   RunOptions options;

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto watch_patience = 30s;
 
-/// Runs `action` in a separate process, which is dead and reaped afterwards; returns its output.
+/// Runs `action` in a child process and returns its output. The child has been reaped by then.
 std::string in_another_process(const std::function<std::string()>& action) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe(ends), 0);
@@ -55,7 +55,7 @@ TEST(ProcessIdentity, tells_dead_processes_of_this_boot_from_all_others) {
 
 TEST(RunKeysOfTheDead, are_swept_and_those_of_the_living_stay) {
   const std::string dead = in_another_process([] {
-    const auto* keys = new RunKeys(RunKeys::make({}));  // as a process that was killed
+    const auto* keys = new RunKeys(RunKeys::make({}));  // never destroyed, as if the process was killed
     return keys->keys().folder.string();
   });
   ASSERT_TRUE(std::filesystem::exists(dead)) << dead;

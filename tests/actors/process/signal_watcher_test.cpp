@@ -33,7 +33,7 @@ TEST(StopRequests, only_ctrl_c_leaves_at_once) {  // SW-2
   EXPECT_EQ(requests.signalled(SIGINT, now + milliseconds(5000)), Wish::leave_at_once);
 }
 
-/// Runs `body` in a child; returns its exit status, or minus the signal that ended it.
+/// Runs `body` in a child process. Returns its exit status, or minus the signal that ended it.
 template <class Body>
 int status_of(Body body) {
   const pid_t child = fork();

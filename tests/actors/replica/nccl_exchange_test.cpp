@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t replicas = 3;
 
-/// Three replicas of a student, of processes 0 to 2; the test carries their announcements.
+/// Three replicas of a student in processes 0 to 2; the test delivers their announcements.
 class NcclExchangeTest : public ::testing::Test {
  protected:
   NcclExchangeTest() {
@@ -78,12 +78,12 @@ class NcclExchangeTest : public ::testing::Test {
     return directory;
   }
 
-  /// Announcements under way reach their members.
+  /// Delivers the pending announcements to their members.
   void deliver() {
     for (const auto& [to, ready] : announcements_) members_[static_cast<std::size_t>(to)]->ready(ready);
     announcements_.clear();
   }
-  /// All members begin an operation, and all announcements arrive.
+  /// Begins an operation on all members and delivers all announcements.
   void begin_all(Operation operation) {
     for (const auto& member : members_) member->begin(operation);
     deliver();
@@ -92,7 +92,7 @@ class NcclExchangeTest : public ::testing::Test {
     auto next = members_[self]->next_job();
     return *next.value().job();
   }
-  /// Returns whether the member has a job, which is not run.
+  /// Returns whether the member has a job; does not run it.
   bool may_exchange(std::size_t self) {
     const bool may = members_[self]->next_job().has_value();
     if (may) members_[self]->job_done();
@@ -213,7 +213,7 @@ TEST_F(NcclExchangeTest, mistakes_of_its_own_are_no_trouble_of_peers) {
   EXPECT_THROW((void)next->job(), std::logic_error);
 }
 
-/// A group whose members never all come.
+/// A group that some members never join.
 class LonelyBackend final : public DeviceBackend {
  public:
   [[nodiscard]] std::size_t devices() const override { return 0; }

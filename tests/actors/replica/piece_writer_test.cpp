@@ -22,7 +22,7 @@ constexpr std::size_t chunk_bytes = 2 * row_bytes;
 constexpr std::uint32_t slots = 3;
 constexpr StepId step(7);
 
-/// A device whose copies the test runs.
+/// A device whose copies the test completes.
 class CopyingDevice final : public Device {
  public:
   struct Copy {
@@ -59,7 +59,7 @@ float value_at(std::uint64_t sequence, std::int64_t row, std::int64_t column) {
   return static_cast<float>(sequence * 1000 + static_cast<std::uint64_t>(row * 10 + column));
 }
 
-/// A sender whose copies and writes the test ends, and the ring that it sends to.
+/// A sender whose copies and writes the test completes, and the ring that it sends to.
 class PieceWriterTest : public ::testing::Test {
  protected:
   PieceWriterTest() {
@@ -102,7 +102,7 @@ class PieceWriterTest : public ::testing::Test {
     target_.place = SlotMemory::device;
     target_.shared = opened_.keep(std::make_unique<SharedRing>(ring_->device_memory()));
   }
-  /// Announces a micro-batch of so many rows to the ring.
+  /// Announces a micro-batch with `rows` rows to the ring.
   void leave(std::uint64_t sequence, std::int64_t rows) {
     ArrivalPlan arrival;
     arrival.channel.edge = EdgeId(4);
@@ -124,7 +124,7 @@ class PieceWriterTest : public ::testing::Test {
     }
     writer_->leave(target_, source_, std::move(piece));
   }
-  /// Runs the oldest copy, and passes on its end.
+  /// Completes the oldest copy and reports its end.
   void end_copy(const std::string& failure = {}) {
     const CopyingDevice::Copy copy = std::move(device_.copies.front());
     device_.copies.pop_front();
@@ -140,7 +140,7 @@ class PieceWriterTest : public ::testing::Test {
     end_copy();
     ASSERT_TRUE(tell_copy().ok());
   }
-  /// Ends a pending write, at the receiver and at the sender. Returns whether it completed its sequence.
+  /// Completes a pending write at the receiver and the sender. Returns whether it completed its sequence.
   bool end_write(std::size_t at = 0) {
     const WriteRequest request = writes_[at];
     writes_.erase(writes_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -177,7 +177,7 @@ class PieceWriterTest : public ::testing::Test {
   PieceSource source_{nullptr, row_bytes, DType::f32, false};
   PieceTarget target_;
   std::deque<WriteRequest> writes_;
-  std::deque<std::pair<std::uint64_t, std::string>> ended_;  // ends of copies that are not passed on yet
+  std::deque<std::pair<std::uint64_t, std::string>> ended_;  // completed copies that are not reported yet
   std::vector<std::uint64_t> left_;
   std::unique_ptr<InputRing> ring_;
   std::unique_ptr<PieceWriter> writer_;
@@ -223,7 +223,7 @@ TEST_F(PieceWriterTest, copies_wait_for_blocks_whose_writes_have_not_ended) {  /
   EXPECT_EQ(device_.copies.size(), PieceWriter::staging_blocks);
   while (!device_.copies.empty()) copy_one();
   EXPECT_EQ(writes_.size(), 1 + PieceWriter::staging_blocks);
-  end_write(0);  // the header, beside the first chunk in its block
+  end_write(0);  // the header, which shares its block with the first chunk
   EXPECT_EQ(device_.copies.size(), 0U);
   end_write(0);
   EXPECT_EQ(device_.copies.size(), 1U);
@@ -258,7 +258,7 @@ TEST_F(PieceWriterTest, pieces_are_copied_in_the_order_in_which_they_left) {  //
   const std::byte* const base = pool_.memory();
   std::vector<std::size_t> offsets;
   for (const std::byte* source : sources) offsets.push_back(static_cast<std::size_t>(source - base));
-  EXPECT_TRUE(std::ranges::is_sorted(offsets));  // buffers were taken in the order of their addresses
+  EXPECT_TRUE(std::ranges::is_sorted(offsets));  // buffers are taken in address order
 }
 
 TEST_F(PieceWriterTest, whatever_ends_first_every_piece_arrives_whole_and_leaves_once) {  // WP-1, WP-2, WP-3
@@ -290,7 +290,7 @@ TEST_F(PieceWriterTest, whatever_ends_first_every_piece_arrives_whole_and_leaves
 TEST_F(PieceWriterTest, by_ipc_the_header_alone_is_written_and_only_when_the_rows_are_there) {  // WP-1, WP-3
   by_ipc();
   leave(0, 8);
-  ASSERT_EQ(device_.copies.size(), 1U);  // whole
+  ASSERT_EQ(device_.copies.size(), 1U);  // a single copy of all rows
   end_copy();
   EXPECT_TRUE(writes_.empty());
   EXPECT_EQ(free_buffers(), buffers - 1);
@@ -359,7 +359,7 @@ TEST_F(PieceWriterTest, from_device_to_device_rows_are_written_at_once_and_the_h
   leave(0, 5);
   leave(1, 0);
   EXPECT_TRUE(device_.copies.empty());
-  ASSERT_EQ(writes_.size(), 5U);  // three chunks and their header, and a header alone
+  ASSERT_EQ(writes_.size(), 5U);  // three chunks with their header, and a header without chunks
   while (writes_.size() > 1) (void)end_write(writes_.size() - 1);
   EXPECT_EQ(free_buffers(), buffers - 1);
   EXPECT_TRUE(end_write());

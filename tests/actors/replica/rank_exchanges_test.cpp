@@ -22,7 +22,7 @@ using ::testing::UnorderedElementsAre;
 constexpr std::int64_t tied_elements = 32;
 constexpr std::int64_t own_elements = 48;
 
-/// A stage with a parameter that the other stage holds, too, and a parameter of its own.
+/// A stage with a parameter shared with the other stage, and a parameter that no other stage has.
 class TiedStage final : public Section {
  public:
   TiedStage(bool tied, std::int64_t own) {
@@ -44,13 +44,13 @@ class TiedStage final : public Section {
   Parameter* tied_ = nullptr;
 };
 
-/// Two replicas of two stages, of a single rank each, whose exchanges the test drives.
+/// Two replicas with two stages of a single rank each; the test drives their exchanges.
 class RankExchangesTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t stages = 2;
   static constexpr std::uint32_t replicas = 2;
 
-  /// `devices` by stage and replica.
+  /// Makes the ranks; `devices` has the device of each stage and replica.
   void make(const std::vector<std::string>& devices, bool tied, bool shares) {
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
       GraphNode node;
@@ -130,7 +130,7 @@ class RankExchangesTest : public ::testing::Test {
   }
   Parameters& parameters(std::size_t at) { return specs_[at]->ranks[0].runner->section().parameters(); }
 
-  /// Every rank runs the actions in turn, without waiting for other ranks between two actions.
+  /// Runs the actions on every rank in turn; a rank does not wait for others between two actions.
   void run_to_end(const std::vector<StepAction>& actions) {
     std::vector<std::size_t> at(ranks_.size(), 0);
     for (const auto& rank : ranks_) rank->begin(actions.front());
@@ -153,7 +153,7 @@ class RankExchangesTest : public ::testing::Test {
     EXPECT_FALSE(ranks_[rank]->next_job()) << "a job is out";  // XC-1
     devices_[rank]->finish([this, rank](const std::string&) { ranks_[rank]->job_done(); });
   }
-  /// Whole numbers, so that sums are exact.
+  /// Returns an integer gradient, so that sums are exact.
   static float gradient(std::size_t at, std::size_t element) { return static_cast<float>(100 * at + element); }
   void set_gradients() {
     for (std::size_t at = 0; at < ranks_.size(); ++at) {
@@ -161,7 +161,7 @@ class RankExchangesTest : public ::testing::Test {
       for (std::size_t element = 0; element < values.size(); ++element) values[element] = gradient(at, element);
     }
   }
-  /// Of rank `at`: the sum over its replicas, and of the tied elements, which come first, over both stages.
+  /// Returns rank `at`'s sum over its replicas; the first elements are tied and are summed over both stages, too.
   static float expected(std::size_t at, std::size_t element, bool tied) {
     const std::size_t first = at / replicas * replicas;
     const bool both = tied && element < tied_elements;
@@ -180,7 +180,7 @@ class RankExchangesTest : public ::testing::Test {
       }
     }
   }
-  /// Sums to shards, has every owner step its shard to a value of its own, and exchanges those.
+  /// Sums to shards, sets each owner's shard to a value that identifies the owner, and exchanges these values.
   void expect_sharded_step(bool tied) {
     set_gradients();
     run_to_end({StepAction::exchange_tie, StepAction::sum_to_shards});
@@ -193,7 +193,7 @@ class RankExchangesTest : public ::testing::Test {
     run_to_end({StepAction::gather_values});
     for (std::size_t at = 0; at < ranks_.size(); ++at) expect_shards(at, 10);
   }
-  /// Member 0 has the moments of all shards in its gradients, whatever they held before.
+  /// Checks that member 0 has the moments of all shards in its gradients, whatever they held before.
   void expect_gathered_moments() {
     for (std::size_t at = 0; at < ranks_.size(); ++at) {
       std::ranges::fill(parameters(at).first_moments().span<float>(), static_cast<float>(5 + at));
@@ -206,7 +206,7 @@ class RankExchangesTest : public ::testing::Test {
       for (std::size_t at = 0; at < ranks_.size(); at += replicas) expect_shards(at, base);
     }
   }
-  /// The gradients of rank `at` hold `base` + the owner's index in the range of each owner.
+  /// Checks that rank `at` has `base` + the owner's index as gradients in each owner's range.
   void expect_shards(std::size_t at, float base) {
     const std::size_t first = at / replicas * replicas;
     for (std::size_t owner = first; owner < first + replicas; ++owner) {
@@ -234,7 +234,7 @@ class RankExchangesTest : public ::testing::Test {
   ActorBench bench_;
   std::vector<caf::actor> actors_;
   std::vector<std::string> broken_;
-  std::int64_t context_parts_ = 1;  // ranks of the first part are connected
+  std::int64_t context_parts_ = 1;  // first-stage ranks that are connected
   std::int64_t own_elements_ = own_elements;
   int handed_over_ = 0;
 };
@@ -279,7 +279,7 @@ TEST_F(RankExchangesTest, every_operation_goes_by_the_host_where_replicas_have_n
 }
 
 TEST_F(RankExchangesTest, a_member_whose_shard_is_empty_waits_for_no_part_of_it) {  // RD-4
-  own_elements_ = 16;                                                               // the least shard
+  own_elements_ = 16;                                                               // smallest shard
   make(processors_, false, true);
   ASSERT_EQ(parameters(0).kept_moments().count, 0u);
   ASSERT_EQ(parameters(1).kept_moments().count, 16u);

@@ -16,7 +16,7 @@ namespace {
 constexpr EdgeId edge(0);
 constexpr std::uint32_t senders = 4;
 
-/// The ports of a frozen decoder, which four encoders send to; the test plays the encoders.
+/// Ports of a frozen decoder that receives from four encoders; the test acts for the encoders.
 class ReplicaPortsTest : public ::testing::Test {
  protected:
   ReplicaPortsTest() {
@@ -60,7 +60,7 @@ class ReplicaPortsTest : public ::testing::Test {
     return ports;
   }
 
-  /// The token of a micro-batch whose rows come from the sender.
+  /// Returns the work item of a micro-batch with rows from `sender`.
   static MicroBatchPlan token(std::uint64_t sequence, std::uint32_t sender) {
     MicroBatchPlan plan;
     plan.section = SectionId(1);
@@ -99,7 +99,7 @@ TEST_F(ReplicaPortsTest,
   for (std::uint64_t sequence = 0; sequence < sender_of.size(); ++sequence) {
     expect(ports, token(sequence, sender_of[sequence]));
   }
-  EXPECT_TRUE(credits_.empty());  // the ring is free for its first sequences without any
+  EXPECT_TRUE(credits_.empty());  // the first sequences of a ring need no credit
   for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
     take_and_release(ports, token(sequence, sender_of[sequence]));
   }
@@ -175,7 +175,7 @@ class Imported final : public ImportedMemory {
   std::byte* data_;
 };
 
-/// A teacher on a device, and a student that the test places.
+/// A teacher on a device, and a student placed by the test.
 class DevicePortsTest : public ::testing::Test {
  protected:
   DevicePortsTest() {
@@ -219,7 +219,7 @@ class DevicePortsTest : public ::testing::Test {
     options.device.paths = TransferPaths(graph_, places_, false);
     return std::make_unique<ReplicaPorts>(options, network_, PortEvents{[] {}, {}});
   }
-  /// The ports of the teacher, connected with the student's.
+  /// Returns the teacher's ports, connected with the student's.
   std::unique_ptr<ReplicaPorts> connected(const ReplicaPlacement& student) {
     const bool there = student.devices[0].is_cuda();
     const auto receiver = ports(1, student, there ? static_cast<MemorySpace&>(other_) : host_memory());
@@ -234,7 +234,7 @@ class DevicePortsTest : public ::testing::Test {
     sender->connect(directory, {});
     return sender;
   }
-  /// Where the teacher's hidden states lie when they leave.
+  /// Returns the memory kind of the teacher's hidden states when they leave.
   static MemoryKind memory_of(ReplicaPorts& sender) {
     MicroBatchPlan plan;
     plan.samples = {{SampleId(0), 1}};
@@ -260,13 +260,13 @@ using Lines = std::vector<std::string>;
 TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 0));
   EXPECT_EQ(memory_of(*sender), MemoryKind::host);
-  EXPECT_EQ(own_.pinned().size(), 1U);  // the pool; nothing is staged
+  EXPECT_EQ(own_.pinned().size(), 1U);  // only the pool; nothing is staged
 }
 
 TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 1));
   EXPECT_EQ(memory_of(*sender), MemoryKind::device);
-  EXPECT_EQ(own_.pinned().size(), 1U);  // the blocks for chunks
+  EXPECT_EQ(own_.pinned().size(), 1U);  // only the chunks' blocks
   EXPECT_EQ(said_, Lines());
   const RingAddress ring = ports(1, at(1, "cpu:0", 1), host_memory())->rings().front();
   EXPECT_EQ(ring.device_memory, "");
@@ -287,7 +287,7 @@ TEST_F(DevicePortsTest, the_pin_moves_with_a_ring_that_is_renewed) {  // RB-5, R
   const auto receiver = ports(1, at(1, "cuda:1", 1, 1), other_);
   for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
     ASSERT_EQ(receiver->renew_inputs(Epoch(epoch)).size(), 1U);
-    EXPECT_EQ(other_.pinned().size(), 2U);  // with the memory of the former epoch
+    EXPECT_EQ(other_.pinned().size(), 2U);  // with the memory of the previous epoch
   }
 }
 

@@ -33,7 +33,7 @@ TraceOptions no_trace() {
   return options;
 }
 
-/// A replica of two tensor ranks on threads of their own.
+/// A replica with two tensor ranks on separate threads.
 class ReplicaRankTest : public ::testing::Test {
  protected:
   ReplicaRankTest() {
@@ -54,12 +54,12 @@ class ReplicaRankTest : public ::testing::Test {
     }
   }
   ~ReplicaRankTest() override {
-    groups_[0]->abort("the test is over");  // or a test that fails would never end
+    groups_[0]->abort("the test is over");  // otherwise a failing test would never end
     for (const auto& device : devices_) device->stop();
     network_.stop();
   }
-  /// Runs a job on each rank. Only one job may send a message to the replica: the bench takes messages from a single
-  /// thread at a time. Returns false if a job has not ended after a minute.
+  /// Runs a job on each rank. Returns false if a job has not ended after a minute. Only one job may send a message to
+  /// the replica, because the bench accepts messages from one thread at a time.
   bool run(const std::vector<ReplicaRank::Job>& jobs) {
     std::vector<std::future<void>> ends;
     for (std::uint32_t at = 0; at < 2; ++at) {
@@ -67,7 +67,7 @@ class ReplicaRankTest : public ::testing::Test {
       rank.submit(rank.trace().work("job", TraceCategory::step, StepId(1)), jobs[at], {}, replica_);
       const auto ended = std::make_shared<std::promise<void>>();
       ends.push_back(ended->get_future());
-      devices_[at]->submit(Priority::critical, [ended] { ended->set_value(); });  // behind the job
+      devices_[at]->submit(Priority::critical, [ended] { ended->set_value(); });  // after the job
     }
     bool all = true;
     for (auto& end : ends) all = end.wait_for(std::chrono::seconds(60)) == std::future_status::ready && all;

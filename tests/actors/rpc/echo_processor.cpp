@@ -11,7 +11,7 @@ namespace {
 
 namespace protocol = apache::thrift::protocol;
 
-/// Reads a struct and keeps the last string of field `wanted`.
+/// Reads a struct and returns the last string of field `wanted`.
 std::string read_string_field(protocol::TProtocol& in, std::int16_t wanted) {
   std::string name;
   std::string found;

@@ -11,7 +11,7 @@ namespace maestro {
 
 class RpcClient;
 
-/// Answers with `prefix` and the text.
+/// Returns a service handler that answers with `prefix` and the text.
 std::shared_ptr<apache::thrift::TProcessor> echo_processor(std::string prefix);
 
 /// Calls the method; throws as RpcClient::invoke() does.

@@ -53,7 +53,7 @@ class RpcServerTest : public testing::Test {
     options.keys = std::move(keys);
     return options;
   }
-  /// Waits for the n-th refusal.
+  /// Waits for the n-th refusal and returns it.
   std::string refusal(std::size_t n = 0) {
     std::unique_lock lock(mutex_);
     return refusal_.wait_for(lock, 10s, [&] { return refusals_.size() > n; }) ? refusals_[n] : "none";
@@ -61,7 +61,7 @@ class RpcServerTest : public testing::Test {
   static FileDescriptor raw(const RpcServer& server) {
     return connect_to(parse_socket_address(server.address()), "echo service", 5s);
   }
-  /// Whether the server ends the connection within ten seconds.
+  /// Returns whether the server closes the connection within ten seconds.
   static bool ended(const FileDescriptor& socket) {
     timeval limit{.tv_sec = 10, .tv_usec = 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -174,7 +174,7 @@ TEST_F(RpcServerTest, closes_further_clients_at_once_and_takes_new_ones_when_old
     EXPECT_THAT(refusal(), HasSubstr("there are 2 clients already"));
   }
   std::string answer = "none";
-  for (int attempt = 0; attempt < 1000 && answer != "3"; ++attempt) {  // until the server has seen the second go
+  for (int attempt = 0; attempt < 1000 && answer != "3"; ++attempt) {  // until the server sees the second client leave
     answer = "none";
     try {
       RpcClient third(to(server));
@@ -298,7 +298,7 @@ TEST_F(RpcServerTest, refuses_and_names_peers_without_a_valid_certificate_at_bot
   RpcServer server(options, echo_processor(""));
   const auto refused = [&](const KeySet& shown) {
     KeySet keys = shown;
-    keys.authority = job.keys("any")->authority;  // the client trusts the server
+    keys.authority = job.keys("any")->authority;  // so that the client trusts the server
     return job_error_of([&] {
       RpcClient connection(to(server, std::make_shared<KeySet>(keys)));
       echo(connection, "x");

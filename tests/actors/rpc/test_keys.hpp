@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for tests, good and bad, generated anew: none is stored in the repository.
+// Valid and invalid certificates for tests, newly generated: none is stored in the repository.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class TestAuthority {
  public:
   explicit TestAuthority(std::filesystem::path folder);
   ~TestAuthority();
-  /// Valid from a day ago until `validity` from now; negative: expired.
+  /// Returns keys that are valid from a day ago until `validity` from now; if it is negative, they have expired.
   [[nodiscard]] std::shared_ptr<const KeySet> keys(const std::string& name,
                                                    std::chrono::seconds validity = std::chrono::hours(1)) const;
 

@@ -15,8 +15,8 @@
 
 namespace maestro {
 
-/// A coordinator with a trained replica played by the test: it receives work items and boundaries, and answers on
-/// demand.
+/// A coordinator with a trained replica. The test acts for the replica: it receives work items and boundaries, and
+/// answers on demand.
 class CoordinatorTest : public ::testing::Test {
  protected:
   CoordinatorTest() : console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
@@ -83,7 +83,7 @@ class CoordinatorTest : public ::testing::Test {
     if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
   }
-  /// Plans, and keeps the transfers of each request.
+  /// Spawns an actor that plans and keeps the transfers of each request.
   caf::actor watched_planner(StepPlannerOptions planning) {
     planner_.emplace(std::move(planning));
     return bench_.stand_in([this](const PlanStep& request) {
@@ -137,9 +137,9 @@ class CoordinatorTest : public ::testing::Test {
   std::atomic<std::uint64_t> current_step_ = 0;
   bool finished_ = false;
   std::string failure_;
-  std::vector<std::string> left_out_;  // of every batch
+  std::vector<std::string> left_out_;  // samples left out of every batch
   std::int64_t max_left_out_ = 0;
-  bool all_left_out_ = false;  // no batch has a sample
+  bool all_left_out_ = false;  // whether all samples of each batch are left out
   std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
   std::optional<RunGuard> guard_;
@@ -147,11 +147,11 @@ class CoordinatorTest : public ::testing::Test {
   bool measure_ = false;
   PlanConfig predicted_;
   std::shared_ptr<StepFigures> figures_ = std::make_shared<StepFigures>();
-  std::optional<StepPlanner> planner_;                    // with measure_
-  std::vector<std::vector<MeasuredTransfer>> transfers_;  // likewise
+  std::optional<StepPlanner> planner_;                    // used with measure_
+  std::vector<std::vector<MeasuredTransfer>> transfers_;  // used with measure_
   bool with_shadows_ = false;
-  bool second_process_ = false;    // it has another replica of the first section
-  std::array<StepId, 2> settled_;  // of each section's replica
+  bool second_process_ = false;    // whether a second process has another replica of the first section
+  std::array<StepId, 2> settled_;  // for the replica of each section
   bool whole_ = true;
   std::size_t tokens_ = 0;
   std::vector<StepBoundary> marks_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the coordinator: the position in the data that a checkpoint records, and the times of steps and of the
-// run.
+// The coordinator's figures: the data position in a checkpoint, and the times of steps and of the run.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -37,7 +36,7 @@ TEST_F(CoordinatorFigures, a_checkpoint_counts_the_samples_before_it_and_the_epo
 TEST_F(CoordinatorFigures, a_plan_follows_the_transfers_of_the_last_step_that_has_ended) {
   measure_ = true;
   start(1, plain(3));
-  ASSERT_EQ(transfers_.size(), 2u);  // a step ahead
+  ASSERT_EQ(transfers_.size(), 2u);  // planned a step ahead
   EXPECT_TRUE(transfers_[0].empty() && transfers_[1].empty());
   for (std::uint32_t section = 0; section < 2; ++section) {
     StepDone done{SectionId(section), ReplicaIndex(0), StepId(1), Pass::train, 1.0, 0.1};
@@ -48,7 +47,7 @@ TEST_F(CoordinatorFigures, a_plan_follows_the_transfers_of_the_last_step_that_ha
   ASSERT_EQ(transfers_.size(), 3u);
   ASSERT_EQ(transfers_[2].size(), 1u);
   EXPECT_EQ(transfers_[2][0].channel, (Channel{EdgeId(3), Direction::forward}));
-  EXPECT_DOUBLE_EQ(transfers_[2][0].ms, 4);  // 16 ms for four pieces
+  EXPECT_DOUBLE_EQ(transfers_[2][0].ms, 4);  // 16 ms divided by four pieces
 }
 
 TEST_F(CoordinatorFigures, a_run_unlike_its_prediction_has_one_line_after_twenty_steps) {
@@ -90,7 +89,7 @@ TEST_F(CoordinatorFigures, the_time_of_a_step_does_not_count_the_validation_befo
   const Clock::time_point begin = Clock::now();
   start(1, schedule);
   double validation_ms = 0;
-  double run_ms = 0;  // up to the last step, less the validations before it
+  double run_ms = 0;  // up to the last step, without the validations before it
   for (std::uint64_t step = 1; step <= steps; ++step) {
     finish_step(step);
     run_ms = ms_since(begin) - validation_ms;
@@ -112,7 +111,7 @@ TEST_F(CoordinatorFigures, neither_the_time_of_a_step_nor_that_of_the_run_counts
   const Clock::time_point begin = Clock::now();
   start(0, plain(20));
   double paused_ms = 0;
-  double run_ms = 0;  // up to the last step, less the pauses before it
+  double run_ms = 0;  // up to the last step, without the pauses before it
   for (std::uint64_t step = 1; step <= 20; ++step) {
     bench_.send(coordinator_, PauseRequest{true});
     finish_step(step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that the coordinator answers while a run goes on: pause, interrupt, checkpoint, status and metrics.
+// Requests that the coordinator answers during a run: pause, interrupt, checkpoint, status and metrics.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

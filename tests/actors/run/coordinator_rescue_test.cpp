@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint that the coordinator makes of the survivors' state after the loss of a process (CR-6).
+// The checkpoint that the coordinator makes from the survivors' state after a process is lost (CR-6).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 class CoordinatorRescue : public CoordinatorTest {
  protected:
-  /// A run that has finished `steps`; its replicas' state is that after the last of them.
+  /// Finishes `steps` steps; the replicas have the state after the last.
   void train(std::uint64_t steps, RunScheduleOptions schedule = plain(1'000'000)) {
     start(1, schedule);
     for (std::uint64_t step = 1; step <= steps; ++step) finish_step(step);
@@ -23,7 +23,8 @@ class CoordinatorRescue : public CoordinatorTest {
     done.step = StepId(step);
     bench_.send(coordinator_, done);
   }
-  /// The checkpoint of step 1 is written, in which the section has trained on step 2 already.
+  /// Checks that the checkpoint of step 1 is written, with `section` recorded as ahead: it has already trained on step
+  /// 2.
   void expect_written_with_ahead(const std::string& section) {
     ASSERT_EQ(snapshots(), 2u);
     const StepBoundary mark = marks_.back();
@@ -59,7 +60,7 @@ TEST_F(CoordinatorRescue, state_of_the_last_finished_step_is_written_and_nothing
   EXPECT_EQ(mark.step, StepId(3));
   write_part(mark, 0);
   write_part(mark, 1);
-  finish_step(4);  // a report that was under way
+  finish_step(4);  // a report sent before the loss
   drain_writer();
   EXPECT_TRUE(answered());
   EXPECT_NE(record_->newest.find("step-00000003"), std::string::npos) << record_->newest;
@@ -69,7 +70,7 @@ TEST_F(CoordinatorRescue, state_of_the_last_finished_step_is_written_and_nothing
 
 TEST_F(CoordinatorRescue, a_section_all_of_which_is_lost_leaves_nothing_to_write) {
   train(3);
-  lose(0);  // both replicas
+  lose(0);  // process 0 has both replicas
   EXPECT_TRUE(answered());
   EXPECT_EQ(snapshots(), 0u);
 }

@@ -42,7 +42,7 @@ TEST_F(CoordinatorTest, replicas_that_report_a_part_each_are_answered_when_all_h
   EXPECT_TRUE(totals_.empty());
   report(1, -1e17);
   ASSERT_EQ(totals_.size(), 1u);
-  EXPECT_EQ(totals_[0].sum_of_squares, 1.0);  // in order of arrival the 1 would be lost
+  EXPECT_EQ(totals_[0].sum_of_squares, 1.0);  // added in order of arrival, the 1 would be lost
   EXPECT_EQ(totals_[0].sum_of_squares_of_section, 1.0);
 }
 
@@ -192,7 +192,7 @@ TEST_F(CoordinatorTest, a_long_run_that_leaves_out_a_whole_epoch_fails_after_it)
   left_out_ = {"sample 'a': a.png is truncated"};
   max_left_out_ = 1000;
   all_left_out_ = true;
-  epoch_samples_ = 5;  // steps of 2
+  epoch_samples_ = 5;  // steps with 2 samples
   start(1, plain(1000));
   for (std::uint64_t step = 1; step <= 2; ++step) finish_step(step);
   EXPECT_EQ(failure_.rfind("step 3: every training sample so far was left out", 0), 0u) << failure_;

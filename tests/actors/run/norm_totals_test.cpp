@@ -14,7 +14,7 @@ constexpr SectionId first_stage{1};
 constexpr SectionId last_stage{2};
 constexpr SectionId teacher{3};
 
-/// A trained encoder, a trained decoder of two stages, and a frozen teacher.
+/// A trained encoder, a trained decoder with two stages, and a frozen teacher.
 class NormTotalsTest : public ::testing::Test {
  protected:
   NormTotalsTest() {
@@ -91,7 +91,7 @@ TEST_F(NormTotalsTest, a_global_norm_waits_for_all_trained_sections_with_work_in
 
 TEST_F(NormTotalsTest, totals_do_not_depend_on_the_order_of_reports) {  // NT-1
   std::array<std::uint32_t, 3> order{0, 1, 2};
-  const std::array<double, 3> parts{1e17, -1e17, 1};  // in another order the 1 is lost
+  const std::array<double, 3> parts{1e17, -1e17, 1};  // added in another order, the 1 is lost
   do {
     NormTotals norms(graph_, false, false);
     NormTotals::Answers answers;

@@ -17,9 +17,9 @@ const ProcessId b(2);
 
 class PeerWatchTest : public ::testing::Test {
  protected:
-  /// Looks at the clock once, `after` the last look.
+  /// Checks for silent processes once, `after` the last check.
   std::vector<ProcessId> look(milliseconds after) { return watch_.silent(now_ += after); }
-  /// Looks as often as a supervisor does, for `time`; returns all that fell silent.
+  /// Checks as often as a supervisor does, for `time`. Returns all processes that became silent.
   std::vector<ProcessId> run(milliseconds time) {
     std::vector<ProcessId> all;
     for (milliseconds passed(0); passed < time; passed += beat_) {

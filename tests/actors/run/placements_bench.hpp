@@ -81,7 +81,7 @@ class MovesOfPlacements : public ::testing::Test {
     ends_.push_back(options.outcome->future().share());
     return bench_.spawn<Supervisor>(options);
   }
-  /// A replica that does as it is ordered, and notes it.
+  /// Spawns a replica that follows its orders and records them.
   caf::actor replica(SectionId section, std::uint32_t index, std::uint32_t process) {
     const ReplicaAddress address{section, ReplicaIndex(index), ProcessId(process), nullptr, {}, {}};
     const auto self = std::make_shared<caf::actor>();
@@ -149,13 +149,13 @@ class MovesOfPlacements : public ::testing::Test {
                                         [this](const BeginAgain& moved) { moved_ = moved; });
     return local;
   }
-  /// Whether a process has no section.
+  /// Returns whether a process is without sections.
   [[nodiscard]] virtual bool idle(std::uint32_t) const { return false; }
   void kill(std::uint32_t rank) {
     caf::anon_send_exit(supervisors_[rank], caf::exit_reason::kill);
     bench_.deliver_all();
   }
-  /// A process that joins, or that was lost, starts and introduces itself.
+  /// Starts a process that joins, or that was lost, and introduces it to rank 0.
   void come(std::uint32_t rank) {
     supervisors_.resize(std::max<std::size_t>(supervisors_.size(), rank + 1));
     supervisors_[rank] = spawn(rank);
@@ -169,7 +169,7 @@ class MovesOfPlacements : public ::testing::Test {
     std::ranges::sort(placements);
     return placements;
   }
-  /// A loss takes the whole group back.
+  /// Settles the loss and checks that the run can recover from the last checkpoint.
   void settle() {
     bench_.send(supervisors_[0], LossSettled{});
     bench_.deliver_all();
@@ -183,7 +183,7 @@ class MovesOfPlacements : public ::testing::Test {
 
   SectionGraph graph_ = distillation_graph(2);
   std::size_t most_ = 10;
-  std::uint32_t processes_ = 4;  // the first of the four
+  std::uint32_t processes_ = 4;  // processes at the start
   std::size_t joining_ = 0;
   std::vector<std::string> elastic_;
   std::map<SectionId, WaitingFor> states_;  // of all replicas of a section
@@ -198,7 +198,7 @@ class MovesOfPlacements : public ::testing::Test {
   std::vector<std::uint32_t> removed_, left_;
   std::map<std::uint32_t, std::vector<Placement>> placements_of_;  // as each process has them
   std::optional<BeginAgain> moved_;
-  std::deque<Host> hosts_;  // a supervisor keeps its address
+  std::deque<Host> hosts_;  // a deque: supervisors keep the hosts' addresses
   std::vector<caf::actor> actors_, replicas_;
   ActorBench bench_;
   std::vector<caf::actor> supervisors_;

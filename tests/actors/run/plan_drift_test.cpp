@@ -24,7 +24,7 @@ class PlanDriftTest : public ::testing::Test {
     MeasuredStep& step = steps_.emplace_back();
     step.step = StepId(steps_.size());
     step.ms = ms;
-    for (const std::uint32_t replica : {0u, 1u}) {  // of which one does more
+    for (const std::uint32_t replica : {0u, 1u}) {  // replica 0 has more work
       const double more = replica == 0 ? 5 : -5;
       step.lanes[{SectionId(0), ReplicaIndex(replica)}].times.busy_ms = teacher_ms + more;
       step.lanes[{SectionId(1), ReplicaIndex(replica)}].times.busy_ms = student_ms + more;

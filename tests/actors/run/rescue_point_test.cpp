@@ -10,7 +10,7 @@ namespace {
 
 const SectionId student(2), plain(3);
 
-/// A text, a teacher, and two students that no gradient joins.
+/// Returns a graph with a text, a teacher, and two students that exchange no gradients.
 SectionGraph two_students() {
   SectionGraph graph = distillation_graph();
   add_section(graph, "plain", Role::trained, {"text"});

@@ -8,7 +8,7 @@ namespace {
 
 constexpr ProcessId p0(0), p1(1), p2(2);
 
-/// Rank 0 of a running job of three processes.
+/// Returns rank 0's membership in a running job of three processes.
 RunMembership running_root() {
   RunMembership root(p0, {0, 0, 0});
   root.listed();

@@ -14,17 +14,17 @@ constexpr ProcessId p0(0), p1(1), p2(2), p3(3);
 constexpr std::array counted_by_root = {Milestone::joined, Milestone::introduced, Milestone::connected,
                                         Milestone::ready, Milestone::summarised};
 
-/// A process of a job of three processes on a single host, unless `hosts` differ.
+/// Returns the membership of a process in a job with three processes, all on one host unless `hosts` differ.
 RunMembership member(ProcessId process, std::vector<std::uint32_t> hosts = {0, 0, 0}) {
   return {process, std::move(hosts)};
 }
 
-/// All processes reach a milestone at rank 0.
+/// Records at rank 0 that all processes have reached a milestone.
 void reach(RunMembership& root, Milestone milestone) {
   for (std::uint32_t process = 0; process < root.processes(); ++process) root.record(milestone, ProcessId(process));
 }
 
-/// Rank 0 of a run in this phase, up to `finishing`.
+/// Returns rank 0's membership in this phase, at most `finishing`.
 RunMembership root_in(RunPhase phase) {
   RunMembership root = member(p0);
   if (phase >= RunPhase::connecting) root.listed();
@@ -220,7 +220,7 @@ TEST(RunMembership, the_lowest_process_of_a_host_that_is_not_lost_prints) {  // 
   EXPECT_FALSE(other.on_this_host(p2));
 }
 
-/// The processes of a job. Their messages are delivered in random order, some of them twice.
+/// The processes of a job. Their messages are delivered in random order, some twice.
 class RandomJob {
  public:
   RandomJob(std::uint32_t seed, std::uint32_t processes) : random_(seed) {
@@ -228,13 +228,13 @@ class RandomJob {
       members_.emplace_back(ProcessId(process), std::vector<std::uint32_t>(processes, 0));
     }
   }
-  /// From the start to Begin.
+  /// Runs from the start to Begin.
   void start() {
     for (const ProcessId process : all()) send([=, this] { members_[0].record(Milestone::joined, process); });
     for (const ProcessId process : all()) send([=, this] { introduced(process); });
     deliver_all();
   }
-  /// From Finish to Shutdown.
+  /// Runs from Finish to Shutdown.
   void finish() {
     for (const ProcessId process : all()) {
       send([=, this] {
@@ -324,7 +324,7 @@ TEST(RunMembership, takes_a_job_from_start_to_end_in_any_order_of_messages_with_
   }
 }
 
-/// Applies a random event; returns whether it ended the run.
+/// Applies a random event. Returns whether it ended the run.
 bool random_event(RunMembership& member, std::mt19937& random) {
   const RunPhase before = member.phase();
   const ProcessId process(random() % 4);

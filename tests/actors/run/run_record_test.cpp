@@ -11,7 +11,7 @@ namespace maestro {
 namespace {
 
 TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_report) {  // RC-1
-  // Magnitudes far apart: added in another order, these would round to another sum.
+  // Magnitudes differ so much that another order of addition would round to another sum.
   struct Part {
     std::uint32_t index;
     double sum;
@@ -102,7 +102,7 @@ TEST(RunRecord, of_a_long_run_keeps_the_last_rows) {
   EXPECT_EQ(record.scheduling.kept().back().step, StepId(9'000));
 }
 
-/// Counts of 4 samples and as many tokens as the step's number.
+/// Counts 4 samples with as many tokens as the step's number.
 void count(SampleCounts& counts, std::uint64_t step) {
   counts[step] = {.read = 4, .trained = 4, .tokens = step};
 }

@@ -8,7 +8,7 @@
 namespace maestro {
 namespace {
 
-/// "t1 v1 c1 s1": train, validate, checkpoint, shadow.
+/// Returns the next units as text: "t1 v1 c1 s1" is train, validate, checkpoint, shadow.
 std::string units(RunSchedule& schedule, int limit = 100) {
   std::string text;
   for (int at = 0; at < limit; ++at) {
@@ -132,7 +132,7 @@ TEST(RunSchedule, a_run_resumed_at_its_end_is_validated_and_nothing_else) {
   options.first_step = 5;
   RunSchedule schedule(options);
   EXPECT_EQ(units(schedule), "v4");
-  options.first_step = 8;  // as with fewer steps than are done: the values are those of step 7
+  options.first_step = 8;  // as if the job had fewer steps than the checkpoint: the values are those after step 7
   RunSchedule beyond(options);
   EXPECT_EQ(units(beyond), "v7");
   options.validate_at_end = false;

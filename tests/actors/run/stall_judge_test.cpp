@@ -25,7 +25,7 @@ class StallJudgeTest : public ::testing::Test {
     look.working = {"section 'a' replica 0 has been in forward of step 2"};
     return look;
   }
-  /// Looks whenever the judge requests a look, every 200 ms; returns the first verdict with content, and its time.
+  /// Looks at the judge's interval, every 200 ms. Returns the first verdict with content, and its time.
   std::pair<seconds, StallJudge::Verdict> first_verdict(const StallLook& look, seconds most) {
     for (StallJudge::Duration now = now_; now < now_ + most; now += milliseconds(200)) {
       if (!judge_.wants_look(events_, now)) continue;
@@ -59,7 +59,7 @@ TEST_F(StallJudgeTest, adapts_to_the_longest_gap_between_events) {  // SJ-1
 TEST_F(StallJudgeTest, an_event_between_two_looks_excuses_the_run) {  // SJ-2
   for (int step = 0; step < 50; ++step) {
     StallLook look = waiting();
-    look.events += static_cast<std::uint64_t>(step);  // of a replica: a chunk has arrived
+    look.events += static_cast<std::uint64_t>(step);  // a replica's event: a chunk has arrived
     const StallJudge::Duration now = seconds(10 + 5 * step);
     ASSERT_TRUE(judge_.wants_look(0, now));
     EXPECT_FALSE(judge_.judge(look, now).ended);

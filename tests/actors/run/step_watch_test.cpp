@@ -11,7 +11,7 @@ namespace {
 using Clock = StepWatch::Clock;
 using std::chrono::milliseconds;
 
-/// An encoder and a decoder section with a lane each; `micro_batches` go through both.
+/// An encoder and a decoder section with one lane each; both process `micro_batches` micro-batches.
 class StepWatchTest : public ::testing::Test {
  protected:
   StepWatchTest() { connect(1); }

@@ -135,7 +135,7 @@ TEST_F(JoiningProcesses, and_leaving_ones_are_refused_by_name) {
 class ElasticSection : public JoiningProcesses {
  protected:
   ElasticSection() { elastic_ = {"teacher"}; }
-  /// Several windows of looks at a job in which the student waits for the teacher, or not.
+  /// Reports several windows for a job whose student waits for the teacher if `student_waits`.
   void look(bool student_waits) {
     WaitingFor busy, waits, idle;
     waits.kind = WaitKind::input;

@@ -112,7 +112,7 @@ TEST_F(Replacements, take_the_placements_back_that_others_took) {  // SV-9
                                                   placement(teacher, 1, 2), placement(student, 0, 3)}));
   EXPECT_EQ(placed_, std::vector<std::uint32_t>{2});
   EXPECT_EQ(times("teacher1@1 retires"), 1);
-  bench_.advance(std::chrono::seconds(100));  // beyond the time limits of the start, in which they have no part
+  bench_.advance(std::chrono::seconds(100));  // beyond the time limits of a start, which do not apply
   for (const std::uint32_t rank : {0u, 1u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0's supervisor does before it reports a loss that the run recovers from (SV-12).
+// Actions of rank 0's supervisor before it reports a loss that the run recovers from (SV-12).
 #include <gtest/gtest.h>
 
 #include "tests/actors/run/placements_bench.hpp"

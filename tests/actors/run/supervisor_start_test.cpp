@@ -9,11 +9,11 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor of a job of two processes.
+/// Rank 0's supervisor in a job with two processes.
 class SupervisorStartTest : public ::testing::Test {
  protected:
   void SetUp() override { spawn(false); }
-  /// `again`: an earlier start of the run has lost a process.
+  /// Spawns the supervisor; `again`: an earlier start of the run has lost a process.
   void spawn(bool again) {
     SupervisorOptions options;
     options.started_again = again;

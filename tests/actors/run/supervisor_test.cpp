@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor of a job of a single process; the test plays its other actors.
+/// Rank 0's supervisor in a job with a single process; the test acts for its other actors.
 class SupervisorTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -111,7 +111,7 @@ TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
   EXPECT_NE(error.find("maestro 2 job test instead of maestro 1 job test"), std::string::npos) << error;
 }
 
-/// Supervisors of three processes on two hosts, in a single actor system; the test plays their other actors.
+/// Supervisors of three processes on two hosts, in a single actor system; the test acts for their other actors.
 class SupervisorsTest : public ::testing::Test {
  protected:
   static constexpr std::size_t processes = 3;
@@ -156,7 +156,7 @@ class SupervisorsTest : public ::testing::Test {
     local.info.supervisor = supervisors_[rank];
     return local;
   }
-  /// A process is killed in mid-run; `reporter` has heard of the survivors.
+  /// Kills a process during the run; `reporter` is the first survivor that notices.
   void lose(std::uint32_t rank, std::uint32_t reporter) {
     start();
     caf::anon_send_exit(supervisors_[rank], caf::exit_reason::kill);
@@ -164,7 +164,7 @@ class SupervisorsTest : public ::testing::Test {
     bench_.send(supervisors_[reporter], LossSettled{});
     bench_.deliver_all();
   }
-  /// The error that a process prints; nothing while it runs.
+  /// Returns the error that a process prints; nothing while it runs.
   std::optional<std::string> error_of(std::uint32_t rank) {
     if (ends_[rank].wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
     return ends_[rank].get().error;
@@ -182,7 +182,7 @@ class SupervisorsTest : public ::testing::Test {
   int connected_ = 0;
   int begun_ = 0;
   int interrupted_ = 0;
-  std::vector<std::pair<std::uint32_t, std::string>> connections_;  // who connected, and where
+  std::vector<std::pair<std::uint32_t, std::string>> connections_;  // connecting process, and address
   testing::ActorBench bench_;
   std::vector<caf::actor> supervisors_;
 };

@@ -98,7 +98,7 @@ void LinearSession::backward(std::vector<served::Tensor>& input_gradients, std::
                              const std::vector<served::Tensor>& gradients) {
   const Kept pass = kept_.at(number);
   kept_.erase(number);
-  std::vector<float> of_y = pass.y;  // the loss's own gradient is scale * y
+  std::vector<float> of_y = pass.y;  // the gradient of the loss is scale * y
   for (float& each : of_y) each = static_cast<float>(each * pass.scale);
   if (output_) of_y = gradients.empty() ? std::vector<float>(pass.y.size()) : floats_of(gradients[0].data);
   std::vector<float> of_x(pass.x.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server of a linear module, for tests: y = x W^T, with a loss of half the squared sum of y where it has no output.
+// A server for tests with a linear module: y = x W^T. Without an output, its loss is half the squared sum of y.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ namespace maestro::testing {
 inline constexpr std::int64_t linear_inputs = 3;
 inline constexpr std::int64_t linear_outputs = 2;
 
-/// Returns the values of W (outputs, inputs) at the start.
+/// Returns the initial values of W (outputs, inputs).
 [[nodiscard]] std::vector<float> linear_values();
-/// Returns the report of the module. Inputs "x", or without `output` also a metric "loss".
+/// Returns the module's report: input "x", and output "y" if `output`, otherwise a metric "loss".
 [[nodiscard]] served::Module linear_module(bool output);
 
-/// A session of the module. Tests override calls.
+/// A session with the module. Tests override calls.
 class LinearSession : public served::ServedModuleIf {
  public:
   explicit LinearSession(bool output) : output_(output), values_(linear_values()), gradients_(values_.size()) {}
@@ -46,7 +46,7 @@ class LinearSession : public served::ServedModuleIf {
   std::map<std::int64_t, Kept> kept_;
 };
 
-/// Serves a session of its own to each connection.
+/// Serves a separate session to each connection.
 class LinearServer {
  public:
   using Make = std::function<std::shared_ptr<served::ServedModuleIf>()>;
@@ -57,7 +57,7 @@ class LinearServer {
   RpcServer server_;
 };
 
-/// Returns (rows, columns) floats of a port.
+/// Returns a port's tensor of (rows, columns) floats.
 [[nodiscard]] served::Tensor wire_tensor(const std::string& port, std::int64_t columns,
                                          const std::vector<float>& values);
 

@@ -30,7 +30,7 @@ void expect_line(const std::string& found, const std::string& wanted) {
   EXPECT_LT(found.size(), 700U);
 }
 
-/// A server whose results are changed on their way.
+/// A server whose results are changed before they are sent.
 struct Changed final : LinearSession {
   std::function<void(served::PassResult&)> change_pass;
   std::function<void(std::vector<served::Tensor>&)> change_gradients;
@@ -52,7 +52,7 @@ struct Changed final : LinearSession {
   }
 };
 
-/// A connection to a server, and tensors of two rows.
+/// A connection to a server, and tensors with two rows.
 struct Client {
   explicit Client(const std::string& address, std::chrono::milliseconds patience = 20s)
       : connection(ServedAddress{address, nullptr, patience}) {}
@@ -149,7 +149,7 @@ TEST(ServedConnection, passes_the_servers_reason_on_in_a_line) {
   expect_line(job_error_of([&] { (void)client.forward(); }), "it refuses: out of\\nmemory!!!");
 }
 
-/// Answers the first message of a client with given bytes, and then ends or stays silent.
+/// Answers a client's first message with given bytes, then closes the connection or stays silent.
 class RawServer {
  public:
   RawServer(std::string bytes, bool stays) : listening_(listen_at(address_)) {
@@ -183,7 +183,7 @@ TEST(ServedConnection, refuses_bytes_that_are_no_message) {  // VN-2
       {"\xff\xff\xff\xff", "Frame size has negative value"},
       {"\x7f\xff\xff\xff", "its answer is not a message of this protocol"},
       {"\0\0\0\4\0\0\0\0"s, "its answer is not a message of this protocol"},
-      // A list of 2^31 - 1 ports, in a frame that ends there.
+      // a list of 2^31 - 1 ports, in a frame that ends there
       {"\0\0\0\x22"s + "\x80\1\0\2\0\0\0\4open\0\0\0\0"s + "\x0c\0\0"s + "\x0f\0\1\x0c\x7f\xff\xff\xff"s +
            std::string(7, '\0'),
        "its answer is not a message of this protocol"},

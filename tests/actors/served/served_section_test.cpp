@@ -23,7 +23,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-/// The module of LinearServer as a section.
+/// LinearServer's module as a section in this process.
 class InsideLinear final : public Section {
  public:
   explicit InsideLinear(const SectionContext& context) {
@@ -94,7 +94,7 @@ class ServedSectionTest : public ::testing::Test {
     std::vector<float> y = std::vector<float>(6);
     std::vector<float> of_x = std::vector<float>(9);
   };
-  /// The gradient of y is y / 4.
+  /// Runs a pass; the gradient of y is y / 4.
   static Passed pass(SectionRunner& runner, std::uint64_t step, std::uint32_t index, bool backward) {
     std::vector<float> x;
     for (int at = 0; at < 9; ++at) x.push_back(std::sin(static_cast<float>(step * 31 + index * 7 + at)));

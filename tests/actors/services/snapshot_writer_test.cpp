@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-/// Has a parameter of 16 values.
+/// A section with a parameter of 16 values.
 class Plain final : public Section {
  public:
   explicit Plain(DType moments = DType::f32) {
@@ -31,7 +31,7 @@ class Plain final : public Section {
 
 class SnapshotWriterTest : public ::testing::Test {
  protected:
-  /// Result of busy() while the report of `work` ran.
+  /// Returns whether the writer is busy() during `work`'s report.
   bool busy_in_report(const std::function<void()>& work) {
     std::promise<bool> seen;
     const auto look = [&] { seen.set_value(writer_.busy()); };
@@ -116,7 +116,7 @@ std::vector<float> second_moments_of(Plain& section) {
 
 TEST_F(SnapshotWriterTest, moments_are_stored_in_their_dtype_and_go_into_either) {
   Plain wide;
-  fill(wide, 100.03125F);  // second moments from 300.09375 on, which bf16 does not hold
+  fill(wide, 100.03125F);  // second moments from 300.09375 on, which bf16 cannot hold
   Plain narrow(DType::bf16);
   store(writer_, StepId(1), wide);
   const std::filesystem::path of_wide = writer_.store().latest().value_or_throw();
