@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong input: a clear line on standard error, a non-zero status, and nothing has started. `check` finds the same."""
+"""Wrong input: a clear line on standard error, a non-zero status, and nothing is started. `check` reports the same."""
 
 import os
 import random
@@ -43,7 +43,7 @@ class Refusals(SystemTest):
             self.assertIn(text, lines[0])
 
     def refuse_job(self, job, *wanted, settings=None, options=()):
-        """The same line from `train` and from `check`."""
+        """Expects the same line from `train` and from `check`."""
         name = self.write_job(job)
         for command in ("train", "check"):
             with self.subTest(command):
@@ -134,7 +134,7 @@ class WrongInput(Refusals):
 
     def test_a_corpus_larger_than_memory_is_told_as_that(self):
         with open(self.folder / "huge.txt", "wb") as file:
-            file.truncate(8 << 30)  # a hole: it takes no room
+            file.truncate(8 << 30)  # a sparse file: takes no space
         job = language_model()
         job["data"]["path"] = "huge.txt"
         limited = ["sh", "-c", "ulimit -v 3000000 && exec \"$@\"", "sh"]
@@ -147,14 +147,14 @@ class WrongInput(Refusals):
         self.assertEqual(finished.err, "error: [data] path: cannot read huge.txt: not enough memory\n")
 
     def start_with_shared_memory(self, size, **settings):
-        """In a mount namespace whose /dev/shm has this size."""
+        """Starts a run in a mount namespace with a /dev/shm of this size."""
         mounted = ["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size={size} none /dev/shm && exec \"$@\"", "sh"]
         if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
             self.skipTest("no private mount namespace here")
         return self.start(distillation(), "--processes", 2, settings=settings, launcher=mounted)
 
     def test_processes_use_shared_memory_all_or_none(self):  # JS-6
-        of_one = os.cpu_count() * 16 + 1  # MiB; libfabric offers shm to the first process alone
+        of_one = os.cpu_count() * 16 + 1  # MiB; libfabric offers shm only to the first process
         finished = self.start_with_shared_memory(f"{of_one}m").wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertIn(f"note: /dev/shm has {of_one} MiB free, the shm provider needs {of_one + 15} MiB for 2 processes, "
@@ -286,7 +286,7 @@ class WrongInput(Refusals):
 
 
 class WrongLayouts(Refusals):
-    """Each with the nearest that fits, and before anything runs."""
+    """Each is refused with the nearest that fits, before anything runs."""
 
     def job(self):
         job = distillation()
@@ -425,7 +425,7 @@ class WrongLayouts(Refusals):
 
 
 class WrongState(Refusals):
-    """Input that an earlier run made."""
+    """Input from an earlier run."""
 
     def setUp(self):
         super().setUp()
@@ -488,7 +488,7 @@ class WrongState(Refusals):
             damage(part)
             with self.subTest(damage=damage.__name__):
                 self.refuse_job(language_model(), part.name, options=("--resume", "staged"))
-            if damage is not self.alter:  # of weights that are no checkpoint there are no checksums
+            if damage is not self.alter:  # weights outside a checkpoint lack checksums
                 with self.subTest("weights", damage=damage.__name__):
                     settings = {"teacher.weights": str(part.parent), "train.out": "another"}
                     self.refuse_job(language_model(), part.name, settings=settings)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Costs that `./run bench models` and `./run bench generate` take from a program by its output."""
+"""Costs of a program that `./run bench models` and `./run bench generate` measure by its output."""
 
 import sys
 import unittest
@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "models"))
 from measure import steps_in, unit_cost  # noqa: E402
 
-# A costly start, then steps of 0.1 s of CPU time each.
+# A costly start, then steps with 0.1 s of CPU time each.
 PROGRAM = """
 import time
 def compute(seconds):

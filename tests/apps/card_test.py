@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The card of a run: its values are those of the record, in the file and in a browser, and nothing leaves the machine."""
+"""A run's card: its values equal the record, in the file and in a browser, and nothing leaves the machine."""
 
 import html
 import html.parser
@@ -20,7 +20,7 @@ from maestro_program import ENDLESS, PATIENCE_S, SystemTest, distillation, langu
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = (390, 844), (1280, 900)
-# Shows a page in a frame, as a window has a least width of its own, and becomes the page's content with its measures.
+# Shows a page in a frame, since windows have a minimum width, and then becomes the page's content with its measures.
 FRAME = """<!DOCTYPE html><meta charset="utf-8"><iframe width="{}" height="{}" style="border: 0" srcdoc="{}"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -39,7 +39,8 @@ frame.onload = () => {{
 
 
 class Card(html.parser.HTMLParser):
-    """tables: {title: [[(text, value)]]}; charts: {label: (attributes, {section: points of its moving mean})}."""
+    """Parsed card. tables: {title: [[(text, value)]]}; charts: {label: (attributes, {section: points of its moving
+    mean})}."""
 
     def __init__(self, text):
         super().__init__()
@@ -81,7 +82,7 @@ class Card(html.parser.HTMLParser):
             self.cell[0] += text
 
     def drawn(self, label, section):
-        """[(step, value)] of the points of a curve, from their coordinates."""
+        """Returns [(step, value)] of a curve's points, computed from their coordinates."""
         attributes, curves = self.charts[label]
         (x0, x1, step0, step1), (y0, y1, low, high) = (map(float, attributes[name].split()) for name in ("data-x", "data-y"))
         logarithmic = attributes["data-scale"] == "log"
@@ -106,7 +107,7 @@ class CardTest(SystemTest):
         return record_test.lines(self.folder / "out", "steps.jsonl")
 
     def check_figures(self, card):
-        """The table of figures against the record."""
+        """Compares the table of figures with the record."""
         expected = {}
         for row in self.rows():
             for section, metrics in row["sections"].items():
@@ -121,7 +122,7 @@ class CardTest(SystemTest):
                                  for key, values in expected.items()})
 
     def check_curve(self, card, section, metric):
-        """A curve of up to 80 steps has every value at its step, as exactly as a drawing can."""
+        """Checks that a curve of up to 80 steps has every value at its step, as exactly as a drawing can."""
         attributes, _ = card.charts[metric]
         low, high = map(float, attributes["data-y"].split()[2:])
         drawn = card.drawn(metric, section)
@@ -165,7 +166,7 @@ class TheCard(CardTest):
         self.assertIn("What ran when", (self.folder / "out/card.html").read_text())
 
     def check_texts(self, card):
-        """What the models write is what `maestro generate` prints."""
+        """Checks that the models' texts equal the output of `maestro generate`."""
         texts = {(row[0][0], row[1][0], int(row[2][1])): json.loads(row[3][0]) for row in card.tables["What the models write"]}
         self.assertEqual(set(texts), {(prompt, section, step) for prompt in ("The <b>", "river")
                                       for section in ("student", "plain") for step in (20, 40)})
@@ -250,7 +251,7 @@ class InABrowser(CardTest):
         return done.stdout.decode()
 
     def measured(self, page, size):
-        """The page as the browser has it, with its measures on <body>."""
+        """Returns the page as the browser has built it, with its measures on <body>."""
         frame = self.folder / "frame.html"
         frame.write_text(FRAME.format(*size, html.escape(page.read_text())))
         return Card(self.browse(frame, DESKTOP, "--dump-dom"))
@@ -288,7 +289,7 @@ class InABrowser(CardTest):
         job["name"] = "a run with a rather long name, " + "x" * 200
         self.train(job, "--trace", "out/trace.json")
         written, _ = self.card("--prompt", "</table><script>alert(1)</script>" + "long" * 50)
-        card = self.check_page(self.folder / "out/card.html", charts=len(written.charts) + 2)  # the lanes, the trace
+        card = self.check_page(self.folder / "out/card.html", charts=len(written.charts) + 2)  # lanes, trace
         self.assertEqual(card.tables, written.tables)
         self.check_figures(card)
         self.check_curve(card, "student", "loss")

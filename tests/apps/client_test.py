@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client, clients/python: real runs are attached, followed to their end and steered; their rows are logged."""
+"""The Python client, clients/python: it attaches to real runs, follows them to their end, steers them and logs their
+rows."""
 
 import dataclasses
 import importlib.util
@@ -18,7 +19,7 @@ import warnings
 from maestro_program import CLIENT, ENDLESS, PATIENCE_S, SystemTest, distillation, language_model
 from record_test import curves
 
-DEBIAN = "/usr/lib/python3/dist-packages"  # of python3-thrift, whose pure part serves any interpreter
+DEBIAN = "/usr/lib/python3/dist-packages"  # of python3-thrift, whose Python part works with any interpreter
 sys.path.insert(0, str(CLIENT))
 if importlib.util.find_spec("thrift") is None:
     sys.path.append(DEBIAN)
@@ -36,7 +37,7 @@ class ClientTest(SystemTest):
     def setUp(self):
         super().setUp()
         self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
-        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # other runs of this user stay out of it
+        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # keeps other runs of this user out
         self.out = self.folder / "out"
 
     def started(self, job, *options):
@@ -53,8 +54,8 @@ class ClientTest(SystemTest):
         return {key_of(row): row.metrics for entry in client.read_record(self.out) for row in entry.rows()}
 
     def assert_recorded(self, rows, but=()):
-        """The rows are those of the record, each once, to the bit, and steps of a section rise. `but`: metrics that a
-        step has anew when it is done again."""
+        """Checks that the rows equal the record to the bit, each once, and that a section's steps rise. `but`: metrics
+        that change if a step is repeated."""
         found, recorded = ({key: {name: value for name, value in metrics.items() if name not in but}
                             for key, metrics in rows.items()}
                            for rows in ({key_of(row): row.metrics for row in rows}, self.recorded()))
@@ -142,7 +143,7 @@ class Following(ClientTest):
         run = self.start(distillation(steps=1500), "--keys", keys, "--control", "0.0.0.0:0", "--pause-after", 1)
         self.assertTrue(run.wait_for_text("step "), run.text)
         line = next(line for line in run.text["out"].splitlines() if line.startswith("  control at "))
-        at = f"{socket.gethostname()}:{line.rsplit(':', 1)[1]}"  # not an address of this host by its looks
+        at = f"{socket.gethostname()}:{line.rsplit(':', 1)[1]}"  # does not look like an address of this host
         attached = self.attached(at, keys=keys)
         self.assertIsNone(attached.record())
         attached.resume()
@@ -151,7 +152,7 @@ class Following(ClientTest):
             rows = list(attached.metrics(follow=True, reconnect_s=1, poll_s=0.05))
         self.assertEqual(run.wait().status, 0)
         self.assertGreater(len(rows), 0)
-        if warned:  # this run is faster than its client: its last state was not seen
+        if warned:  # this run is faster than its client, which has not seen the last state
             self.assertIn("rows of its last steps may be missing", str(warned[0].message))
             last = max(row.step for row in rows if row.kind == "step")
             rows += [row for entry in client.read_record(self.out) for row in entry.rows() if row.step > last - 4]
@@ -203,7 +204,7 @@ class Steering(ClientTest):
         self.assertIn(f"unix:{self.folder}/maestro/{first.process.pid}.sock", text)
         at = next(line for line in second.text["out"].splitlines() if line.startswith("  control at ")).split()[-1]
         self.assertIn(at, text)
-        self.attached(at).status()  # by the token that the run has left
+        self.attached(at).status()  # with the token that the run has left
         (self.folder / "guess").write_text("guess\n")
         guess = self.attached(at, token_file=self.folder / "guess")
         self.assertIn("wrong token", error_of(client.Refused, guess.status))
@@ -215,7 +216,7 @@ class Steering(ClientTest):
     def test_the_answers_have_the_fields_of_the_service(self):
         for name, made in vars(types).items():
             generated = getattr(ttypes, name, None)
-            if generated is None or not isinstance(made, type) or name == "Row":  # which has a kind and a time besides
+            if generated is None or not isinstance(made, type) or name == "Row":  # Row also has a kind and a time
                 continue
             if dataclasses.is_dataclass(made):
                 fields = {spec[2] for spec in generated.thrift_spec if spec}
@@ -249,7 +250,7 @@ class Records(ClientTest):
         content = self.steps.read_bytes()
         lines = content.splitlines(keepends=True)
         reader = client.RecordReader(self.out)
-        with open(self.steps, "r+b") as file:  # as a run that goes on after step 4 does
+        with open(self.steps, "r+b") as file:  # as a run resumed after step 4 does
             file.truncate(len(b"".join(lines[:8])) + 20)
             self.assertEqual(self.steps_of(reader.poll()), list(range(1, 9)))
             file.truncate(len(b"".join(lines[:4])))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`maestro plan JOB --cluster C`: golden plans of three jobs on three described clusters, objectives, cells, errors.
 
-`python3 cluster_plan_test.py --write` writes golden/cluster_plans.json anew, for changes that are meant."""
+`python3 cluster_plan_test.py --write` rewrites golden/cluster_plans.json after an intended change."""
 
 import json
 import sys
@@ -99,13 +99,13 @@ class ClusterPlan(SystemTest):
         teacher, cluster = llama(8, 2048, weights="random"), CLUSTERS["two kinds"]
         job = {name: JOBS["distillation"][name] for name in ("name", "app", "train", "data")}
         job |= {"student": {**llama(4, 1024), "teacher": ["math", "code"]}, "math": teacher, "code": teacher}
-        apart = {**job, "code": {**teacher, "max_in_flight": 2}}  # the default, which a forward pass does not need
+        apart = {**job, "code": {**teacher, "max_in_flight": 2}}  # the default, without effect on forward passes
         plans = [json.loads(self.plan(each, cluster, "--json")) for each in (job, apart)]
         for part in ("step_ms", "least_bound_ms", "settings"):
             self.assertEqual(plans[0][part], plans[1][part])
         given = {**job, **{name: {**teacher, "micro_batch": 1} for name in ("math", "code")}}
         text = self.plan(given, cluster, "--vary", "math.micro_batch")
-        self.assertRegex(text, r"(?m)^code .* m1\b")  # the key that the job gives stands
+        self.assertRegex(text, r"(?m)^code .* m1\b")  # a key that the job sets is kept
         self.assertNotRegex(text, r"(?m)^math .* m1\b")
 
     def test_the_written_job_has_the_devices_and_hosts_of_the_plan(self):
@@ -163,7 +163,7 @@ class ClusterPlan(SystemTest):
         answer = json.loads(self.plan(JOBS["distillation"], CLUSTERS["two kinds"], "--json"))
         self.assertEqual(answer["sections"]["teacher"]["parts"],
                          [{"pool": "a", "replicas": 4}, {"pool": "b", "replicas": 8}])
-        self.assertLess(answer["step_ms"], answer["front"][0]["bound_ms"])  # of plans where each section has one kind
+        self.assertLess(answer["step_ms"], answer["front"][0]["bound_ms"])  # one kind per section
         teacher = tomllib.loads((self.folder / "mixed.toml").read_text())["teacher"]
         self.assertEqual((len(teacher["speed"]), len(teacher["devices"]), teacher["replicas"]), (12, 12, 12))
         self.assertEqual([process < 2 for process in teacher["processes"]], [True] * 4 + [False] * 8)

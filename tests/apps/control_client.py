@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, os.environ.get("MAESTRO_CONTROL_PYTHON", "."))
 try:
     import thrift  # noqa: F401
-except ImportError:  # Debian's package is for Debian's interpreter; its pure part serves any
+except ImportError:  # Debian's package is for Debian's interpreter; its Python part works with any
     sys.path.append("/usr/lib/python3/dist-packages")
 
 import ssl  # noqa: E402
@@ -19,7 +19,7 @@ from maestro_control import Control, ttypes  # noqa: E402,F401
 
 
 def socket_at(address, keys=None):
-    """`keys`: a folder of `maestro keys`; then over TLS."""
+    """Returns a socket for the address; with `keys`, a folder made by `maestro keys`, over TLS."""
     if address.startswith("unix:"):
         return TSocket.TSocket(unix_socket=address[len("unix:"):])
     host, port = address.rsplit(":", 1)
@@ -27,12 +27,12 @@ def socket_at(address, keys=None):
         return TSocket.TSocket(host, int(port))
     context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
     context.load_cert_chain(str(keys / "node.pem"), str(keys / "node.key"))
-    context.check_hostname = False  # every holder of a certificate of the job belongs to it
+    context.check_hostname = False  # every certificate of the job belongs to one of its processes
     return TSSLSocket.TSSLSocket(host, int(port), ssl_context=context)
 
 
 class Client:
-    """`with Client(address) as control: control.status()`; every call takes the token given here."""
+    """`with Client(address) as control: control.status()`; every call passes the token given here."""
 
     def __init__(self, address, token="", keys=None, timeout_s=60):
         socket = socket_at(address, keys)

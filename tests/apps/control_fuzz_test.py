@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile clients of the control service, for a while: the run trains on, bit for bit, and others are answered."""
+"""Hostile clients of the control service: meanwhile the run trains on, bit for bit, and other clients are answered."""
 
 import os
 import random
@@ -26,7 +26,7 @@ METHODS = ("status", "plan", "metrics", "checkpoint", "pause", "resume", "stop")
 
 
 def valid_call(name, token):
-    """The frame of a call as a generated client writes it."""
+    """Returns a call's frame as a generated client writes it."""
     memory = TTransport.TMemoryBuffer()
     framed = TTransport.TFramedTransport(memory)
     client = Control.Client(TBinaryProtocol(framed))
@@ -44,18 +44,18 @@ def call_header(name):
 
 
 def deep(levels):
-    """A call of status whose token is a struct in a struct in a ..."""
+    """Returns a status call whose token is a struct in a struct in a ..."""
     return framed(call_header("status") + b"\x0c\x00\x01" * levels + b"\x00" * (levels + 1))
 
 
 def container(kind, element, count):
-    """A call whose first argument is a list, set or map that claims to have `count` elements."""
+    """Returns a call whose first argument is a list, set or map that claims to have `count` elements."""
     head = bytes([kind]) + b"\x00\x01" + (bytes([element, element]) if kind == 13 else bytes([element]))
     return framed(call_header("plan") + head + struct.pack(">i", count) + b"\x00" * 16)
 
 
 class Attacker(threading.Thread):
-    """Opens connections in sequence, each with a hostile action."""
+    """Opens connections in sequence and does something hostile on each."""
 
     def __init__(self, address, seed, stopped):
         super().__init__(daemon=True)
@@ -72,14 +72,14 @@ class Attacker(threading.Thread):
                 with socket.create_connection(self.at, timeout=5) as peer:
                     getattr(self, kind)(peer)
             except OSError:
-                pass  # the service ended the connection, as it should
+                pass  # the service closed the connection, as it should
             except Exception as problem:  # noqa: BLE001  a broken attacker would be a test that cannot fail
                 self.problem = problem
                 return
             self.attacks[kind] = self.attacks.get(kind, 0) + 1
 
     def finish(self, peer):
-        """Vanishes in any of three ways."""
+        """Disconnects in one of three ways."""
         way = self.random.randrange(3)
         if way == 0:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
@@ -224,9 +224,9 @@ class HostileClients(SystemTest):
         self.assertEqual(len([kind for kind in dir(Attacker) if kind.startswith("send_")]), len(attacks))
         self.assertGreater(last, first + 10 * SECONDS / 60)
         self.assertLess(slowest, 2.0 * LOADED)  # eight attackers and the run share two cores
-        rows = (last - first) * 4 / 1024  # MiB: rows that a run keeps of every step, for its report
-        if not SANITIZED:  # which keep memory of their own
-            self.assertLess(most[0] - before[0], 2 * MOST_CLIENTS + 32 + rows)  # a largest message per client, twice over
+        rows = (last - first) * 4 / 1024  # MiB: the run keeps rows of every step for its report
+        if not SANITIZED:  # sanitizers use more memory
+            self.assertLess(most[0] - before[0], 2 * MOST_CLIENTS + 32 + rows)  # the largest message, twice per client
         self.assertLessEqual(most[1], before[1] + MOST_CLIENTS + MOST_STRANGERS + 4)
         self.assert_learnt_the_same(finished, last)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Watches and steers real runs through their control service: a generated client, and the program's own commands."""
+"""Watches and steers real runs through their control service, with a generated client and the program's commands."""
 
 import json
 import os
@@ -21,13 +21,13 @@ class ControlTest(SystemTest):
     def setUp(self):
         super().setUp()
         self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
-        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # other runs of this user stay out of it
+        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # keeps other runs of this user out
 
     def socket_of(self, run):
         return f"unix:{self.folder}/maestro/{run.process.pid}.sock"
 
     def started(self, job=None, *options, control=None, settings=None):
-        """A run under way, and the address of its service."""
+        """Returns a run under way, and its service's address."""
         extra = ["--control", control] if control else []
         run = self.start(job or distillation(steps=ENDLESS), *options, *extra, settings=settings)
         self.assertTrue(run.wait_for_text("step "), run.text)
@@ -41,7 +41,7 @@ class ControlTest(SystemTest):
         return done.returncode, done.stdout, done.stderr
 
     def until(self, control, condition):
-        """The first status for which `condition` holds."""
+        """Returns the first status that meets `condition`."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             status = control.status()
@@ -79,7 +79,7 @@ class Watching(ControlTest):
 
     def test_status_names_whom_an_idle_replica_waits_for(self):
         job = distillation(steps=ENDLESS)
-        job["teacher"]["layers"] = 12  # the student has to wait for it
+        job["teacher"]["layers"] = 12  # so that the student has to wait for it
         _, address = self.started(job)
         waits = {}
         with Client(address) as control:
@@ -199,7 +199,7 @@ class Steering(ControlTest):
             made = control.checkpoint()
             self.assertEqual(made.step, paused.step)
             self.assertEqual(control.checkpoint().path, made.path)
-            # A replica that answers later than CT-2 allows is shown without an answer once.
+            # A replica that answers later than CT-2 allows is once shown without an answer.
             still = self.until(control, lambda status: all(r.state == Replica.IDLE for r in status.replicas))
             self.assertEqual({replica.wait.kind for replica in still.replicas}, {Wait.WORK})
             self.assertEqual(control.status().step, paused.step)
@@ -221,7 +221,7 @@ class Steering(ControlTest):
             control.stop()
         last = run.wait().report["last_step"]
         job = distillation(steps=last + 2)
-        resumed = self.start_held(job, "--resume", "out", after=3)  # such a step is done already
+        resumed = self.start_held(job, "--resume", "out", after=3)  # a step that is already done
         self.assertTrue(resumed.wait_for_text(f"paused after step {last};"), resumed.text)
         self.assertEqual(resumed.wait().report["last_step"], last + 2)
         name = self.write_job(job)
@@ -264,7 +264,7 @@ class Steering(ControlTest):
         (self.folder / "w.json").write_text(json.dumps(workload))
         run = Run(self.folder, ["emulate", "w.json", "--steps", "100000", "--control", "unix:e.sock"])
         self.addCleanup(run.end)
-        self.assertTrue(run.wait_for_text("step "), run.text)  # the socket's file is there before it listens
+        self.assertTrue(run.wait_for_text("step "), run.text)  # the socket's file exists before it listens
         with Client(f"unix:{self.folder}/e.sock") as control:
             self.until(control, lambda status: status.step >= 1)
             self.assertIn("emulated", self.refusal(control.checkpoint))
@@ -290,7 +290,7 @@ class Addresses(ControlTest):
         self.assertEqual((status, err.count("\n")), (2, 1), err)
         self.assertIn(one, err)
         self.assertIn(two, err)
-        first.end()  # killed: its socket stays behind
+        first.end()  # killed: its socket remains
         self.assertTrue(os.path.exists(one[len("unix:"):]))
         self.assertEqual(self.command("status")[0], 0)
         self.assertFalse(os.path.exists(one[len("unix:"):]))

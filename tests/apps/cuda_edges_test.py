@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors between CUDA devices and other processes, by every way there is."""
+"""Tensors between CUDA devices and other processes, by every path."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from maestro_program import ENDLESS
 
 
 class BetweenProcesses(OnDevices):
-    """Teacher and student in processes of their own."""
+    """Teacher and student in separate processes."""
 
     APART = ("--processes", 2)
     EDGE = "teacher.hidden -> student.teacher_hidden: "
@@ -24,7 +24,7 @@ class BetweenProcesses(OnDevices):
     CHUNK = {"transport.chunk_kib": 1}
 
     def check_path(self, expected, teacher, student, *lines, **settings):
-        """Returns the run, which has printed a single line that begins with each of `lines`."""
+        """Returns a run that has printed exactly one line beginning with each of `lines`."""
         settings = {f"transport.{name}": value for name, value in {"chunk_kib": 1, **settings}.items()}
         finished = self.train_on(distillation(), {"teacher": [teacher], "student": [student]}, *self.APART,
                                  settings=settings)
@@ -49,7 +49,7 @@ class BetweenProcesses(OnDevices):
 
     @unittest.skipUnless(IS_FAKE, "a driver shares what it can")
     def test_what_cannot_be_shared_is_staged_in_chunks_and_the_reason_told(self):
-        """`MAESTRO_FAKE_CUDA_IPC` is how far the fake goes."""
+        """`MAESTRO_FAKE_CUDA_IPC` is the extent to which the fake shares memory."""
         expected = self.train(distillation())
         reasons = {"none": "the receiver does not share its memory",
                    "export": "the driver does not open it: an error of the fake"}
@@ -89,7 +89,8 @@ class BetweenProcesses(OnDevices):
                                  told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
-        """Two teachers, the first beside the student and the second apart, send halves of its micro-batches."""
+        """Two teachers, the first in the student's process and the second in another, send halves of its
+        micro-batches."""
         job = distillation({"global_batch": 8}, teacher={"micro_batch": 2}, student={"micro_batch": 4})
         expected = self.train(job)
         for devices in ([ONE, OTHER], [ONE, "cpu:0"], ["cpu:0", ONE]):
@@ -103,7 +104,7 @@ class BetweenProcesses(OnDevices):
 
 class ALostEndOfAnEdge(WithDevices, failure_test.LosesProcesses):
     def lose_one(self, rank):
-        """With copies into its memory, or out of the other's, under way at any time."""
+        """Copies into this process's memory, or out of the other's, may be under way."""
         for forced in (False, True):
             with self.subTest(forced=forced):
                 job = distillation({"steps": ENDLESS}, teacher={"devices": [ONE]}, student={"devices": [OTHER]})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs whose ranks and replicas meet over groups of CUDA devices."""
+"""Jobs whose ranks and replicas communicate in groups of CUDA devices."""
 
 import math
 import signal
@@ -16,7 +16,7 @@ BY_HOST = "gradients of 2 replicas in host memory"
 
 
 class OneReplica(OnDevices):
-    """Cut over devices: heads and rows are exchanged by the group's own calls."""
+    """A replica on several devices: heads and rows are exchanged by the group's calls."""
 
     CUT = {"width": 64, "heads": 4}
     LAYOUTS = ({"context": 2}, {"tensor": 2}, {"context": 2, "tensor": 2})
@@ -104,7 +104,7 @@ class TwoReplicas(Replicas):
                 self.assertEqual(resumed.curve(), whole)
 
     def test_of_two_sections_that_share_their_devices_train_as_one(self):
-        """Each section has a group of its own on each device."""
+        """Each section has a separate group on each device."""
         part = gpt2(tied=False, **LEARNS)
         job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
         both = {"trunk": [ONE, OTHER], "head": [ONE, OTHER]}
@@ -128,7 +128,7 @@ class FourDevices(Replicas):
                     self.assertIn(f"teacher.{stage}: {BY_NCCL}", finished.out)
 
     def test_of_two_replicas_cut_over_two_devices_each_train_as_one(self):
-        """Each rank has a group with the same rank of the other replica, beside that of its own."""
+        """Each rank is in two groups: its replica's, and one with the same rank of the other replica."""
         job = language_model(**OneReplica.CUT)
         expected = self.train(job)
         for processes, zero in ((1, False), (2, True)):
@@ -139,7 +139,7 @@ class FourDevices(Replicas):
                 self.check_way(finished, BY_NCCL)
 
     def test_of_as_many_replicas_train_as_one(self):
-        """More than two: sums in an order of the group's own."""
+        """More than two replicas: the group chooses the order of its sums."""
         job = language_model()
         job["teacher"]["micro_batch"] = 1
         for zero in (False, True):
@@ -148,7 +148,7 @@ class FourDevices(Replicas):
 
 
 class ALostProcess(WithDevices, failure_test.LosesProcesses):
-    """The other rank may wait for it in a group."""
+    """The other rank may be waiting for the lost process in a group."""
 
     def lose_one(self, rank, how):
         job = language_model(train={"steps": ENDLESS})

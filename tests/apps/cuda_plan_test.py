@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro profile` and `maestro plan` lay sections over GPUs, and the written job trains on them."""
+"""`maestro profile` and `maestro plan` place sections on GPUs, and the written job trains on them."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from layouts_test import figures_of
 
 class APlanForGpus(OnDevices):
     def job(self, **student):
-        """A distillation without layouts."""
+        """Returns a distillation without layouts."""
         sections = {"teacher": llama(weights="random"), "student": gpt2(**LEARNS, **student)}
         for section in sections.values():
             del section["micro_batch"], section["replicas"]
@@ -35,7 +35,7 @@ class APlanForGpus(OnDevices):
         called = {call["op"] for call in profile["calls"]}
         self.assertLessEqual({"linear", "adamw", "reduce_scatter", "all_gather"}, called)
         given = ("--devices", 2, "--profile", "profile.json", "--measure-ms", 0)
-        self.plan(path, *given)  # measures shares where sections do not fill a GPU, as this host's load has it
+        self.plan(path, *given)  # may measure shares, depending on this host's load
         text = self.plan(path, *given, "--out", "plan.toml", "--page", "plan.html")
         self.assertRegex(text, r"^cuda on 2 GPUs \(.+\): \d+ layouts of sections")
         self.assertRegex(text, r"m\d+ cuda:[01]")

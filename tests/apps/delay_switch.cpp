@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network switch for tests on machines whose kernel cannot delay packets: joins TAP devices in network namespaces and
-// hands every frame on a fixed time after it came.
+// forwards every frame a fixed time after its arrival.
 //
 // usage: delay_switch MILLISECONDS NAMESPACE...
 //
-// Makes a device "tap0" in every namespace, prints "ready" and works until its standard input ends. Frames travel with
-// their virtual network header, so that the kernel's segmentation offload works across the switch.
+// Makes a device "tap0" in every namespace, prints "ready" and works until its standard input ends. Frames keep their
+// virtual network header, so the kernel's segmentation offload works across the switch.
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
@@ -106,7 +106,7 @@ class Switch {
       const auto home = home_of_.find(address(frame, 0));
       for (std::size_t at = 0; at < taps_.size(); ++at) {
         if (at == frame.from || (home != home_of_.end() && home->second != at)) continue;
-        // A full or closed device loses the frame, as a real switch would.
+        // If a device is full or closed, the frame is lost, as in a real switch.
         (void)!write(taps_[at], frame.bytes.data(), frame.bytes.size());
       }
     }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro distill` on given models: from text and folders to a trained student, and wrong input refused in one line."""
+"""`maestro distill` with given models: from text and folders to a trained student; wrong input is refused in one line.
+"""
 
 import json
 import shutil
@@ -36,7 +37,7 @@ class Distill(SystemTest):
             self.assertIn(text, finished.err)
 
     def model(self, name, tokenizer="qwen2", **shape):
-        """A Hugging Face folder of a Llama from random values with a tokenizer."""
+        """Writes the Hugging Face folder of a Llama with random values and a tokenizer."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         (folder / "tokenizer.json").write_text(tokenizer_text(tokenizer))

@@ -42,7 +42,7 @@ class Emulation(unittest.TestCase):
             answer = self.answer(workload(stretch=self.stretch), "--policy", policy, "--steps", "4")
             self.assertEqual(answer["steps"], 4)
             self.assertEqual(answer["tokens"], 4 * (36 + 9))
-            # Emulated passes never take less than they should; how much more is the machine's and the runtime's.
+            # Emulated passes never take less time than they should; the excess depends on the machine and the runtime.
             self.assertLessEqual(answer["share_of_plan"], 1.3 if policy == "wavefront" else 3)
             self.assertGreater(answer["share_of_plan"], 0.5)
 
@@ -60,7 +60,7 @@ class Emulation(unittest.TestCase):
         wider = self.answer(content, "--rehearse", "--set", "llm.replicas=6")
         self.assertLess(wider["step_ms"], answer["step_ms"])
         self.assertGreaterEqual(wider["step_ms"], work * 4 / 6 - 1e-6)
-        slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # each of both passes
+        slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # applies to forward and backward passes
         self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
 
     @undisturbed
@@ -140,7 +140,7 @@ class Emulation(unittest.TestCase):
         file.write_text(json.dumps(workload()))
         run = subprocess.Popen([str(PROGRAM), "emulate", str(file), "--steps", "1000"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
-        for line in run.stderr:  # the first progress line: it runs
+        for line in run.stderr:  # the first progress line: the run has started
             if without_times(line).startswith("step"):
                 break
         run.send_signal(signal.SIGINT)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on emulated devices under layouts of several ranks, on devices that sections share: a step takes the time that
-the FLOP models and [emulation] give."""
+"""Jobs on emulated devices with layouts of several ranks, on devices that sections share: a step takes the time that
+the FLOP models and [emulation] predict."""
 
 import math
 import re
@@ -32,20 +32,21 @@ def job(teacher_on, student_on, batch=1, student=None, **emulation):
 
 
 def pass_ms(report, batch=1):
-    """{section or stage: ms of the passes of a step's samples on each of its devices, by the FLOP models}."""
+    """Returns {section or stage: pass ms of a step's samples on each of its devices}, by the FLOP models."""
     return {lane["section"]: lane["flops_per_token"] * TOKENS * batch / (GFLOPS * 1e6)
             for lane in report["plan"]["lanes"] if lane["mode"] != "source"}
 
 
 def period_ms(report, left_out=5):
-    """The mean time from step to step, without the first steps."""
+    """Returns the mean time from step to step, without the first steps."""
     ends = [row["begin_ms"] + row["makespan_ms"] for row in report["scheduling"]]
     return (ends[-1] - ends[left_out]) / (len(ends) - 1 - left_out)
 
 
 class EmulatedLayouts(HttpTest):
     def trained(self, teacher_on, student_on):
-        """A finished run, the times of its passes and the time of a step's end, `self.stretch` times as long as given."""
+        """Returns a finished run, its pass times and the time of a step's end; all times are multiplied by
+        `self.stretch`."""
         step_ms = STEP_MS * self.stretch
         finished = self.train(job(teacher_on, student_on, gflops=GFLOPS / self.stretch, step_ms=step_ms))
         return finished, {name: ms * self.stretch for name, ms in pass_ms(finished.report).items()}, step_ms
@@ -61,7 +62,7 @@ class EmulatedLayouts(HttpTest):
         lanes = {lane["section"]: lane for lane in finished.report["plan"]["lanes"]}
         self.assertEqual(lanes["student.stage1"]["devices"], numbered(1, 0))
         self.assertEqual(times.keys(), {"teacher", "student.stage0", "student.stage1"})
-        self.assert_period(finished, sum(times.values()) + 2 * step_ms)  # the stages' ends are on the same devices, too
+        self.assert_period(finished, sum(times.values()) + 2 * step_ms)  # both stages' ends share the devices
 
     @undisturbed
     def test_stages_on_devices_of_their_own_end_a_step_side_by_side(self):
@@ -71,13 +72,13 @@ class EmulatedLayouts(HttpTest):
 
     @undisturbed
     def test_a_pass_waits_for_the_last_of_its_devices(self):
-        """The teacher shares one of its devices with each stage, so nothing works beside it."""
+        """The teacher shares a device with each stage, so it never runs at the same time as a stage."""
         finished, times, step_ms = self.trained(numbered(0, 2), numbered(0, 1, 2, 3))
         self.assert_period(finished, sum(times.values()) + step_ms)
 
     @undisturbed
     def test_the_end_of_a_step_counts_in_the_times_of_its_lane(self):
-        """Two replicas of two ranks: at the end of each step they sum their gradients in a ring, and step."""
+        """Two replicas with two ranks: at the end of each step they sum their gradients in a ring, and step."""
         student = {**STUDENT, "pipeline": 1, "replicas": 2}
         layout = job(numbered(4, 5), numbered(0, 1, 2, 3), batch=2, student=student)
         cores = self.train(layout, "--cpu-devices", 4, settings={
@@ -90,7 +91,7 @@ class EmulatedLayouts(HttpTest):
                                                  "emulation.reduce_gb_s": 0.01})
 
         def totals():
-            """(step, ms at ends of steps by replica)."""
+            """Returns (step, ms at ends of steps by replica)."""
             text = self.get(at, "/metrics")[2]
             ends = re.findall(r'^maestro_step_end_seconds_total\{.*"student".*\} (\S+)$', text, re.M)
             return float(re.search(r"^maestro_step (\S+)$", text, re.M)[1]), [1e3 * float(value) for value in ends]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same job under many plans: bitwise the same curve in fp32 with a single student replica, nearly the same with two."""
+"""The same job under many plans: fp32 curves are bitwise equal with a single student replica, nearly equal with two.
+"""
 
 import os
 import unittest

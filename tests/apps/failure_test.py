@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths and stops of the processes of a run: the others leave within seconds, with a single clear error, and clean up."""
+"""Deaths and stops of a run's processes: the others exit within seconds, with a single clear error, and clean up."""
 
 import ctypes
 import os
@@ -24,7 +24,8 @@ def exchange(a, b):
 
 
 def laid_out():
-    """Both processes have stages of all trained sections, and in each of them ranks that meet in collectives."""
+    """Returns a job; both processes have stages of all trained sections, and the ranks of each stage meet in
+    collectives."""
     job = distillation(steps=ENDLESS)
     job["student"] = decoder(heads=8, tensor=2, pipeline=2)
     job["plain"] = decoder(heads=8, tensor=2, context=2, pipeline=2, replicas=2)
@@ -34,7 +35,7 @@ def laid_out():
 class LosesProcesses(SystemTest):
     @classmethod
     def setUpClass(cls):
-        # Orphans come to this process instead of init, so that their exit statuses can be read.
+        # Orphans become children of this process instead of init's, so that their exit statuses can be read.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def lose(self, run, processes, rank, how):
@@ -48,7 +49,7 @@ class LosesProcesses(SystemTest):
         seconds = time.monotonic() - begin
         self.assertLess(seconds, LIMIT_S, finished.describe())
         self.assertNotEqual(finished.status, 0)
-        if rank == 0:  # its children are ours now
+        if rank == 0:  # its children are now ours
             statuses = [os.waitstatus_to_exitcode(os.waitpid(members[other], 0)[1]) for other in members if other != 0]
             self.assertTrue(all(status != 0 for status in statuses), statuses)
         self.check_error(finished, rank, how, members[rank])
@@ -100,7 +101,7 @@ class ARankFails(SystemTest):
 
 
 class ARankThatFails(ARankFails):
-    """The other ranks of its replica may wait for it in a collective, those of other stages for its tensors."""
+    """The replica's other ranks may wait for it in a collective, and the ranks of other stages for its tensors."""
 
     def test_by_divergence_ends_the_run_with_one_error(self):
         for section in ("student", "plain"):

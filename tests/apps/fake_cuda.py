@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by tests of whole jobs on CUDA devices.
+"""Shared by tests of complete jobs on CUDA devices.
 
-MAESTRO_FAKE_CUDA names the backend over fakes of CUDA's runtime, of cuBLASLt and of NCCL: it has four devices, and
+MAESTRO_FAKE_CUDA names the backend over the fakes of the CUDA runtime, cuBLASLt and NCCL: it has four devices, and
 runs every kernel on the CPU, thread by thread. So models and runs are tiny.
 
-On a machine with a GPU the same tests take the real backend: MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so
-MAESTRO_TEST_DEVICES=cuda:0 (or more, by spaces). Sections that would have a device each then share the one there is, and
-tests of replicas or ranks on several devices are skipped.
+On a machine with a GPU the same tests use the real backend:
+MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so MAESTRO_TEST_DEVICES=cuda:0 (or more, separated by
+spaces). With a single device, sections that would have separate devices share it, and tests of replicas or ranks on
+several devices are skipped.
 """
 
 import os
@@ -17,12 +18,13 @@ from layouts_test import figures_of
 from maestro_program import SystemTest
 
 DOUBLE = os.environ.get("MAESTRO_FAKE_CUDA", "")
-STEPS = 10  # of a language model on a single device
-FEW, HALF = 6, 3  # of everything else
+STEPS = 10  # for a language model on a single device
+FEW, HALF = 6, 3  # for all other jobs
 VOCABULARY = 61
-# Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
+# Kernels add fp32 products in another order, with differences of 6e-8; some steps of a distillation amplify them to
+# 3e-6.
 FP32_TOLERANCE = 2e-5
-BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
+BF16_TOLERANCE = 2e-2  # bf16 has 8 significant bits; the two sides round at different places
 DEVICES = os.environ.get("MAESTRO_TEST_DEVICES", "cuda:0 cuda:1 cuda:2 cuda:3").split()
 ONE, OTHER = DEVICES[0], DEVICES[1 % len(DEVICES)]
 several_devices = unittest.skipIf(ONE == OTHER, "one device")
@@ -35,7 +37,7 @@ def gpt2(**changes):
 
 
 def llama(**changes):
-    """With grouped-query attention and untied embeddings."""
+    """Returns a llama with grouped-query attention and untied embeddings."""
     return gpt2(**{"family": "llama", "kv_heads": 1, "ffn": 40, "tied": False, **changes})
 
 
@@ -64,7 +66,7 @@ def distillation(train=None, teacher=None, student=None):
 
 
 def split(section):
-    """The settings of a job's section by their --set names: {"teacher": {"share": 1}} is {"teacher.share": 1}."""
+    """Returns settings of a job's sections by their --set names: {"teacher": {"share": 1}} is {"teacher.share": 1}."""
     return {f"{name}.{key}": value for name, values in section.items() for key, value in values.items()}
 
 
@@ -74,14 +76,14 @@ def setUpModule():
 
 
 class WithDevices:
-    """The program finds the backend over the fakes."""
+    """Lets the program find the backend over the fakes."""
 
     def setUp(self):
         super().setUp()
         self.use_library(DOUBLE)
 
     def use_library(self, path):
-        # Files of the fake of NCCL are removed with the test, also when a process is killed.
+        # Files of the fake NCCL are removed with the test, even if a process is killed.
         change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path, TMPDIR=str(self.folder))
         change.start()
         self.addCleanup(change.stop)
@@ -89,7 +91,7 @@ class WithDevices:
 
 class OnDevices(WithDevices, SystemTest):
     def train_on(self, job, devices, *options, settings=None):
-        """`devices` of the sections by name."""
+        """Trains with the given `devices` by section name."""
         placed = {f"{section}.devices": named for section, named in devices.items()}
         finished = self.train(job, *options, settings={**placed, **(settings or {})})
         used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
@@ -100,14 +102,14 @@ class OnDevices(WithDevices, SystemTest):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
 
     def check_graphs(self, job, settings):
-        """CUDA graphs change no bit of a job's results."""
+        """Checks that CUDA graphs change no bit of a job's results."""
         curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
                   for choice in ("never", "always", "auto")]
         self.assertEqual(curves[0], curves[1])
         self.assertEqual(curves[0], curves[2])
 
     def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
-        """`settings` are of the run on devices only."""
+        """Checks that a run on devices trains as one on CPUs; `settings` apply only to the run on devices."""
         expected = self.train(job)
         self.assertEqual({row["step"] for row in expected.report["steps"]}, set(range(1, job["train"]["steps"] + 1)))
         self.assert_same(expected, self.train_on(job, devices, *options, settings=settings), tolerance)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs on CUDA devices train as on CPUs, and unsupported settings fail with a single line."""
+"""Complete jobs on CUDA devices train as on CPUs, and unsupported settings fail with a single line."""
 
 import ctypes
 import resource
@@ -62,8 +62,8 @@ class ALanguageModel(OnDevices):
             self.assertAlmostEqual(row["estimated_mb"] / row["used_mb"], 1, delta=0.5)
 
     def test_is_checked_without_the_memory_that_it_needs(self):
-        """Its memory is counted by passes of which nothing is computed or written."""
-        large = language_model("llama", layers=16, width=2048, heads=16, ffn=8192, vocabulary=32000)  # over 3 GB of values
+        """Its memory is measured by dry passes, which compute and write nothing."""
+        large = language_model("llama", layers=16, width=2048, heads=16, ffn=8192, vocabulary=32000)  # 3 GB of values
         checked = self.call("check", self.write_job(large), *bad_input_test.options_of({"teacher.devices": [ONE]}))
         self.assertEqual(checked.status, 0, checked.describe())
         self.assertRegex(checked.out, r"teacher: parameters \d+\.\d GB")
@@ -91,7 +91,7 @@ class ADistillation(OnDevices):
         self.check_graphs(distillation(), {**placed, **self.SHARES})
 
     def test_of_a_bf16_student_with_logits_of_either_precision_trains_as_on_processors(self):
-        """An odd vocabulary: rows of 122 bytes beside rows of 244."""
+        """With an odd vocabulary: bf16 rows have 122 bytes, fp32 rows 244."""
         bf16 = {"boundary": "logits", "precision": "bf16"}
         for teacher in ("fp32", "bf16"):
             with self.subTest(teacher=teacher):
@@ -147,13 +147,13 @@ class CtrlC(WithDevices, interrupt_test.Interrupted):
 class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
     def job(self):
         job = vlm_test.vision_language(steps=FEW, validation_samples=8)
-        job["vision"]["heads"] = 1  # of 16: the least size of a head
+        job["vision"]["heads"] = 1  # head size 16, the smallest supported
         for section in vlm_test.SECTIONS:
             job[section]["lr"] = 3e-3
         return job
 
     def write_questions(self):
-        """With pictures and without; three of four answers are the same, which is learnt first."""
+        """Writes samples with and without images; three of four answers are equal and are learnt first."""
         answers = "rrrb"
         pictures = [vlm_test.sample(f"picture{i}", "Which?", answers[i % 4], ("red.png", "blue.png")[i % 4 == 3])
                     for i in range(16)]
@@ -168,7 +168,7 @@ class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
                 continue
             settings = {f"{section}.devices": devices[:1] for section in vlm_test.SECTIONS}
             settings |= {"llm.devices": devices, **{f"llm.{key}": degree for key, degree in cut.items()}}
-            # Sections that depend on their inputs make different calls: the replayed graph must be that of the input.
+            # Calls of these sections depend on the input: the replayed graph must match it.
             finished = self.train(self.job(), settings={**settings, "train.cuda_graphs": "always"})
             used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
             self.assertEqual(used, {"host", *devices})

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A few cases of `./run bench faults`, a case of every theme: a broken run ends as its user expects, and goes on bitwise.
+"""Some cases of `./run bench faults`, one for every theme: a broken run ends as its user expects, and resumes bitwise.
 
-Their moments are drawn from a fixed seed. Time limits are those of the bench times six, for loaded machines.
+Moments are drawn with a fixed seed. Time limits are six times the bench's, for loaded machines.
 """
 
 import sys
@@ -29,7 +29,7 @@ class Faults(unittest.TestCase):
         cls.runner = Runner(folder, Baselines(folder), LIMITS, resume_share=1)
 
     def play(self, kind, layout, processes, provider="none", number=0):
-        """Case `number` of a kind; where the run has ended before its fault, other moments are tried."""
+        """Plays case `number` of a kind; tries other moments if the run ends before its fault."""
         for attempt in range(number, number + 8000, 1000):
             result = self.runner(Case(kind, attempt, SEED, layout, processes, provider))
             log = Path(result.folder, "log.txt").read_text() if result.bad else ""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a job that each change a run: end to end, with figures that make sense."""
+"""Settings that each change a run: end to end, with plausible figures."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from maestro_program import SystemTest, decoder, distillation, language_model
 
 class ARun(SystemTest):
     def means(self, finished, section, name="loss", first=5):
-        """The mean over the first and over the last steps."""
+        """Returns the means over the first and over the last steps."""
         values = [row[name] for row in finished.report["steps"] if row["section"] == section]
         self.assertTrue(all(math.isfinite(value) for value in values))
         return sum(values[:first]) / first, sum(values[-first:]) / first
@@ -29,7 +29,7 @@ class ARun(SystemTest):
     def test_clipped_by_the_global_norm_is_the_same_under_every_plan(self):
         job = distillation(clip="global")
         for section in ("student", "plain"):
-            job[section]["clip_norm"] = 0.05  # far below the norms here: every step is clipped
+            job[section]["clip_norm"] = 0.05  # far below the norms in this job: every step is clipped
         both = self.train(job)
         apart = self.train(job, settings={"train.clip": "section"})
         self.assertNotEqual(both.curve(), apart.curve())

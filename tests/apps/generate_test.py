@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro generate` continues prompts with a model's folder, as its text comes, and refuses wrong input in one line."""
+"""`maestro generate` continues prompts with a model folder, prints text as it arrives, and refuses wrong input in one
+line."""
 
 import datetime
 import json
@@ -104,7 +105,7 @@ class Generate(SystemTest):
         (self.model / "chat_template.jinja").write_text("<s>{{ strftime_now('%a') }} {{ messages[-1].content }}")
         days = [datetime.date.today()]
         dated = self.lines("--chat", "--prompt", "ab", "--max-tokens", "5")
-        days.append(datetime.date.today())  # another one at midnight
+        days.append(datetime.date.today())  # at midnight the day changes
         self.assertIn(dated, [self.lines("--prompt", f"{day:%a} ab", "--max-tokens", "5") for day in days])
 
     def test_draws_repeat_with_their_seed(self):
@@ -131,7 +132,7 @@ class Generate(SystemTest):
         self.assertEqual(len(self.lines("--prompt", "a", "--precision", "bf16", "--max-tokens", "3")[0]["ids"]), 3)
 
     def test_text_comes_token_by_token(self):
-        """A pipe in packet mode keeps apart what is written apart."""
+        """A pipe in packet mode keeps separate writes separate."""
         line, = self.lines("--prompt", "a", "--max-tokens", "12")
         read, write = os.pipe2(os.O_DIRECT)
         with open(read, "rb", buffering=0) as packets:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A model cut into two sections trains as the whole model: the gradient of the hidden states returns over the edge."""
+"""A model cut into two sections trains as the uncut model: the gradient of the hidden states returns over the edge."""
 
 import unittest
 
@@ -17,14 +17,14 @@ PLACES = {
 
 
 class ASplitModel(SystemTest):
-    TOLERANCE = 1e-6  # the same products and sums; only those of the global norm may be rounded in another order
+    TOLERANCE = 1e-6  # only sums for the global norm may be rounded in another order
 
     def split(self, **changes):
         job = language_model()
         del job["teacher"]
         job |= {"app": "split_language_model", "trunk": {**SHAPE, **OPTIMIZER, **changes},
                 "head": {**SHAPE, **OPTIMIZER, **changes}}
-        job["train"]["clip"] = "global"  # as the whole model's own norm
+        job["train"]["clip"] = "global"  # as the uncut model computes its norm
         return job
 
     def whole(self, **changes):

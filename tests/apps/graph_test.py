@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Apps as job files: `app = "graph"` trains as the bundled apps do, and refuses what is no graph."""
+"""Apps as job files: `app = "graph"` trains as the bundled apps do, and refuses invalid graphs."""
 
 import os
 import tomllib
@@ -13,7 +13,7 @@ GRAPHS = REPOSITORY / "apps" / "graph"
 
 
 def as_graph(job, file):
-    """The job with the edges of a job file in apps/graph, and with the types of its sections."""
+    """Returns the job with the edges and section types from a job file in apps/graph."""
     graph = tomllib.loads((GRAPHS / file).read_text())
     job = job | {"app": graph["app"], "edges": graph["edges"]}
     for name, table in graph.items():

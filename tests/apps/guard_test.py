@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Spikes of the loss: what the guard finds in a run, and what it does about it."""
+"""Spikes of the loss: how the guard finds them in a run, and its actions."""
 
 import json
 import random
@@ -14,7 +14,7 @@ SEQUENCE, BATCH, STEPS, POISONED = 32, 12, 160, 100
 
 
 def trained(made, section, **guard):
-    """A job whose loss is usual long before the step POISONED, at three times the usual learning rate."""
+    """Returns a job, at three times the usual learning rate, whose loss settles long before step POISONED."""
     made["train"] |= {"steps": STEPS, "global_batch": BATCH, "validation_samples": 0}
     made[section] |= {"lr": 9e-3, "layers": 1, "micro_batch": BATCH}
     made["guard"] = {"window": 64, **guard}
@@ -26,7 +26,8 @@ def job(**guard):
 
 
 def going_back(made):
-    """Two steps of poison last one step; a checkpoint is 18 to 20 steps before what is left out."""
+    """Makes two poisoned steps count as one lasting spike; a checkpoint is 18 to 20 steps before the samples that are
+    left out."""
     made["train"] |= {"checkpoint_every": 20, "recover": "restart"}
     made["guard"] |= {"action": "rollback", "patience": 1}
     return made
@@ -37,16 +38,16 @@ def spikes(folder):
 
 
 class Poisoned(SystemTest):
-    """A run of `job` in `reference`; poison() then puts random bytes into the samples of steps."""
+    """Runs `job` in `reference`; poison() then writes random bytes into the samples of steps."""
 
     def setUp(self):
         super().setUp()
-        (self.folder / "corpus.txt").write_text(text_corpus(100_000))  # no sample comes twice
+        (self.folder / "corpus.txt").write_text(text_corpus(100_000))  # no sample is repeated
         self.out = self.folder / "out"
         self.reference = self.train(job(), settings={"train.out": "reference"})
 
     def samples(self, folder, step):
-        """The ids of the samples of a step, as `maestro samples` has them."""
+        """Returns the sample ids of a step, as `maestro samples` prints them."""
         shown = self.call("samples", folder, "--step", step)
         self.assertEqual(shown.status, 0, shown.describe())
         return [int(sample) for sample in re.findall(r"^sample (\d+),", shown.out, re.M)]
@@ -90,7 +91,7 @@ class ANotedSpike(Poisoned):
                       f"{POISONED} lasts: ", finished.err)
 
 
-FIRST, SKIPPED = POISONED - 2, 4  # the first step with other samples, steps left out
+FIRST, SKIPPED = POISONED - 2, 4  # first step with other samples; number of steps left out
 
 
 class ARollback(Poisoned):  # PR-4, CR-7
@@ -100,8 +101,8 @@ class ARollback(Poisoned):  # PR-4, CR-7
         self.train(job(), settings={"train.out": "noted"})
 
     def check(self, finished, noted):
-        """The run has the steps of the one that only noted the spike, the later ones with the samples that follow those
-        left out. Returns the step that it went back to."""
+        """Checks that the run has the same steps as the run that only noted the spike, but without the samples left
+        out: later samples follow directly. Returns the step that it went back to."""
         ours, clean = lines(self.out, "steps.jsonl"), lines(noted, "steps.jsonl")
         self.assertEqual([row["step"] for row in ours], list(range(1, STEPS + 1)))
         digests = [row["samples_digest"] for row in clean]
@@ -128,7 +129,7 @@ class ARollback(Poisoned):  # PR-4, CR-7
         return base
 
     def later(self, known):
-        """The digests of steps whose samples the other run did not come to."""
+        """Returns the digests of the steps whose samples the other run did not reach."""
         rows = lines(self.out, "steps.jsonl")
         return [row["samples_digest"] for row in rows[known - SKIPPED:]]
 
@@ -147,7 +148,7 @@ class ARollback(Poisoned):  # PR-4, CR-7
         self.assertEqual(self.samples("out", STEPS), self.samples_of_position(STEPS + SKIPPED))
 
     def samples_of_position(self, step):
-        """The samples of a step of the clean run, made longer."""
+        """Returns the samples of a step in the clean run, which is extended if needed."""
         longer = job()
         longer["train"]["steps"] = step
         self.train(longer, settings={"train.out": "longer"})
@@ -205,7 +206,7 @@ class ARollback(Poisoned):  # PR-4, CR-7
 
 
 def skipping(made, **guard):
-    """Norms of clean steps stay below `norm` times the usual one; that of a poisoned step does not."""
+    """Norms of clean steps stay below `norm` times the usual norm; the poisoned step's norm does not."""
     made["guard"] |= {"action": "skip", "norm": 3, **guard}
     return made
 
@@ -225,7 +226,7 @@ class ASkippedStep(Poisoned):  # NG-1
         return [row["step"] for row in rows]
 
     def check(self, made, *options):
-        """The poisoned step is skipped, as if it were not there; a run that goes on and a replay repeat that."""
+        """Checks that the poisoned step is skipped, as if it did not exist; a resumed run and a replay repeat that."""
         finished = self.train(made, *options)
         self.assertEqual(self.skipped(self.out), [POISONED])
         self.assertIn(f"warning: step {POISONED} is skipped: the gradient norm of section '", finished.err)

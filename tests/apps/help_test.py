@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`maestro help` describes every key that a run reads, and docs/job-file.md is its output.
 
-`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/help_test.py --write` brings docs/job-file.md up to date.
+`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/help_test.py --write` updates docs/job-file.md.
 """
 
 import re
@@ -15,7 +15,7 @@ from maestro_program import PROGRAM, SystemTest, decoder, distillation, job_text
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
 KEYS = re.compile(r"(<!-- keys -->\n)(.*)(<!-- end of keys -->)", re.S)
-IMPOSSIBLE = "zzzzzzzzzzzzzzzz"  # near no key: the error lists all keys of the table
+IMPOSSIBLE = "zzzzzzzzzzzzzzzz"  # similar to no key: the error lists all keys of the table
 
 
 def reference():
@@ -56,7 +56,7 @@ class Help(SystemTest):
         return {line.split()[0] for line in self.lines(table) if line.startswith("  ")}
 
     def keys_read(self, job, table):
-        """The keys that `maestro check` reads in a table, as its own complaint about an unknown key lists them."""
+        """Returns the keys that `maestro check` reads in a table, from its error for an unknown key."""
         (self.folder / "job.toml").write_text(job_text(job))
         prefix = f"{table}." if table else ""
         finished = self.call("check", "job.toml", "--set", f"{prefix}{IMPOSSIBLE}=1")

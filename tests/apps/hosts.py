@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts for system tests: network namespaces with addresses of their own, joined by a switch.
+"""Hosts for system tests: network namespaces with separate addresses, joined by a switch.
 
-Every host has a 1 Gbit/s port (`tc tbf`). Latency comes from netem where the kernel has it, else from delay_switch, whose
-path is in MAESTRO_DELAY_SWITCH.
+Every host has a 1 Gbit/s port (`tc tbf`). Latency comes from netem if the kernel has it, otherwise from delay_switch,
+whose path is in MAESTRO_DELAY_SWITCH.
 """
 
 import os
@@ -23,7 +23,7 @@ def in_namespace(name, *words, check=True):
 
 
 def why_not():
-    """Why there can be no such hosts here; None: there can."""
+    """Returns why such hosts are impossible here; None if they are possible."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None or shutil.which("tc") is None:
@@ -101,22 +101,22 @@ class Hosts:
         in_namespace(self.bridge, "ip", "link", "set", f"port{at}", "nomaster")
 
     def join_again(self, at):
-        """After cut_off()."""
+        """Undoes cut_off()."""
         in_namespace(self.bridge, "ip", "link", "set", f"port{at}", "master", "bridge")
 
     def set_link(self, at, state):
-        """"down": this host itself has no way to the others, which it finds out at once; "up"."""
+        """Sets the link "up" or "down"; a host that is down notices at once that it cannot reach the others."""
         in_namespace(self.names[at], "ip", "link", "set", "net", state)
 
     def pids(self, at):
         return ip("netns", "pids", self.names[at]).stdout.split()
 
     def on(self, at):
-        """Words that run a command on a host."""
+        """Returns the words that run a command on a host."""
         return ("ip", "netns", "exec", self.names[at])
 
     def remote_shell(self):
-        """A program that is called as ssh is, HOST COMMAND, and keeps its standard error in errors-HOST."""
+        """Returns a program that is called like ssh, HOST COMMAND, and keeps its standard error in errors-HOST."""
         file = self.folder / "remote_shell"
         cases = "\n".join(f"  {address}) name={name} ;;" for address, name in zip(self.addresses, self.names))
         file.write_text(f"""#!/bin/bash
@@ -134,7 +134,7 @@ exec ip netns exec "$name" sh -c "$2" 2> >(tee -a {self.folder}/errors-"$1" >&2)
         return file.read_text() if file.exists() else ""
 
     def listening(self, at):
-        """Local addresses, without ports, of the TCP sockets that listen on a host."""
+        """Returns the local addresses, without ports, of the TCP sockets that listen on a host."""
         found = set()
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
             for row in in_namespace(self.names[at], "cat", table).stdout.splitlines()[1:]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of the worst kind over HTTP: they cost a run nothing and lock nobody out."""
+"""Hostile HTTP clients: they cost a run nothing and lock nobody out."""
 
 import http.client
 import socket
@@ -13,7 +13,7 @@ from maestro_program import LOADED, distillation
 
 
 class Hostile(HttpTest):
-    """Clients of the worst kind, against a run whose curve is known."""
+    """Hostile clients against a run whose curve is known."""
 
     STEPS = 150
 
@@ -23,7 +23,8 @@ class Hostile(HttpTest):
         return peer
 
     def heard(self, peer):
-        """All that the service sends until it ends the connection; nothing when it resets it."""
+        """Returns everything that the service sends until it closes the connection; nothing if it resets the
+        connection."""
         text = b""
         try:
             while chunk := peer.recv(65536):
@@ -54,7 +55,7 @@ class Hostile(HttpTest):
                 try:
                     peer.sendall(request)
                 except ConnectionError:
-                    pass  # it has heard enough
+                    pass  # refused before the request was complete
                 self.assertIn(self.heard(peer)[9:12], expected)
                 self.assertEqual(self.get(at, "/healthz")[0], 200)
         self.stop(run)
@@ -64,7 +65,7 @@ class Hostile(HttpTest):
         ended = threading.Event()
 
         def drip(peer):
-            """A byte now and then: never a whole request."""
+            """Sends a byte now and then: never a complete request."""
             try:
                 while not ended.wait(0.3):
                     peer.sendall(b"G")
@@ -103,7 +104,7 @@ class Hostile(HttpTest):
                     pass  # the run is over
 
         def never_read():
-            """Asks and does not read the answers."""
+            """Sends requests and never reads the answers."""
             try:
                 with socket.create_connection(at, timeout=30) as peer:
                     while not ended.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with a live page, for tests of it."""
+"""Runs with a live page, for tests of the page."""
 
 import http.client
 import os
@@ -13,10 +13,10 @@ class HttpTest(SystemTest):
     def setUp(self):
         super().setUp()
         self.addCleanup(os.environ.__setitem__, "XDG_RUNTIME_DIR", os.environ.get("XDG_RUNTIME_DIR", ""))
-        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # other runs of this user stay out of it
+        os.environ["XDG_RUNTIME_DIR"] = str(self.folder)  # keeps other runs of this user out
 
     def started(self, job=None, *options, at="0", settings=None):
-        """A run under way, and (host, port) of its page."""
+        """Returns a run under way, and (host, port) of its page."""
         run = self.start(job or distillation(steps=ENDLESS), "--http", at, *options, settings=settings)
         self.assertTrue(run.wait_for_text("step "), run.text)
         found = re.search(r"^  live page: http://([\d.]+):(\d+)/$", run.text["out"], re.M)
@@ -24,7 +24,7 @@ class HttpTest(SystemTest):
         return run, ("127.0.0.1", int(found[2]))
 
     def get(self, at, path, headers=None, method="GET"):
-        """(status, headers, text)."""
+        """Returns (status, headers, text)."""
         connection = http.client.HTTPConnection(*at, timeout=PATIENCE_S)
         try:
             connection.request(method, path, headers=headers or {})
@@ -34,7 +34,7 @@ class HttpTest(SystemTest):
             connection.close()
 
     def until(self, at, path, condition):
-        """The first text of `path` for which `condition` holds."""
+        """Returns the first text of `path` that meets `condition`."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             status, _, text = self.get(at, path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Watches real runs over HTTP: figures, page, probes, the record, and who may see them."""
+"""Watches real runs over HTTP: figures, page, probes, the record, and access to them."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", 
 def prometheus_parser():
     try:
         from prometheus_client import parser
-    except ImportError:  # Debian's package is for Debian's interpreter; it has no binary part
+    except ImportError:  # Debian's package is for Debian's interpreter, but has only Python code
         sys.path.append("/usr/lib/python3/dist-packages")
         try:
             from prometheus_client import parser
@@ -38,7 +38,7 @@ def prometheus_parser():
 
 class Figures(HttpTest):
     def scrape(self, at):
-        """{name: [(labels, value)]} of all samples."""
+        """Returns {name: [(labels, value)]} of all samples."""
         parser = prometheus_parser()
         if parser is None:
             self.skipTest("the Python package prometheus_client is missing")
@@ -86,7 +86,7 @@ class Figures(HttpTest):
         for processes, between in ((2, True), (1, False)):
             run, at = self.started(distillation(steps=ENDLESS), "--processes", processes,
                                    settings={"train.deterministic": False})
-            # Bytes are counted when a tensor leaves, its time when the receiver has it: maybe a step later.
+            # Bytes are counted when a tensor leaves, its time when the receiver has it, maybe a step later.
             line = 'maestro_transfer_seconds_total{edge="teacher.hidden -> student.teacher_hidden"'
             self.until(at, "/metrics", lambda status, text: status == 200 and line in text)
             _, found = self.scrape(at)
@@ -122,7 +122,7 @@ class Figures(HttpTest):
 
 class Page(HttpTest):
     def table(self, body, name):
-        """The rows of a table, their cells as text."""
+        """Returns a table's rows with their cells as text."""
         table = re.search(rf'<table data-table="{name}">(.*?)</table>', body, re.S)
         self.assertTrue(table, body[:3000])
         rows = re.findall(r"<tr>(.*?)</tr>", table[1], re.S)
@@ -164,7 +164,7 @@ class Page(HttpTest):
         job["name"] = "<script>alert(1)</script>&\"'"
         run, at = self.started(job)
         page = self.until(at, "/", lambda status, text: "What ran when" in text)
-        self.assertEqual(page.count("<script>"), 1)  # the page's own
+        self.assertEqual(page.count("<script>"), 1)  # only the page's script
         self.assertIn("&lt;script&gt;alert(1)&lt;/script&gt;&amp;", page)
         self.stop(run)
 

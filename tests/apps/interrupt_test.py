@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C: the first ends a run in order, with a checkpoint; the second leaves at once."""
+"""Ctrl-C: the first ends a run in order, with a checkpoint; the second exits at once."""
 
 import json
 import os
@@ -60,7 +60,7 @@ class Interrupted(SystemTest):
         self.assertTrue(run.wait_for_text("stopping after this step"), run.text)
         begin = time.monotonic()
 
-        def pressed_again():  # a Ctrl-C counts as the second from a second after the first
+        def pressed_again():  # a Ctrl-C counts as the second if it follows the first by at least a second
             if run.process.poll() is None:
                 run.interrupt()
             return not run.members()
@@ -87,12 +87,13 @@ class CtrlC(Interrupted):
         self.assertEqual(self.leave_at_once(3, "tcp").status, 130)
 
     def test_twice_leaves_one_process_at_once(self):
-        # The orderly end of a single process may be faster than the second Ctrl-C; then it was a clean end.
+        # A single process may end in order before the second Ctrl-C; then its status is 0.
         self.assertIn(self.leave_at_once(1, "auto").status, (130, 0))
 
 
 class Signals(Interrupted):
-    """Signals of schedulers, `timeout`, a closed terminal and a lost limit: save, and leave with a single line."""
+    """Signals from schedulers, `timeout`, a closed terminal and an exceeded limit: save, and exit with a single line.
+    """
 
     def stopped_by(self, processes, send):
         run = self.start(self.job(), "--processes", processes)
@@ -126,7 +127,7 @@ class Signals(Interrupted):
                 self.stopped_by(processes, twice)
 
     def test_before_a_run_end_the_program_with_one_line(self):
-        # No schedule of it reaches the lower bound, with which the search would end.
+        # None of its schedules reaches the lower bound, which would end the search.
         workload = {"sections": [{"name": "a", "replicas": 3, "mode": "forward_backward", "max_in_flight": 2},
                                  {"name": "b", "replicas": 5, "mode": "forward_backward", "max_in_flight": 1}],
                     "edges": [{"from": "a", "to": "b"}],

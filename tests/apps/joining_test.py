@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Processes join a running job, leave it and die in it, and its losses stay those of the run without them, to the bit."""
+"""Processes join a running job, leave it and die in it; its losses stay bitwise equal to a run without them."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TEACHERS = {"teacher.replicas.least": 1, "teacher.replicas.most": 4}
 
 
 class Joining(SystemTest):
-    """Of three processes 0 has the teacher's four replicas, 1 and 2 a student each."""
+    """Three processes: 0 has the teacher's four replicas, 1 and 2 a student each."""
 
     PROCESSES = 3
 
@@ -25,11 +25,11 @@ class Joining(SystemTest):
         super().setUp()
         self.address = f"unix:{self.folder}/control.sock"
         self.keys = ()
-        self.launcher = ()  # of clients on rank 0's host
+        self.launcher = ()  # for clients on rank 0's host
         self.job_of_run = None
 
     def job(self, **train):
-        """A job without end, whose learning rate does not depend on its steps: finish() stops it."""
+        """Returns an endless job whose learning rate does not depend on its steps; finish() stops it."""
         job = distillation(**{"steps": ENDLESS, "checkpoint_every": 0, "recover": "restart", **train})
         del job["teacher"]["replicas"]
         job["teacher"] |= {"micro_batch": 2}
@@ -38,7 +38,7 @@ class Joining(SystemTest):
         return job
 
     def begin(self, job=None, options=()):
-        """Returns the run, which stands still after its first steps."""
+        """Returns the run, which pauses after its first steps."""
         self.job_of_run = job or self.job()
         run = self.start(self.job_of_run, "--processes", self.PROCESSES, "--control", self.address, *DEVICES, *options,
                          settings=TEACHERS)
@@ -63,12 +63,12 @@ class Joining(SystemTest):
         return json.loads(self.control("status", "--json"))
 
     def teachers(self):
-        """{process: its number of replicas of the teacher}"""
+        """Returns {process: number of its teacher replicas}."""
         places = [one["process"] for one in self.status()["replicas"] if one["section"] == "teacher"]
         return {process: places.count(process) for process in places}
 
     def advance(self, run, steps=10):
-        """The run goes on for some steps, and stands still again."""
+        """Lets the run continue for some steps and pause again."""
         before = self.status()["step"]
         self.control("continue")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + steps), run.text)
@@ -85,7 +85,8 @@ class Joining(SystemTest):
         self.assertTrue(run.wait_for(lambda: self.teachers() == wanted), f"{self.teachers()} and {run.text}")
 
     def finish(self, run):
-        """The run goes on and is stopped; its losses are those of its twin that nobody joins and that ends there."""
+        """Lets the run continue and stops it. Its losses equal a twin's, which no process joins and which ends at the
+        same step."""
         before = self.status()["step"]
         self.control("continue")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + 10), run.text)
@@ -167,10 +168,10 @@ class AProcess(Joining):
         joined = self.join()
         self.await_teachers(run, {0: 2, 3: 2})
         self.advance(run, 30)
-        os.kill(run.members()[1], signal.SIGKILL)  # a trained section has a state
+        os.kill(run.members()[1], signal.SIGKILL)  # process 1 has a trained section, which has state
         self.ended(joined, "`maestro join` it again", 1)
         self.assertTrue(run.wait_for_text("recovered: went on"), run.text)
-        self.finish(run)  # the pause has outlived the loss
+        self.finish(run)  # the pause outlasts the loss
 
     def test_joins_without_recovery_too(self):
         run = self.begin(self.job(recover="off"))
@@ -198,7 +199,7 @@ class AProcess(Joining):
 
 
 class TheFirstTeacher(Joining):
-    """Of four processes 1 has the teacher's replicas."""
+    """Four processes: 1 has the teacher's replicas."""
 
     PROCESSES = 4
 
@@ -219,7 +220,7 @@ class TheFirstTeacher(Joining):
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class AnotherHost(Joining):
-    """Rank 0 with the teacher and `plain` is on a host, the student on another; a third joins."""
+    """Rank 0 with the teacher and `plain` is on one host, the student on another; a third host joins."""
 
     def test_joins_over_tls(self):
         hosts = Hosts(self.folder, 3)
@@ -245,7 +246,7 @@ class AnotherHost(Joining):
 
 
 class AnElasticSection(Joining):
-    """Sections of timed waits, of which the teacher needs many times the others' time."""
+    """Sections whose passes are timed waits; the teacher needs many times as long as the others."""
 
     def test_gets_a_process_where_others_wait_for_it(self):
         job = distillation(steps=ENDLESS, global_batch=16, ahead=2)
@@ -267,8 +268,8 @@ class AnElasticSection(Joining):
 
 
     def test_does_not_keep_a_stop_from_its_checkpoint(self):
-        """At several moments of the start of the process that rank 0 starts by itself."""
-        def segment_of(run):  # it opens libfabric
+        """Stops the run at several moments while a process that rank 0 has started is starting."""
+        def segment_of(run):  # the process opens libfabric
             pid = run.members().get(3)
             return pid and any(f"-{pid}-" in name for name in os.listdir("/dev/shm"))
 

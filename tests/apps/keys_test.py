@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro keys` makes a set that OpenSSL's own tools accept, and overwrites none. The files of a run are its user's."""
+"""`maestro keys` makes a set that OpenSSL's tools accept, and overwrites nothing. Only its user can read a run's
+files."""
 
 import os
 import shutil
@@ -62,7 +63,7 @@ class ControlByKeys(SystemTest):
         self.assertEqual(self.call("keys", "keys").status, 0)
 
     def port_of(self, *options):
-        """Of the control service of a run that goes on."""
+        """Returns the control service's port of a running job."""
         run = self.start(distillation(steps=1_000_000), *options)
         self.assertTrue(run.wait_for_text("  control at "), run.text)
         return next(line for line in run.text["out"].splitlines() if line.startswith("  control at ")).rsplit(":", 1)[1]

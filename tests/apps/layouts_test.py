@@ -15,9 +15,9 @@ from maestro_program import SystemTest
 DEGREES = ("replicas", "tensor", "pipeline", "context")
 LAYOUTS = list(itertools.product((1, 2, 3), (1, 2), (1, 2), (1, 2)))
 STEPS = 10
-VOCABULARY = 61  # of which two tensor ranks have 30 and 31 rows
+VOCABULARY = 61  # two tensor ranks have 30 and 31 rows
 FIGURES = ("loss", "ce", "kl", "teacher_ce", "grad_norm")
-# fp32 sums over ranks, replicas and context parts are rounded in another order, 6e-8 each; the steps amplify it to 1e-6.
+# fp32 sums over ranks, replicas and context parts round in another order, 6e-8 each; the steps amplify it to 1e-6.
 TOLERANCE = 1e-5
 
 
@@ -35,13 +35,13 @@ def gpt2(**changes):
 
 
 def llama(**changes):
-    """With grouped-query attention."""
+    """Returns a llama with grouped-query attention."""
     return {"family": "llama", "layers": 3, "width": 32, "heads": 8, "kv_heads": 4, "ffn": 72, "positions": 32,
             "vocabulary": VOCABULARY, "tied": False, "micro_batch": 3, "replicas": 1, **changes}
 
 
 def figures_of(finished):
-    """{(section, step or "validation"): figures}, as far as the section has them."""
+    """Returns {(section, step or "validation"): figures} with the figures that the section has."""
     rows = finished.curve(*FIGURES)
     for section, values in finished.report["validation"]["sections"].items():
         rows[section, "validation"] = [values.get(name) for name in FIGURES]
@@ -53,7 +53,7 @@ LEARNS = {"lr": 1e-3}
 
 
 def job_of(app, train=None, **sections):
-    """8 samples of 19 tokens a step: micro-batches of 3, 3 and 2 of them, of 57 rows and of 38."""
+    """Returns a job with 8 samples of 19 tokens a step: micro-batches have 3, 3 and 2 samples, so 57 or 38 rows."""
     return {
         "name": "layouts",
         "app": app,
@@ -78,7 +78,7 @@ class Layouts(SystemTest):
         return finished
 
     def run_laid_out(self, job, layouts, *options, devices=None, **keywords):
-        """`layouts` of the sections by name, on as many devices as they need."""
+        """Trains with the given `layouts` by section name, on as many devices as they need."""
         changed = {**job, **{name: laid_out(job[name], layout) for name, layout in layouts.items()}}
         devices = devices or sum(devices_of(layout) for layout in layouts.values()) + 3
         return self.train(changed, "--cpu-devices", devices, *options, **keywords)
@@ -113,7 +113,7 @@ class EveryLayout(Layouts):
 
 
 class AnApp(Layouts):
-    """Layouts beyond two parts, and other features with layouts: heads of models, boundaries, batches, plans."""
+    """Layouts beyond two parts, and layouts with other features: heads of models, boundaries, batches, plans."""
 
     def test_cut_in_three_and_four_parts_trains_as_one_device(self):
         wide = {"width": 48, "heads": 12, "layers": 4}
@@ -126,7 +126,7 @@ class AnApp(Layouts):
 
     def test_with_more_parts_than_a_micro_batch_has_rows_trains_as_one_device(self):
         job = distillation("gpt2", train={"global_batch": 4}, student={"micro_batch": 1}, teacher={"kv_heads": 8})
-        job["data"]["sequence"] = 3  # over eight ranks: five of them have no row
+        job["data"]["sequence"] = 3  # eight ranks: five are without rows
         self.check(job, [{"student": (1, 2, 1, 4), "teacher": (1, 4, 1, 2)},
                          {"student": (2, 8, 1, 1), "teacher": (1, 1, 1, 8)},
                          {"student": (1, 1, 2, 8), "teacher": (3, 1, 3, 1)}])
@@ -167,7 +167,7 @@ class AnApp(Layouts):
 
     def test_with_a_plain_student_beside_it_trains_as_one_device(self):
         job = {**distillation("llama", {"clip": "global"}), "plain": gpt2(**LEARNS, clip_norm=0.05)}
-        job["student"]["clip_norm"] = 0.05  # far below the norms here: every step is clipped
+        job["student"]["clip_norm"] = 0.05  # far below the norms in this job: every step is clipped
         self.check(job, [{"student": (1, 2, 2, 1), "teacher": (1, 1, 1, 2), "plain": (2, 1, 2, 2)},
                          {"student": (2, 1, 1, 2), "teacher": (2, 2, 2, 1), "plain": (1, 2, 1, 1)}])
 
@@ -195,8 +195,8 @@ class AnApp(Layouts):
 
     def test_in_bf16_trains_nearly_as_one_device(self):
         bf16 = {"precision": "bf16"}
-        # Activations are rounded to 8 bits, 4e-3 each, and partial sums once more, in other places than on a single device.
-        # Over a micro-batch's tokens such errors mostly cancel in the loss, less so in the norm of the gradient.
+        # Activations are rounded to 8 bits, 4e-3 each, and partial sums once more, at other places than on a single
+        # device. Over a micro-batch's tokens such errors mostly cancel in the loss, less so in the gradient norm.
         self.check(distillation("gpt2", teacher=bf16, student=bf16),
                    [{"student": (1, 2, 2, 2), "teacher": (2, 1, 2, 1)},
                     {"student": (2, 2, 1, 1), "teacher": (1, 2, 1, 2)}], tolerance=1e-2)
@@ -211,7 +211,7 @@ class AnApp(Layouts):
 
 
 class AVisionLanguageModel(Layouts, vlm_test.VisionLanguageTest):
-    """Samples with pictures and without: some micro-batches of the vision sections are small, and some are none."""
+    """Samples with and without images: some micro-batches of the vision sections are small, and some are empty."""
 
     def test_cut_in_every_section_trains_as_one_device(self):
         for processes, family in enumerate(FAMILIES, 1):

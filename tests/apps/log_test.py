@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run prints: lines with times, figures in the step line, validations, a summary, and all of it as JSON."""
+"""Output of a run: lines with times, figures in the step line, validations, a summary, and all of it as JSON."""
 
 import datetime
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maestro_program import ENDLESS, LINE_TIME, Run, SystemTest, distillation
 
-REPOSITORY = Path(__file__).resolve().parents[2]  # of the bundled jobs
+REPOSITORY = Path(__file__).resolve().parents[2]  # has the bundled jobs
 LEVELS = {"info", "warning", "error", "progress"}
 JSON = ("--log-format", "json")
 
@@ -25,7 +25,7 @@ def moment(text):
 
 class LogTest(SystemTest):
     def objects(self, run):
-        """The lines of both streams, each of which must be a JSON object with time, level and message."""
+        """Returns the lines of both streams; each must be a JSON object with time, level and message."""
         found = []
         for line in (run.printed["out"] + run.printed["err"]).splitlines():
             with self.subTest(line=line):
@@ -38,7 +38,7 @@ class LogTest(SystemTest):
         return found
 
     def validations(self):
-        """{(section, step): figures} of the record."""
+        """Returns {(section, step): figures} from the record."""
         events = map(json.loads, (self.folder / "out/record/events.jsonl").read_text().splitlines())
         return {(event["section"], event["step"]): event["metrics"] for event in events if event["event"] == "validation"}
 
@@ -94,7 +94,7 @@ class Text(LogTest):
 
 class Summary(LogTest):
     def lines(self, finished, begin):
-        """{name: text} of the lines below the line that begins so."""
+        """Returns {name: text} of the lines below the line that starts with `begin`."""
         lines = finished.out.splitlines()
         first = next(at for at, line in enumerate(lines) if line.startswith(begin))
         entries = {}
@@ -188,7 +188,7 @@ class Json(LogTest):
     def test_so_does_a_process_that_a_signal_ends_before_the_first_step(self):
         run = Run(self.folder, ["vlm", *JSON], variables={"MAESTRO_REPOSITORY": str(REPOSITORY)})
         self.addCleanup(run.end)
-        self.assertTrue(run.wait_for_text("drawing"), run.text)  # thousands of pictures, before it trains
+        self.assertTrue(run.wait_for_text("drawing"), run.text)  # thousands of images, before it trains
         os.kill(run.process.pid, signal.SIGTERM)
         self.assertEqual(run.wait().status, 130, run.text)
         self.assertEqual([entry["message"] for entry in self.at_level(run, "error")], ["ended by SIGTERM"])

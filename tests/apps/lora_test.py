@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A section with low-rank adapters: trained under any layout, resumed bitwise, left in PEFT's form, and merged."""
+"""A section with low-rank adapters: trained under any layout, resumed bitwise, exported in PEFT's format, and merged.
+"""
 
 import json
 import struct
@@ -19,7 +20,7 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_t
 LORA = {"rank": 4, "alpha": 8, "on": ["qkv", "out", "ffn"]}
 MODULES = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
            "mlp.up_proj", "mlp.down_proj"}
-# fp32 sums over ranks, replicas and context parts are in another order, 6e-8 each; 12 steps amplify it.
+# fp32 sums over ranks, replicas and context parts round in another order, 6e-8 each; 12 steps amplify it.
 TOLERANCE = 1e-5
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the real `maestro` program in a folder of its own and checks the files it leaves behind.
+"""Runs the real `maestro` program in a new folder and checks the files it leaves.
 
-The environment variable MAESTRO_PROGRAM names the program. Every process of a run carries the run's own mark in its
-environment, so that those that outlive their parent are found, and those of other runs never are.
+The environment variable MAESTRO_PROGRAM names the program. Every process has its run's mark in its environment, so
+that orphans are found, and processes of other runs never are.
 """
 
 import functools
@@ -21,31 +21,31 @@ import uuid
 from pathlib import Path
 
 PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
-CLIENT = Path(PROGRAM).resolve().parent.parent / "python"  # of the build: maestro_client with its generated code
+CLIENT = Path(PROGRAM).resolve().parent.parent / "python"  # in the build: maestro_client with its generated code
 SANITIZED = bool(os.environ.get("MAESTRO_SANITIZE"))
 MARK = "MAESTRO_TEST_RUN"
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")
 RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
-LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # in front of every line of a run
-# For anything that a loaded machine may delay, so that a test that fails ends.
+LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # at the start of every line of a run
+# For anything that a loaded machine may delay, so that a failing test ends.
 PATIENCE_S = 600.0 if SANITIZED else 120.0
-SLOWNESS = 5 if SANITIZED else 1  # of processes: silence counts as a loss so many times later
-LOADED = 6 * SLOWNESS  # how many times as long as alone a behaviour may take next to other work; benchmarks measure it
-ENDLESS = 1_000_000  # steps of a run that a test ends: more than any machine does within PATIENCE_S
+SLOWNESS = 5 if SANITIZED else 1  # factor of processes: silence counts as a loss so many times later
+LOADED = 6 * SLOWNESS  # most times as long next to other work; benchmarks measure it
+ENDLESS = 1_000_000  # steps of a run that the test ends: more than any machine does within PATIENCE_S
 
 
 def own_environment():
-    """This process's environment without variables set by a launcher of the tests themselves."""
+    """Returns this process's environment without variables set by a launcher of the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in RANKS}
 
 
 def without_times(text):
-    """The lines of a run without the times in front, as tests compare them."""
+    """Returns a run's lines without their times, as tests compare them."""
     return LINE_TIME.sub("", text)
 
 
 def text_corpus(size=40_000, seed=7):
-    """Text with something to learn: words of a small vocabulary in sentences."""
+    """Returns text with something to learn: sentences with words from a small vocabulary."""
     words = "the a old small river stone light runs falls over under quick slow and then stays with every green".split()
     chosen = random.Random(seed)
     parts, length = [], 0
@@ -59,11 +59,11 @@ def text_corpus(size=40_000, seed=7):
 def as_toml(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {as_toml(part)}" for key, part in value.items()) + "}"
-    return json.dumps(value)  # strings, numbers, booleans and lists of them are written alike
+    return json.dumps(value)  # JSON and TOML are equal for strings, numbers, booleans and lists
 
 
 def job_text(job):
-    """TOML of {"name": ..., "train": {...}, ...}: plain values first, then a table per section."""
+    """Returns TOML of {"name": ..., "train": {...}, ...}: plain values first, then a table per section."""
     lines = [f"{key} = {as_toml(value)}" for key, value in job.items() if not isinstance(value, dict)]
     for name, table in job.items():
         if isinstance(table, dict):
@@ -88,7 +88,8 @@ def language_model(**train):
 
 
 def distillation(**train):
-    """A frozen (random) teacher, a student that learns from it, and a plain student: three sections with work."""
+    """Returns a job with three sections: a frozen (random) teacher, a student that learns from it, and a plain
+    student."""
     job = language_model(**train)
     job["app"] = "distillation"
     job["teacher"] = {"layers": 2, "width": 48, "heads": 2, "positions": 32, "micro_batch": 8, "replicas": 1,
@@ -106,8 +107,8 @@ def options_of(settings):
 
 
 def undisturbed(test):
-    """A test that compares measured times: done again, up to four times, where other work may have lengthened them. Its
-    emulated times may be multiplied by `self.stretch`, since that work adds to each pass, however long it is."""
+    """A test that compares measured times: repeated up to four times if it fails, as other work may have lengthened
+    the times. `self.stretch` may multiply its emulated times, since other work adds a constant time to each pass."""
     @functools.wraps(test)
     def until_it_holds(self):
         for self.stretch in (1, 2, 4, 8, 16):
@@ -120,7 +121,7 @@ def undisturbed(test):
 
 
 def state_of(pid):
-    """The letter of proc(5); Z also for a process that is not there."""
+    """Returns the letter of proc(5); Z also if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -135,7 +136,8 @@ class Finished:
         return [line for line in self.err.splitlines() if line.startswith("error:")]
 
     def curve(self, *names, after=0):
-        """{(section, step): values of the named columns, where it has them} of the training steps behind `after`."""
+        """Returns {(section, step): values of the named columns, if it has them} of the training steps after `after`.
+        """
         names = names or ("loss", "grad_norm")
         return {(row["section"], row["step"]): tuple(row.get(name) for name in names)
                 for row in self.report["steps"] if row["step"] > after}
@@ -145,11 +147,11 @@ class Finished:
 
 
 class Run:
-    """A run under way, in a process group of its own. `launcher`: the words before the program's name."""
+    """A run under way, in a separate process group. `launcher`: the words before the program's name."""
 
     def __init__(self, folder, arguments, report=None, launcher=(), variables=None):
         self.folder, self.report_path = folder, report
-        self.held_at = None  # the control service of a run of start_held()
+        self.held_at = None  # the control service of a run from start_held()
         self.mark = uuid.uuid4().hex
         self.changed = threading.Condition()
         self.printed = {"out": "", "err": ""}
@@ -173,7 +175,7 @@ class Run:
                     self.changed.notify_all()
 
     def wait_for_text(self, wanted, name=None):
-        """Waits until `wanted` appears in a stream; returns at once when the run has ended without it: False."""
+        """Waits until `wanted` appears in a stream. Returns False at once if the run ends without it."""
         deadline = time.monotonic() + PATIENCE_S
         with self.changed:
             while not any(wanted in text for key, text in self.text.items() if name in (None, key)):
@@ -184,16 +186,16 @@ class Run:
         return True
 
     def wait_for(self, condition):
-        """Until `condition()` holds; False when the run ended first."""
+        """Waits until `condition()` holds. Returns False if the run ends first."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 return condition()
-            time.sleep(0.002)  # no event reports a change of a file or of /proc
+            time.sleep(0.002)  # no event reports a change in a file or in /proc
         return True
 
     def marked(self):
-        """{pid: variables} of all processes that belong to this run, its launchers among them."""
+        """Returns {pid: variables} of all processes that belong to this run, including its launchers."""
         found = {}
         mark = f"{MARK}={self.mark}".encode()
         for entry in os.listdir("/proc"):
@@ -209,7 +211,7 @@ class Run:
         return found
 
     def members(self):
-        """{rank: pid} of the processes that run now."""
+        """Returns {rank: pid} of the running processes."""
         found, without_rank = {}, []  # rank 0 that starts the others, and the remote shells that it has started
         for pid, variables in self.marked().items():
             ranks = [variables[name] for name in RANKS if name in variables]
@@ -225,8 +227,8 @@ class Run:
         return found
 
     def release(self, unless=None):
-        """Lets a run of start_held() go on, whether it stands still or has not come so far. A run that goes on after a
-        loss has no service for a moment; where it says `unless`, it is left to a later release() or wait()."""
+        """Lets a run of start_held() continue, whether it has already paused or not. After a loss, a run is for a
+        moment without its service; if it then prints `unless`, a later release() or wait() continues it."""
 
         def resumed():
             if subprocess.run([PROGRAM, "continue", "--at", self.held_at], env=own_environment(), stdin=subprocess.DEVNULL,
@@ -238,7 +240,7 @@ class Run:
             self.wait_for(resumed)
 
     def wait(self):
-        """To the end of the program and of everything that holds its output. Releases the run."""
+        """Waits for the end of the program and of everything that holds its output. Releases the run."""
         self.release()
         self.process.wait(timeout=PATIENCE_S)
         for reader in self.readers:
@@ -249,7 +251,7 @@ class Run:
         return Finished(self.process.returncode, self.text["out"], self.text["err"], report)
 
     def leftovers(self):
-        """Remains of this run: processes, shared-memory segments, listening ports."""
+        """Returns what is left of this run: processes, shared-memory segments, listening ports."""
         self.members()
         left = [f"process {pid}" for pid in self.marked()]
         for name in os.listdir("/dev/shm"):
@@ -277,7 +279,7 @@ class Run:
 
 
 def listening_inodes():
-    """{socket inode: port} of this machine's listening TCP sockets."""
+    """Returns {socket inode: port} of this machine's listening TCP sockets."""
     found = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -300,12 +302,12 @@ def listening_ports(pid):
             if target.startswith("socket:[") and target[8:-1] in listening:
                 ports.add(listening[target[8:-1]])
     except OSError:
-        pass  # it ended while we looked
+        pass  # it ended in the meantime
     return ports
 
 
 def free_port():
-    """A port of loopback that nobody has now."""
+    """Returns a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -327,8 +329,8 @@ class SystemTest(unittest.TestCase):
         return name
 
     def start(self, job, *options, settings=None, launcher=(), variables=None):
-        """`maestro train` of a job given as a dictionary; `settings` become --set options. Runs of a test may follow
-        each other in the same folder: files of an earlier run are moved aside."""
+        """Starts `maestro train` with a job given as a dictionary; `settings` become --set options. Runs of a test may
+        use the same folder one after the other: files of an earlier run are moved aside."""
         self.runs += 1
         report = self.folder / f"report{self.runs}.json"
         name = self.write_job(job, f"job{self.runs}.toml")
@@ -340,8 +342,8 @@ class SystemTest(unittest.TestCase):
         return run
 
     def start_held(self, job, *options, after=None, **more):
-        """start() of a run that cannot end before release() or wait(): it stands still after the step `after`, or half of
-        its steps, if it is faster than the test."""
+        """Starts a run that cannot end before release() or wait(): it pauses after step `after` (default: half of its
+        steps) if it comes so far."""
         after = job["train"]["steps"] // 2 if after is None else after
         address = f"unix:{self.folder}/held{self.runs}.sock"
         run = self.start(job, *options, "--pause-after", after, "--control", address, **more)
@@ -349,14 +351,14 @@ class SystemTest(unittest.TestCase):
         return run
 
     def train(self, job, *options, settings=None, launcher=(), variables=None):
-        """A run that must succeed."""
+        """Trains a run that must succeed."""
         finished = self.start(job, *options, settings=settings, launcher=launcher, variables=variables).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         return finished
 
     def twin(self, job, *options):
-        """The finished run of the same job in one process that nothing disturbs, without checkpoints before its end.
-        Tests of such jobs share it; its folder is gone."""
+        """Returns the finished run of the same job in one undisturbed process, without checkpoints before its end.
+        Tests with equal jobs share it; its folder is deleted."""
         train = {key: value for key, value in job["train"].items() if key != "checkpoint_every"}
         key = (job_text({**job, "train": train}), options)
         if key not in self.undisturbed:
@@ -365,13 +367,13 @@ class SystemTest(unittest.TestCase):
         return self.undisturbed[key]
 
     def call(self, *arguments, variables=None):
-        """The program with any arguments, to its end."""
+        """Runs the program with any arguments to its end."""
         run = Run(self.folder, [str(part) for part in arguments], variables=variables)
         self.addCleanup(run.end)
         return run.wait()
 
     def assert_refused(self, wanted, *arguments):
-        """The call ends with status 2, prints nothing but one line of error, and that contains `wanted`."""
+        """Checks that the call ends with status 2 and prints a single error line, which contains `wanted`."""
         finished = self.call(*arguments)
         self.assertEqual(finished.status, 2, finished.describe())
         self.assertEqual(finished.out, "", finished.describe())
@@ -384,7 +386,7 @@ class SystemTest(unittest.TestCase):
         self.assertEqual(run.leftovers(), [])
 
     def assert_close(self, expected, actual, tolerance):
-        """Two curves agree to a relative tolerance."""
+        """Checks that two curves agree within a relative tolerance."""
         self.assertEqual(expected.keys(), actual.keys())
         for key, values in expected.items():
             for wanted, found in zip(values, actual[key], strict=True):

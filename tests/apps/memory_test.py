@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of memory: printed by `check`, and compared with the memory that a run used."""
+"""The estimate of memory: printed by `check`, and compared with a run's memory."""
 
 import unittest
 
@@ -9,7 +9,7 @@ from maestro_program import SANITIZED, SystemTest, language_model
 @unittest.skipIf(SANITIZED, "a sanitizer keeps memory of its own")
 class Memory(SystemTest):
     def medium(self, **changes):
-        """15 million parameters, whose state outweighs the program."""
+        """Returns a job with 15 million parameters, whose state outweighs the program."""
         job = language_model(steps=2, checkpoint_at_end=False, export="none")
         job["data"] = {"kind": "synthetic", "vocabulary": 4096, "sequence": 64}
         job["teacher"] = {"layers": 4, "width": 512, "heads": 8, "positions": 64, "vocabulary": 4096, "micro_batch": 4,

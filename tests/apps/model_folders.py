@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of models as their authors publish them: config.json, weights of random values, a tokenizer."""
+"""Model folders as their authors publish them: config.json, random weights, a tokenizer."""
 
 import json
 import math
@@ -10,12 +10,12 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOKENIZERS = REPOSITORY / "tests" / "tokenizer" / "references"
-# The upper byte of a random bf16 value, by a random byte: with any lower byte, +-2^-7 to +-2^-5.
+# Maps a random byte to the upper byte of a bf16 value: +-2^-7 to +-2^-5, whatever the lower byte.
 UPPER = bytes(0xBC if byte & 1 else 0x3C for byte in range(256))
 
 
 def tokenizer_text(name, vocabulary=600):
-    """A recorded tokenizer.json, or for "trained" one that the package `tokenizers` trains, where it is installed."""
+    """Returns a recorded tokenizer.json; for "trained", one from the package `tokenizers`, if it is installed."""
     if name != "trained":
         return (TOKENIZERS / f"{name}.json").read_text()
     try:
@@ -29,7 +29,7 @@ def tokenizer_text(name, vocabulary=600):
 
 
 def shapes(config):
-    """{tensor: shape} of a model of the families llama and qwen3 whose output layer is tied."""
+    """Returns {tensor: shape} for a llama or qwen3 model with a tied output layer."""
     width, ffn = config["hidden_size"], config["intermediate_size"]
     size = config.get("head_dim") or width // config["num_attention_heads"]
     query, key = (config[f"num_{kind}_heads"] * size for kind in ("attention", "key_value"))
@@ -45,7 +45,7 @@ def shapes(config):
 
 
 def random_bf16(shape, chosen):
-    """Bytes of bf16 values: norms are 1, matrices random."""
+    """Returns bytes of bf16 values: norms are 1, matrices random."""
     if len(shape) == 1:
         return shape[0] * b"\x80\x3f"
     content = bytearray(2 * math.prod(shape))
@@ -55,7 +55,7 @@ def random_bf16(shape, chosen):
 
 
 def write_model(folder, config, seed=1):
-    """config.json and model.safetensors, in bf16."""
+    """Writes config.json and model.safetensors, in bf16."""
     chosen = random.Random(seed)
     header, begin = {"__metadata__": {"format": "pt"}}, 0
     for tensor, shape in shapes(config).items():
@@ -72,7 +72,7 @@ def write_model(folder, config, seed=1):
 
 
 def tensors(folder, file="model.safetensors"):
-    """{name: (dtype, shape, bytes)} of the model in a folder, whole or in shards."""
+    """Returns {name: (dtype, shape, bytes)} of a folder's model, in one file or in shards."""
     index = folder / "model.safetensors.index.json"
     names = {file}
     if index.exists():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The whole way of a published model: checked, distilled, written as a complete folder, exported, continuing text."""
+"""The complete path of a published model: checked, distilled, written as a complete folder, exported, continuing text.
+"""
 
 import json
 import unittest
@@ -27,7 +28,7 @@ class Models(SystemTest):
         self.teacher, self.student = self.model("teacher", **TEACHER), self.model("student")
 
     def model(self, name, **changes):
-        """A Qwen3 whose heads are wider than its hidden state divided by their number."""
+        """Writes a Qwen3 whose heads are wider than its hidden state divided by their number."""
         config = {
             "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
             "bos_token_id": None, "dtype": "bfloat16", "eos_token_id": None, "head_dim": 16, "hidden_act": "silu",

@@ -12,7 +12,7 @@ BF16 = {"moments": "bf16", "beta2": 0.999}
 
 
 def job_of(**train):
-    """Of a second moment a step changes a quarter of a unit in the last place of bf16, or less."""
+    """Returns a job in which a step changes a second moment by at most a quarter of bf16's last place."""
     job = distillation(**train)
     for section in ("student", "plain"):
         job[section] = decoder(**BF16)
@@ -64,7 +64,7 @@ class AKilledRun(resume_test.Killed):
         self.check(job_of(), 1)
 
     def test_goes_on_bitwise_with_shared_moments(self):
-        self.STEPS = 300  # slower ones
+        self.STEPS = 300  # slower steps
         job = job_of()
         job["student"] |= {"replicas": 2, "tensor": 2, "pipeline": 2, "zero": True}
         self.check(job, 2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs under a real Open MPI: the processes that mpirun starts join by themselves."""
+"""Jobs under a real Open MPI: the processes that mpirun starts form a job without options."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ class OpenMpi(SystemTest):
     def test_one_process_of_mpirun_starts_the_others_itself(self):
         job = distillation()
         expected = self.train(job, "--processes", 2).curve()
-        # mpirun binds each process to a core: another plan, and sums in another order.
+        # mpirun binds each process to a core, which gives another plan, and sums in another order.
         self.assert_close(expected, self.train(job, "--processes", 2, launcher=(*MPIRUN, "-n", "1")).curve(), 1e-6)
 
     def test_a_job_that_cannot_begin_ends_mpirun(self):
@@ -40,7 +40,7 @@ class OpenMpi(SystemTest):
 
 
 def no_hosts():
-    """Why this machine cannot stand for two hosts; None: it can."""
+    """Returns why this machine cannot take the place of two hosts; None if it can."""
     if NOT_INSTALLED or os.geteuid() != 0 or shutil.which("ip") is None:
         return NOT_INSTALLED or "network namespaces need root and ip (apt-get install --no-install-recommends iproute2)"
     name = f"maestro-try-{os.getpid()}"
@@ -52,7 +52,7 @@ def no_hosts():
 
 @unittest.skipIf(no_hosts(), no_hosts())
 class OpenMpiOnTwoHosts(SystemTest):
-    """Two network namespaces with a cable between them and host names of their own; mpirun runs in the first."""
+    """Two network namespaces with different host names and a cable between them; mpirun runs in the first."""
 
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
 
@@ -68,7 +68,7 @@ class OpenMpiOnTwoHosts(SystemTest):
             self.ip("-n", host, "link", "set", "lo", "up")
             self.ip("-n", host, "link", "set", "cable", "up")
             self.ip("-n", host, "address", "add", f"{address}/24", "dev", "cable")
-        # Instead of ssh: options, host, command.
+        # Takes the place of ssh: options, host, command.
         agent = self.folder / "remote_shell"
         agent.write_text("#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nshift\n"
                          f'exec ip netns exec {self.hosts[1]} unshare --uts bash -c "hostname beta; $*"\n')
@@ -87,7 +87,7 @@ class OpenMpiOnTwoHosts(SystemTest):
         run = self.start(job, "--keys", "keys", "--listen", "auto", launcher=(*self.launcher, "-n", "4"))
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assert_close(expected, finished.curve(), 1e-6)  # devices of two hosts: another plan
+        self.assert_close(expected, finished.curve(), 1e-6)  # another plan: devices of two hosts
         self.assert_nothing_left(run)
 
     def test_ranks_that_are_dealt_out_over_the_hosts_are_refused(self):

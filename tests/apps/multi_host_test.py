@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job over three hosts: same losses, asynchrony that hides latency, a host that is cut off, nothing open to strangers."""
+"""A job over three hosts: same losses, asynchrony that hides latency, a host that is cut off, nothing open to
+strangers."""
 
 import os
 import re
@@ -23,7 +24,8 @@ LATENCY_MS = 20
 
 
 def placed(**train):
-    """Teacher, student and plain student with a device each: rank 0 has the teacher, ranks 1 and 2 train."""
+    """Returns a job in which teacher, student and plain student have a device each: rank 0 has the teacher, ranks 1
+    and 2 train."""
     job = distillation(peer_timeout_s=PEER_TIMEOUT_S, **train)
     job["teacher"]["replicas"] = 1
     return job
@@ -40,7 +42,7 @@ class OnHosts(SystemTest):
         return hosts
 
     def start_rank(self, hosts, rank, port, *options, processes=2, settings=None):
-        """A process of a job, on the host of its rank, as torchrun or a user would start it."""
+        """Starts a process of a job on its rank's host, as torchrun or a user would."""
         variables = {"RANK": rank, "WORLD_SIZE": processes, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1,
                      "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": port}
         return self.start(placed(), "--listen", "auto", *options, settings=settings, launcher=hosts.on(rank),
@@ -110,7 +112,7 @@ class ThreeHosts(OnHosts):
                                              rf"{re.escape(hosts.addresses[0])}, coordinator")
 
     def throughput(self, hosts):
-        """Median samples/s of the student's steps in the second half of a run."""
+        """Returns the median samples/s of the student's steps in the second half of a run."""
         job = placed(steps=60, global_batch=16, checkpoint_at_end=False)
         job["data"]["sequence"] = 64
         for name in ("student", "plain"):
@@ -123,8 +125,7 @@ class ThreeHosts(OnHosts):
 
     @unittest.skipUnless(DELAY_SWITCH, "MAESTRO_DELAY_SWITCH names no program that delays packets")
     def test_latency_is_hidden(self):
-        """Pairs of runs, with and without latency, in alternation: the best pair counts, as others share this
-        machine."""
+        """Runs with and without latency in turn; the best pair counts, as others share this machine."""
         shares = []
         for _ in range(4):
             near = self.lay_out(latency_ms=0)
@@ -140,7 +141,7 @@ class ThreeHosts(OnHosts):
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class WrongStarts(OnHosts):
-    PORT = 29500  # free: the hosts are new
+    PORT = 29500  # free, since the hosts are new
 
     def test_a_name_that_does_not_resolve_is_told_before_anything_starts(self):
         hosts = self.lay_out()
@@ -227,10 +228,10 @@ NO_SSH = None if all(map(shutil.which, ("sshd", "ssh", "ssh-keygen"))) else (
 
 @unittest.skipIf(NO_HOSTS or NO_SSH, NO_HOSTS or NO_SSH)
 class BySsh(OnHosts):
-    """Real servers of ssh on two of the hosts."""
+    """Real ssh servers on two of the hosts."""
 
     def serve(self, hosts, at):
-        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd leaves its privileges
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd's folder for privilege separation
         sanitizers = " ".join(f'{name}="{os.environ[name]}"' for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
                               if name in os.environ)
         server = subprocess.Popen([*hosts.on(at), shutil.which("sshd"), "-D", "-e", "-f", "/dev/null", "-o", "PidFile=none",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro new` writes folders to begin with. The installation test builds and runs a new plug-in."""
+"""`maestro new` writes starter folders. The installation test builds and runs a new plug-in."""
 
 import tomllib
 import unittest

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files of share/maestro: alerts and dashboard are checked, and schedulers' files run real jobs."""
+"""The files of share/maestro: alerts and dashboard are checked, and files for schedulers run real jobs."""
 
 import importlib.util
 import json
@@ -51,7 +51,7 @@ class Watching(unittest.TestCase):
         rules = (SHARE / "alert-rules.yml").read_text()
         tested = (SHARE / "tests/alert-rules-test.yml").read_text()
         for alert in re.findall(r"alert: (\w+)", rules):
-            self.assertIn(f"alertname: {alert}\n", tested)  # with the alert expected; on a line of its own
+            self.assertIn(f"alertname: {alert}\n", tested)  # with the expected alert, on a separate line
 
     def test_rules_and_dashboard_name_metrics_that_there_are(self):
         dashboard = json.loads((SHARE / "grafana-dashboard.json").read_text())
@@ -110,7 +110,7 @@ class Schedulers(SystemTest):
         held = ("--pause-after", 1000)
         run = self.start(distillation(steps=2000), "--resume", "auto", *held, launcher=script)
         self.assertTrue(run.wait_for(lambda: len(self.steps()) > 3), run.text)
-        os.kill(run.process.pid, signal.SIGTERM)  # as Kubernetes does: to the first process of the container
+        os.kill(run.process.pid, signal.SIGTERM)  # to the container's first process, as Kubernetes does
         stopped = run.wait()
         self.assertEqual(stopped.status, 75, stopped.describe())
         last = self.steps()[-1]
@@ -136,7 +136,7 @@ class Schedulers(SystemTest):
         self.assertEqual({mount["name"] for mount in container["volumeMounts"]} - {volume["name"] for volume in pod["volumes"]},
                          set())
         self.assertEqual(self.call("keys", "keys").status, 0)
-        # Here both are on this host: another address of rank 0, and files at other places.
+        # Here both pods are on this host: rank 0 has another address, and files are at other places.
         words = [word.replace("/usr/share/maestro", str(SHARE)) for word in container["command"]]
         words[words.index("maestro")] = PROGRAM
         words[words.index("--keys") + 1] = "keys"
@@ -158,7 +158,7 @@ class Schedulers(SystemTest):
     def test_systemd_accepts_the_unit(self):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is not installed (apt-get install systemd)")
-        unit = self.folder / "maestro@name.service"  # of an instance: a template has no name to insert
+        unit = self.folder / "maestro@name.service"  # an instance: a template lacks a name to insert
         unit.write_text((SHARE / "maestro@.service").read_text())
         done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -169,7 +169,7 @@ class Schedulers(SystemTest):
         cluster = slurm_cluster.SlurmCluster(nodes=1, credentials_s=20)
         self.addCleanup(cluster.stop)
         (self.folder / "job.toml").write_text(job_text(distillation(steps=4000)))
-        held = self.folder / "held"  # the first start stands still half way
+        held = self.folder / "held"  # the first start pauses half way
         held.write_text(f'#!/bin/sh\n[ -e out/record ] || set -- "$@" --pause-after 2000\nexec {PROGRAM} "$@"\n')
         held.chmod(0o755)
         environment = f"--export=ALL,MAESTRO={held}"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The documents name commands, options and keys that exist; their sessions run; their figures are the program's.
+"""The documents name commands, options and keys that exist; their sessions run; their figures equal the program's.
 
-A block ```console is a session: its lines behind "$ " run in order in a folder of the page, with few steps. A block below
-`<!-- as: FILE -->` is that file of the session. Models of the names that a page has are small, from random values.
-`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/pages_test.py --write` draws the figures anew.
+A block ```console is a session: its lines after "$ " run in order in the page's folder, with few steps. A block below
+`<!-- as: FILE -->` is that file of the session. Models that a page names are small, with random values.
+`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/pages_test.py --write` redraws the figures.
 """
 
 import concurrent.futures
@@ -40,7 +40,7 @@ def help_of(*words):
 
 @functools.cache
 def commands_of(program):
-    """The subcommands that --help lists."""
+    """Returns the subcommands that --help lists."""
     if program == PROGRAM:
         return set(re.findall(r"^  ([a-z][a-z-]*)  ", help_of(PROGRAM).split("Subcommands:")[1], re.M))
     return set(re.findall(r"^  ([a-z][a-z-]*)(?: |$)", help_of(REPOSITORY / "run"), re.M)) | commands_of(PROGRAM)
@@ -53,7 +53,7 @@ def options_of(program, command):
 
 @functools.cache
 def keys():
-    """Every TABLE.KEY of job files; the tables of sections have the keys of all sections."""
+    """Returns every TABLE.KEY of job files; a section's table has the keys of all section types."""
     found, of_sections, table = set(), set(), ""
     for line in subprocess.run([PROGRAM, "help", "--markdown"], text=True, capture_output=True, check=True).stdout.splitlines():
         if line.startswith("### "):
@@ -66,7 +66,7 @@ def keys():
 
 
 def code_of(document):
-    """Lines of all blocks for a shell, joined where they end in a backslash, and words in backticks."""
+    """Returns the lines of all shell blocks, joined at backslashes, and the words in backticks."""
     text = document.read_text()
     for _, language, body in FENCE.findall(text):
         if language in ("", "sh", "bash", "console"):
@@ -77,7 +77,7 @@ def code_of(document):
 
 
 def calls(document):
-    """(program, command, rest) of each command line; `status|plan` are two."""
+    """Returns (program, command, rest) for each command line; `status|plan` counts as two."""
     for line in code_of(document):
         for part in re.split(r" && | \| |; ", line):
             if match := CALL.search(part):
@@ -123,7 +123,7 @@ class Pages(SystemTest):
         (self.folder / path).write_text(text)
 
     def put_model(self, name, config, tokenizer="smollm2"):
-        """A model in the hub's cache of this test."""
+        """Writes a model into this test's hub cache."""
         folder = self.folder / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
         text = tokenizer_text(tokenizer)
         tokens = 1 + max(json.loads(text)["model"]["vocab"].values())
@@ -132,7 +132,7 @@ class Pages(SystemTest):
         (folder / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
 
     def play(self, page):
-        """The sessions of a page, and how many commands they have."""
+        """Runs a page's sessions and returns their number of commands."""
         self.put("text.txt", text_corpus())
         variables = {"MAESTRO_REPOSITORY": str(REPOSITORY), "HF_HUB_CACHE": str(self.folder / "hub"), "HOME": str(self.folder)}
         played = 0
@@ -187,7 +187,7 @@ class Pages(SystemTest):
 
 
 def figures(folder):
-    """{file: drawing} of the bundled jobs, on two devices."""
+    """Returns {file: drawing} of the bundled jobs, on two devices."""
     (folder / "figure.txt").write_text(text_corpus())
     vlm = (REPOSITORY / "apps/graph/vlm.toml").read_text()
     vlm = re.sub(r'kind = "llava"\npath = .*\nvalidation_path = .*\n', 'kind = "synthetic_images"\n', vlm)

@@ -59,7 +59,7 @@ class Plan(SystemTest):
 
     def test_prices_of_a_profile_decide_and_are_kept(self):  # JP-2
         layouts_chosen = self.without_layouts()
-        layouts_chosen["student"]["family"] = "llama"  # rotary embeddings are a call in either direction
+        layouts_chosen["student"]["family"] = "llama"  # rotary embeddings add a call in each direction
         job = self.write_job(layouts_chosen)
         measured = self.call("profile", job, "--cpu-devices", 2, "--out", "profile.json", "--measure-ms", 0)
         self.assertEqual(measured.status, 0, measured.describe())

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins: section types of shared libraries train as those of the program, and a library or a section that is broken
-ends the program with a line that names it.
+"""Plug-ins: section types of shared libraries train like the program's types; a broken library or section ends the
+program with a line that names it.
 
-The environment variable MAESTRO_TEST_PLUG_IN names the library of plug_in/faulty.cpp.
+The environment variable MAESTRO_TEST_PLUG_IN names the library built from plug_in/faulty.cpp.
 """
 
 import os
@@ -49,7 +49,7 @@ class PlugInTest(SystemTest):
         self.assert_refused(wanted, "check", self.write_job(job), "--plugin", "faulty.so")
 
     def changed(self, name, old, new):
-        """A copy of the plug-in with other bytes."""
+        """Returns a copy of the plug-in with other bytes."""
         content = LIBRARY.read_bytes()
         self.assertIn(old, content)
         self.assertEqual(len(old), len(new))
@@ -57,7 +57,7 @@ class PlugInTest(SystemTest):
         return name
 
     def build_ids(self):
-        """The note with the library's build id, and one with another."""
+        """Returns the note with the library's build id, and a note with another id."""
         note = struct.pack("<III", 4, 20, 3) + b"GNU\0"
         content = LIBRARY.read_bytes()
         at = content.index(note) + len(note)
@@ -83,7 +83,7 @@ class Training(PlugInTest):
         job = bigram(steps=40) | {"data": {"kind": "counting", "vocabulary": 9}}
         one = self.train(job)
         self.assertIn("tokens that count", one.out)
-        self.assertLess(one.report["validation"]["model_ce"], 0.5)  # of ln 9 = 2.2: the next token is certain
+        self.assertLess(one.report["validation"]["model_ce"], 0.5)  # far below ln 9 = 2.2: the next token is certain
         two = self.train(job, "--processes", 2)
         self.assertEqual(two.curve(), one.curve())
         self.assertEqual(self.call("replay", "out", "--steps", "2..3", "--check", "--plugin", "faulty.so").status, 0)
@@ -179,7 +179,7 @@ class Types(PlugInTest):
 
 
 class Strangers(PlugInTest):
-    """A library that a file of others names does not run (PQ-1)."""
+    """A library that another user's file names does not run (PQ-1)."""
 
     LEFT_OUT = "faulty.so is not loaded, because it would run with your rights: give --plugin faulty.so if you trust it"
 
@@ -189,7 +189,7 @@ class Strangers(PlugInTest):
         self.train(bigram(), "--trace", "trace.json")
 
     def call_watched(self, *arguments):
-        """With a library that leaves a file when its code runs."""
+        """Calls the program with a library that creates a file when its code runs."""
         self.loaded.unlink(missing_ok=True)
         return self.call(*arguments, variables={"FAULTY_LOADED": str(self.loaded)})
 
@@ -235,7 +235,7 @@ class Strangers(PlugInTest):
 
 
 class Refusals(PlugInTest):
-    """Each of a library, by the key and by the option (PX-3)."""
+    """A refused library, by the key and by the option (PX-3)."""
 
     def refuse(self, name, wanted, *others, variables=None):
         self.refuse_in(bigram() | {"plugins": [*others, name]}, f"job.toml:2: plugins: {wanted}", variables)
@@ -296,14 +296,14 @@ class Refusals(PlugInTest):
 
 
 class Faults(PlugInTest):
-    """A section that fails while it works ends the run with a line that names it."""
+    """A section that fails during the run ends it with a line that names the section."""
 
     def fail(self, fault, wanted, *options, **train):
         run = self.start(faulty(fault, **train), *options)
         finished = run.wait()
         self.assertEqual(finished.status, 1, finished.describe())
         errors = [line for line in finished.err.splitlines() if "error: " in line]
-        if fault == "wait" and len(errors) == 2:  # of a process that cannot end the pass
+        if fault == "wait" and len(errors) == 2:  # from a process that cannot end the pass
             self.assertIn("the end of the failed run did not end in time", errors.pop())
         self.assertEqual(len(errors), 1, finished.describe())
         self.assertIn("'mine'", errors[0])

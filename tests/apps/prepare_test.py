@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files of text and conversations are prepared, shown and trained on; the same rows give the same losses from any file."""
+"""Texts and conversations in files are prepared, shown and trained on; equal rows give equal losses from any file."""
 
 import bz2
 import gzip
@@ -148,7 +148,7 @@ class Mixture(Prepared):
             self.prepare(f"{name}.jsonl", out=name)
             mix[name] = {"path": name, "weight": number + 1}
         job = self.job({"kind": "prepared", "sequence": 32, "mix": mix}, steps=12, checkpoint_every=4)
-        job["teacher"]["schedule"] = "constant"  # that of a shorter run is the same
+        job["teacher"]["schedule"] = "constant"  # a shorter run has the same schedule
         whole = self.train(job, settings={"train.out": "whole"})
         self.assertIn("chat (40%)", whole.out)
         self.train(job, settings={"train.steps": 4})

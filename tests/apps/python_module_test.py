@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package `maestro`: apps that scripts compose train as those of the program."""
+"""The Python package `maestro`: apps that scripts compose train like the program's apps."""
 
 import json
 import os
@@ -68,7 +68,7 @@ class PythonPackageTest(SystemTest):
         return self.finish(self.begin(self.script(*parts)), status)
 
     def answer(self, *parts):
-        """What a script prints last, as JSON."""
+        """Returns a script's last output, as JSON."""
         out, _ = self.run_script(*parts)
         return json.loads(out.splitlines()[-1])
 
@@ -113,7 +113,7 @@ class Composition(PythonPackageTest):
         """)
         self.assertEqual(losses[0], losses[1])
         self.assertNotEqual(losses[0], losses[2])
-        self.assertAlmostEqual(losses[2], losses[0], delta=0.5)  # a mean over a twelfth as many targets
+        self.assertAlmostEqual(losses[2], losses[0], delta=0.5)  # the mean has a twelfth of the targets
 
     def test_is_checked_without_a_run(self):
         out, _ = self.run_script(CORPUS, "assert app_of(Numbers(), check_only=True).run().status == 0")
@@ -163,7 +163,7 @@ class Example(PythonPackageTest):
 
 class Errors(PythonPackageTest):
     def refusal(self, *parts):
-        """The line of the JobError that a script ends with."""
+        """Returns the line of the JobError that ends a script."""
         _, err = self.run_script(*parts, status=1)
         last = err.splitlines()[-1]
         self.assertTrue(last.startswith("maestro.JobError: ") or last.startswith("maestro._core.JobError: "), err)

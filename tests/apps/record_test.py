@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The record that a run leaves: each step once with the figures of the report, and what happened to the run."""
+"""The record of a run: each step once with the report's figures, and the events of the run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def lines(folder, name):
 
 
 def curve(folder):
-    """{(section, step): metrics}; every step once, none missing."""
+    """Returns {(section, step): metrics}; each step must be present once."""
     rows = lines(folder, "steps.jsonl")
     steps = [row["step"] for row in rows]
     assert steps == list(range(1, len(steps) + 1)), steps
@@ -27,7 +27,7 @@ def curve(folder):
 
 
 def recorded_steps(folder):
-    """Of a run under way."""
+    """Returns the number of steps that a running job has recorded."""
     file = folder / "record/steps.jsonl"
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
@@ -75,7 +75,7 @@ class ARun(SystemTest):
 
     def test_goes_on_without_its_record_where_that_cannot_be_written(self):
         job = language_model(steps=200, checkpoint_at_end=False, export="none")
-        most = 20_000  # bytes of a file: of its tokenizer, but not of 200 lines
+        most = 20_000  # limit for a file: enough for the tokenizer, not for 200 lines
         launcher = ("prlimit", f"--fsize={most}")
         finished = Run(self.folder, ["train", self.write_job(job)], launcher=launcher).wait()
         self.assertEqual(finished.status, 0, finished.describe())
@@ -101,7 +101,7 @@ class ARun(SystemTest):
 class AKilledRun(resume_test.Killed):
     STEPS, EVERY, KILLS = 1000, 10, 4
 
-    def check_record(self, job, processes):  # JN-1: a checkpoint that was gone on from had the lines of its steps
+    def check_record(self, job, processes):  # JN-1: a resumed checkpoint had the lines of its steps
         self.check(job, processes)
         out = self.folder / "out"
         recorded, expected = curve(out), curve(self.folder / "reference")
@@ -139,7 +139,8 @@ class ARecoveredRun(SystemTest):
 
 
 def fields(message):
-    """[(number, value)] of a protocol buffer message; bytes of lengths, else numbers or the bytes of fixed fields."""
+    """Returns [(number, value)] of a protocol buffer message; bytes for lengths, otherwise numbers or the bytes of
+    fixed fields."""
     found, at = [], 0
 
     def varint():
@@ -165,7 +166,7 @@ def fields(message):
 
 
 def curves(folder):
-    """([{(tag, step): value}] by event file, [steps of starts])."""
+    """Returns ([{(tag, step): value}] by event file, [steps of starts])."""
     drawn, starts = [], []
     for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns):
         content, at, values = file.read_bytes(), 0, {}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The planned time of a run's steps, which is that of a rehearsal, and the times that the table [plan] predicts."""
+"""The planned time of a run's steps equals a rehearsal's, and the times that the table [plan] predicts."""
 
 import json
 import re
@@ -15,7 +15,7 @@ SECTIONS = ("teacher", "student", "plain")
 
 
 def emulated(steps=STEPS, **tables):
-    """Sections whose passes are waits of some ten milliseconds."""
+    """Returns a job whose passes are waits of some ten milliseconds."""
     job = distillation(steps=steps, global_batch=8, validation_samples=4, checkpoint_at_end=False)
     job["emulation"] = {"gflops": GFLOPS, "step_ms": STEP_MS}
     for section in SECTIONS:
@@ -31,7 +31,7 @@ class Rehearsed(SystemTest):
     @undisturbed
     def test_a_run_on_two_devices_has_its_rehearsed_time_beside_the_measured_one(self):
         job = distillation(steps=16, validation_samples=4)
-        for section in SECTIONS:  # so large that messages between actors are no matter, on a loaded machine too
+        for section in SECTIONS:  # so large that messages between actors do not matter, even on a loaded machine
             job[section] |= {"layers": 4, "width": 192, "micro_batch": 8}
         job["teacher"]["devices"] = job["student"]["devices"] = ["cpu:0"]
         job["plain"]["devices"] = ["cpu:1"]

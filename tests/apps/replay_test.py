@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro replay`: steps trained again have the bits of the record, or the first difference is named."""
+"""`maestro replay`: repeated steps have the bits of the record, or the first difference is named."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TENSOR = {"tensor": 2, "replicas": 1}
 
 
 class Replays:
-    """What the tests of several apps share."""
+    """Shared by the tests of several apps."""
 
     def replay(self, steps, *options):
         return self.call("replay", "out", "--steps", steps, "--check", *options)
@@ -109,7 +109,7 @@ class OfDistillation(Replays, SystemTest):
         events = self.folder / "out/record/events.jsonl"
         text = events.read_text()
         build = json.loads(text.splitlines()[0])["build"]
-        self.assertRegex(build, "^[0-9a-f]{80}$")  # of the program and of libmaestro.so
+        self.assertRegex(build, "^[0-9a-f]{80}$")  # hashes of the program and of libmaestro.so
         events.write_text(text.replace(build, "0" * 40))
         again = self.replay("3..5")
         self.assertEqual(again.status, 0)

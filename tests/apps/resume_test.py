@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that were killed or interrupted go on as if nothing had happened, and read every sample once per epoch."""
+"""Runs that were killed or interrupted continue as if undisturbed, and read every sample once per epoch."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Killed(SystemTest):
     OPTIONS = ()
 
     def kill_at_random(self, run, chosen):
-        """Kills all processes at once, some checkpoints later and between two of them."""
+        """Kills all processes at once, some checkpoints later and between two checkpoints."""
         out = self.folder / "out"
         last = max(steps_of_checkpoints(out), default=0) + self.EVERY * chosen.randint(1, 4)
         self.assertTrue(run.wait_for(lambda: max(steps_of_checkpoints(out), default=0) >= last), run.text)
@@ -68,7 +68,7 @@ class AKilledRun(Killed):
     def test_leaves_no_segments_once_it_has_gone_on_in_one_process(self):
         job = distillation(steps=self.STEPS, checkpoint_every=self.EVERY)
         run = self.start_held(job, "--processes", 2)
-        # Before the kill: any other run of this user removes its leftovers.
+        # Before the kill: any other run of this user removes its remains.
         self.assertTrue(run.wait_for(lambda: "segment maestro-" in " ".join(run.leftovers())), run.text)
         self.kill_at_random(run, random.Random(SEED))
         self.train(job, "--resume", "out", settings={"train.steps": max(steps_of_checkpoints(self.folder / "out")) + 1})
@@ -182,10 +182,10 @@ class ARunThatGoesOnForLonger(SystemTest):
 
 
 class ACheckpointOfOneLayout(SystemTest):
-    """Tied and untied embeddings, both families; of every section each device and each stage has only a part."""
+    """Tied and untied embeddings, both families; each device and each stage has only a part of every section."""
 
     STEPS, HALF = 24, 12
-    TOLERANCE = 1e-5  # as of layouts_test.py
+    TOLERANCE = 1e-5  # as in layouts_test.py
     LAYOUTS = {
         "one device": {},
         "every degree": {"replicas": 2, "tensor": 2, "pipeline": 2, "context": 2},
@@ -207,7 +207,7 @@ class ACheckpointOfOneLayout(SystemTest):
         cls.kept, cls.made = Path(temporary.name), {}
 
     def lay_out(self, layout, *options):
-        """The finished run under a layout, with its folder; the tests share it."""
+        """Returns the finished run under a layout, with its folder; the tests share it."""
         if layout not in self.made:
             job = self.job(layout, out=str(self.kept / layout))
             self.made[layout] = self.train(job, "--cpu-devices", 32, *options)
@@ -255,7 +255,8 @@ class ACheckpointOfOneLayout(SystemTest):
 
     @staticmethod
     def tensors_in(folder):
-        """{name: (type, shape)} of the files of a Hugging Face folder; a name may be in a single file only."""
+        """Returns {name: (type, shape)} for the files of a Hugging Face folder; each name may occur in one file only.
+        """
         found = []
         for path in folder.glob("model*.safetensors"):
             content = path.read_bytes()
@@ -266,7 +267,7 @@ class ACheckpointOfOneLayout(SystemTest):
 
 
 class AnEpoch(SystemTest):
-    """480 samples of 32 tokens behind the validation split, in steps of 8."""
+    """480 samples of 32 tokens after the validation split, in steps of 8."""
 
     SAMPLES, BATCH = 480, 8
 
@@ -299,7 +300,7 @@ class AnEpoch(SystemTest):
         rest = self.train(self.job(1), "--resume", "out/checkpoints/step-00000020", settings={"train.out": "rest"})
         left = self.SAMPLES - 20 * self.BATCH
         self.check(rest, left, left)
-        # The same losses bit by bit: the same samples, and the whole run had each of them once.
+        # The losses agree bit by bit: the samples are the same, and the full run read each of them once.
         self.assertEqual(rest.curve(), whole.curve(after=20))
 
 

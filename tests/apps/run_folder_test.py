@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A run writes where nobody else does, deletes nothing of another run, and goes on with the data it was made with."""
+"""A run writes to an unused folder, deletes nothing of another run, and continues with the data it was made with."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def named(name, **train):
 
 class RunFolderTest(SystemTest):
     def refused(self, job, *wanted, options=(), settings=None):
-        """The same line from `train` and from `check`."""
+        """Expects the same line from `train` and from `check`."""
         name = self.write_job(job)
         for command in ("train", "check"):
             with self.subTest(command):

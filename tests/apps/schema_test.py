@@ -42,7 +42,7 @@ class Schema(SystemTest):
 
     @staticmethod
     def definition(schema):
-        """The name of a table's definition; of a section, that of the type that the app chooses."""
+        """Returns the name of a table's definition; for a section, the definition of its type in the app."""
         if "allOf" in schema:
             schema, = schema["allOf"]
         while "$ref" not in schema:
@@ -154,7 +154,7 @@ class Completion(SystemTest):
         return self.folder / shell
 
     def completed(self, *words):
-        """What bash proposes for the last word."""
+        """Returns the words that bash proposes to complete the last word."""
         line = " ".join(f"'{word}'" for word in words)
         text = f"compopt() {{ :; }}; source {self.script('bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; " \
                "_maestro; printf '%s\\n' \"${COMPREPLY[@]}\""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro sections` lists the section types, and of a type the ports that edges can name and the keys."""
+"""`maestro sections` lists the section types; for a type, its keys and the ports that edges can name."""
 
 import re
 import unittest
@@ -19,7 +19,7 @@ class Sections(SystemTest):
         return finished.out.splitlines()
 
     def ports(self, name):
-        """{(setting, direction, port): text}, in a line each."""
+        """Returns {(setting, direction, port): text}, a line for each."""
         found, setting = {}, ""
         for line in self.lines(name)[2:]:
             if not line.startswith("  "):

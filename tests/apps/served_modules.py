@@ -18,7 +18,7 @@ from operator import mul
 from pathlib import Path
 
 if importlib.util.find_spec("thrift") is None:
-    sys.path.append("/usr/lib/python3/dist-packages")  # of python3-thrift, whose pure part serves any interpreter
+    sys.path.append("/usr/lib/python3/dist-packages")  # python3-thrift; its Python part fits any interpreter
 
 from maestro_client.serve import Parameter, Port, Result, Values, serve  # noqa: E402
 
@@ -26,7 +26,7 @@ WEIGHT = "lm_head.weight"
 
 
 def read_safetensors(path, name):
-    """(values, shape) of an F32 tensor."""
+    """Returns (values, shape) of an F32 tensor."""
     content = Path(path).read_bytes()
     (length,) = struct.unpack_from("<Q", content)
     entry = json.loads(content[8:8 + length])[name]
@@ -81,7 +81,7 @@ class HeadSession:
         return Result({}, {"loss": (total, count), "ce": (total, count)})
 
     def backward(self, number, gradients):
-        assert not gradients  # it has no outputs
+        assert not gradients  # the head is without outputs
         hidden, by_row, weights = self.kept.pop(number)
         columns = list(zip(*weights))
         for at, of_logit in enumerate(zip(*by_row)):
@@ -122,7 +122,7 @@ class Head:
 
 
 class Logits:
-    """Keeps no state. `slow_s`: of every pass."""
+    """A module without state. `slow_s`: duration of every pass."""
 
     def __init__(self, vocabulary=256, slow_s=0.0, fingerprint="1", fails_at=0):
         self.vocabulary, self.slow_s, self.fingerprint = int(vocabulary), float(slow_s), fingerprint
@@ -143,7 +143,7 @@ class Logits:
         return self.rows[token]
 
     def forward(self, batch):
-        time.sleep(self.slow_s)  # the module's work
+        time.sleep(self.slow_s)  # stands for the module's work
         if batch.number == self.fails_at:
             raise ValueError(f"pass {batch.number} fails\non two lines")
         tokens = array("i", batch.inputs["tokens"].data)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Served sections: another process computes them, frozen or trained, with the losses of the same module inside; its
-death, its silence and its absence are answered as the loss of a replica, or in a line."""
+"""Served sections: another process computes them, frozen or trained, with the same losses as the module inside the
+program. The server's death, silence or absence is handled like a lost replica, or ends the run with a line."""
 
 import functools
 import os
@@ -18,14 +18,14 @@ TORCH_MODULES = Path(__file__).with_name("served_torch_modules.py")
 EXAMPLES = MODULES.parents[2] / "clients/python/examples"
 TORCH_PYTHON = os.environ.get("MAESTRO_TORCH_PYTHON", sys.executable)
 NEEDED = "torch, thrift, safetensors"  # by the examples
-EXACT = 1e-6  # of losses: the server adds up in double precision
+EXACT = 1e-6  # tolerance for losses: the server adds in double precision
 SHAPE = {"layers": 1, "width": 16, "heads": 2, "positions": 16, "tied": False}
 HEAD = {"type": "language_model_head", **SHAPE, "micro_batch": 2}
 STEP_3 = "checkpoints/step-00000003"
 
 
 def language_model(head, **train):
-    """A trunk inside and a head of any kind."""
+    """Returns a job with a trunk inside and a head of any kind."""
     return {"name": "served", "app": "graph",
             "edges": ["corpus.tokens -> trunk.tokens", "trunk.hidden -> head.hidden", "corpus.targets -> head.targets"],
             "train": {"steps": 6, "global_batch": 4, "validation_samples": 2, "out": "out", "recover": "off",
@@ -35,7 +35,7 @@ def language_model(head, **train):
 
 
 def distillation(teacher, **train):
-    """A student that learns from logits; its teacher keeps no state."""
+    """Returns a job with a student that learns from logits; its teacher keeps no state."""
     job = language_model(None, **train)
     job["edges"] = ["corpus.tokens -> teacher.tokens", "corpus.tokens -> student.tokens",
                     "corpus.targets -> student.targets", "teacher.logits -> student.teacher_logits"]
@@ -47,7 +47,7 @@ def distillation(teacher, **train):
 
 
 class Server:
-    """A program in a process of its own; `{}` in an argument is the address."""
+    """A program in a separate process; `{}` in an argument stands for the address."""
 
     def __init__(self, test, program, name, *arguments, python=sys.executable):
         self.address = f"unix:{test.folder / name}"
@@ -79,13 +79,13 @@ class ServedTest(SystemTest):
                 self.assertAlmostEqual(loss, found[key][0], delta=EXACT, msg=str(key))
 
     def bereft(self, server, job, *options):
-        """A run whose server is killed when its first checkpoint is there."""
+        """Returns a run whose server is killed after the run's first checkpoint."""
         first = self.folder / job["train"]["out"] / STEP_3 / "checkpoint.json"
         self.assertFalse(first.exists())
         run = self.start_held(job, *options)
         self.assertTrue(run.wait_for(first.exists), run.text)
         server.end()
-        run.release(unless="; starting again ")  # a run that stands still does not need its server
+        run.release(unless="; starting again ")  # a paused run does not need its server
         return run
 
     def error_line(self, finished, *wanted):
@@ -101,7 +101,7 @@ class Trained(ServedTest):
         self.assertLess(inside.curve("loss")["head", 6], inside.curve("loss")["head", 1])
         server = self.head_server()
         job = language_model({"type": "served", "address": server.address, "micro_batch": 2})
-        # From the checkpoint of the module inside: parameters and moments lie in the run.
+        # From the checkpoint of the module inside: it has the parameters and moments.
         served = self.train(job, "--resume", f"out/{STEP_3}")
         self.assert_losses(inside.curve("loss", after=3), served.curve("loss"))
         self.assertAlmostEqual(inside.report["validation"]["sections"]["head"]["loss"],
@@ -232,13 +232,13 @@ class Frozen(ServedTest):
 
 @functools.cache
 def why_no_torch():
-    """Empty where TORCH_PYTHON has the packages of the examples."""
+    """Returns why the examples cannot run; empty if TORCH_PYTHON has their packages."""
     done = subprocess.run([TORCH_PYTHON, "-c", f"import {NEEDED}"], capture_output=True, text=True)
     return "" if done.returncode == 0 else f"{TORCH_PYTHON} lacks {NEEDED}: {done.stderr.splitlines()[-1]}"
 
 
 class Torch(ServedTest):
-    """The examples of clients/python."""
+    """Examples from clients/python."""
 
     def setUp(self):
         if why_no_torch():

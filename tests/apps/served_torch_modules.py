@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A teacher that is called as those of Hugging Face transformers are, with the logits of served_modules.Logits:
-served_torch_modules.py ADDRESS. Served by the example serve_teacher.py; PYTHONPATH has
-maestro_client."""
+"""A teacher called like a Hugging Face transformers model, with the logits of served_modules.Logits:
+served_torch_modules.py ADDRESS. Served by the example serve_teacher.py; PYTHONPATH has maestro_client."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A student of several teachers, live and recorded, and a mixture whose sources choose among them."""
+"""A student with several teachers, live and recorded, and a mixture whose sources choose among them."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ def teacher(width, **changes):
 
 
 def classroom(*names, **student):
-    """A student that learns from sections of these names."""
+    """Returns a job with a student that learns from the sections with these names."""
     job = distillation()
     tables = {"math": teacher(48), "code": teacher(32, boundary="logits"), "facts": teacher(24, micro_batch=2)}
     for table in ("teacher", "plain"):
@@ -59,7 +59,7 @@ class AStudentOfSeveral(Teachers):
         job["facts"] = {"type": "recorded_teacher", "path": "records", "micro_batch": 8}
         one = self.train(job)
         self.assertIn(("student", 6), one.curve(*figures))
-        self.assert_close(live, one.curve(*figures), 2e-3)  # F16
+        self.assert_close(live, one.curve(*figures), 2e-3)  # records are F16
         for loss, ce, kl, math, code, _, facts in one.curve(*figures).values():
             self.assertAlmostEqual(kl, (2 * math + code + 0.5 * facts) / 3.5, delta=1e-5 * kl)
             self.assertAlmostEqual(loss, (kl + ce) / 2, delta=1e-5 * loss)
@@ -125,10 +125,10 @@ class Mixtures(Teachers):
 
 
 class AMixture(Mixtures):
-    """Of 1,024 samples a source gives its share exactly, so a run of as many knows how many each teacher has."""
+    """A source gives exactly its share of 1,024 samples, so after 1,024 samples each teacher's number is known."""
 
     def passes(self, job):
-        """{teacher: forward passes of training}, and the finished run."""
+        """Returns {teacher: forward passes of training}, and the finished run."""
         finished = self.train(job, "--trace", "trace.json")
         slices = Trace(self.folder / "trace.json").slices
         return {name: sum(event["name"] == "forward" for event in slices[f"{name}/0"])
@@ -167,7 +167,7 @@ class ALostProcess(Mixtures, Recovers):
         job["train"] |= {"steps": 400, "global_batch": 8, "checkpoint_every": 20, "recover": "restart"}
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
         run = self.start_held(job, "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "tcp"})
-        for number, rank in enumerate((1, 3, 2)):  # each has a section of its own
+        for number, rank in enumerate((1, 3, 2)):  # each has a different section
             self.kill_one(run, rank, signal.SIGKILL, 20)
             gone_on = lambda: run.text["err"].count(f"(recovery {number + 1} of 10)") == 1  # noqa: B023, E731
             self.assertTrue(run.wait_for(gone_on), run.text)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro simulate`: a JSON object with a legal timeline, the same at every run, and a single line for wrong input."""
+"""`maestro simulate`: a JSON object with a legal timeline, the same in every run, and a single line for wrong input.
+"""
 
 import json
 import random
@@ -25,7 +26,7 @@ def two_sections(samples=40, seed=5):
 
 
 def most_at_once(holds):
-    """Of [begin, end) intervals, the most that overlap; those that only touch do not."""
+    """Returns the largest number of overlapping [begin, end) intervals; intervals that only touch do not overlap."""
     changes = sorted([(begin, 1) for begin, end in holds] + [(end, -1) for begin, end in holds],
                      key=lambda change: (round(change[0], 6), change[1]))
     held = most = 0
@@ -52,7 +53,7 @@ class Simulate(SystemTest):
             self.assertIn(text, finished.err)
 
     def assert_legal(self, workload, timeline):
-        """The rules of docs/workloads.md, checked here without the program's own checker."""
+        """Checks the rules of docs/workloads.md without the program's checker."""
         passes = {}
         for event in timeline:
             key = (event["sample"], event["section"], event["pass"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SLURM cluster on this machine alone: munged, slurmctld and a slurmd per node, in a folder of its own, at ports
-that were free. It uses nothing in /etc and leaves nothing behind."""
+"""A SLURM cluster on this machine only: munged, slurmctld and a slurmd per node, in a temporary folder, at ports that
+were free. It uses nothing in /etc and leaves nothing."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from maestro_program import PATIENCE_S, free_port, own_environment
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "scancel")
-CPUS = 8  # of a node, whatever the machine has: tasks are neither bound nor counted here
+CPUS = 8  # CPUs of a node, whatever the machine has: tasks are neither bound nor counted here
 
 CONFIGURATION = """\
 ClusterName=maestro
@@ -46,12 +46,12 @@ KillWait=2
 
 
 def end_with_the_tests():
-    """Called in a daemon's process: it is ended when the tests are, even when they are killed."""
+    """Makes this daemon's process end with the tests, even if they are killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def why_not():
-    """Why there can be no cluster here; None: there can."""
+    """Returns why a cluster is impossible here; None if it is possible."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"{missing[0]} is not installed (apt-get install --no-install-recommends slurm-wlm munge)"
@@ -62,7 +62,7 @@ def why_not():
 
 class SlurmCluster:
     def __init__(self, nodes, credentials_s=120):
-        """`credentials_s`: life of a credential; a job that is queued again waits so long."""
+        """`credentials_s`: lifetime of a credential; a requeued job waits as long."""
         self.credentials_s = credentials_s
         self.nodes = [f"node{number}" for number in range(1, nodes + 1)]
         self.temporary = tempfile.TemporaryDirectory(prefix="maestro-slurm-")
@@ -127,7 +127,7 @@ class SlurmCluster:
                          for path in sorted(self.folder.glob("*.log")))
 
     def _tasks(self):
-        """Processes that were started under this cluster, slurmstepd among them, without its daemons."""
+        """Returns the processes that were started under this cluster, including slurmstepd, without its daemons."""
         mark = f"SLURM_CONF={self.variables['SLURM_CONF']}".encode()
         daemons = {daemon.pid for daemon in self.daemons}
         for entry in os.listdir("/proc"):
@@ -137,10 +137,10 @@ class SlurmCluster:
                 if mark in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
                     yield int(entry)
             except OSError:
-                pass  # it has ended
+                pass  # already ended
 
     def stop(self):
-        """Ends everything that it started. Safe to call again."""
+        """Ends everything that it started. May be called more than once."""
         if any(daemon.args[0] == "slurmctld" and daemon.poll() is None for daemon in self.daemons):
             self.call("scancel", "--user=root")
         for daemon in reversed(self.daemons):

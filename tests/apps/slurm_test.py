@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs under a real SLURM: tasks of an srun step join by themselves, a batch script alone is a single process."""
+"""Jobs under a real SLURM: tasks of an srun step form a job without options; a batch script without srun is a single
+process."""
 
 import json
 import shlex

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The start of a run of several processes: strangers at its ports, deaths and stops before the first step."""
+"""The start of a run with several processes: strangers at its ports, deaths and stops before the first step."""
 
 import ctypes
 import os
@@ -19,7 +19,8 @@ NO_HOSTS = why_not()
 PR_SET_CHILD_SUBREAPER = 36
 CONNECTIONS = 300
 
-# Connects to every TCP port that listens in this network namespace: `kind` connections each, 300 in all and more.
+# Makes connections to every TCP port that listens in this network namespace: `kind` connections each, at least 300 in
+# all.
 SCANNER = r"""
 import socket, sys, threading
 kind = sys.argv[1]
@@ -65,7 +66,7 @@ print(sum(counts.values()), flush=True)
 class StartTest(SystemTest):
     @classmethod
     def setUpClass(cls):
-        # Orphans come to this process instead of init, so that none outlives the test.
+        # Orphans become children of this process instead of init's, so that none outlives the test.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def setUp(self):
@@ -82,7 +83,7 @@ class StartTest(SystemTest):
 
 class StrangersOnOneHost(StartTest):
     def knock(self, run, kind, stop, counts, held):
-        """Connects to every port and every local socket of the run, as they come."""
+        """Connects to every port and every local socket of the run as soon as it appears."""
         while not stop.is_set():
             for pid in run.marked():
                 for port in listening_ports(pid):
@@ -166,7 +167,7 @@ class StrangersOverTls(StartTest):
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class ShortCuts(StartTest):
-    CUT_S = 1.0  # TCP sends again up to as long after it; the default peer timeout leaves no time for a loaded machine
+    CUT_S = 1.0  # TCP may retransmit as late after it; the default peer timeout is too short on loaded machines
 
     def listens(self, hosts, at):
         return hosts.addresses[at] in {".".join(str(byte) for byte in bytes.fromhex(address)[::-1])
@@ -181,7 +182,7 @@ class ShortCuts(StartTest):
                                       hosts.remote_shell(), after=0, launcher=hosts.on(0))
                 self.assertTrue(run.wait_for(lambda: self.listens(hosts, at)), run.text)
                 hosts.cut_off(1)
-                time.sleep(self.CUT_S)  # how long the cut lasts
+                time.sleep(self.CUT_S)  # duration of the cut
                 self.assertNotIn("step ", run.text["err"])
                 hosts.join_again(1)
                 self.assert_trained(run)
@@ -203,7 +204,7 @@ class Deaths(StartTest):
     ORPHANS_S = 2.0
 
     def reached(self, run, moment):
-        """Until the start has come so far, or to its end, with its processes in self.members."""
+        """Waits until the start has reached `moment` or the run has started; self.members then has its processes."""
         def seen():
             self.members = run.members()
             return self.members
@@ -219,7 +220,7 @@ class Deaths(StartTest):
         return run.wait_for(lambda: moments[moment]() or "paused after" in run.text["out"])
 
     def caught(self, moment, **settings):
-        """A run whose start has come so far; it does not train, as nobody resumes it."""
+        """Returns a run whose start has reached `moment`; it does not train, since nothing resumes it."""
         run = self.start(distillation(steps=10000, **settings), "--processes", 3, "--pause-after", 0)
         self.assertTrue(self.reached(run, moment), run.text)
         return run
@@ -268,7 +269,7 @@ class Deaths(StartTest):
         run.end()
 
     def test_without_libfabric_they_leave_with_a_single_line(self):
-        (self.folder / "libfabric.so.1").touch()  # found first, and no library
+        (self.folder / "libfabric.so.1").touch()  # found first, but not a library
         path = os.pathsep.join([str(self.folder), os.environ.get("LD_LIBRARY_PATH", "")])
         run = self.start(distillation(), "--processes", 3, variables={"LD_LIBRARY_PATH": path})
         finished = run.wait()

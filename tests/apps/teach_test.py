@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro teach` records a teacher, and a student learns from the records as from the teacher itself."""
+"""`maestro teach` records a teacher, and a student learns from the records as from the live teacher."""
 
 import fcntl
 import json
@@ -33,7 +33,7 @@ def with_records(folder="records", **student):
 
 
 def tensors(path):
-    """{name: bytes} of a safetensors file."""
+    """Returns {name: bytes} of a safetensors file."""
     content = path.read_bytes()
     data = 8 + struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:data])
@@ -56,7 +56,8 @@ class Teaching(SystemTest):
         return run
 
     def blocked_at(self, shard, *options, out):
-        """A run that waits while it writes a shard: a pipe stands in its place, and is full. With the reader's end."""
+        """Returns a run that blocks while it writes a shard, since the shard is a full pipe, and the pipe's reading
+        end."""
         pipe = self.folder / out / f"teacher-{shard:05}.safetensors"
         pipe.parent.mkdir()
         os.mkfifo(pipe)
@@ -202,10 +203,10 @@ class Records(Teaching):
 
 
 class AServer(Teaching):
-    """Answers of a server, made of the records of a teacher that is there."""
+    """A server's answers, made from records of a live teacher."""
 
     def answers(self, served):
-        """A JSON line for each sample, in the form of vLLM or the plain one, with the logprobs that were recorded."""
+        """Returns a JSON line for each sample, in vLLM's form or the plain form, with the recorded logprobs."""
         records = json.loads((self.folder / "records/teacher.json").read_text())
         text = (self.folder / "corpus.txt").read_bytes()
         lines, position = [], 0
@@ -242,7 +243,7 @@ class AServer(Teaching):
         for form in (self.plain, self.vllm):
             (self.folder / "rows.jsonl").write_text(self.answers(form))
             shutil.rmtree(self.folder / "served", ignore_errors=True)
-            job = with_records("served")  # the student's job: its teacher is not there
+            job = with_records("served")  # the student's job lacks a live teacher
             self.teach("--from", "rows.jsonl", "--top-k", "16", job=job, out="served")
             found = self.train(with_records("served")).curve("loss", "kl")
             self.assert_close(expected, found, F16)

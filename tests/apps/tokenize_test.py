@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro tokenize` prints the tokens of a text and the text of tokens, and refuses wrong input in one line."""
+"""`maestro tokenize` prints a text's tokens and the text of tokens, and refuses wrong input in one line."""
 
 import json
 import unittest

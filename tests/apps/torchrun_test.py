@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are started singly with the variables of torchrun (RANK, WORLD_SIZE, ...) form a job."""
+"""Processes that are started one by one with torchrun's variables (RANK, WORLD_SIZE, ...) form a job."""
 
 import unittest
 

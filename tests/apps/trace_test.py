@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a run: a track per replica, slices for all its work, arrows from producers to consumers."""
+"""A run's trace: a track per replica, slices for all its work, arrows from producers to consumers."""
 
 import json
 import unittest
@@ -37,16 +37,16 @@ class Trace:
         return {event["name"] for event in self.slices[track]}
 
     def enclosing(self, end):
-        """The slice that an end of an arrow binds to: (track name, slice name)."""
+        """Returns the slice that an arrow's end binds to: (track name, slice name)."""
         track = self.tracks[end["pid"], end["tid"]]
         for event in self.slices[track]:
-            # Microseconds with a fraction: the last digits are lost in binary fractions.
+            # Microseconds with a decimal fraction: the last digits are not exact in binary.
             if event["ts"] - 1e-4 <= end["ts"] <= event["ts"] + event["dur"] + 1e-4:
                 return track, event["name"]
         return track, None
 
     def arrows(self):
-        """[(name, from slice, to slice)], and the numbers that do not have exactly two ends."""
+        """Returns [(name, from slice, to slice)], and the numbers without exactly two ends."""
         ends = defaultdict(lambda: {"s": [], "f": []})
         for event in self.events:
             if event["ph"] in "sf":

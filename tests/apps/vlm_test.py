@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Vision-language training: the command and its page, data with and without pictures, stages, policies, refusals."""
+"""Vision-language training: the command and its page, data with and without images, stages, policies, refusals."""
 
 import json
 import os
@@ -22,7 +22,7 @@ STEPS = 5
 
 
 def png(red, green, blue, side=16):
-    """The bytes of a picture with a single colour."""
+    """Returns the bytes of a single-coloured image."""
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
@@ -58,7 +58,7 @@ SMALL = {"train.global_batch": 8, "train.validation_samples": 20, "vision.layers
 class VisionLanguageTest(SystemTest):
     def setUp(self):
         super().setUp()
-        os.environ["MAESTRO_REPOSITORY"] = str(REPOSITORY)  # where the command finds its job file
+        os.environ["MAESTRO_REPOSITORY"] = str(REPOSITORY)  # the command's job file is there
         images = self.folder / "images"
         images.mkdir()
         mixed = []
@@ -76,7 +76,7 @@ class VisionLanguageTest(SystemTest):
         (self.folder / name).write_text(json.dumps(entries))
 
     def vlm(self, *options, settings=None):
-        """`maestro vlm` to its end, with the report of the run."""
+        """Runs `maestro vlm` to its end, with the run's report."""
         run = Run(self.folder, ["vlm", *options, *options_of(settings or {})], self.folder / "runs/vlm/report.json")
         self.addCleanup(run.end)
         return run
@@ -128,7 +128,7 @@ class TheCommand(VisionLanguageTest):
                             settings=SMALL | {"train.steps": 2}).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         page = (self.folder / "mine/vlm/card.html").read_text()
-        self.assertEqual(page.count("<article"), 7)  # a sample without a picture for every six with a picture
+        self.assertEqual(page.count("<article"), 7)  # six samples with an image and one without
         self.assertIn("mixed.json", page)
         self.assertIn("seed = 3", page)
         self.assertFalse((self.folder / "mine/vlm/scenes").exists())
@@ -150,7 +150,7 @@ class TheCommand(VisionLanguageTest):
         self.assertTrue((self.folder / "runs/vlm/card.html").exists())
         llm = self.folder / finished.report["checkpoint"] / "llm"
         self.assertEqual(json.loads((llm / "config.json").read_text())["vocab_size"], 702)
-        shutil.copy(tokenizer, llm / "tokenizer.json")  # beside weights it is the default
+        shutil.copy(tokenizer, llm / "tokenizer.json")  # the default if it is next to the weights
         again = self.vlm("--data", "mixed.json", "--validation", "mixed.json", "--out", "again",
                          settings=SMALL | {"train.steps": 2, "llm.weights": str(llm)}).wait()
         self.assertEqual(again.status, 0, again.describe())
@@ -231,7 +231,7 @@ class Pictures(VisionLanguageTest):
     def test_in_some_steps_only_give_vision_rows_for_those(self):
         one = [sample("red", "Which?", "red", "red.png")]
         text = [entry for entry in self.mixed if "image" not in entry]
-        self.write_data("rare.json", one + text[:23])  # three steps of eight samples: the picture is in a single sample
+        self.write_data("rare.json", one + text[:23])  # three steps of eight samples; only one sample has an image
         settings = {"data.path": "rare.json", "train.steps": 3}
         finished = self.train(vision_language(), settings=settings)
         steps = {name: [row["step"] for row in finished.report["steps"] if row["section"] == name] for name in SECTIONS}
@@ -241,22 +241,22 @@ class Pictures(VisionLanguageTest):
 
     def test_of_the_emoji_data_set_train(self):
         job = vision_language()
-        del job["data"]["validation_path"]  # a part of the file itself
+        del job["data"]["validation_path"]  # then validation uses a part of the file itself
         settings = {"data.path": str(EMOJI), "data.sequence": 256, "llm.positions": 256, "data.image_size": 16,
                     "train.steps": 3}
         finished = self.train(job, settings=settings)
         self.assertEqual(self.sections_with_steps(finished), set(SECTIONS))
 
     def broken(self, keep):
-        """The data with another picture, of which the first `keep` bytes are left."""
+        """Writes the data with one more image, of which only the first `keep` bytes exist. Returns settings."""
         (self.folder / "images/torn.png").write_bytes(png(1, 2, 3)[:keep])
         self.write_data("torn.json", [sample("torn-one", "Which?", "red", "torn.png"), *self.mixed[:15]])
         return {"data.path": "torn.json", "train.steps": 2}
 
     def test_that_are_broken_end_the_run_with_their_names(self):
-        for keep in (20, 200):  # in the header, which is read at the start; in the pixels, which are not
+        for keep in (20, 200):  # in the header, which is read at the start; in the pixels, which are read later
             with self.subTest(keep=keep):
-                settings = self.broken(keep) | {"train.global_batch": 16}  # its first batch has all of them
+                settings = self.broken(keep) | {"train.global_batch": 16}  # its first batch has all samples
                 finished = self.start(vision_language(), settings=settings).wait()
                 self.assertNotEqual(finished.status, 0)
                 self.assertIn("torn.png", finished.err)
@@ -299,7 +299,7 @@ class Pictures(VisionLanguageTest):
 
 
 class PositionTables(VisionLanguageTest):
-    """Learned position embeddings, of the pictures' own size or of weights."""
+    """Learned position embeddings, with the images' size or the size of given weights."""
 
     def learned(self, **data):
         job = vision_language()
@@ -312,7 +312,7 @@ class PositionTables(VisionLanguageTest):
         return json.loads((self.folder / run.report["checkpoint"] / section / "config.json").read_text())
 
     def test_have_the_size_of_one_picture_and_load_as_a_siglips(self):
-        finished = self.train(self.learned(), settings={"train.steps": 1})  # a sample has two pictures
+        finished = self.train(self.learned(), settings={"train.steps": 1})  # a sample with two images
         self.assertEqual(self.config(finished)["model_type"], "siglip_vision_model")
         self.assertEqual(self.config(finished)["image_size"], 16)
         self.assertEqual(self.config(finished, "projector")["model_type"], "maestro_projector")
@@ -356,7 +356,8 @@ class Stages(VisionLanguageTest):
                 given = {f"{name}.weights": str(self.weights(start, name)) for name in SECTIONS}
                 stage = self.train(vision_language(), settings=given | {f"{frozen}.trained": False, "train.out": frozen})
                 self.assertFalse(self.weights(stage, frozen).exists())
-                # Validation with the frozen section's first weights and the others' last weights is that of the stage.
+                # Validates the frozen section's first weights with the others' last weights: the result must be the
+                # stage's.
                 again = {f"{name}.weights": str(self.weights(stage, name)) for name in SECTIONS if name != frozen}
                 settings = given | again | {f"{name}.lr": 0.0 for name in SECTIONS} | {"train.steps": 1}
                 measured = self.train(vision_language(), settings=settings)

@@ -78,7 +78,7 @@ class Terminal(HttpTest):
         try:
             while chunk := os.read(own, 65536):
                 text += chunk
-        except OSError:  # how Linux ends a terminal without writers
+        except OSError:  # Linux ends a terminal without writers like this
             pass
         self.assertEqual(watcher.wait(PATIENCE_S), 0)
         os.close(own)

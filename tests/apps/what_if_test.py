@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro what-if`: rehearsals of traced runs, as they were and changed."""
+"""`maestro what-if`: rehearsals of traced runs, unchanged and changed."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class WhatIf(SystemTest):
     @undisturbed
     def test_a_run_of_waits_is_replayed_and_its_changes_follow_from_them(self):
         job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
-        job["emulation"] = {"gflops": 0.3}  # passes of some ten milliseconds
+        job["emulation"] = {"gflops": 0.3}  # passes take some ten milliseconds
         for section in ("teacher", "student", "plain"):
             job[section] |= {"devices": ["emulated"], "micro_batch": 2}
         self.trace(job)
@@ -78,14 +78,14 @@ class WhatIf(SystemTest):
 
     @undisturbed
     def test_devices_of_a_core_share_it_where_they_did_not_in_the_trace(self):
-        job = distillation(steps=4 * STEPS)  # what the first and the last ones overlap with is few of them
+        job = distillation(steps=4 * STEPS)  # overlaps of the first and the last passes matter little
         for section in ("teacher", "student", "plain"):
             job[section] |= {"devices": ["cpu:0"]}
         self.train(job, "--cpu-devices", 2, "--trace", "trace.json")
         file = self.folder / "trace.json"
         trace = json.loads(file.read_text())
         self.assertEqual(trace["otherData"]["cores"], str(len(os.sched_getaffinity(0))))
-        for event in trace["traceEvents"]:  # beside passes of a second, what other processes slow down is short
+        for event in trace["traceEvents"]:  # with passes of a second, delays by other processes hardly count
             if event["ph"] == "X" and event["name"].startswith("forward"):
                 event["dur"] = 1_000_000
         steps = {}
@@ -94,7 +94,7 @@ class WhatIf(SystemTest):
             file.write_text(json.dumps(trace))
             answer = self.ask("--set", 'plain.devices=["cpu:1"]')
             steps[cores] = answer["changed"]["step_ms"] / answer["replay"]["step_ms"]
-        self.assertLess(steps["2"], 0.7, "two cores share the work")  # three passes of a step instead of five
+        self.assertLess(steps["2"], 0.7, "two cores share the work")  # a step takes three passes instead of five
         self.assertGreater(steps["1"], 0.9, "one core does all of it")
 
     def test_plans_that_follow_measured_times_are_made_for_other_stages(self):

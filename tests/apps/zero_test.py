@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas that share the optimizer state (zero = true): the same training and the same files, in less memory."""
+"""Replicas that share the optimizer state (zero = true): equal training and equal files, with less memory."""
 
 import unittest
 from pathlib import Path
@@ -9,7 +9,8 @@ from maestro_program import SystemTest, decoder
 
 STEPS = 6
 DEVICES = ("--cpu-devices", 16)
-# Norms are f64 sums in another order, a few units of 1e-16; the factor that clips is fp32, so all else stays bitwise.
+# Norms are f64 sums in another order, which differ by a few units of 1e-16; the factor that clips is fp32, so
+# everything else stays bitwise.
 NORM_TOLERANCE = 1e-12
 
 LAYOUTS = {
@@ -39,7 +40,7 @@ def job(**train):
 
 class Zero(SystemTest):
     def files_of(self, out):
-        """{name: bytes} of the last checkpoint's section folder."""
+        """Returns {name: bytes} of the section folder in the last checkpoint."""
         last = sorted((self.folder / out / "checkpoints").glob("step-*"))[-1]
         return {path.name: path.read_bytes() for path in Path(last, "student").iterdir()}
 
@@ -81,7 +82,7 @@ class Zero(SystemTest):
         large = {"student.width": 256, "student.layers": 4, "student.micro_batch": 1, "student.replicas": replicas,
                  "train.steps": 2, "train.checkpoint_at_end": False}
         whole, shared = (self.run_with(zero, "large", 1, large).report["max_rss_mb"] for zero in (False, True))
-        saved = 2 * 4 * parameters * (replicas - 1) / 1e6  # two fp32 moments, except the moments of a single replica
+        saved = 2 * 4 * parameters * (replicas - 1) / 1e6  # two fp32 moments, except one replica's share
         self.assertGreater(whole - shared, 0.7 * saved)
 
 

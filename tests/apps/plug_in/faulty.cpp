@@ -16,7 +16,7 @@
 
 namespace {
 
-/// Leaves a file where FAULTY_LOADED names it: code of this library has run.
+/// Creates the file that FAULTY_LOADED names, as evidence that code of this library has run.
 const bool loaded = [] {
   const char* const file = std::getenv("FAULTY_LOADED");
   if (file != nullptr) std::ofstream(file) << "loaded\n";
@@ -117,7 +117,7 @@ class Counting final : public maestro::Corpus {
   std::int64_t vocabulary_;
 };
 
-/// Appends the lines of the record to a file. Throws at the step that `throws_at` names; 0: at none.
+/// Appends the record's lines to a file. Throws at step `throws_at`; 0: never.
 class Lines final : public maestro::RunObserver {
  public:
   struct Options {
@@ -141,7 +141,7 @@ class Lines final : public maestro::RunObserver {
   std::int64_t steps_ = 0;
 };
 
-/// A token for each byte, as ByteTokenizer, with the bits of the id inverted.
+/// Returns a token for each byte, like ByteTokenizer, but with inverted bits in the id.
 class Inverted final : public maestro::Tokenizer {
  public:
   [[nodiscard]] std::string_view name() const override { return "inverted"; }
@@ -163,7 +163,7 @@ class Inverted final : public maestro::Tokenizer {
   maestro::ByteTokenizer bytes_;
 };
 
-/// The program's policy arrival, under another name.
+/// The program's policy `arrival` under another name.
 class Queue final : public maestro::SchedulingPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "queue"; }

@@ -8,7 +8,7 @@ import maestro
 
 
 class Counting(maestro.Corpus):
-    """Sample n counts on from n."""
+    """Samples in which sample n counts upward from n."""
 
     vocabulary = 32
 
