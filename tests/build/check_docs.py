@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the documents true to the code: check_docs.py ROOT [--write | --wrap | --invariants].
+"""Checks that the documents match the code: check_docs.py ROOT [--write | --wrap | --invariants].
 
 DC-1 (copies): a code block below `<!-- file: PATH -->` equals that file.
 DC-2 (page of invariants): invariant_page() names every numbered invariant of the headers, with its header; `./run docs`
-      makes docs/invariants.md by it (share/site/hooks.py).
+      writes it to docs/invariants.md (share/site/hooks.py).
 DC-3 (links): every relative link leads to a file that exists, or to that page.
 DC-4 (citable invariants): an invariant has a name in parentheses and is defined once, its prefix belongs to one header
       (and the sources of its name), a file below tests/ cites it, and documents cite no other codes.
 DC-5 (licence): every source file and script names its licence in its first two lines.
 DC-6 (rooms): the table between `<!-- rooms -->` and `<!-- end of rooms -->` is the output of check_layers.py --table.
-DC-7 (version): copies of the version equal that of CMakeLists.txt.
+DC-7 (version): copies of the version equal the version in CMakeLists.txt.
 DC-8 (width): paragraphs and list items of Markdown have at most 100 columns (markdown_width.py).
---write brings blocks, table and versions up to date. --wrap wraps long paragraphs. --invariants checks DC-4 alone.
+--write updates blocks, table and versions. --wrap wraps long paragraphs. --invariants checks only DC-4.
 """
 import collections
 import pathlib
@@ -48,7 +48,8 @@ def documents(root):
 
 
 def entries_of(file):
-    """The invariants that a file defines. A source cites them, too, so only those with a name count there."""
+    """Returns the invariants that a file defines. A source may cite invariants, too, so in sources only named ones
+    count."""
     found = []
     goes_on = False
     for line in file.read_text(encoding="utf-8").splitlines():
@@ -65,7 +66,7 @@ def entries_of(file):
 
 
 def invariants(root, suffixes=frozenset(HEADERS)):
-    """[(path, [Invariant])] of all files that define invariants, by room."""
+    """Returns [(path, [Invariant])] of all files that define invariants, by room."""
     found = []
     for room in ROOMS:
         for file in sorted((root / room).rglob("*")):
@@ -76,7 +77,7 @@ def invariants(root, suffixes=frozenset(HEADERS)):
 
 
 def invariant_page(root):
-    """The text of INVARIANT_PAGE."""
+    """Returns the text of INVARIANT_PAGE."""
     lines = ["# Invariants\n", "The numbered invariants of all headers. The header is the contract, with the words around its",
              "invariants. Tests cite an invariant by its code."]
     for header, entries in invariants(root):
@@ -121,7 +122,7 @@ def licence_problems(root):
 
 
 def version_copies(root):
-    """[(file, pattern of its version)], with the version, of a tree that has one."""
+    """Returns [(file, pattern of its version)], with the version, if the tree has a version."""
     build = root / "CMakeLists.txt"
     found = VERSION.search(build.read_text()) if build.is_file() else None
     return (found[1], [(root / path, pattern) for path, pattern in VERSION_COPIES.items()]) if found else (None, [])
@@ -161,13 +162,13 @@ def problems(root):
 
 
 def cited(root):
-    """The codes that files below tests/ name; those in the test of this check are made up."""
+    """Returns the codes that files below tests/ cite, without the made-up codes in this check's test."""
     files = [file for file in (root / "tests").rglob("*") if file.is_file() and file.name != "check_docs_test.py"]
     return {code for file in files for code in CODE.findall(file.read_text(encoding="utf-8", errors="replace"))}
 
 
 def invariant_problems(root):
-    """DC-4."""
+    """Returns violations of DC-4."""
     citations = cited(root)
     codes = {}
     prefixes = {}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The document check reports the faults of small trees, and --write brings copies and table up to date."""
+"""The document check reports faults in small trees, and --write updates copies and table."""
 import pathlib
 import tempfile
 import unittest

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every #include of the project against its layers: apps -> actors -> {sections, transport} -> runtime.
 
-Usage: check_layers.py [ROOT] [--table]. Prints one line per violation, "file:line: the include, and those allowed", and
-exits with 1 if there is any; with --table the table of rooms that docs/architecture.md shows.
+Usage: check_layers.py [ROOT] [--table]. Prints a line per violation, "file:line: the include, and the allowed headers"
+and exits with 1 if there is any. --table prints the table of rooms in docs/architecture.md.
 
-L-1: a file includes headers of its own layer and of those that LAYERS names, no others.
+L-1: a file includes headers of its layer and of the layers that LAYERS names.
 L-2: a room includes itself and the rooms before it in ROOMS that it may include, so that rooms cannot form a cycle.
 L-3: a library's headers appear only in its home (LIBRARIES).
-L-4: our own headers are named from the repository root, so that the other rules see them.
+L-4: headers of this project are named from the repository root, so that the other rules see them.
 """
 
 import re
@@ -24,7 +24,7 @@ LAYERS = {
 }
 
 # Lowest first: (room, its subject, the rooms of its layer that it may include; None: all before it). Folders inside a
-# room belong to it. A new room goes where it includes only rooms before it.
+# room belong to it. Insert a new room after all rooms that it includes.
 ROOMS = {
     "runtime": [
         ("core", "results and errors, ids, files, shared buffers, processes", None),
@@ -62,7 +62,7 @@ ROOMS = {
     ],
 }
 
-# (name, pattern of its headers, pattern of the paths that may include them, where that is in words)
+# (name, pattern of its headers, pattern of the paths that may include them, description of these paths)
 CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_parameters)[\w./-]*|nccl[\w.-]*|cub/.*|thrust/.*"
 LIBRARIES = [
     ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/(messages|replica|run|control|live|process)/"), "rooms of actors/ that hold actors"),
@@ -84,7 +84,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
 
 def room_of(path):
-    """The room of a path from the root, or None for a path of a layer without rooms."""
+    """Returns the room of a path from the root, or None for a layer without rooms."""
     parts = path.split("/")
     return parts[1] if parts[0] in ROOMS and len(parts) > 1 else None
 
@@ -96,7 +96,7 @@ def allowed_rooms(layer, room):
 
 
 def layer_violation(path, header):
-    """L-1 and L-2."""
+    """Returns the violation of L-1 or L-2, or None."""
     layer, there = path.split("/")[0], header.split("/")[0]
     if layer != there:
         if there in LAYERS[layer]:
@@ -116,7 +116,7 @@ def layer_violation(path, header):
 
 
 def table():
-    """The rooms as Markdown, lowest first."""
+    """Returns the rooms as a Markdown table, lowest first."""
     yield "| room | subject | may include |"
     yield "|---|---|---|"
     for layer, rooms in ROOMS.items():
@@ -126,7 +126,7 @@ def table():
 
 
 def violation(root, path, header, quoted):
-    """The violation of an include, or None."""
+    """Returns the violation of an include, or None."""
     if header.split("/")[0] in LAYERS:
         return layer_violation(path, header)
     if quoted and ((root / path).parent / header).exists():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small wrong trees, each of which the layer check has to refuse with the place and the cause."""
+"""The layer check refuses small wrong trees with the place and the cause."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("check_layers.py")
 
 
 def check(files):
-    """Runs the script on a tree of {path: text}; returns its exit status and output."""
+    """Runs the script on a tree of {path: text}. Returns its exit status and output."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in {"runtime/core/ids.hpp": "", **files}.items():
             file = Path(folder) / path

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small trees that the prose check has to accept or to refuse with the exceeded limit."""
+"""The prose check accepts small trees, or refuses them with the exceeded limit."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ CLEAN = "The lane runs a pass when its inputs are ready. "  # ten words
 
 
 def check(files, *arguments):
-    """Runs the script on a tree of {path: text}; returns its exit status and output."""
+    """Runs the script on a tree of {path: text}. Returns its exit status and output."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
             file = Path(folder) / path

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client: setup.py packs it with the code of its Thrift interfaces, which a clone lacks until then."""
+"""The Python client: setup.py packs it with code generated from its Thrift interfaces, which a clone does not contain.
+"""
 
 import importlib.util
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The messages and exit statuses of cmake/MaestroCuda.cmake when a part of the CUDA backend is missing; nvcc is a stub."""
+"""Messages and exit statuses of cmake/MaestroCuda.cmake if a part of the CUDA backend is missing; nvcc is a stub."""
 
 import os
 import shutil

@@ -32,7 +32,7 @@ def percentile(values, share):
 
 
 def tags_of(files):
-    """The functions, classes, structs and data members that universal-ctags finds."""
+    """Returns the functions, classes, structs and data members that universal-ctags finds."""
     command = ["ctags", "--output-format=json", "--fields=+neSs", "--kinds-C++=fcsm", "--kinds-CUDA=fcsm",
                "--map-CUDA=+.cuh", "-f", "-", "-L", "-"]
     tags = subprocess.run(command, input="\n".join(map(str, files)), capture_output=True, text=True, check=True).stdout
@@ -40,7 +40,7 @@ def tags_of(files):
 
 
 def functions(tags):
-    """(path, line, name, lines, parameters) of every function with a body."""
+    """Returns (path, line, name, lines, parameters) of every function with a body."""
     for tag in tags:
         if tag["kind"] == "function" and "end" in tag:
             yield tag["path"], tag["line"], tag["name"], tag["end"] - tag["line"] + 1, parameters(tag.get("signature", "()"))
@@ -68,7 +68,7 @@ class ClassFigures:
         return self.last - self.first + 1 + self.outside
 
     def excess(self):
-        """The limits that the class exceeds, in words."""
+        """Returns the limits that the class exceeds, in words."""
         if self.body > MOST_CLASS_LINES:
             yield f"{self.body} lines of body (at most {MOST_CLASS_LINES})"
         if self.members > MOST_MEMBERS and self.members < 2 * self.functions:
@@ -78,7 +78,8 @@ class ClassFigures:
 
 
 def classes(tags):
-    """{name: ClassFigures}. A name in an unnamed namespace counts by source, since another source may have it too."""
+    """Returns {name: ClassFigures}. A name in an unnamed namespace counts by source, since another source may have it
+    too."""
     found = collections.defaultdict(ClassFigures)
 
     def key(tag, name):
@@ -106,7 +107,7 @@ def parameters(signature):
 
 
 def duplicates(files):
-    """Pairs of maximal equal runs: [(file, line, file, line, lines)]."""
+    """Returns pairs of maximal equal runs: [(file, line, file, line, lines)]."""
     lines = {}
     places = collections.defaultdict(list)
     for file in files:
@@ -131,7 +132,7 @@ def duplicates(files):
 
 
 def over_limits(root, types, large):
-    """A line for every class and file over its limit."""
+    """Returns a line for every class and file over its limit."""
     for name, figures in sorted(types.items(), key=lambda item: -item[1].body):
         for excess in figures.excess():
             yield f"{Path(figures.path).relative_to(root)}:{figures.first}: {name} has {excess}"

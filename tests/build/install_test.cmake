@@ -20,7 +20,7 @@ function(require_installed)
   endforeach()
 endfunction()
 
-# A space in the prefix detects unquoted paths; the move after the installation detects absolute paths.
+# A space in the prefix detects unquoted paths; moving the installation detects absolute paths.
 set(first "${WORK_DIR}/first prefix")
 set(prefix "${WORK_DIR}/second prefix")
 file(REMOVE_RECURSE "${WORK_DIR}")
@@ -51,7 +51,7 @@ build_outside("${OUTSIDE_DIR}/one_room" "${WORK_DIR}/one room")
 run("the program that uses one room" "${WORK_DIR}/one room/job_only")
 build_outside("${OUTSIDE_DIR}" "${WORK_DIR}/build")
 
-# Without CMake: maestro.pc has the paths of headers, and every library that the app needs.
+# Without CMake: maestro.pc has the header paths and every library that the app needs.
 find_program(pkg_config pkg-config)
 if(pkg_config)
   set(ENV{PKG_CONFIG_PATH} "${prefix}/lib/pkgconfig")
@@ -62,7 +62,7 @@ if(pkg_config)
   run("linking by pkg-config" "${CXX}" "${WORK_DIR}/build/CMakeFiles/app.dir/app.cpp.o" ${flags} -o "${WORK_DIR}/app")
 endif()
 
-# The app trains its own section type for three steps, then over two processes: the same validation loss to the digit.
+# The app trains its section type for three steps, then in two processes: the validation loss is equal to the digit.
 string(REPEAT "the quick brown fox jumps over the lazy dog\n" 400 text)
 file(WRITE "${WORK_DIR}/text.txt" "${text}")
 foreach(processes 1 2)
@@ -87,7 +87,7 @@ if(NOT EXISTS "${WORK_DIR}/runs/bigram/checkpoints/step-00000003/model/model.saf
   message(FATAL_ERROR "the outside app left no checkpoint:\n${output}")
 endif()
 
-# A new plug-in: its own tests, which check gradients and train, then its job as its README has it.
+# A new plug-in: runs its tests, which check gradients and train, then its job as in its README.
 if(NOT EXISTS "${prefix}/bin/maestro")
   return()
 endif()
@@ -114,6 +114,6 @@ if(NOT last LESS first)
   message(FATAL_ERROR "the loss of the plug-in's job goes from ${first} to ${last}")
 endif()
 file(SIZE "${plug_in}/build/libgated_bigram.so" bytes)
-if(bytes GREATER 4000000)  # with debug information; the rooms would be tens of megabytes
+if(bytes GREATER 4000000)  # the limit allows debug information; all rooms would take tens of megabytes
   message(FATAL_ERROR "the plug-in has ${bytes} bytes: it contains code of maestro")
 endif()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The width of Markdown: wrap() brings paragraphs and list items with a longer line to 100 columns.
+"""The width of Markdown: wrap() wraps paragraphs and list items with longer lines at 100 columns.
 
 Code, tables, headings, HTML, block quotes, admonitions, link definitions, lines that are a single link, generated
 parts (`<!-- NAME -->` to `<!-- end of NAME -->`) and paragraphs with hard line breaks stay as they are. Code spans,
@@ -13,7 +13,7 @@ MARK = r"(?:[-*+]|\d+[.)])"
 ITEM = re.compile(rf"\s*{MARK}\s+(?=\S)")
 FENCE = re.compile(rf"\s*(?:{MARK}\s+)?(`{{3,}}(?=[^`]*$)|~{{3,}})")
 GENERATED = re.compile(r"<!-- (\w[\w ]*) -->$")
-# A line that begins, or is, a block of its own. RULE also underlines a heading.
+# A line that begins a block or is a block. RULE also underlines a heading.
 RULE = re.compile(r"\s*(?:=+|(?:[-*_]\s*){3,})$")
 VERBATIM = re.compile(r"\s*(?:#{1,6}(?:\s|$)|[>|<]|!!!|\?\?\?|\[[^\]]+\]:)|" + RULE.pattern)
 TO_BLANK = re.compile(r"\s*(?:>|<(?!!--.*-->\s*$)|!!!|\?\?\?)")
@@ -30,7 +30,7 @@ def indentation(line):
 
 def paragraphs(lines):
     """Yields (first line, line after the last) of every paragraph and list item that may be wrapped."""
-    at, inside, after_blank = 0, 0, True  # inside: column of the text of the current list item
+    at, inside, after_blank = 0, 0, True  # inside: text column of the current list item
     while at < len(lines):
         line, begin = lines[at], at
         at += 1
@@ -50,7 +50,7 @@ def paragraphs(lines):
             while TO_BLANK.match(line) and at < len(lines) and lines[at].strip():
                 at += 1
         elif after_blank and indentation(line) >= inside + 4:
-            continue  # code; a blank line may follow in it
+            continue  # code, which may continue after a blank line
         else:
             item = ITEM.match(line)
             inside = item.end() if item else inside
@@ -63,7 +63,7 @@ def paragraphs(lines):
 
 
 def words_of(text):
-    """The words of a paragraph; a word that could begin a block is a part of the word before it."""
+    """Returns the words of a paragraph; a word that could begin a block stays joined to the word before it."""
     words = []
     for match in WORD.finditer(text):
         if words and (BEGINS_A_BLOCK.match(match[0]) or words[-1].endswith("\\")):
@@ -74,7 +74,7 @@ def words_of(text):
 
 
 def wrapped(lines):
-    """The lines of a paragraph or list item, wrapped where one of them is too long."""
+    """Returns the lines of a paragraph or list item, wrapped if one of them is too long."""
     text = "\n".join(lines)
     mark = ITEM.match(lines[0])
     first = mark[0] if mark else lines[0][:indentation(lines[0])]

@@ -218,7 +218,7 @@ class RunScript(RunClone):
         self.run_it("distill", MAESTRO_CUDA="ON")
         self.assertIn("-DMAESTRO_CUDA=ON", self.calls("cmake")[-1])
         configurations = len(self.calls("cmake"))
-        self.run_it("distill")  # a folder keeps the backend
+        self.run_it("distill")  # the backend is found in a folder
         self.assertFalse(any("MAESTRO_CUDA=OFF" in call for call in self.calls("cmake")[configurations:]))
         shutil.rmtree(self.clone / "build")
         self.make_script(self.tools / "nvidia-smi", "printf '8.0\\n9.0\\n9.0\\n'")
@@ -292,7 +292,7 @@ class RunScript(RunClone):
         self.assertIn("no benchmark 'transfre'; there are: transfer", done.stderr)
 
     def make_fuzz_target(self, program):
-        """A target `toy` with a seed of its own and a file of another test; `program` stands in for its fuzzer."""
+        """Makes a target `toy` with a seed and a file of another test; `program` takes the place of its fuzzer."""
         seeds = self.clone / "tests" / "fuzz" / "corpus" / "toy"
         seeds.mkdir(parents=True)
         (seeds / "small").touch()

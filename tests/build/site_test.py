@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation builds as web pages without a warning; their links lead somewhere, and they load nothing from elsewhere.
+"""The documentation builds as web pages without a warning; links have targets, nothing is loaded from elsewhere.
 
-Exits with 77, skipped, where mkdocs is not installed.
+Exits with 77 (skipped) if mkdocs is not installed.
 """
 
 import html.parser

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// Registers the type `bigram` for job files. The data source's vocabulary is the default of the section's.
+/// Registers the type `bigram` for job files. `vocabulary` defaults to the data source's vocabulary.
 void add_bigram(maestro::SectionRegistry& registry) {
   registry.add("bigram", "language model that sees one token", [](const maestro::SectionTable& section) {
     auto options = outside::BigramModel::Options::read(section.table);
@@ -23,7 +23,7 @@ void add_bigram(maestro::SectionRegistry& registry) {
 int train(int argc, char** argv, maestro::Console& console) {
   if (argc < 2) throw maestro::JobError("usage: app JOB.toml [PROCESSES]");
   maestro::RunOptions options;
-  options.command.assign(argv + 1, argv + argc);  // how the other processes of the run are started
+  options.command.assign(argv + 1, argv + argc);  // command that starts the run's other processes
   if (argc > 2) options.processes = std::stoll(argv[2]);
   options.report = "report.json";
   options.fresh = true;  // an earlier run in train.out is moved aside
@@ -36,7 +36,7 @@ int train(int argc, char** argv, maestro::Console& console) {
   app.connect(data.port("targets"), model.port("targets"));
 
   const maestro::RunResult result = app.run();
-  for (const auto& [section, metrics] : result.validation) {  // empty but in process 0
+  for (const auto& [section, metrics] : result.validation) {  // filled only in process 0
     console.note(section + ": validation ce " + std::to_string(metrics.at("ce")));
   }
   return result.status;
@@ -45,7 +45,7 @@ int train(int argc, char** argv, maestro::Console& console) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  maestro::prepare_signals();  // first: threads inherit the effects
+  maestro::prepare_signals();  // first: threads inherit its effects
   maestro::Console console(maestro::standard_streams());
   try {
     return train(argc, argv, console);

@@ -11,7 +11,8 @@
 
 namespace outside {
 
-/// Predicts the next token from the present token: embedding, a hidden layer beside a residual, output layer, loss.
+/// Predicts the next token from the present token: embedding, a hidden layer with a residual connection, output layer,
+/// loss.
 ///
 /// Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
 class BigramModel final : public maestro::Section {
@@ -19,7 +20,7 @@ class BigramModel final : public maestro::Section {
   struct Options {
     std::int64_t width = 32;        ///< C
     std::int64_t vocabulary = 256;  ///< V
-    /// The keys `width` and `vocabulary` of the section's table. Throws JobError.
+    /// Reads the keys `width` and `vocabulary` of the section's table. Throws JobError.
     static Options read(const maestro::JobTable& table) {
       Options options;
       options.width = table.integer("width", options.width, {.min = 1, .max = 65536});
@@ -46,7 +47,7 @@ class BigramModel final : public maestro::Section {
 
   maestro::Parameters& parameters() override { return parameters_; }
 
-  /// Only the forward pass: the tape records the data of the backward pass.
+  /// Runs the forward pass; the tape records the data of the backward pass.
   void forward(maestro::Tape& tape, const maestro::Inputs& inputs, maestro::Outputs& outputs) override {
     using namespace maestro;
     const Var x = embedding(tape, *embedding_, inputs["tokens"].value(), nullptr, inputs.layout());   // (M, C)
@@ -56,7 +57,7 @@ class BigramModel final : public maestro::Section {
     outputs.losses(cross_entropy_loss(tape, state, *head_, {&targets, inputs.loss_scale()}), false);
   }
 
-  /// Two matrix products, 2 M N K FLOPs each.
+  /// Returns the cost of two matrix products, 2 M N K FLOPs each.
   [[nodiscard]] maestro::Cost cost(const maestro::SampleShape& sample) const override {
     const auto columns = static_cast<double>(options_.width + options_.vocabulary);
     return {2.0 * static_cast<double>(sample.tokens * options_.width) * columns, 0};
@@ -80,7 +81,7 @@ class BigramModel final : public maestro::Section {
   }
 
   Options options_;
-  maestro::ParameterInit init_;  // values depend on seed, section and parameter name alone
+  maestro::ParameterInit init_;  // values depend only on seed, section and parameter name
   maestro::Parameters parameters_;
   maestro::Parameter* embedding_;  // (V, C)
   maestro::Parameter* hidden_;     // (C, C)
