@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what Jinja makes of chat templates, for chat_template_test.cpp.
+"""Records Jinja's output for chat templates, for chat_template_test.cpp.
 
 Needs jinja2; run from anywhere: tests/chat/record_references.py
-Reads references/*.jinja, templates in the forms of model families, and writes references/expected.json: for each template
-the text of each conversation, or null if the template refuses it. Reads references/expressions.txt, short templates with
-a line %% between them, and writes references/expressions.json: each with its text for the same messages, or null. The
-environment is that of transformers' apply_chat_template; strftime_now is
-defined for the short templates alone, on 2026-05-28.
+Reads references/*.jinja, templates in the forms of model families, and writes references/expected.json: the text of
+each conversation by template, or null if the template refuses it. Reads references/expressions.txt, short templates
+separated by a line %%, and writes references/expressions.json: each with its text for the same messages, or null. The
+environment equals transformers' apply_chat_template; strftime_now is defined only for the short templates, on
+2026-05-28.
 """
 import datetime
 import json
@@ -93,7 +93,7 @@ def expression(source):
     try:
         return made.from_string(source).render(
             messages=MESSAGES, tools=None, documents=None, add_generation_prompt=True, **TOKENS)
-    except Exception:  # errors of templates have many types
+    except Exception:  # template errors have many types
         return None
 
 
