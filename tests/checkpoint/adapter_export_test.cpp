@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections that train adapters, in checkpoints and exports: files in PEFT's form, and the whole model.
+// Sections that train adapters, in checkpoints and exports: files in PEFT's format, and the merged model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-/// A checkpoint of "deep", adapters in two parts beside the weights in "base".
+/// A checkpoint of "deep" with adapters in two parts; "base" has the weights.
 class AdapterExport : public testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class AdapterExport : public testing::Test {
   [[nodiscard]] Result<ExportedModel> exported(const ExportOptions& options) const {
     return export_section(checkpoint_, "deep", to("out"), options);
   }
-  /// Makes a model of a single tensor, and keeps what it got.
+  /// Returns options whose merge makes a model with a single tensor, and records the merge's arguments.
   [[nodiscard]] ExportOptions merging() {
     ExportOptions options;
     options.merge = [this](const StoredSection& stored, const AdapterConfig& config) -> Result<MadeModel> {

@@ -83,8 +83,8 @@ TEST_F(CheckpointArchiveTest, keeps_weights_alone_as_bf16) {
   EXPECT_FALSE(archive_.keep(others.root() / "step-00000003", ArchiveForm::bf16));
 }
 
-/// Keeps a checkpoint in a child process that ends, without any clean-up, after `operations` operations. Returns
-/// whether it came to its end.
+/// Keeps a checkpoint in a child process that exits, without any clean-up, after `operations` operations. Returns
+/// whether it completed.
 bool keep_and_crash(const fs::path& root, const fs::path& checkpoint, ArchiveForm form, int operations) {
   const pid_t child = fork();
   if (child == 0) {
@@ -134,7 +134,7 @@ TEST_F(CheckpointArchiveTest, the_newest_checkpoint_before_a_step_is_found) {
   EXPECT_EQ(checkpoint_before(roots, this_run.id, 7, any), archive_.root() / "step-00000006");
   EXPECT_EQ(checkpoint_before(roots, this_run.id, 3, any), std::nullopt);
   EXPECT_EQ(checkpoint_before(roots, other_run.id, 100, any), std::nullopt);
-  write(6, 61);  // done again: of a later commit
+  write(6, 61);  // repeated, in a later commit
   EXPECT_EQ(checkpoint_before(roots, this_run.id, 7, any), checkpoints_ / "step-00000006");
   const auto first_time = [](const Manifest& manifest) { return manifest.data_position != 61; };
   EXPECT_EQ(checkpoint_before(roots, this_run.id, 7, first_time), archive_.root() / "step-00000006");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops a process after each operation on the filesystem in turn, and reads the checkpoints in another process.
+// Stops a process after each filesystem operation in turn, and reads the checkpoints in another process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ constexpr int finished = 0;
 constexpr int crashed = 3;
 constexpr int failed = 4;
 
-/// Writes the checkpoint in a child process that ends, without any clean-up, after `operations` operations.
+/// Writes the checkpoint in a child process that exits, without any clean-up, after `operations` operations.
 int write_and_crash(const fs::path& root, std::uint64_t step, std::uint64_t contents, int operations) {
   const pid_t child = fork();
   if (child == 0) {
@@ -29,7 +29,7 @@ int write_and_crash(const fs::path& root, std::uint64_t step, std::uint64_t cont
     options.after = [&](std::string_view) {
       if (--left == 0) _exit(crashed);
     };
-    // keep = 1: the case in which removing too early would lose everything.
+    // keep = 1: removing the previous checkpoint too early would lose everything.
     options.keep = 1;
     const Status written = write_checkpoint(CheckpointStore(root, options), step, contents);
     _exit(written ? finished : failed);
@@ -40,7 +40,7 @@ int write_and_crash(const fs::path& root, std::uint64_t step, std::uint64_t cont
   return WEXITSTATUS(status);
 }
 
-/// Returns the content of the newest checkpoint, checked whole.
+/// Checks all of the newest checkpoint and returns its content.
 std::uint64_t latest_contents(const fs::path& root) {
   const Result<fs::path> latest = latest_checkpoint(root);
   if (!latest) {
@@ -83,7 +83,7 @@ TEST_P(CheckpointCrash, after_any_operation_the_old_or_the_new_checkpoint_loads_
     found.push_back(latest_contents(folder.path()));
     ASSERT_THAT(found.back(), testing::AnyOf(old_contents, new_contents));
 
-    // The run goes on from there, as if nothing had happened, and the next commit removes the crash's leftovers.
+    // The run resumes as if undisturbed, and the next commit removes the crash's leftovers.
     const CheckpointStore store(folder.path(), {.keep = 1, .after = {}});
     const Status written = write_checkpoint(store, 30, 3000);
     ASSERT_TRUE(written.ok()) << written.error().message;

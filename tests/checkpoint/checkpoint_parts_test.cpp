@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections whose tensors several writers put into one folder, as the stages of a pipeline do.
+// Sections whose tensors several writers put into one folder, as pipeline stages do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t step = 7;
 
-/// A staged checkpoint of a section, "deep", written part by part.
+/// A staged checkpoint of section "deep", written part by part.
 class CheckpointParts : public testing::Test {
  protected:
   std::vector<FileRecord> write(const SectionState& state) {
@@ -41,12 +41,13 @@ class CheckpointParts : public testing::Test {
   void stage_all(std::uint32_t count) {
     for (std::uint32_t index = 0; index < count; ++index) stage(write(StatePart{index, count}));
   }
-  /// Leaves the files, forgets that they were reported.
+  /// Keeps the files, but removes their records from the manifest.
   void forget(const std::string& file) {
     std::erase_if(manifest_.files, [&](const FileRecord& record) { return record.path == "deep/" + file; });
   }
   Status commit() { return store_.commit(staging_, manifest_); }
-  /// Commits parts that must be refused; returns the message. Reading them, had they been committed, is refused alike.
+  /// Commits parts that must be refused. Returns the message, and checks that reading such a checkpoint is refused,
+  /// too.
   std::string refusal() {
     const Status committed = commit();
     EXPECT_FALSE(committed.ok());
@@ -222,7 +223,7 @@ TEST_F(CheckpointParts, may_be_written_at_once) {
     });
   }
   for (std::thread& writer : writers) writer.join();
-  for (std::uint32_t index = count; index-- > 0;) stage(records[index]);  // reported in any order
+  for (std::uint32_t index = count; index-- > 0;) stage(records[index]);  // in any order
   const Status committed = commit();
   ASSERT_TRUE(committed.ok()) << committed.error().message;
   const auto stored = read_section(store_.latest().value_or_throw(), "deep").value_or_throw();

@@ -310,7 +310,7 @@ TEST(ResolveCheckpoint, what_holds_no_checkpoint_is_told_what_was_looked_for) {
   EXPECT_THAT(refusal(run / "checkpoints" / "step-00000007.tmp"), HasSubstr("unfinished"));
   ASSERT_TRUE(write_checkpoint(store_in(folder.path() / "other"), 8).ok());
   const fs::path removed = folder.path() / "other" / checkpoint_folder_name(8, CheckpointKind::removed);
-  fs::rename(folder.path() / "other" / "step-00000008", removed);  // with its manifest, as a crash leaves it
+  fs::rename(folder.path() / "other" / "step-00000008", removed);  // with its manifest, as after a crash
   EXPECT_THAT(refusal(removed), HasSubstr("unfinished"));
   EXPECT_THAT(refusal(folder.write("file", "")), HasSubstr("not a folder"));
 }

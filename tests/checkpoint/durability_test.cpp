@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flushes to disk on which CK-2 and AF-1 rest: their place among the other operations, and the effect of their
-// failure.
+// The flushes to disk that CK-2 and AF-1 require: their order among the other operations, and the effect of a failed
+// flush.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(Durability, a_folder_that_cannot_be_flushed_is_an_error_unless_its_filesyst
   }
 }
 
-/// Operations and flushes of a commit of step 20 over one of step 10, in their order.
+/// Operations and flushes, in order, when step 20 is committed after step 10.
 class Commit : public testing::Test {
  protected:
   Commit() {
@@ -57,7 +57,7 @@ class Commit : public testing::Test {
     EXPECT_TRUE(write_checkpoint(store, 20).ok());
   }
   [[nodiscard]] fs::path root() const { return folder_.path(); }
-  /// The event that follows the first `event`.
+  /// Returns the event after the first `event`.
   [[nodiscard]] std::string after(const std::string& event) const {
     const auto found = std::ranges::find(events_, event);
     return found == events_.end() || found + 1 == events_.end() ? "nothing" : *(found + 1);

@@ -25,7 +25,7 @@ FlushWatch::~FlushWatch() {
 
 }  // namespace maestro
 
-/// Takes the place of the C library's function in this program.
+/// Replaces the C library's function in this program.
 extern "C" int fsync(int file) {
   if (maestro::watch) {
     if (const int failure = maestro::watch(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)))) {

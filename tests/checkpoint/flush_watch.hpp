@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observes the fsync() calls of this test program, and makes some of them fail.
+// Observes fsync() calls in this test program, and makes some of them fail.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace maestro {
 
-/// While it lives, fsync() calls `on_flush` with the path of its file or folder and fails with the returned errno, or
-/// flushes when that is 0. A second must not live at the same time.
+/// During its lifetime, fsync() calls `on_flush` with its file's or folder's path. It fails with the returned errno, or
+/// flushes if that is 0. Only one instance may live at a time.
 class FlushWatch {
  public:
   explicit FlushWatch(std::function<int(const std::filesystem::path&)> on_flush);

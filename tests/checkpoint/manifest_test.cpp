@@ -84,7 +84,7 @@ TEST(Manifest, numbers_beyond_any_run_are_refused_by_key) {
 }
 
 TEST(Manifest, of_a_version_that_knew_no_runs_is_of_the_run_without_id) {
-  // As version 0.1.0 wrote it.
+  // as written by version 0.1.0
   std::string old = R"({"data_position":8,"epoch":0,"files":[],"format_version":1,"maestro_version":"0.1.0",)"
                     R"("random_state":[],"seed":1,"sequence":1,"step":2})";
   const std::string checksum = checksum_of(old);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's folder in checkpoints and exports: files beside the weights, dtypes, shards.
+// A model's folder in checkpoints and exports: files next to the weights, dtypes, shards.
 #include "runtime/checkpoint/model_export.hpp"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(Half, a_half_of_its_own_value_is_itself_and_between_two_the_nearest_even) {
   EXPECT_TRUE(std::isnan(value_of_half(half_of(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-/// A checkpoint of "deep", in two parts, that began from bf16 weights, and of "student".
+/// A checkpoint with "deep", in two parts and initialized from bf16 weights, and "student".
 class ModelExport : public testing::Test {
  protected:
   void SetUp() override {

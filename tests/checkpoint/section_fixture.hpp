@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small section to put into checkpoints, different for every step.
+// A small section for checkpoints, different at every step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// Owns the memory that its state() views: the tensor h.weight and its moments, or those of part i, h.<i>.weight.
+/// Owns the memory that its state() views: the tensor h.weight and its moments, or for part i the tensor h.<i>.weight.
 class SmallSection {
  public:
   explicit SmallSection(std::uint64_t step, StatePart part = {}) : step_(step), part_(part), values_(12) {
@@ -38,7 +38,7 @@ class SmallSection {
   std::vector<float> values_;
 };
 
-/// A whole checkpoint with the sections "student" and "teacher", and "deep" in two parts.
+/// Writes a complete checkpoint with the sections "student" and "teacher", and "deep" in two parts.
 inline Status write_checkpoint(const CheckpointStore& store, std::uint64_t step, std::uint64_t contents,
                                const RunIdentity& run = {}) {
   const Result<std::filesystem::path> staging = store.begin(StepId(step), run.id);
