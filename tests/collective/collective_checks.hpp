@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of single collectives: each is called on every rank of a group and compares the result with the one that a
-// single thread computes from all ranks' arguments.
+// Checks of single collectives: each is called on every rank of a group and compares the result with a computation in a
+// single thread from all ranks' arguments.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// Magnitudes from 2^-12 to 2^12, both signs: sums depend on their order.
+/// Returns magnitudes from 2^-12 to 2^12 with both signs, so that sums depend on their order.
 inline float value_of(std::uint32_t seed, std::size_t rank, std::size_t index) {
   std::minstd_rand random(static_cast<std::uint32_t>(seed * 7919u + rank * 104729u + index * 31u + 1u));
   random.discard(3);
@@ -42,12 +42,12 @@ Tensor tensor_of(std::vector<T>& values, std::int64_t rows, std::int64_t columns
   return {values.data(), dtype_of<T>, Shape{rows, columns}};
 }
 
-/// A tensor without columns has no rows to take a slice of.
+/// Returns a range of rows; a tensor without columns cannot be sliced.
 inline Tensor rows_of(const Tensor& whole, std::int64_t first, std::int64_t count) {
   return whole.columns() == 0 ? Tensor(whole.raw(), whole.dtype(), Shape{count, 0}) : whole.row_slice(first, count);
 }
 
-/// Rows of each rank: `total` cut as a layout cuts them, or all on the last rank.
+/// Returns the number of rows by rank: `total` divided as in a layout, or all on the last rank.
 inline std::vector<std::int64_t> parts_of(std::int64_t total, std::int64_t ranks, bool uneven) {
   std::vector<std::int64_t> parts;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -57,7 +57,7 @@ inline std::vector<std::int64_t> parts_of(std::int64_t total, std::int64_t ranks
   return parts;
 }
 
-/// 0 + 1 + 2 + ... in f32, rounded to T once.
+/// Returns 0 + 1 + 2 + ... in f32, rounded to T once.
 template <class T>
 std::vector<T> sum_of(std::uint32_t seed, std::size_t ranks, std::size_t count) {
   std::vector<T> sums(count);
@@ -108,7 +108,7 @@ struct RowCase {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   bool uneven = false;
-  bool in_place = false;  ///< all_gather_rows only
+  bool in_place = false;  ///< used by all_gather_rows only
 };
 
 template <class T>
@@ -156,7 +156,8 @@ void check_reduce_scatter(Communicator& group, const RowCase& at) {
   EXPECT_TRUE(same_bits(own, kept)) << "the whole is only read";
 }
 
-/// As context parallelism uses it: every rank has its rows of all columns, and gets its columns of all rows.
+/// Checks exchange() as context parallelism uses it: every rank has its rows of all columns, and receives its columns
+/// of all rows.
 template <class T>
 void check_exchange(Communicator& group, const RowCase& at) {
   const std::vector<std::int64_t> rows = parts_of(at.rows, group.size(), at.uneven);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of a rank, and calls of ranks that do not fit together.
+// Failures of a rank, and mismatched calls of ranks.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace maestro {
 namespace {
 
-/// A tensor over memory of its own.
+/// A tensor with its memory.
 class Owned {
  public:
   Owned(std::int64_t rows, std::int64_t columns, DType dtype = DType::f32)
@@ -63,7 +63,7 @@ TEST(CommunicatorFailure, abort_wakes_whoever_waits) {  // CM-2
           }
         });
       }
-      // Rank 2 never calls, so that no call can return. Later rounds leave the others more time to fall asleep.
+      // Rank 2 never calls, so no call can return. Later rounds leave the other ranks more time to fall asleep.
       while (calling < 2) std::this_thread::yield();
       for (int turn = 0; turn < 20 * round; ++turn) std::this_thread::yield();
       group[2]->abort("the disk is full");
@@ -97,7 +97,7 @@ TEST(CommunicatorFailure, a_rank_that_aborts_amid_collectives_stops_all_others) 
     const Group group = make_thread_group(4);
     const auto failures = failures_on(group, [&](Communicator& rank) {
       for (int step = 0;; ++step) {
-        std::vector<float> values(100, 1.0f);  // freed when the call throws: no rank may still read them
+        std::vector<float> values(100, 1.0f);  // freed when the call throws: then no rank may read them
         if (rank.rank() == 1 && step == last) throw std::runtime_error("out of memory");
         rank.all_reduce_sum(values);
       }
@@ -138,7 +138,7 @@ TEST(GroupBarrier, no_rank_leaves_before_all_have_entered) {  // GB-1
   constexpr std::size_t ranks = 3, rounds = 60;
   for (const int spins : {0, 50}) {
     GroupBarrier barrier(ranks, spins);
-    std::array<std::size_t, ranks> entered{};  // plain: the barrier orders writes and reads
+    std::array<std::size_t, ranks> entered{};  // not atomic: the barrier orders writes and reads
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
@@ -176,7 +176,7 @@ TEST(GroupBarrier, an_abort_is_before_or_after_the_meeting_for_all) {  // GB-2, 
   RecordProperty("met_before_the_abort", opened);
 }
 
-/// A call that rank `odd` makes unlike the others, and the error that names it.
+/// A call that rank `odd` makes differently, and the error that names the difference.
 struct Mismatch {
   const char* name;
   std::function<void(Communicator&, bool odd)> call;

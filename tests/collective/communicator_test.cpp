@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective of a thread group against the result that a single thread computes from all ranks' arguments.
+// Compares every collective of a thread group with a computation in a single thread from all ranks' arguments.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ TEST_P(OfRanks, the_kth_block_sent_fills_the_kth_received) {
     std::vector<std::int32_t> own = {static_cast<std::int32_t>(rank.rank() * 10),
                                      static_cast<std::int32_t>(rank.rank() * 10 + 1)};
     std::vector<BlockTransfer> sends, receives;
-    // Element 1 first, element 0 twice after it: a send may overlap another.
+    // Sends element 1 first, then element 0 twice: sends may overlap.
     for (const std::int64_t row : {1, 0, 0}) {
       for (std::int64_t peer = 0; peer < size; ++peer) sends.push_back({peer, {row, 1, 0, 1}});
     }
@@ -141,7 +141,7 @@ TEST_P(OfRanks, what_no_block_names_is_left_as_it_was) {
 TEST(ThreadGroup, a_part_beside_its_whole_and_empty_blocks_of_other_shapes_are_in_order) {
   const Group group = make_thread_group(2);
   on_all_ranks(group, [](Communicator& rank) {
-    std::vector<float> memory(12, 1.0f);  // a whole of 4 x 2 with its part directly behind it
+    std::vector<float> memory(12, 1.0f);  // a 4 x 2 input directly followed by its 2 x 2 part
     rank.reduce_scatter_rows({memory.data(), DType::f32, Shape{4, 2}}, {memory.data() + 8, DType::f32, Shape{2, 2}});
     EXPECT_EQ(memory.back(), 2.0f);
     const std::int64_t other = 1 - rank.rank();
@@ -152,7 +152,7 @@ TEST(ThreadGroup, a_part_beside_its_whole_and_empty_blocks_of_other_shapes_are_i
 }
 
 TEST(ThreadGroup, sums_are_formed_from_rank_0_upwards) {       // CM-1
-  const std::vector<float> terms = {1e8f, 1.0f, -1e8f, 1.0f};  // 1 in this order, 2 or 0 in most others
+  const std::vector<float> terms = {1e8f, 1.0f, -1e8f, 1.0f};  // the sum is 1 in this order, 2 or 0 in most others
   const Group group = make_thread_group(4);
   on_all_ranks(group, [&](Communicator& rank) {
     std::vector<float> values(40, terms[static_cast<std::size_t>(rank.rank())]);
@@ -165,7 +165,7 @@ TEST(ThreadGroup, sums_are_formed_from_rank_0_upwards) {       // CM-1
 }
 
 TEST(ThreadGroup, a_sum_in_bf16_is_rounded_once) {  // CM-1
-  // 256 + 1 + 1 + 1: bf16 has 8 bits, so 256 + 1 rounds to 256 at each step, and 259 to 260 at the end.
+  // 256 + 1 + 1 + 1: with bf16's 8 bits, 256 + 1 would round to 256 at each step; 259 rounds to 260 at the end.
   const Group group = make_thread_group(4);
   on_all_ranks(group, [&](Communicator& rank) {
     std::vector<bfloat16> whole(4, bfloat16(rank.rank() == 0 ? 256.0f : 1.0f)), part(1);
@@ -207,7 +207,7 @@ TEST(ThreadGroup, a_group_of_one_copies_its_own_data_and_never_waits) {  // CM-3
   EXPECT_EQ(turned, (std::vector<float>{3, 4, 5, 6, 1, 2}));
 }
 
-/// The values of three ranks after all have done their share of `kind`, in this order.
+/// Returns the values of three ranks after all have added their shares to `kind`, in this order.
 std::vector<std::vector<float>> shares_in_order(CollectiveKind kind, const std::vector<std::int64_t>& order) {
   std::vector<std::vector<float>> values;
   std::vector<CollectiveCall> calls;
@@ -243,7 +243,7 @@ TEST(ThreadGroup, ranks_are_counted_and_end_in_any_order) {
   EXPECT_THROW(group[1]->all_reduce_sum({}), CommunicatorAborted);
 }
 
-/// A collective of a random sequence that is the same on all ranks.
+/// Calls one collective from a random sequence that is equal on all ranks.
 void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random) {
   const auto kind = random() % 6;
   const RowCase at = {.seed = step,
@@ -262,7 +262,7 @@ void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random
 }
 
 TEST(ThreadGroup, thousands_of_mixed_collectives_stay_in_step) {
-  for (const std::int64_t device_threads : {4, 1024}) {  // where there are four cores, spinning and sleeping
+  for (const std::int64_t device_threads : {4, 1024}) {  // with four cores, spinning and sleeping
     const Group group = make_thread_group(4, device_threads);
     on_all_ranks(group, [](Communicator& rank) {
       std::minstd_rand random(20240611);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives on the devices of this machine, a rank and a thread each. All values are small integers: their
-// sums are exact in any order (NC-3).
+// NCCL's collectives on this machine's devices, with a thread per rank. All values are small integers: their sums are
+// exact in any order (NC-3).
 #include "runtime/collective/cuda/nccl_communicator.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace maestro {
 namespace {
 
-/// Why tests that need `wanted` devices are skipped; empty where they can run.
+/// Returns why tests that need `wanted` devices are skipped; empty if they can run.
 std::string missing_devices(int wanted) {
   int devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
@@ -57,7 +57,7 @@ class OnDevice {
   }
   [[nodiscard]] Tensor tensor() const { return {memory_.data(), DType::f32, shape_}; }
   [[nodiscard]] std::span<float> span() const { return tensor().span<float>(); }
-  /// Once all work of the device is done.
+  /// Returns the values after all work of the device is done.
   [[nodiscard]] std::vector<float> values() {
     must(cudaDeviceSynchronize());
     must(cudaMemcpy(values_.data(), memory_.data(), values_.size() * sizeof(float), cudaMemcpyDeviceToHost));
@@ -72,7 +72,7 @@ class OnDevice {
 
 using Work = std::function<void(Communicator&, cudaStream_t)>;
 
-/// Runs `work` on every rank of a new group; returns the texts of their exceptions, by rank.
+/// Runs `work` on every rank of a new group. Returns the texts of their exceptions, by rank.
 std::vector<std::string> on_devices(int ranks, const Work& work, const std::shared_ptr<AbortReason>& reason) {
   const ncclUniqueId id = make_nccl_id();
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
@@ -142,7 +142,7 @@ void check_rows(std::int64_t total) {
     OnDevice whole(total, columns);
     rank.all_gather_rows(part.tensor(), whole.tensor());
     OnDevice sums(own.count, columns);
-    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());  // of work that has just been queued
+    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());  // result of work that was just queued
     EXPECT_EQ(whole.values(), expected);
     rank.all_gather_rows(whole.tensor().row_slice(own.first, own.count), whole.tensor());
     EXPECT_EQ(whole.values(), expected);
@@ -184,7 +184,7 @@ TEST_F(OnDevices, blocks_go_from_rows_to_columns) {
   expect_no_errors(on_devices(ranks_here(), [](Communicator& rank) {
     const std::int64_t size = rank.size(), columns = 2 * size;
     const OnDevice own(3, columns, numbers(3 * columns, 1 + rank.rank() * 3 * columns));
-    OnDevice received(3 * size, 4);  // the last two columns are named by no block
+    OnDevice received(3 * size, 4);  // no block covers the last two columns
     std::vector<BlockTransfer> sends, receives;
     for (std::int64_t peer = 0; peer < size; ++peer) {
       sends.push_back({peer, {0, 3, 2 * peer, 2}});
@@ -228,7 +228,7 @@ TEST_F(OnDevices, abort_ends_what_is_queued_and_calls_to_come) {  // CM-2, NC-1,
       [&](Communicator& rank, cudaStream_t stream) {
         OnDevice values(1, 100);
         rank.all_reduce_sum(values.span());  // NCCL connects the ranks
-        if (rank.rank() == 1) {              // never comes to the sum that the other has queued
+        if (rank.rank() == 1) {              // never calls the sum that the other has queued
           queued.get_future().wait();
           return rank.abort("the disk is full");
         }

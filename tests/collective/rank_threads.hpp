@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function on every rank of a group, each on its own thread.
+// Runs a function on every rank of a group, each on a separate thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::vector<std::exception_ptr> failures_on(const Group& group, const Work& work
   return failures;
 }
 
-/// As above; a failure of any rank fails the test.
+/// Runs `work` on every rank, like failures_on(); a failure of any rank fails the test.
 template <class Work>
 void on_all_ranks(const Group& group, const Work& work) {
   for (const std::exception_ptr& failure : failures_on(group, work)) {
