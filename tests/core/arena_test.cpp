@@ -94,7 +94,7 @@ TEST(Arena, tensors_have_the_shape_and_dtype_asked_for) {
   EXPECT_EQ(arena.used_bytes(), 0U);
 }
 
-/// A micro-batch of random sizes and lifetimes; every live block holds its own number.
+/// Runs a micro-batch with random sizes and lifetimes; every live block holds its number.
 void random_pass(Arena& arena, unsigned seed) {
   struct Live {
     std::byte* begin;
@@ -141,7 +141,7 @@ TEST(Arena, random_passes_keep_blocks_apart_and_repeat_without_mapping_more) {  
   }
 }
 
-/// Takes chunks from a buffer upwards or downwards, with gaps or without.
+/// Returns chunks from a buffer in rising or falling order, with or without gaps.
 class OrderedMemory final : public MemorySpace {
  public:
   OrderedMemory(bool upwards, std::size_t gap) : upwards_(upwards), gap_(gap) {}

@@ -52,7 +52,7 @@ TEST(Bfloat16, infinities_and_nans_keep_their_kind) {
   EXPECT_EQ(round_trip(infinity), infinity);
   EXPECT_EQ(round_trip(-infinity), -infinity);
   EXPECT_EQ(round_trip(std::numeric_limits<float>::max()), infinity);
-  // A NaN whose set bits all lie in the half that is cut off must not become an infinity.
+  // A NaN whose set bits are all in the truncated half must not become an infinity.
   EXPECT_TRUE(std::isnan(round_trip(std::bit_cast<float>(0x7f800001U))));
   EXPECT_TRUE(std::isnan(round_trip(std::bit_cast<float>(0xff800001U))));
 }

@@ -10,7 +10,7 @@ using nlohmann::json;
 
 const std::string file = "a.json";
 
-/// Returns the refusal of `read` for the document in `text`.
+/// Returns the error of `read` for the document in `text`.
 template <class Read>
 std::string refusal(const std::string& text, const Read& read) {
   const auto done = read_json(text, file, ErrorCode::corrupt, [&](const JsonValue& root) { return read(root), true; });

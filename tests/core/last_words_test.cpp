@@ -94,7 +94,7 @@ TEST(LastWordsDeathTest, are_one_printable_line_of_the_first_thread) {
   const auto speak_on_two_threads = [] {
     write_last_words("first\x1b[31m\nerror: forged");
     std::thread([] { write_last_words("second"); }).detach();
-    usleep(100'000);  // nothing reports that a thread is held back
+    usleep(100'000);  // time for the second thread, whose block is not observable
     _exit(1);
   };
   EXPECT_EXIT(speak_on_two_threads(), ExitedWithCode(1), "^error: first[?]\\[31m[?]error: forged\n$");

@@ -8,7 +8,7 @@
 namespace maestro {
 namespace {
 
-/// Counts pins by their begin.
+/// Counts pins by first address.
 class PinningSpace final : public MemorySpace {
  public:
   [[nodiscard]] bool host() const override { return false; }

@@ -9,7 +9,7 @@
 namespace maestro {
 namespace {
 
-/// A child that waits for a signal.
+/// A child process that waits for a signal.
 class Child {
  public:
   Child() : pid_(fork()) {
@@ -18,7 +18,7 @@ class Child {
   ~Child() { end(); }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  /// Returns the signal that ended it.
+  /// Ends the child. Returns the signal that ended it.
   int end() {
     if (pid_ <= 0) return 0;
     int status = 0;
