@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 const ByteTokenizer bytes;
 
-/// Tokens as text: pictures as '#', ends of turns as '$', ignored targets as '.'.
+/// Returns tokens as text: images as '#', ends of turns as '$', ignored targets as '.'.
 std::string shown(const std::vector<std::int32_t>& tokens, char minus_one) {
   std::string out;
   for (const std::int32_t token : tokens) {
@@ -30,7 +30,7 @@ TEST(ChatTemplate, lays_out_questions_pictures_and_answers) {
   const Conversation conversation{"x", {"a.png"}, {"<image>\nWhat?", "Cat", "Sure?", "Yes"}};
   const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{3}, bytes, 100, true);
   ASSERT_TRUE(chat.ok());
-  // The last token, an end of turn, is a target only.
+  // The last token, which ends a turn, is only a target.
   EXPECT_EQ(shown(chat->tokens, '#'), "USER: ###\nWhat?\nASSISTANT: Cat$USER: Sure?\nASSISTANT: Yes");
   EXPECT_EQ(shown(chat->targets, '.'), std::string(26, '.') + "Cat$" + std::string(23, '.') + "Yes$");
   EXPECT_EQ(chat->learned, 8);
@@ -126,8 +126,8 @@ TEST(ChatTemplate, text_for_people_has_neither_pictures_nor_ends_of_turns) {
   EXPECT_EQ(chat_question({"x", {"a", "b"}, {"<image><image> Which?", "a"}}), "Which?");
 }
 
-/// Returns a tokenizer of characters in SentencePiece's manner, with the merge "▁Y". It marks every text between
-/// special tokens, or the first one alone, and puts <s> before a text.
+/// Returns a tokenizer of characters like SentencePiece's, with the merge "▁Y". It marks every text between special
+/// tokens, or only the first, and puts <s> before a text.
 std::unique_ptr<Tokenizer> marking_tokenizer(const TempFolder& folder, bool first_alone) {
   std::string vocabulary, added;
   std::int64_t ids = 0;
@@ -157,7 +157,7 @@ std::unique_ptr<Tokenizer> marking_tokenizer(const TempFolder& folder, bool firs
       .value_or_throw();
 }
 
-/// Tokens as their pieces between bars: pictures as '#', ends of lines as '/'; learned ones, by the target, in
+/// Returns the tokens' pieces between bars: images as '#', ends of lines as '/'; learned pieces, by the target, in
 /// brackets.
 std::string pieces_of(const ChatTokens& chat, const Tokenizer& tokenizer) {
   std::string out;
@@ -171,7 +171,7 @@ std::string pieces_of(const ChatTokens& chat, const Tokenizer& tokenizer) {
 }
 
 TEST(ChatTemplate, tokens_are_those_of_the_whole_text_cut_at_its_special_tokens) {  // LT-1, LT-2
-  // Recorded with tokenizers 0.22, <image> a special token.
+  // Recorded with tokenizers 0.22; <image> is a special token.
   const std::string before = "<s>|▁|U|S|E|R|:|▁|W|h|o|?|/|A|S|S|I|S|T|A|N|T|:|";
   const std::string again = "U|S|E|R|:|▁|W|h|o|?|/|A|S|S|I|S|T|A|N|T|:|▁|[4]";
   const std::string asked = "/|W|h|o|?|/|A|S|S|I|S|T|A|N|T|:|[▁Y]|[e]|[s]";

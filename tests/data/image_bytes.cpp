@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <jpeglib.h>  // wants <cstdio> first
+#include <jpeglib.h>  // needs <cstdio> first
 
 namespace maestro {
 
@@ -34,10 +34,10 @@ std::string chunk(const std::string& kind, const std::string& body) {
   return number(static_cast<std::uint32_t>(body.size()), 4) + kind + body + number(~crc, 4);
 }
 
-/// An EXIF block in its TIFF form.
+/// Returns an EXIF block in TIFF format.
 std::string orientation_block(int orientation, bool little) {
   const auto value = [&](std::uint32_t of, int bytes) { return number(of, bytes, little); };
-  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of a single short
+  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // an entry with a single short
     return value(tag, 2) + value(3, 2) + value(1, 4) + value(held, 2) + value(0, 2);
   };
   return (little ? "II" : "MM") + value(42, 2) + value(8, 4) + value(2, 2) + entry(0x0103, 6) +

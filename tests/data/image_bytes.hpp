@@ -12,38 +12,39 @@
 namespace maestro {
 
 struct PngForm {
-  int colour_type = 2;  ///< as in the PNG specification: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGB and alpha
+  int colour_type = 2;  ///< PNG colour type: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGB and alpha
   int depth = 8;
   bool interlaced = false;
   std::vector<std::uint8_t> palette;        ///< (entries, 3)
   std::vector<std::uint8_t> palette_alpha;  ///< (entries)
 };
 
-/// `samples` (height, width, channels): a byte each, two of big end for a depth of 16.
+/// Returns a PNG. `samples` (height, width, channels): a byte each, or two bytes, big-endian, if the depth is 16.
 std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples);
 
-/// A PNG of eight bits whose header promises `size` and whose only data chunk holds `data`.
+/// Returns an 8-bit PNG whose header promises `size` and whose only data chunk holds `data`.
 std::string png_promising(int colour_type, bool interlaced, ImageSize size, std::string_view data);
 
-/// A JPEG with an EXIF block behind its first marker that holds the orientation; `little`: its byte order.
+/// Returns the JPEG with an EXIF block, which holds the orientation, after the first marker; `little`: its byte order.
 std::string with_orientation(const std::string& jpeg, int orientation, bool little);
 
-/// A PNG with an eXIf chunk that holds the orientation, before its pixels or after them; `marked`: with "Exif\0\0".
+/// Returns the PNG with an eXIf chunk, which holds the orientation, before or after the pixels; `marked`: with
+/// "Exif\0\0".
 std::string png_with_orientation(const std::string& png, int orientation, bool after, bool marked);
 
 enum class JpegForm { gray, colour, inks_of_adobe, inks };
 
-/// `samples` (height, width, channels) with 1, 3, 4 and 4 channels.
+/// Returns a JPEG; `samples` (height, width, channels) have 1, 3, 4 and 4 channels.
 std::string jpeg_bytes(JpegForm form, ImageSize size, const std::vector<std::uint8_t>& samples);
 
-/// `samples` (height, width, 3), or 4 with `alpha`. With loss it is of the best quality.
+/// Returns a WebP; `samples` (height, width, 3), or 4 with `alpha`. Lossy files have the best quality.
 std::string webp_bytes(bool lossless, bool alpha, ImageSize size, const std::vector<std::uint8_t>& samples);
 
-/// A WebP of `picture`, the bytes of a plain one without alpha, with the header of an extended file: `flags` as in the
+/// Returns a plain WebP without alpha, given by its bytes, with the header of an extended file: `flags` as in the
 /// specification, and an EXIF chunk that holds the orientation.
 std::string webp_extended(const std::string& picture, ImageSize size, int flags, int orientation);
 
-/// A picture of a single colour.
+/// Returns an image with a single colour.
 Image plain_image(ImageSize size, std::uint8_t red, std::uint8_t green, std::uint8_t blue);
 
 }  // namespace maestro

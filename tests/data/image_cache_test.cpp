@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t picture_bytes = 4 * 4 * 3;
 
-/// Loads a picture whose colour is its key, and counts.
+/// Loads an image whose colour is its key, and counts the loads.
 class Store {
  public:
   ImageCache::Load load(std::uint32_t key) {

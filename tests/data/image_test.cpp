@@ -21,7 +21,7 @@ using testing::StartsWith;
 
 constexpr ImageSize size{7, 5};
 
-/// (height, width, channels) with a value for every sample.
+/// Returns (height, width, channels) with a value for every sample.
 std::vector<std::uint8_t> samples_of(int channels, const std::function<std::uint8_t(int)>& value) {
   std::vector<std::uint8_t> out;
   for (int at = 0; at < 35 * channels; ++at) out.push_back(value(at));
@@ -30,11 +30,11 @@ std::vector<std::uint8_t> samples_of(int channels, const std::function<std::uint
 
 std::vector<std::uint8_t> doubled(const std::vector<std::uint8_t>& bytes) {
   std::vector<std::uint8_t> out;
-  for (const std::uint8_t byte : bytes) out.insert(out.end(), {byte, byte});  // 257 * byte, big end first
+  for (const std::uint8_t byte : bytes) out.insert(out.end(), {byte, byte});  // 257 * byte, big-endian
   return out;
 }
 
-/// Every sample of the file's first channels to RGB, by the rule of its colour type.
+/// Converts the file's samples to RGB by the rule of its colour type.
 std::vector<std::uint8_t> rgb_of(const PngForm& form, const std::vector<std::uint8_t>& samples) {
   const std::size_t channels = form.colour_type == 0 || form.colour_type == 3 ? 1
                                : form.colour_type == 4                        ? 2
@@ -101,12 +101,12 @@ TEST(Image, a_jpeg_reads_to_within_its_compression) {
   const auto expect_colour = [&](JpegForm form, const std::vector<std::uint8_t>& pixel, std::array<int, 3> expected) {
     std::vector<std::uint8_t> samples;
     for (int at = 0; at < 35; ++at) samples.insert(samples.end(), pixel.begin(), pixel.end());
-    const auto file = folder.write("a.bin", jpeg_bytes(form, size, samples));  // the name does not count
+    const auto file = folder.write("a.bin", jpeg_bytes(form, size, samples));  // the file name does not matter
     const auto image = decode_image(file);
     ASSERT_TRUE(image.ok()) << image.error().message;
     EXPECT_EQ(image->size(), size);
     EXPECT_EQ(*image_size(file), size);
-    // The same colour everywhere: only rounding of the colour conversion and of a coefficient is lost.
+    // With one colour everywhere, only the rounding of the colour conversion and of a coefficient is lost.
     for (std::size_t at = 0; at < image->pixels.size(); ++at) {
       ASSERT_NEAR(image->pixels[at], expected[at % 3], 2) << "at " << at;
     }
@@ -182,7 +182,7 @@ TEST(Image, every_truncation_is_an_error_that_says_so) {
   const auto samples = samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 91 % 251); });
   const std::string png = png_bytes({}, size, samples);
   const std::string jpeg = jpeg_bytes(JpegForm::colour, size, samples);
-  // A PNG is whole without its closing chunk of 12 bytes, a JPEG without its closing marker of 2.
+  // A PNG is complete without its closing chunk of 12 bytes, a JPEG without its closing marker of 2.
   for (std::size_t count = 9; count < png.size() - 12; ++count) {
     EXPECT_THAT(reason(folder.write("a.png", png.substr(0, count))), HasSubstr("a.png: truncated")) << count;
   }
@@ -221,7 +221,7 @@ TEST(Image, more_pixels_than_the_limit_are_refused_though_each_side_is_small_eno
   EXPECT_EQ(image_size(file).error().message, wanted);
 }
 
-/// The most memory that this process has held so far.
+/// Returns this process's peak memory.
 std::int64_t peak_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -230,7 +230,7 @@ std::int64_t peak_bytes() {
 
 TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_it) {
   const TempFolder folder;
-  // A stored block of deflate (RFC 1951, 3.2.4) of 65535 bytes, of which 7 are there.
+  // A stored block of deflate (RFC 1951, 3.2.4) that promises 65535 bytes and has 7.
   const std::string_view data("\x78\x01\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00", 14);
   [[maybe_unused]] const std::int64_t before = peak_bytes();
   for (const int colour_type : {0, 2, 4, 6}) {
@@ -243,7 +243,7 @@ TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_i
     }
   }
   std::string jpeg = jpeg_bytes(JpegForm::colour, size, samples_of(3, [](int) { return std::uint8_t{1}; }));
-  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x2a\x94\x40\x01", 4);  // 10900 rows of 16385 columns: the limit is 16384
+  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x2a\x94\x40\x01", 4);  // 10900 rows of 16385 columns; the limit is 16384
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: too large"));
   jpeg.replace(jpeg.find("\xff\xc0") + 7, 2, "\x40\x00", 2);
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: truncated"));
@@ -256,8 +256,8 @@ TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_i
     EXPECT_EQ(*image_size(file), (ImageSize{16383, 10904}));
     EXPECT_THAT(reason(file), HasSubstr("a.webp: "));
   }
-  // The picture would take 510 MB; only a row and the first 16 MB are allocated, or its pages are not touched.
-#ifndef __SANITIZE_ADDRESS__  // which has a shadow of such pages
+  // The image would take 510 MB; only a row and the first 16 MB are allocated, or its pages are not touched.
+#ifndef __SANITIZE_ADDRESS__  // it has shadow memory for such pages
   EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20);
 #endif
 }
@@ -295,8 +295,7 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
 
 TEST(Image, a_jpeg_a_webp_and_a_png_are_turned_as_their_orientation_says) {
   const TempFolder folder;
-  // Four fields of 16 x 16 pixels, each of a single colour: a b over c d. Rows of letters as each orientation shows
-  // them.
+  // Four fields of 16-pixel rows, each with a single colour: a b over c d; below, the corners after each orientation.
   constexpr int a = 40, b = 90, c = 150, d = 220;
   std::vector<std::uint8_t> samples;
   for (int row = 0; row < 32; ++row) {
@@ -343,7 +342,7 @@ TEST(Image, a_jpeg_a_webp_and_a_png_are_turned_as_their_orientation_says) {
 }
 
 TEST(Image, a_png_is_turned_as_pillow_turns_it) {
-  // The red values that ImageOps.exif_transpose of Pillow 13 returns.
+  // Red values from ImageOps.exif_transpose in Pillow 13.
   const std::vector<std::vector<int>> recorded = {{0, 3, 6, 9, 12, 15}, {6, 3, 0, 15, 12, 9}, {15, 12, 9, 6, 3, 0},
                                                   {9, 12, 15, 0, 3, 6}, {0, 9, 3, 12, 6, 15}, {9, 0, 12, 3, 15, 6},
                                                   {15, 6, 12, 3, 9, 0}, {6, 15, 3, 12, 0, 9}};

@@ -51,15 +51,16 @@ TEST(LengthDistribution, points_out_of_order_are_refused) {
 
 struct Drawn {
   double tokens = 0;
-  std::map<std::int64_t, double> tokens_from;   // of samples at least so long
-  std::map<std::int64_t, double> samples_from;  // likewise
+  std::map<std::int64_t, double> tokens_from;   // tokens in samples at least this long
+  std::map<std::int64_t, double> samples_from;  // number of samples at least this long
 };
 
 Drawn draw(const LengthDistribution& lengths, int count) {
   Drawn drawn;
   Random random(1, 2);
   for (int at = 0; at < count; ++at) {
-    // A grid with a random place in each cell: the tail of a few samples in 100,000 is drawn as often as it should be.
+    // A grid with a random point in each cell, so that rare lengths (a few in 100,000) are drawn as often as they
+    // should be.
     const double share = (at + 1 - random.uniform()) / count;
     const std::int64_t length = lengths.at(share);
     drawn.tokens += static_cast<double>(length);
@@ -77,7 +78,7 @@ Drawn draw(const LengthDistribution& lengths, int count) {
 
 TEST(LengthDistribution, the_published_sets_have_their_shares_and_means) {  // LQ-1
   constexpr int draws = 1'000'000;
-  // Integrals of the interpolated functions; in brackets the published figures.
+  // Integrals of the interpolated functions; published figures in brackets.
   const Drawn byted = draw(published("byted"), draws);
   EXPECT_NEAR(1 - byted.samples_from.at(4 * k + 1), 0.80, 0.001);  // [0.80]
   EXPECT_NEAR(byted.tokens_from.at(128 * k), 0.4435, 0.002);       // [0.443]

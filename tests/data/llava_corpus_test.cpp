@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A file of conversations in the making.
+/// Collects conversations for a file.
 class Writer {
  public:
   Writer& add(const std::string& id, const std::string& image, const std::string& question, const std::string& answer) {
@@ -91,7 +91,7 @@ std::set<std::string> ids_of(const LlavaCorpus& corpus, Split split) {
   return ids;
 }
 
-/// The number of the sample with this id; fails the test when there is none.
+/// Returns the number of the sample with this id; fails the test if it does not exist.
 SampleId find(const LlavaCorpus& corpus, Split split, const std::string& id) {
   for (std::uint64_t at = 0; at < corpus.samples(split); ++at) {
     if (corpus.view(split, SampleId(at)).id == id) return SampleId(at);
@@ -100,7 +100,7 @@ SampleId find(const LlavaCorpus& corpus, Split split, const std::string& id) {
   return SampleId(0);
 }
 
-/// Everything in training but "held": validation has a file of its own.
+/// Returns a configuration with everything but "held" in training, and a separate file for validation.
 DataConfig with_own_validation(const TempFolder& folder, const Writer& training) {
   DataConfig config = settings(folder.write("a.json", training.json()));
   config.validation_path = folder.write("held.json", Writer().add("held", "", "Q", "A").json()).string();
@@ -149,7 +149,7 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   EXPECT_EQ(view.prompt.size() + 1, length) << "the prompt and one byte of answer";
 }
 
-/// Tokens, targets, pixels and places of a sample.
+/// Returns tokens, targets, pixels and places of a sample.
 auto content_of(const LlavaCorpus& corpus, SampleId id) {
   const auto length = static_cast<std::size_t>(corpus.length(Split::train, id));
   const auto patches = static_cast<std::size_t>(corpus.pictures(Split::train, id).patches);
@@ -196,7 +196,7 @@ TEST(LlavaCorpus, a_list_lines_and_archives_of_the_same_conversations_are_the_sa
 
 TEST(LlavaCorpus, an_archive_s_picture_has_the_size_of_its_orientation_wherever_that_stands) {
   const TempFolder folder;
-  Image noise{300, 150, std::vector<std::uint8_t>(300 * 150 * 3)};  // its file has more than the 64 KiB of a head
+  Image noise{300, 150, std::vector<std::uint8_t>(300 * 150 * 3)};  // its file exceeds the 64 KiB of a head
   std::mt19937 random(7);
   for (std::uint8_t& value : noise.pixels) value = static_cast<std::uint8_t>(random());
   const std::string png = png_with_orientation(*encode_png(noise), 6, true, false);
@@ -483,7 +483,7 @@ TEST(LlavaCorpus, other_spans_and_missing_samples_are_refused) {
 TEST(LlavaCorpus, reads_every_sample_of_a_real_file) {
   DataConfig config = settings(std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/data/emoji/llava_mixed.json");
   config.image_size = 64;
-  config.sequence = 1024;  // up to eight images a sample
+  config.sequence = 1024;  // up to eight images per sample
   config.validation_fraction = 0.1;
   const LlavaCorpus corpus(config);
   EXPECT_EQ(corpus.samples(Split::train) + corpus.samples(Split::validation), 36u);

@@ -34,7 +34,7 @@ TEST(Resize, one_colour_stays_that_colour_at_every_size) {
 }
 
 TEST(Resize, growing_interpolates_and_shrinking_weighs_every_pixel) {
-  // Values by Pillow's definition of BILINEAR: a triangle of half width max(1, scale) around each target's centre.
+  // Values by Pillow's definition of BILINEAR: a triangle with half width max(1, scale) around each target's centre.
   const Image two{2, 1, {0, 0, 0, 100, 100, 100}};
   const Image four = resize(two, 4, 1);
   EXPECT_EQ(four.pixels, (std::vector<std::uint8_t>{0, 0, 0, 25, 25, 25, 75, 75, 75, 100, 100, 100}));
@@ -79,7 +79,7 @@ TEST(PatchGrid, every_size_gives_whole_patches_within_the_limits) {
       ASSERT_LE(longer, settings.max_image_size);
     }
     // The aspect is off by at most half a patch on each side, unless a side was raised to a single patch or reduced to
-    // the most.
+    // the limit.
     const double wanted = settings.image_size > 0 ? static_cast<double>(settings.image_size)
                                                   : std::min(static_cast<double>(std::max(size.width, size.height)),
                                                              static_cast<double>(settings.max_image_size));

@@ -18,7 +18,7 @@ namespace {
 
 class Prepared : public ::testing::Test {
  protected:
-  /// Writes documents with shards of at most about `shard_tokens`.
+  /// Writes documents into shards of at most about `shard_tokens` tokens.
   std::filesystem::path write(const std::string& name, const std::vector<Document>& documents,
                               std::uint64_t shard_tokens = 8, std::int64_t vocabulary = 1000) const {
     const std::filesystem::path folder = folder_.path() / name;
@@ -41,7 +41,7 @@ class Prepared : public ::testing::Test {
     made.long_documents = long_documents;
     return made;
   }
-  /// "1 2>2 3" for each sample: tokens, then targets.
+  /// Returns each sample's tokens and targets, as in "1 2>2 3".
   [[nodiscard]] static std::vector<std::string> samples(const Corpus& corpus) {
     std::vector<std::string> made;
     for (std::uint64_t sample = 0; sample < corpus.samples(Split::train); ++sample) {
@@ -237,8 +237,8 @@ TEST_F(Prepared, a_mixture_knows_the_source_of_each_sample_and_its_teachers) {
   EXPECT_TRUE(corpus.teachers()[1].teachers.empty());
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which keep memory of their own
-/// Of this process, in bytes.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers use more memory
+/// Returns this process's resident memory in bytes.
 std::size_t resident() {
   std::ifstream in("/proc/self/statm");
   std::size_t size = 0, pages = 0;

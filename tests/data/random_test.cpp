@@ -11,7 +11,7 @@ namespace maestro {
 namespace {
 
 TEST(Random, agrees_with_splitmix64_as_published) {
-  // First outputs of the reference splitmix64.c for the start value 1234567.
+  // First outputs of the reference splitmix64.c with start value 1234567.
   Random random(RandomState{1234567, 0});
   EXPECT_EQ(random.next(), 6457827717110365317u);
   EXPECT_EQ(random.next(), 3203168211198807973u);

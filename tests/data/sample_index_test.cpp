@@ -14,7 +14,7 @@ namespace {
 
 enum Use : int { unused = 0, by_train = 1, by_validation = 2 };
 
-/// Walks all samples and checks IX-1, IX-2 and IX-3.
+/// Reads all samples and checks IX-1, IX-2 and IX-3.
 void check_invariants(const SampleIndexOptions& options) {
   SCOPED_TRACE("tokens " + std::to_string(options.tokens) + ", sequence " + std::to_string(options.sequence) +
                ", fraction " + std::to_string(options.validation_fraction));
@@ -36,7 +36,7 @@ void check_invariants(const SampleIndexOptions& options) {
   for (const int reader : readers) ASSERT_NE(reader, by_train | by_validation) << "a token is read by both splits";
 }
 
-/// The first number of tokens that is accepted.
+/// Returns the smallest accepted number of tokens.
 std::int64_t fewest_tokens(SampleIndexOptions options) {
   for (options.tokens = 0;; ++options.tokens) {
     try {
@@ -75,7 +75,7 @@ TEST(SampleIndex, the_shortest_accepted_corpus_holds_a_full_sample_of_each_split
 TEST(SampleIndex, a_tail_split_takes_the_end_for_validation) {
   const SampleIndex index({.tokens = 100, .sequence = 10, .validation_fraction = 0.2, .mode = SplitMode::tail});
   EXPECT_EQ(index.samples(Split::train), 8u);
-  EXPECT_EQ(index.window(Split::train, SampleId(7)).length, 9);  // token 80 would be validation
+  EXPECT_EQ(index.window(Split::train, SampleId(7)).length, 9);  // token 80 is in the validation split
   EXPECT_EQ(index.window(Split::validation, SampleId(0)).begin, 80);
   EXPECT_EQ(index.samples(Split::validation), 2u);
 }
@@ -92,7 +92,7 @@ TEST(SampleIndex, an_interleaved_split_spreads_validation_over_the_corpus) {
 }
 
 TEST(SampleIndex, blocks_shrink_until_four_of_them_are_validation) {
-  const std::int64_t sequence = 10, block = 8 * sequence;  // of blocks of 16, three would be
+  const std::int64_t sequence = 10, block = 8 * sequence;  // blocks of 16 would give only three
   const SampleIndex index({block * 60, sequence, 0.1, SplitMode::interleaved});
   std::vector<std::int64_t> begins;
   for (std::uint64_t id = 0; id < index.samples(Split::validation); id += 8) {

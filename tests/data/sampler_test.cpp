@@ -39,7 +39,7 @@ TEST(Sampler, visits_every_sample_exactly_once_per_epoch) {  // SM-1
 }
 
 TEST(Sampler, gives_the_recorded_order_on_every_platform) {  // SM-2
-  const Sampler sampler(1, 10);                              // recorded from a second implementation, in Python
+  const Sampler sampler(1, 10);                              // recorded from an independent implementation in Python
   EXPECT_EQ(epoch_of(sampler, 0), (std::vector<std::uint64_t>{0, 1, 6, 8, 2, 4, 3, 9, 7, 5}));
   EXPECT_EQ(epoch_of(sampler, 1), (std::vector<std::uint64_t>{3, 4, 2, 5, 7, 0, 1, 8, 6, 9}));
 }
@@ -65,7 +65,7 @@ TEST(Sampler, every_order_of_a_small_corpus_is_about_equally_likely) {
   EXPECT_EQ(counts.size(), 120u);
   double chi_square = 0;
   for (const auto& [order, count] : counts) chi_square += (count - 200.0) * (count - 200.0) / 200.0;
-  // 119 degrees of freedom: mean 119, standard deviation 15.4; five of them above.
+  // With 119 degrees of freedom: mean 119, standard deviation 15.4; five standard deviations above the mean.
   EXPECT_LT(chi_square, 196);
 }
 
@@ -98,7 +98,7 @@ TEST(Sampler, a_mixture_gives_each_source_its_share_of_each_block_and_its_own_pe
     EXPECT_EQ(visits[1].size(), 227 * blocks);
     EXPECT_EQ(visits[2].size(), 114 * blocks);
   }
-  // Within a block the visits of a source come in any order; an epoch of 100 is not a whole number of blocks.
+  // Within a block, a source's visits have any order; an epoch of 100 is not a multiple of a block.
   std::vector<std::uint64_t> counts(100);
   for (std::size_t at = 0; at < 683; ++at) ++counts[visits[0][at]];
   for (const std::uint64_t count : counts) EXPECT_TRUE(count == 6 || count == 7) << count;

@@ -35,7 +35,7 @@ std::set<std::string> words_in(const std::string& text) {
   return words;
 }
 
-/// Small pictures that cost nothing to paint, for tests that look at words only.
+/// Returns a generator with small images that are painted fast, for tests of words only.
 SceneGenerator words_only() {
   return SceneGenerator({.seed = 5, .image_size = 16});
 }
@@ -123,7 +123,7 @@ TEST(SceneGenerator, as_many_samples_have_pictures_as_asked_for) {
   const SceneGenerator scenes = words_only();
   std::map<std::size_t, int> samples;
   for (std::uint64_t number = 0; number < many; ++number) ++samples[scenes.draw(Split::train, number).pictures.size()];
-  // Five standard deviations of a count of 8000 with share 0.6 are 219.
+  // For 8000 samples with share 0.6, five standard deviations are 219.
   EXPECT_NEAR(samples[1] + samples[2], 4800, 220);
   EXPECT_GT(samples[2], 150) << "two images";
   EXPECT_EQ(SceneGenerator({.picture_share = 0.0}).draw(Split::train, 0).pictures.size(), 0u);
@@ -177,7 +177,7 @@ TEST(SceneDataset, is_written_once_and_again_only_for_other_options_or_when_brok
   EXPECT_TRUE(write_scene_dataset(folder.path(), options).written);
   const std::string train = contents_of(folder.path() / "train.json");
   EXPECT_FALSE(write_scene_dataset(folder.path(), options).written);
-  std::filesystem::remove(folder.path() / "scenes.json");  // as when the first writing had been interrupted
+  std::filesystem::remove(folder.path() / "scenes.json");  // as after an interrupted write
   std::filesystem::remove(folder.path() / "train.json");
   folder.write("images/left-over.png", "half");
   EXPECT_TRUE(write_scene_dataset(folder.path(), options).written);

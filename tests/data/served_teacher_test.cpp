@@ -33,7 +33,7 @@ TeacherRecords records() {
   return records;
 }
 
-/// Tokens of the n-th sample of the records, the last target behind them.
+/// Returns the tokens of the records' n-th sample, followed by its last target.
 std::vector<std::int32_t> ids(std::uint64_t number) {
   std::vector<std::int32_t> tokens(positions), targets(positions);
   corpus()->read(number < 2 ? Split::train : Split::validation, SampleId(number % 2), tokens, targets);
@@ -47,7 +47,7 @@ std::string list(const std::vector<std::int32_t>& values) {
   return text + "]";
 }
 
-/// Rows of tokens 1 to 3 with probabilities 0.5, 0.25 and 0.125, not in this order.
+/// Returns a line whose rows have tokens 1 to 3 with probabilities 0.5, 0.25 and 0.125, in another order.
 std::string plain_line(std::uint64_t number, std::size_t rows = positions) {
   std::string tokens, logprobs;
   for (std::size_t row = 0; row < rows; ++row) {
@@ -57,7 +57,7 @@ std::string plain_line(std::uint64_t number, std::size_t rows = positions) {
   return R"({"ids": )" + list(ids(number)) + R"(, "top_ids": [)" + tokens + R"(], "logprobs": [)" + logprobs + "]}\n";
 }
 
-/// The same as vLLM has it, without the last target, and so without the last row.
+/// Returns the same line in vLLM's format, without the last target and so without the last row.
 std::string served_line(std::uint64_t number) {
   std::vector<std::int32_t> tokens = ids(number);
   tokens.pop_back();
@@ -74,7 +74,7 @@ struct Sample {
   std::vector<std::int32_t> indices = std::vector<std::int32_t>(2 * positions);
 };
 
-/// Reads all samples of `text` and writes them as a shard. Returns those of the second training sample.
+/// Reads all samples of `text` and writes them as a shard. Returns the second training sample.
 Sample second_of(const std::string& text) {
   const TempFolder folder;
   ServedTeacher served(folder.write("rows.jsonl", text), corpus());
@@ -103,13 +103,13 @@ TEST(ServedTeacher, rows_of_both_forms_are_recorded_likeliest_first) {
   for (std::size_t row = 0; row < positions; ++row) {
     EXPECT_NEAR(std::exp(plain.values[2 * row]), 0.5, 1e-3);
     EXPECT_NEAR(std::exp(plain.values[2 * row + 1]), 0.25, 1e-3);
-    EXPECT_NEAR(std::exp(plain.rest[row]), 0.25, 1e-3);  // the third entry is in the rest
+    EXPECT_NEAR(std::exp(plain.rest[row]), 0.25, 1e-3);  // the rest includes the third entry
   }
   const Sample served = second_of(served_line(0) + served_line(1) + served_line(2));
   EXPECT_EQ(served.indices, (std::vector<std::int32_t>{1, 2, 1, 2, -1, -1}));
   EXPECT_EQ(served.values[0], plain.values[0]);
   EXPECT_EQ(served.rest[1], plain.rest[1]);
-  EXPECT_EQ(served.rest[2], 0);  // nothing is named: all of the probability is in the rest
+  EXPECT_EQ(served.rest[2], 0);  // this row lacks entries: the rest has all of the probability
 }
 
 TEST(ServedTeacher, ids_that_are_not_the_jobs_are_refused_by_line_and_position) {  // SA-1
@@ -153,7 +153,7 @@ TEST(ServedTeacher, a_file_may_begin_with_a_mark_and_must_be_json) {
   EXPECT_THAT(refusal("PAR1" + lines), HasSubstr("rows.jsonl is Parquet, and a teacher's answers are read from JSON"));
 }
 
-/// served_line() as `key` and the object around it leave it.
+/// Returns served_line() within an object, between `before` and `after`.
 std::string wrapped(std::uint64_t number, const std::string& before, const std::string& after) {
   std::string line = served_line(number);
   line.pop_back();
@@ -185,7 +185,7 @@ TEST(ServedTeacher, minus_infinity_is_probability_0_and_other_numbers_that_json_
     return line;
   };
   const Sample sample = second_of(plain_line(0) + with("-Infinity") + plain_line(2));
-  EXPECT_EQ(sample.indices, (std::vector<std::int32_t>{1, 3, 1, 3, 1, 3}));  // 2 has probability 0
+  EXPECT_EQ(sample.indices, (std::vector<std::int32_t>{1, 3, 1, 3, 1, 3}));  // token 2 has probability 0
   for (const float rest : sample.rest) EXPECT_NEAR(std::exp(rest), 0.375, 1e-3);
   EXPECT_THAT(refusal(plain_line(0) + with("NaN") + plain_line(2)),
               HasSubstr("rows.jsonl:2: has NaN, which is not a log-probability"));

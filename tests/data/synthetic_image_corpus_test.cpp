@@ -84,7 +84,7 @@ TEST(SyntheticImageCorpus, no_sample_is_longer_than_the_corpus_says_and_one_with
     longest = std::max(longest, corpus.length(Split::train, SampleId(sample)));
   }
   EXPECT_EQ(longest, corpus.max_length());
-  EXPECT_EQ(corpus.Corpus::max_length(), corpus.max_length());  // the default of a corpus that does not override it
+  EXPECT_EQ(corpus.Corpus::max_length(), corpus.max_length());  // the base class's default
 }
 
 TEST(SyntheticImageCorpus, which_of_the_eight_have_pictures_varies) {

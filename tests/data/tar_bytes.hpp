@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar archives in the making.
+// Tar archives for tests.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// A tar archive of regular files (POSIX.1-1988, ustar).
+/// Returns a tar archive of regular files (POSIX.1-1988, ustar).
 inline std::string tar_of(const std::vector<std::pair<std::string, std::string>>& members) {
   std::string archive;
   for (const auto& [name, content] : members) {

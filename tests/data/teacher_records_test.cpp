@@ -34,7 +34,7 @@ TeacherRecords records_of(std::int64_t k = 2, double p = 1) {
   return records;
 }
 
-/// Rows that differ by sample: entry i of row r of sample s is token s + r + i.
+/// Returns rows that differ by sample: entry i in row r of sample s is token s + r + i.
 ShardRows rows_of(const TeacherRecords& records, std::uint64_t shard) {
   ShardRows rows(records.k, records.p);
   const auto samples = records.samples_of(shard);
@@ -53,7 +53,7 @@ ShardRows rows_of(const TeacherRecords& records, std::uint64_t shard) {
   return rows;
 }
 
-/// Writes records up to `most` shards in all. Returns those that this call made.
+/// Writes up to `most` shards. Returns the shards that this call made.
 std::vector<std::uint64_t> write(const fs::path& folder, const TeacherRecords& records, std::size_t most = 99) {
   std::vector<std::uint64_t> made;
   ShardMaker maker;
@@ -111,7 +111,7 @@ TEST(TeacherRecords, samples_come_back_by_split_and_id) {  // OF-1
     EXPECT_EQ(sample.values[1], -1.75F);
     EXPECT_EQ(sample.rest, (std::vector<float>(3, -2.5F)));
   }
-  EXPECT_EQ(sample_of(shards, Split::validation, 1).indices[0], 6);  // the seventh of all
+  EXPECT_EQ(sample_of(shards, Split::validation, 1).indices[0], 6);  // the seventh sample
   Sample none{std::vector<float>(6), std::vector<float>(3), std::vector<std::int32_t>(6)};
   EXPECT_FALSE(shards.read(Split::validation, SampleId(2), {none.values, none.indices, none.rest}).ok());
   none.rest.resize(2);
@@ -142,9 +142,9 @@ TEST(TeacherRecords, a_row_keeps_the_fewest_entries_that_reach_p) {
       const float values[] = {std::log(a), std::log(b), std::log(c)};
       rows.add(values, tokens, std::log(rest));
     };
-    add(0.9F, 0.05F, 0.03F, 0.02F);  // the first alone
-    add(0.5F, 0.31F, 0.1F, 0.09F);   // two
-    add(0.3F, 0.2F, 0.1F, 0.4F);     // all of them do not reach p
+    add(0.9F, 0.05F, 0.03F, 0.02F);  // only the first
+    add(0.5F, 0.31F, 0.1F, 0.09F);   // the first two
+    add(0.3F, 0.2F, 0.1F, 0.4F);     // all of them; they do not reach p
     return rows;
   };
   maker.finished = [](const TeacherRecords&, std::uint64_t, bool) {};
@@ -165,7 +165,7 @@ TEST(TeacherRecords, a_stopped_run_continues_with_the_bytes_of_an_undisturbed_on
   write(whole.path(), records_of());
   EXPECT_EQ(write(stopped.path(), records_of(), 1), (std::vector<std::uint64_t>{0}));
   EXPECT_THAT(opening(stopped.path()), HasSubstr("has 1 of 3 shards: teacher-00001.safetensors is not there yet"));
-  // As a kill leaves it: a shard that is written, but not listed.
+  // As after a kill: a shard is written, but not listed.
   fs::copy_file(whole.path() / "teacher-00001.safetensors", stopped.path() / "teacher-00001.safetensors");
   EXPECT_EQ(write(stopped.path(), records_of()), (std::vector<std::uint64_t>{1, 2}));
   for (const char* file :
@@ -173,7 +173,7 @@ TEST(TeacherRecords, a_stopped_run_continues_with_the_bytes_of_an_undisturbed_on
     EXPECT_EQ(content(whole.path() / file), content(stopped.path() / file)) << file;
   }
   EXPECT_TRUE(write(stopped.path(), records_of()).empty());
-  // What is missing or damaged in the middle is written again, and nothing else.
+  // Only missing or damaged shards in the middle are written again.
   fs::remove(stopped.path() / "teacher-00001.safetensors");
   EXPECT_EQ(write(stopped.path(), records_of()), (std::vector<std::uint64_t>{1}));
   EXPECT_EQ(opening(stopped.path()), "opened");

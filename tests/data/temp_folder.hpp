@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of a test's own, gone when the test is.
+// A test's temporary folder, removed at its end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class TempFolder {
   TempFolder& operator=(const TempFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// Writes a file below the folder, making its folders.
+  /// Writes a file below the folder, and creates parent folders.
   std::filesystem::path write(const std::filesystem::path& relative, std::string_view content) const {
     const std::filesystem::path file = path_ / relative;
     std::filesystem::create_directories(file.parent_path());
@@ -40,7 +40,7 @@ class TempFolder {
   }
 
  private:
-  /// In memory where there is such a filesystem: tests of durable writes flush hundreds of times.
+  /// Returns a folder in memory if there is such a filesystem: tests of durable writes flush hundreds of times.
   static std::filesystem::path parent() {
     const bool chosen = std::getenv("TEST_TMPDIR") != nullptr;
     return !chosen && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ::testing::TempDir();

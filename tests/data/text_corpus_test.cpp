@@ -31,7 +31,7 @@ std::string numbered_text(std::size_t bytes) {
   return text;
 }
 
-/// All inputs of a split and the last target, in order of sample; the whole text when nothing is held out.
+/// Returns all inputs of a split and the last target, in sample order: the complete text if nothing is held out.
 std::string text_of(const TextCorpus& corpus, Split split) {
   std::vector<std::int32_t> all;
   std::vector<std::int32_t> tokens, targets;
@@ -212,7 +212,7 @@ TEST(TextCorpus, a_file_of_records_given_directly_is_refused_with_a_way_out) {
   rows.path = folder.write("a.txt", "[Chapter 1]\n" + numbered_text(400)).string();
   EXPECT_THAT(refusal(rows), AllOf(HasSubstr("a.txt:1 is not valid JSON"), HasSubstr("as_text = true")));
   rows.path = folder.write("a.parquet", "PAR1").string();
-  EXPECT_THAT(refusal(rows), HasSubstr("a.parquet"));  // damaged, or there is no module for it
+  EXPECT_THAT(refusal(rows), HasSubstr("a.parquet"));  // damaged, or its module is missing
   EXPECT_EQ(refusal(settings(folder.write("a.jsonl.txt", numbered_text(400)))), "accepted");
 }
 
