@@ -32,7 +32,7 @@ std::vector<Messages> conversations() {
   return made;
 }
 
-/// As in record_references.py.
+/// Returns the documents' hash as in record_references.py.
 std::string hash_of(const std::vector<Document>& documents) {
   std::uint64_t value = 0xcbf29ce484222325u;
   const auto add = [&](std::uint64_t number) { value = (value ^ number) * 0x100000001b3u; };
@@ -82,10 +82,10 @@ TEST(ChatEncoder, ids_and_targets_equal_those_of_transformers) {
   }
 }
 
-/// A template by bytes, so that a test can read the targets: Q question E, A answer E.
+/// A template by bytes, so that tests can read the targets: Q question E, A answer E.
 class ByBytes : public ::testing::Test {
  protected:
-  /// The texts of the documents, with * before each byte that is learned.
+  /// Returns the documents' texts, with * before each learned byte.
   [[nodiscard]] std::vector<std::string> marked(const Messages& messages, LearnedAnswers learned = LearnedAnswers::all,
                                                 std::vector<std::int32_t> ends = {'E'}) const {
     const ChatEncoder encoder(tokenizer_, template_, {{}, learned, std::move(ends)});
@@ -142,7 +142,7 @@ TEST(ChatEncoder, a_template_that_changes_earlier_answers_makes_a_document_of_ea
   EXPECT_EQ(documents[1].learned, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
-/// The texts of the documents with * before each byte that is learned, or the error; then the notes.
+/// Returns the documents' texts with * before each learned byte, or the error; then the notes.
 std::string learned(const std::string& source, const Record& record, std::vector<std::int32_t> ends = {},
                     std::optional<std::int32_t> end = {}) {
   const ByteTokenizer tokenizer;

@@ -9,9 +9,9 @@
 namespace maestro {
 namespace {
 
-constexpr std::size_t many = 1000;  // lines, more than a text that is not whole is searched for
+constexpr std::size_t many = 1000;  // more lines than the search covers for a text that is not contained completely
 
-/// Lines of five characters, with `between` after each but the last.
+/// Returns lines of five characters, with `between` after each but the last.
 std::string lines(const std::string& between) {
   std::string text;
   for (std::size_t at = 0; at < many; ++at) {

@@ -44,7 +44,7 @@ class Prepare : public ::testing::Test {
       return text;
     }
   }
-  /// The documents of a split, as texts.
+  /// Returns the documents of a split, as texts.
   [[nodiscard]] std::vector<std::string> texts(const PreparedIndex& index, const std::string& out = "out") const {
     std::vector<std::string> made;
     for (const PreparedShard& each : index.train) {
@@ -57,7 +57,7 @@ class Prepare : public ::testing::Test {
     }
     return made;
   }
-  /// A conversation with a template that prints the date.
+  /// Returns options for conversations with a template that prints the date.
   [[nodiscard]] PrepareOptions dated(const std::string& date) const {
     PrepareOptions made = options(folder_.write("dated.jsonl", conversation));
     made.chat_template =
@@ -258,8 +258,8 @@ TEST_F(Prepare, documents_so_few_that_all_would_be_for_validation_are_trained_on
   EXPECT_TRUE(warnings_[0].starts_with("no document is for validation")) << warnings_[0];
 }
 
-/// Compared with tokenizer(text) of transformers 5: <s> comes first. Only a text that spells it differs: transformers
-/// gives it twice.
+/// Compared with tokenizer(text) of transformers 5: <s> comes first. The two differ only for a text that spells out
+/// <s>: transformers returns it twice.
 TEST_F(Prepare, texts_begin_with_what_the_tokenizers_file_puts_before_a_text) {
   const fs::path tokenizer = folder_.write("tokenizer.json", R"({
     "model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "b": 1, "<s>": 2, "<|endoftext|>": 3}},

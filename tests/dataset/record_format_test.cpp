@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-/// "role: content" of each message, or the text, or the error.
+/// Returns "role: content" of each message, or the text, or the error.
 std::string read(const std::string& text, const std::string& column = "") {
   const json row = json::parse(text);
   const Result<RecordFormat> format = RecordFormat::of(row, column);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what transformers makes of conversations, for chat_encoder_test.cpp.
+"""Records the tokens that transformers makes from conversations, for chat_encoder_test.cpp.
 
-Needs `transformers`, `tokenizers` and `jinja2` of PyPI; run from anywhere: tests/dataset/record_references.py
+Needs `transformers`, `tokenizers` and `jinja2` from PyPI; run from anywhere: tests/dataset/record_references.py
 Writes references/conversations.jsonl (random conversations), references/tokenizer.json (a small byte-level BPE with the
 special tokens of all templates) and references/expected.json: for each template of tests/chat/references, and each
-conversation, a hash of the documents' ids and targets, or "refused". The ids are those of
-`apply_chat_template(tokenize=True)`; the targets follow the prefix rule, written here a second time.
+conversation, a hash of the documents' ids and targets, or "refused". The ids are from
+`apply_chat_template(tokenize=True)`; the targets follow the prefix rule, implemented here a second time.
 """
 
 import json
@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 TESTS = Path(__file__).resolve().parents[1]
 REFERENCES = Path(__file__).resolve().parent / "references"
 CONVERSATIONS = 500
-DATE = "26 Jul 2024"  # that of llama3_1 where strftime_now is not defined, as it is not in maestro
+DATE = "26 Jul 2024"  # llama3_1's date if strftime_now is not defined, as in maestro
 WORDS = ("the a of to and in is it you that he was for on are with as I his they be at one have this from or had by hot "
          "word but what some we can out other were all there when up use your how said an each she which do their time "
          "if will way about many then them write would like so these her long make thing see him two has look more day "
@@ -51,9 +51,9 @@ def conversation(source):
         messages.append({"role": "assistant", "content": answer(source)})
     shape = source.randint(0, 19)
     if shape == 0:
-        messages.append({"role": "user", "content": text(source, 4)})  # behind the last answer
+        messages.append({"role": "user", "content": text(source, 4)})  # after the last answer
     if shape == 1:
-        messages.insert(1, {"role": "user", "content": text(source, 4)})  # two questions in a row
+        messages.insert(1, {"role": "user", "content": text(source, 4)})  # two questions in succession
     if shape == 2:
         messages = [message for message in messages if message["role"] != "assistant"]
     if shape == 3:
@@ -72,7 +72,7 @@ def hash_of(documents):
 
 
 class Encoder:
-    """The prefix rule of runtime/dataset/chat_encoder.hpp."""
+    """Implements the prefix rule of runtime/dataset/chat_encoder.hpp."""
 
     def __init__(self, tokenizer, template):
         self.tokenizer, self.template = tokenizer, template

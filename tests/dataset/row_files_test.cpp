@@ -13,7 +13,7 @@ namespace {
 
 class RowFiles : public ::testing::Test {
  protected:
-  /// "kind: where=content ..." of a file, or its error; the folder's name left out.
+  /// Returns "kind: where=content ..." for a file, or its error, without the folder's name.
   [[nodiscard]] std::string rows(const std::string& content, const std::string& name = "f") const {
     const std::filesystem::path file = folder_.write(name, content);
     const RowFileKind kind = kind_of_rows(file).value_or_throw();
@@ -83,7 +83,7 @@ TEST_F(RowFiles, what_is_not_utf_8_is_named_with_the_way_to_convert_it) {
             "is Latin-1)");
   EXPECT_EQ(rows("a\0b"s),
             "binary: ERROR f is not text (UTF-8), JSON, Parquet or a tar archive; convert other tables to JSON Lines");
-  EXPECT_EQ(rows("{\"a\": \"\xe9\"}", "f.jsonl").substr(0, 24), "JSON Lines: f.jsonl:1={\"");  // the row is named
+  EXPECT_EQ(rows("{\"a\": \"\xe9\"}", "f.jsonl").substr(0, 24), "JSON Lines: f.jsonl:1={\"");  // names the row
 }
 
 TEST_F(RowFiles, a_folder_of_source_code_may_hold_json_documents) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int rows = 7;
 
-/// Findings that begin in different rows.
+/// Notes findings that begin in different rows.
 void note_row(RowNotes& notes, int row) {
   const std::string place = "messages[" + std::to_string(row) + "]";
   notes.set_row("f:" + std::to_string(row));
