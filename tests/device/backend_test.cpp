@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for a driver and for the backend's library, on machines with and without either.
+// The search for a driver and for the backend's library, on machines with and without them.
 #include "runtime/device/backend.hpp"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(DeviceBackend, errors_and_interfaces_cross_the_boundary_of_the_library) {  
   const std::unique_ptr<Device> device = status.backend->open(options);
   EXPECT_EQ(device->name(), "probe:0");
   EXPECT_EQ(dynamic_cast<Communicator*>(device.get()), nullptr);
-  EXPECT_THROW((void)status.backend->join(*device, {}), JobError);  // its dynamic_cast recognises its own device
+  EXPECT_THROW((void)status.backend->join(*device, {}), JobError);  // the library's dynamic_cast recognises its device
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend's library without CUDA: backend_test.cpp checks its exceptions and results from the other side.
+// A backend library without CUDA: backend_test.cpp checks its exceptions and results from the program's side.
 #include "runtime/core/result.hpp"
 #include "runtime/device/backend.hpp"
 

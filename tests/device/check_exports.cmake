@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fails unless LIBRARY shows ENTRY and nothing else. Variables: NM, LIBRARY, ENTRY.
+# Fails unless LIBRARY exports ENTRY and nothing else. Variables: NM, LIBRARY, ENTRY.
 execute_process(COMMAND "${NM}" -D --defined-only "${LIBRARY}" OUTPUT_VARIABLE names RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${NM} cannot read ${LIBRARY}")

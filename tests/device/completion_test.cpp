@@ -86,7 +86,7 @@ TEST(CompletionQueue, rounds_begin_with_another_stream_each_time) {  // CQ-4
       return EventState();
     }),
               0u);
-    EXPECT_EQ(asked.size(), 3u);  // the oldest of each only
+    EXPECT_EQ(asked.size(), 3u);  // only the oldest of each stream
     first_asked.push_back(asked.front());
   }
   EXPECT_EQ(first_asked, (std::vector<int>{1, 2, 3, 1, 2, 3}));
@@ -101,7 +101,7 @@ TEST(PollPace, it_asks_eagerly_at_first_and_then_with_growing_pauses_up_to_the_l
   EXPECT_EQ(pace.next(true).count(), 0);
 }
 
-/// An event that is complete after the given number of polls.
+/// An event that completes after the given number of polls.
 struct Countdown {
   std::shared_ptr<std::atomic<int>> left;
 };
@@ -113,7 +113,7 @@ TEST(CompletionPoller, completions_come_in_the_order_of_each_stream_also_when_th
   CompletionPoller<Countdown, Count> poller;
   constexpr int streams = 3;
   constexpr int works = 50;
-  std::vector<std::vector<int>> seen(streams);  // each written by the poller's thread only
+  std::vector<std::vector<int>> seen(streams);  // each written only by the poller's thread
   std::vector<StreamNumber> numbers;
   for (int stream = 0; stream < streams; ++stream) numbers.push_back(poller.new_stream());
   std::promise<void> all;
@@ -138,7 +138,7 @@ TEST(CompletionPoller, completions_come_in_the_order_of_each_stream_also_when_th
 }
 
 TEST(CompletionPoller, stop_returns_when_all_that_was_added_is_delivered) {  // QP-2
-  int delivered = 0;  // the poller's thread is joined before it is read
+  int delivered = 0;                                                         // read after the poller's thread is joined
   CompletionPoller<Countdown, Count> poller;
   const StreamNumber stream = poller.new_stream();
   for (int work = 0; work < 20; ++work) {

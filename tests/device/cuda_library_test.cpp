@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built libmaestro_cuda.so itself: it loads on any machine, and reports a missing device.
+// The built libmaestro_cuda.so: it loads on any machine, and reports a missing device.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

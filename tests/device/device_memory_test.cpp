@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pure bookkeeping of device memory and multiprocessors; addresses are made up and never read.
+// Bookkeeping of device memory and multiprocessors only; addresses are made up and never read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,8 +112,8 @@ TEST(MultiprocessorSplit, shares_become_whole_groups_of_the_same_number_in_any_o
   EXPECT_THAT(split({0.25, 0.75}), ElementsAre(4U, 11U));
   EXPECT_THAT(split({0.01, 0.99}), ElementsAre(1U, 14U));
   EXPECT_THAT(split({0.99, 0.01}), ElementsAre(14U, 1U));
-  EXPECT_THAT(split({0.11, 0.11, 0.11, 0.67}), ElementsAre(2U, 2U, 2U, 9U));  // the last gets what is left
-  EXPECT_THAT(split({0.5}, 1), ElementsAre(1U));                              // a lone group: all of it
+  EXPECT_THAT(split({0.11, 0.11, 0.11, 0.67}), ElementsAre(2U, 2U, 2U, 9U));  // the last gets the rest
+  EXPECT_THAT(split({0.5}, 1), ElementsAre(1U));                              // a single group gets everything
 }
 
 TEST(MultiprocessorSplit, no_group_is_given_twice_and_what_comes_back_is_given_again) {  // MP-1

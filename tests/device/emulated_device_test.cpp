@@ -122,7 +122,7 @@ TEST_F(EmulatedDeviceTest, work_behind_late_work_begins_when_that_was_due_to_end
   std::promise<Clock::time_point> all_due;
   std::promise<void> other_done;
   EmulatedDevice other("emulated", ops_, clock_);
-  device_.submit_lasting(milliseconds(1), Priority::critical, [&] {  // late: ends when all work below is due
+  device_.submit_lasting(milliseconds(1), Priority::critical, [&] {  // late: ends when all following work is due
     std::this_thread::sleep_until(all_due.get_future().get());
   });
   device_.submit_lasting(milliseconds(5), Priority::critical, [&] { order.emplace_back("behind"); });
@@ -146,7 +146,7 @@ TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3
   EXPECT_FALSE(ran);
 }
 
-/// Queues joint work; callers hold a lock where several threads do.
+/// Queues joint work; if several threads call it, they hold a lock.
 void submit_jointly(std::initializer_list<EmulatedDevice*> devices, Clock::duration lasts,
                     const std::function<void()>& on_each) {
   const auto joint = std::make_shared<JointWork>(devices.size());
@@ -182,7 +182,7 @@ TEST_F(EmulatedDeviceTest, overlapping_joint_work_of_many_threads_ends_and_has_o
   std::vector<std::unique_ptr<EmulatedDevice>> all;
   for (int at = 0; at < devices; ++at) all.push_back(std::make_unique<EmulatedDevice>("emulated", ops_, clock_));
   std::mutex submission;
-  std::vector<std::vector<int>> order(devices);  // written by one piece of work of a device at a time (ED-1)
+  std::vector<std::vector<int>> order(devices);  // a device's work items write one after the other (ED-1)
   int number = 0;
   std::atomic<int> left = threads * each * 2;
   std::promise<void> done;

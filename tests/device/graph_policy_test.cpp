@@ -17,7 +17,7 @@ GraphPolicyOptions options_of(std::size_t most_graphs, microseconds least) {
   return options;
 }
 
-/// Runs `key` once as a device would, every recording succeeding; the device is as fast as the host.
+/// Runs `key` once like a device whose recordings all succeed; the device is as fast as the host.
 GraphAction run(GraphPolicy& policy, GraphKey key, microseconds issue_time, microseconds device_time = {}) {
   const GraphAction action = policy.next(key);
   if (action == GraphAction::plain && policy.wants_times(key)) {
@@ -31,7 +31,7 @@ GraphAction run(GraphPolicy& policy, GraphKey key, microseconds issue_time, micr
 
 TEST(GraphPolicy, work_is_recorded_after_a_first_and_a_timed_run_and_replayed_from_then_on) {  // GP-1
   GraphPolicy policy(options_of(4, microseconds(40)));
-  EXPECT_EQ(run(policy, 1, microseconds(5000)), GraphAction::plain);  // libraries start
+  EXPECT_EQ(run(policy, 1, microseconds(5000)), GraphAction::plain);  // libraries start up
   EXPECT_EQ(run(policy, 1, microseconds(100)), GraphAction::plain);
   EXPECT_EQ(run(policy, 1, microseconds(0)), GraphAction::record);
   for (int again = 0; again < 3; ++again) EXPECT_EQ(run(policy, 1, microseconds(0)), GraphAction::replay);
@@ -118,7 +118,7 @@ TEST(GraphPolicy, keys_without_a_graph_are_forgotten_in_the_end_and_graphs_are_n
   EXPECT_EQ(run(policy, 0, microseconds(1)), GraphAction::record);
   EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);
   for (GraphKey key = 2; key < 20; ++key) EXPECT_EQ(run(policy, key, microseconds(1)), GraphAction::plain);
-  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);  // as if new
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);  // like a new key
   EXPECT_EQ(policy.next(0), GraphAction::replay);
 }
 

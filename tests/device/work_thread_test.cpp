@@ -15,7 +15,7 @@
 namespace maestro {
 namespace {
 
-/// Holds the thread inside a piece of work until it is opened, so that the queue behind it is certain.
+/// Blocks the thread inside a work item until it is opened, so that the queue's content is certain.
 class Gate {
  public:
   void close(WorkThread& thread) {
@@ -32,7 +32,7 @@ class Gate {
   std::promise<void> opened_;
 };
 
-/// Waits until all background work queued before has run.
+/// Waits until all queued background work has run.
 void drain(WorkThread& thread) {
   std::promise<void> done;
   thread.submit(Priority::background, [&done] { done.set_value(); });
@@ -102,13 +102,13 @@ TEST(WorkThread, stop_finishes_what_runs_and_drops_what_is_queued) {  // WT-3
     thread.stop();
   });
   entered.get_future().wait();
-  // Whether stop() has the lock yet or not: the worker may go on only after it is stopping, or it would run the rest.
+  // The worker must continue only after stop() has begun; otherwise it would run the remaining work.
   while (!dropped.expired()) {
     auto probe = std::make_shared<int>(0);
     const std::weak_ptr<int> refused = probe;
     thread.submit(Priority::background, [probe] { (void)probe; });
     probe.reset();
-    if (refused.expired()) break;  // submit() drops: stop() was here
+    if (refused.expired()) break;  // dropped by submit(): stop() has begun
     std::this_thread::yield();
   }
   stopping.set_value();
@@ -117,7 +117,7 @@ TEST(WorkThread, stop_finishes_what_runs_and_drops_what_is_queued) {  // WT-3
   EXPECT_EQ(late, 0);
   EXPECT_TRUE(dropped.expired()) << "dropped work lets go of what it holds";
   thread.submit(Priority::critical, [&late] { ++late; });
-  thread.stop();  // again: harmless
+  thread.stop();  // harmless if repeated
   EXPECT_EQ(late, 0);
 }
 

@@ -30,7 +30,7 @@ class CudaDeviceTest : public ::testing::Test {
   std::vector<std::string> lines_;
   DeviceParts no_cuts_{0, GreenContextCalls{}};
   Poller poller_;
-  std::unique_ptr<CudaDevice> device_;  // before the poller goes
+  std::unique_ptr<CudaDevice> device_;  // before the poller is destroyed
 };
 
 TEST_F(CudaDeviceTest, work_runs_on_the_devices_thread_with_the_device_current) {
@@ -52,7 +52,7 @@ TEST_F(CudaDeviceTest, completions_come_in_order_and_behind_the_work_they_are_ab
   auto* const copied = reinterpret_cast<int*>(copies.data());
   std::vector<int> numbers(works);
   std::iota(numbers.begin(), numbers.end(), 100);
-  std::vector<int> seen;  // by the poller's thread, until all have come
+  std::vector<int> seen;  // written by the poller's thread until all have completed
   std::promise<void> all;
   device_->submit(Priority::critical, [&] {
     for (int work = 0; work < works; ++work) {
@@ -91,7 +91,7 @@ TEST_F(CudaDeviceTest, stop_waits_for_the_stream_and_for_every_completion) {  //
 }
 
 TEST_F(CudaDeviceTest, stop_waits_for_the_end_of_what_completions_hold) {  // CD-3
-  constexpr std::chrono::milliseconds long_enough{50};                     // for a stop() that did not wait
+  constexpr std::chrono::milliseconds long_enough{50};                     // for a stop() that does not wait
   std::promise<void> queued;
   std::promise<void> stopped;
   bool ended_first = false;
@@ -133,7 +133,7 @@ TEST_F(CudaDeviceTest, two_devices_on_one_gpu_work_side_by_side_and_say_that_the
   int second = 0;
   ASSERT_EQ(cudaStreamGetPriority(device_->stream(), &first), cudaSuccess);
   ASSERT_EQ(cudaStreamGetPriority(half->stream(), &second), cudaSuccess);
-  EXPECT_LT(first, second);  // a lower number goes first
+  EXPECT_LT(first, second);  // a lower number has priority
   std::promise<void> finished;
   half->submit(Priority::critical, [&] { half->finish([&finished](const std::string&) { finished.set_value(); }); });
   finished.get_future().wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies beside a device's work (Device::move).
+// Copies during a device's work (Device::move).
 #include <algorithm>
 #include <future>
 #include <memory>
@@ -28,7 +28,7 @@ class DeviceMove : public ::testing::Test {
     options.name = "cuda:" + std::to_string(index);
     return std::make_unique<CudaDevice>(options, poller_, index == 0 ? parts_ : other_parts_, any_table);
   }
-  /// Moves and waits; returns the argument of `done`.
+  /// Moves and waits. Returns the argument of `done`.
   [[nodiscard]] static std::string move(Device& device, const std::byte* from, std::byte* to, std::size_t size) {
     std::promise<std::string> told;
     device.move(from, to, size, [&told](const std::string& failure) { told.set_value(failure); });
@@ -48,7 +48,7 @@ class DeviceMove : public ::testing::Test {
   DeviceParts parts_{0, GreenContextCalls{}};
   DeviceParts other_parts_{1, GreenContextCalls{}};
   Poller poller_;
-  std::unique_ptr<CudaDevice> device_;  // before the poller goes
+  std::unique_ptr<CudaDevice> device_;  // before the poller is destroyed
 };
 
 TEST_F(DeviceMove, copies_both_ways_between_host_and_device) {
@@ -102,7 +102,7 @@ TEST_F(DeviceMove, copies_of_several_threads_each_complete_in_the_order_of_their
   constexpr int moves = 50;
   const SpaceMemory source = page_locked(1);
   const SpaceMemory block(device_->memory(), bytes);
-  std::vector<std::vector<int>> told(threads);  // by the poller's thread
+  std::vector<std::vector<int>> told(threads);  // written by the poller's thread
   std::vector<std::thread> movers;
   for (int thread = 0; thread < threads; ++thread) {
     movers.emplace_back([&, thread] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' end of a process that exports blocks of its device memory.
+// Starts and queries a process that exports blocks of its device memory.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct Exporter : testing::ChildProcess {
   [[nodiscard]] bool shares() const { return introduction.find(' ') == std::string::npos && !introduction.empty(); }
   [[nodiscard]] std::vector<std::byte> exported() const { return exported_by(introduction); }
   [[nodiscard]] std::vector<std::byte> exported_second() const { return exported_by(second_introduction); }
-  /// The first block, as its owner sees it.
+  /// Returns the first block's bytes as its owner sees them.
   [[nodiscard]] Bytes bytes() {
     send("bytes");
     return of_hex(read_line());

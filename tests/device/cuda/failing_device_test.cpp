@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors of a failed device, and the state of unused devices: only the fake can show them.
+// Errors of a failed device, and the state of unused devices: only the fake can produce them.
 #include <atomic>
 #include <future>
 #include <set>
@@ -126,7 +126,7 @@ TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_bac
 
 TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
   fake_cuda::reset_device();
-  std::thread([] {  // a thread that has set no device
+  std::thread([] {  // a thread that has not selected a device
     DeviceParts no_cuts(1, GreenContextCalls{});
     Poller poller;
     DeviceOptions options;

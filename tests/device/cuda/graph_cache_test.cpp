@@ -39,12 +39,12 @@ class GraphCacheTest : public SiteTest {
     return std::make_unique<GraphCache>(
         *work_, events_, timed_events_, [this](const std::string& line) { lines_.push_back(line); }, options);
   }
-  /// Queues a copy of host_ as it is when the device comes to it.
+  /// Queues a copy of host_, with the value that it has when the device executes the copy.
   void issue_copy() {
     ++issued_;
     check(cudaMemcpyAsync(device_.data(), host_.data(), sizeof(int), cudaMemcpyHostToDevice, stream()), "copy");
   }
-  /// Runs the copy with another value; true when it arrived.
+  /// Runs the copy with another value. Returns whether the value arrived.
   [[nodiscard]] bool copies(GraphCache& cache, GraphKey key, int value, const std::function<void()>& issue,
                             bool equal = true) {
     std::memcpy(host_.data(), &value, sizeof value);
@@ -67,7 +67,7 @@ class GraphCacheTest : public SiteTest {
 TEST_F(GraphCacheTest, work_is_the_same_issued_recorded_and_replayed) {  // GR-1
   const auto cache = cache_of(8);
   for (int run = 1; run <= 5; ++run) EXPECT_TRUE(copies(*cache, 1, run, [this] { issue_copy(); })) << run;
-  EXPECT_EQ(issued_, 2);  // plainly, and for the recording
+  EXPECT_EQ(issued_, 2);  // once without a graph, once for the recording
   EXPECT_EQ(cache->graphs(), 1u);
   EXPECT_TRUE(lines_.empty());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a device's multiprocessors, over fakes of the driver's functions: an H200 as its driver describes it.
+// Division of a device's multiprocessors, over fakes of the driver's functions that describe an H200.
 #include "runtime/device/cuda/green_contexts.hpp"
 
 #include <gtest/gtest.h>
@@ -12,14 +12,14 @@ namespace {
 
 constexpr unsigned all_multiprocessors = 132;
 constexpr unsigned group_size = 8;
-constexpr unsigned group_count = 15;  // fewer than 132 / 8: of 18 on a cluster 2 are left over
+constexpr unsigned group_count = 15;  // fewer than 132 / 8: clusters of 18 multiprocessors leave 2 unused
 
-/// The arguments of the fakes. The functions are C's, so it is global; every test starts anew.
+/// State of the fakes. The functions are C functions, so it is global; every test resets it.
 struct Told {
   unsigned described = 0;  // multiprocessors of the latest description
-  int contexts = 0;        // that exist
-  bool refuses = false;    // to create a context
-  bool captures = false;   // streams, so that waiting for their work fails
+  int contexts = 0;        // number of existing contexts
+  bool refuses = false;    // whether contexts cannot be created
+  bool captures = false;   // whether streams capture, so that waiting for their work fails
 };
 Told told;
 
@@ -114,7 +114,7 @@ TEST(GreenContexts, a_driver_that_lacks_or_refuses_them_is_quoted) {
   EXPECT_EQ(refusing.take(0.5, why), nullptr);
   EXPECT_EQ(why, "cuGreenCtxCreate answers 801");
   told.refuses = false;
-  EXPECT_NE(refusing.take(1, why), nullptr);  // nothing was lost by the refusal
+  EXPECT_NE(refusing.take(1, why), nullptr);  // the refusal lost nothing
 }
 
 TEST(GreenContexts, a_device_of_a_part_is_sized_for_it) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that exports two blocks of its device memory to another: prints the bytes for importing each as a line of
-// hex digits, or a line with the reason why not; then answers every line that it reads with the first block's bytes, in
-// hex. argv: the blocks' size, and the value of the first block's bytes; those of the second are larger by 1.
+// A process that exports two blocks of its device memory. Prints a line of hex digits per block, the bytes needed to
+// import it, or a line with the reason for a failure; then answers every input line with the first block's bytes in
+// hex. argv: size of the blocks, and value of the first block's bytes; the second block's value is larger by 1.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>

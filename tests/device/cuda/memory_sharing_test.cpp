@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of another process, which is a process (memory_exporter.cpp).
+// Device memory of another process (memory_exporter.cpp).
 #include "runtime/device/cuda/memory_sharing.hpp"
 
 #include <future>
@@ -43,7 +43,7 @@ class MemorySharingTest : public ::testing::Test {
   DeviceParts other_parts_{1, GreenContextCalls{}};
   Poller poller_;
   MemorySharing sharing_;
-  std::unique_ptr<CudaDevice> device_;  // before the poller goes
+  std::unique_ptr<CudaDevice> device_;  // before the poller is destroyed
   std::string why_not_;
 };
 

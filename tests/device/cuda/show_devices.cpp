@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the CUDA devices of this machine, each on a line, or why there is none; 0 or 1 accordingly.
+// Prints this machine's CUDA devices, one per line, and exits with 0; without a device prints the reason and exits with
+// 1.
 #include <iostream>
 
 #include "runtime/device/backend.hpp"

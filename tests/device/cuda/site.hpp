@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by tests of the CUDA device. They run on a device if there is any, and over the fake of the runtime anywhere;
-// so they look at device memory through the runtime's calls only.
+// Shared by tests of the CUDA device. They run on a device if there is one, and over the fake runtime anywhere; so they
+// access device memory only through calls of the runtime.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace maestro::cuda {
 
-/// Why tests are skipped here; empty where there is a device.
+/// Returns why tests are skipped here; empty if there is a device.
 inline std::string missing_device() {
   int devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
@@ -51,7 +51,7 @@ class SiteTest : public ::testing::Test {
   std::unique_ptr<DeviceSpace> space_;
 };
 
-/// These tests do not use operators.
+/// Returns an empty table; these tests do not use operators.
 inline std::unique_ptr<OperatorTable> any_table(const TableSite& /*site*/) {
   return std::make_unique<cpu::CpuOperatorTable>();
 }

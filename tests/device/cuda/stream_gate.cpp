@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On a device: a function of the host that waits, in the order of the stream.
+// On a device: a host function that waits, in stream order.
 #include "tests/device/cuda/stream_gate.hpp"
 
 #include "runtime/ops/cuda/device_error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream that stands still until a test releases it.
+// A stream that blocks until a test releases it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// Holds the work that is queued on `stream` from now on until open() or its destruction.
+/// Holds work queued on `stream` after its construction until open() or its destruction.
 class StreamGate {
  public:
   explicit StreamGate(cudaStream_t stream);
@@ -22,7 +22,7 @@ class StreamGate {
   }
 
  private:
-  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);  // with the stream
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);  // shared with the stream
 };
 
 }  // namespace maestro::cuda

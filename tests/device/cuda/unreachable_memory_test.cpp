@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the driver does not open, and its errors, which only the fake can show.
+// Memory that the driver does not open, and its errors; only the fake can produce them.
 #include "runtime/device/cuda/memory_sharing.hpp"
 #include "tests/device/cuda/exporter.hpp"
 #include "tests/device/cuda/site.hpp"
@@ -11,7 +11,7 @@ constexpr std::size_t size = 512;
 
 class UnreachableMemory : public ::testing::Test {
  protected:
-  /// Why `exported` is not imported.
+  /// Returns why `exported` is not imported.
   [[nodiscard]] std::string refusal(std::span<const std::byte> exported) const {
     std::string why_not;
     EXPECT_EQ(MemorySharing().import_block(device_, exported, why_not), nullptr);
@@ -25,7 +25,7 @@ class UnreachableMemory : public ::testing::Test {
 
 TEST_F(UnreachableMemory, of_this_process_is_refused_by_the_driver_too) {  // HR-5
   const SpaceMemory block(device_.memory(), size);
-  const std::vector<std::byte> exported = MemorySharing().export_block(device_, block.data());  // as another process'
+  const std::vector<std::byte> exported = MemorySharing().export_block(device_, block.data());  // another process's
   ASSERT_FALSE(exported.empty());
   EXPECT_EQ(refusal(exported), "the driver does not open it: an error of the fake");
 }
