@@ -27,7 +27,7 @@ std::vector<std::string> entries_of(const std::filesystem::path& folder) {
   return names;
 }
 
-/// The system refuses to let files grow beyond `bytes`, as a full disk does, while this lives.
+/// Prevents files from growing beyond `bytes` during its lifetime, as a full disk does.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -153,7 +153,7 @@ TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF
 TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {  // AF-3
   const TempFolder folder;
   const auto device = folder.path() / "null";
-  // A device of the test's own: a program that replaces it must not replace the machine's.
+  // A device node for this test: a defective program must not replace the machine's.
   if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) GTEST_SKIP() << "only root makes devices";
   const FileDescriptor usable(open(device.c_str(), O_WRONLY | O_CLOEXEC));
   if (!usable) GTEST_SKIP() << "no devices in " << folder.path();
@@ -205,7 +205,7 @@ TEST(AtomicFile, an_open_descriptor_of_the_process_is_written_where_it_stands_AF
 }
 
 TEST(Checksum, is_the_published_xxh3_128_whatever_the_pieces) {
-  EXPECT_EQ(checksum_of(""), "99aa06d3014798d86001c324468d497f");  // xxhash's own sanity table, XXH3_128, seed 0
+  EXPECT_EQ(checksum_of(""), "99aa06d3014798d86001c324468d497f");  // from xxhash's sanity table, XXH3_128, seed 0
   const std::string text(300000, 'q');
   Checksum pieces;
   pieces.add(std::as_bytes(std::span(text).first(7)));

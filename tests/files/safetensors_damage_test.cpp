@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are truncated, altered or made up: every such file is refused with a line, or is sound after all.
+// Files that are truncated, altered or made up: each is refused with a line, or is valid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -28,7 +28,7 @@ std::string sound_file(const TempFolder& folder) {
   return contents_of(folder.path() / "sound");
 }
 
-/// Opens the bytes as a file; where that succeeds, everything the file offers can be touched.
+/// Opens the bytes as a file. If that succeeds, reads everything in the file.
 Status open_and_touch(const TempFolder& folder, std::string_view bytes) {
   const auto file = SafetensorsFile::open(folder.write("damaged", bytes));
   if (!file) return file.error();
@@ -54,7 +54,7 @@ TEST(DamagedSafetensors, a_file_cut_anywhere_is_refused) {
   EXPECT_FALSE(open_and_touch(folder, sound + "x").ok()) << "bytes outside of all tensors";
 }
 
-/// Returns the bytes that this process has taken from the allocator.
+/// Returns the bytes that this process has allocated.
 std::size_t taken_bytes() {
   return mallinfo2().uordblks + mallinfo2().hblkhd;
 }
@@ -91,7 +91,7 @@ TEST(DamagedSafetensors, any_flipped_bit_is_refused_in_one_line_or_leaves_a_soun
       ASSERT_THAT(opened.error().message, AllOf(HasSubstr("damaged"), IsOneLine())) << "byte " << at << " bit " << bit;
     }
   }
-  EXPECT_GT(refused, 700);  // most of the 1,700 header bits matter; the data's 216 never do
+  EXPECT_GT(refused, 700);  // most of the 1,700 header bits matter; the 216 bits of the data never do
 }
 
 TEST(DamagedSafetensors, random_rubbish_in_the_header_is_refused_or_sound) {

@@ -36,7 +36,7 @@ struct Tensors {
   }
 };
 
-/// The same tensors as safetensors.torch.save of the Python package safetensors 0.8.0 writes them, metadata
+/// Returns the same tensors as written by safetensors.torch.save of the Python package safetensors 0.8.0, metadata
 /// {"format": "pt"}.
 std::string file_of_the_python_package() {
   constexpr std::string_view header =
@@ -150,7 +150,7 @@ TEST(Safetensors, elements_of_an_f16_tensor_are_widened_without_the_others) {
                                          {"values", Tensor(values.data(), DType::f32, {5})}};
   ASSERT_TRUE(write_weights(path, tensors, WeightDtype::f16).ok());
   const SafetensorsFile file = SafetensorsFile::open(path).value_or_throw();
-  // The halves, an odd number, stand behind the wider integers, so that both are aligned in the file.
+  // The halves have an odd number and follow the wider integers, so that both are aligned in the file.
   EXPECT_EQ(file.names(), (std::vector<std::string>{"ids", "values"}));
   std::vector<float> found(3);
   ASSERT_TRUE(file.widen("values", 1, found).ok());
