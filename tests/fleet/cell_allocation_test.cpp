@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-/// A curve on pool 0 with an option for each number of devices; its fixed layout takes a second a step.
+/// Returns a curve on pool 0 with an option for each number of devices; its fixed layout takes a second per step.
 FleetCurve curve_of(const std::vector<double>& rates) {
   FleetCurve curve{.options = {}, .fixed = {.devices = 1, .step_s = 1}};
   for (std::size_t at = 0; at < rates.size(); ++at) {

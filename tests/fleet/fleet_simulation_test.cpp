@@ -25,12 +25,12 @@ struct Fleet {
   }
 };
 
-/// Checks FX-1 and FX-2 by the spans of a result.
+/// Checks FX-1 and FX-2 with the spans of a result.
 void expect_conserved(const Fleet& fleet, const FleetResult& result) {
   ASSERT_EQ(result.jobs.size(), fleet.drawn.size());
   std::vector<double> steps(result.jobs.size());
   std::map<std::size_t, double> last_s;
-  std::vector<std::map<double, std::int64_t>> changes(fleet.cluster.pools.size());  // of devices in use
+  std::vector<std::map<double, std::int64_t>> changes(fleet.cluster.pools.size());  // in number of used devices
   for (const FleetSpan& span : result.spans) {
     const double from_s = last_s.try_emplace(span.job, span.from_s).first->second;
     ASSERT_EQ(span.from_s, from_s) << "a job has no gap";
@@ -110,7 +110,7 @@ TEST(FleetSimulation, conserves_devices_and_work) {  // FX-1, FX-2, FX-3, FQ-1
   }
 }
 
-/// Jobs of one kind on 8 devices: 2 s a step on four, 1.25 s on eight.
+/// Returns jobs of one kind on 8 devices: 2 s a step on four, 1.25 s on eight.
 Fleet elastic(std::vector<FleetJob> drawn) {
   return {one_pool(1, 8), jobs_of({job_of("elastic", {{4, 2 * s}, {8, 1.25 * s}}, 4)}), std::move(drawn)};
 }
@@ -174,10 +174,10 @@ TEST(FleetSimulation, jobs_share_devices_where_that_ends_them_earlier) {
   const FleetResult most = run(0.6, 10);
   EXPECT_DOUBLE_EQ(most.jobs[1].end_s, 72);
   EXPECT_DOUBLE_EQ(most.jobs[0].end_s, 112);
-  const FleetResult busy = run(0.95, 10);  // together both would end later than in turn
+  const FleetResult busy = run(0.95, 10);  // run together, both would end later than one after the other
   EXPECT_DOUBLE_EQ(busy.jobs[1].start_s, 100);
   EXPECT_FALSE(busy.jobs[0].packed);
-  const FleetResult large = run(0.5, 50);  // 100 bytes are more than 92% of a device
+  const FleetResult large = run(0.5, 50);  // 100 bytes exceed 92% of a device
   EXPECT_DOUBLE_EQ(large.jobs[1].start_s, 100);
 }
 

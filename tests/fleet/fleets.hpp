@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clusters and jobs of tests.
+// Clusters and jobs for tests.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace maestro {
 
-/// A cluster of one kind, "h100".
+/// Returns a cluster of one kind, "h100".
 inline FleetCluster one_pool(std::int64_t hosts, std::int64_t devices_of_host) {
   return {.name = "one pool",
           .pools = {{.kind = "h100", .hosts = hosts, .devices_of_host = devices_of_host, .memory_bytes = 100}}};
 }
 
-/// A job on "h100"; points: devices, milliseconds of a step.
+/// Returns a job on "h100"; points: devices, milliseconds per step.
 inline FleetJobKind job_of(const std::string& name, const std::vector<std::pair<std::int64_t, double>>& points,
                            std::int64_t fixed_devices, double busy = 0.9, double bytes = 10) {
   FleetJobKind job;

@@ -12,7 +12,7 @@ namespace maestro {
 namespace {
 
 TEST(JobPairs, gain_the_difference_of_the_two_completions) {
-  // Played by hand: 100 s and 60 s left. Waiting: ends at 100 and 160. Together at 1.2: 72 and 72 + 40 = 112.
+  // By hand: 100 s and 60 s left. In turn: ends at 100 and 160. Together at 1.2: 72 and 72 + 40 = 112.
   EXPECT_NEAR(
       gain_s(
           {.busy_waiting = 0.6, .busy_running = 0.6, .left_of_waiting_s = 60, .left_of_running_s = 100, .wait_s = 100}),
