@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chat templates under fuzz: the source is parsed and renders conversations.
+// Fuzz target for chat templates: the source is parsed and renders conversations.
 #include <array>
 
 #include "fuzz_target.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.json and run.json under fuzz. The checksum in an input is replaced by the right sum, too: behind it lie
-// the checks that a damaged file does not reach.
+// Fuzz target for checkpoint.json and run.json. Each input is also read with its checksum corrected, which reaches the
+// checks that a damaged file does not.
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -25,7 +25,7 @@ void read(std::string_view text) {
           "a written manifest reads back equal", written);
 }
 
-/// Returns the text with the right checksum; nothing if it is no object.
+/// Returns the text with a correct checksum; nothing if it is not an object.
 std::optional<std::string> with_checksum(std::string_view text) {
   Result<nlohmann::json> object = parse_json(text, "checkpoint.json");
   if (!object || !object->is_object()) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of decoders, vision encoders and projectors, adapter_config.json, generation_config.json and the index of
-// weights under fuzz: every reader takes each input.
+// Fuzz target for config.json of decoders, vision encoders and projectors, adapter_config.json, generation_config.json
+// and the index of weights: every reader receives each input.
 #include "fuzz_target.hpp"
 #include "runtime/model/adapter_config.hpp"
 #include "runtime/model/hf_config.hpp"
@@ -11,7 +11,8 @@
 namespace maestro::fuzz {
 namespace {
 
-/// A projector's widths may be absent in a file; the run supplies them before it writes a file.
+/// Returns whether the widths are present: a file may lack a projector's widths, which the run sets before it writes a
+/// file.
 bool complete(const ProjectorConfig& config) {
   return config.vision_width > 0 && config.width > 0;
 }
@@ -20,7 +21,7 @@ bool complete(const Config&) {
   return true;
 }
 
-/// A configuration that `read` accepts and `write` writes reads back as the same text.
+/// Checks that an accepted configuration, once written, reads back as the same text.
 template <class Read, class Write>
 void check_config(std::string_view text, Read read, Write write) {
   const auto config = read(text, "config.json");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversation files under fuzz: every valid entry becomes tokens.
+// Fuzz target for conversation files: every valid entry becomes tokens.
 #include <sstream>
 
 #include "fuzz_target.hpp"

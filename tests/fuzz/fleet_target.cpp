@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of `maestro fleet` under fuzz: cells and jobs. Those that are accepted are simulated, a few jobs of them.
+// Fuzz target for files of `maestro fleet`: cells and jobs. A few jobs of each accepted file are simulated.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays the seeds and the regressions of every fuzz target. A finding ends the program with the name of the input.
+// Replays the seeds and regressions of every fuzz target. A finding ends the program with the input's name.
 #include <glob.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace fs = std::filesystem;
 
-// The entry points of the targets, which are named LLVMFuzzerTestOneInput in a fuzzer.
+// The targets' entry points, which a fuzzer names LLVMFuzzerTestOneInput.
 #define MAESTRO_FUZZ_TARGETS(TARGET) \
   TARGET(job)                        \
   TARGET(safetensors)                \
@@ -43,7 +43,7 @@ struct Target {
   std::string_view name;
   int (*run)(const std::uint8_t*, std::size_t);
 };
-void PrintTo(const Target& target, std::ostream* out) {  // GoogleTest's name
+void PrintTo(const Target& target, std::ostream* out) {  // name required by GoogleTest
   *out << target.name;
 }
 #define LISTED(name) Target{#name, fuzz_##name},
@@ -56,7 +56,7 @@ void add_files_of(const fs::path& inputs, std::vector<fs::path>& files) {
   for (const auto& entry : fs::directory_iterator(inputs)) files.push_back(entry.path());
 }
 
-/// Adds the files of other tests that references.txt names for the target, a pattern per line.
+/// Adds files of other tests that references.txt names for the target, one pattern per line.
 void add_references_of(std::string_view name, std::vector<fs::path>& files) {
   std::ifstream lines(folder / "references.txt");
   for (std::string line; std::getline(lines, line);) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the fuzz targets: files for parsers that read files, and checks that end the program, by which
-// libFuzzer and the replay recognise a finding.
+// Shared by the fuzz targets: files for parsers that read files, and checks that end the program, which libFuzzer and
+// the replay report as a finding.
 #pragma once
 
 #include <unistd.h>
@@ -18,12 +18,12 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
-/// The entry point of libFuzzer, defined once by each target.
+/// Entry point for libFuzzer, defined once by each target.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace maestro::fuzz {
 
-/// The most bytes of a refusal: some values of `longest_shown` and a path of keys.
+/// Maximum bytes in an error message: some values of `longest_shown` and a path of keys.
 inline constexpr std::size_t longest_refusal = 4096;
 
 [[nodiscard]] inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
@@ -43,7 +43,7 @@ inline void check_refusal(std::string_view line) {
   require(printable(line, line.size()) == line, "a refusal is one line of UTF-8 without control characters", line);
 }
 
-/// Returns whether the call ends without JobError; checks the text of the error.
+/// Returns whether the call ends without JobError. Checks the error's text.
 template <class Call>
 bool accepts(Call&& call) {
   try {
@@ -55,14 +55,14 @@ bool accepts(Call&& call) {
   }
 }
 
-/// Returns whether a Result or Status is good; checks the text of its error.
+/// Returns whether a Result or Status is good. Checks the error's text.
 template <class Answer>
 bool accepted(const Answer& answer) {
   if (!answer.ok()) check_refusal(answer.error().message);
   return answer.ok();
 }
 
-/// A folder below the system's folder for temporary files, removed at the end of the program.
+/// A folder in the system's temporary folder, removed at the end of the program.
 class ScratchFolder {
  public:
   ScratchFolder() : path_(std::filesystem::temp_directory_path() / ("maestro-fuzz-" + std::to_string(getpid()))) {
@@ -76,7 +76,7 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// Writes a file, whose earlier content is replaced, and returns its path.
+  /// Writes a file, replacing earlier content, and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view bytes) const {
     std::filesystem::path file = path_ / name;
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
@@ -89,7 +89,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Returns the folder of the program; made at the first call.
+/// Returns the program's folder, created at the first call.
 inline const ScratchFolder& scratch() {
   static const ScratchFolder folder;
   return folder;

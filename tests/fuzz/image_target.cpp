@@ -32,8 +32,8 @@ void read(std::string_view bytes) {
   if (image->pixels.size() <= small) check_written(*image);
 }
 
-/// Returns a PNG with the right checksum behind each whole chunk: length, kind, body, checksum (PNG
-/// specification, 5.3).
+/// Returns a PNG with a correct checksum after each complete chunk: length, kind, body, checksum (PNG specification,
+/// 5.3).
 std::string with_checksums(std::string png) {
   constexpr std::size_t signature = 8, around = 12;
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(png[at]); };

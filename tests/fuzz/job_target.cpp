@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job files under fuzz: text, overrides and every reader. A line "#set a.b=c" is an override as well as a comment.
+// Fuzz target for job files: text, overrides and every reader. A line "#set a.b=c" is an override as well as a comment.
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ std::vector<std::string> overrides_in(const std::string& text) {
   return overrides;
 }
 
-/// Every reader on its own: the refusal of a table hides nothing of the next.
+/// Calls every reader separately: an error in one table hides nothing in the next.
 void read_tables(const JobTable& root) {
   accepts([&] { static_cast<void>(read_name(root)); });
   accepts([&] { static_cast<void>(read_train(root.table("train"))); });

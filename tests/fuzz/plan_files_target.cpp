@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of `maestro plan` under fuzz: profiles, which read back equal, and descriptions of clusters.
+// Fuzz target for files of `maestro plan`: profiles, which must read back equal, and cluster descriptions.
 #include <cmath>
 
 #include "fuzz_target.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a run under fuzz, as its page and card are made from it: the bytes are steps.jsonl and events.jsonl,
-// which a NUL divides; without one they are both.
+// Fuzz target for a run's record and the page and card made from it: the bytes are steps.jsonl and events.jsonl,
+// separated by a NUL; without a NUL they are both files.
 #include <algorithm>
 
 #include "fuzz_target.hpp"
@@ -10,7 +10,7 @@
 namespace maestro::fuzz {
 namespace {
 
-/// A folder of a run with a record.
+/// Returns a run folder with a record.
 const std::filesystem::path& run_folder() {
   static const std::filesystem::path folder = [] {
     std::filesystem::create_directories(scratch().path() / "record");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of training data under fuzz: rows of every kind of file, the records in them, conversations about pictures in
-// archives, and the index of prepared data.
+// Fuzz target for training data: rows in files of every kind, records in rows, conversations about images in archives,
+// and the index of prepared data.
 #include <optional>
 
 #include "fuzz_target.hpp"

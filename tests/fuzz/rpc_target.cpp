@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thrift frames under fuzz: each input is a stream that a client sends to the rendezvous and to the control service,
-// and an answer that their clients and the client of a served module receive. Streams are memory; limits and wire form
-// are those of RpcServer and RpcClient. Each input is also the variables of a launcher, a line NAME=VALUE each.
+// Fuzz target for Thrift frames: each input is a stream that a client sends to the rendezvous and to the control
+// service, and an answer that their clients and a served module's client receive. Streams are in memory; limits and
+// wire format equal RpcServer's and RpcClient's. Each input is also a launcher's variables, one line NAME=VALUE each.
 #include <thrift/Thrift.h>
 #include <thrift/protocol/TProtocol.h>
 #include <thrift/transport/TBufferTransports.h>
@@ -53,7 +53,7 @@ class Rendezvous final : public rendezvous::RendezvousNull {
                    {0, 0, 1, 1}};
 };
 
-/// Serves a stream until it ends, or until an exception ends the connection.
+/// Serves a stream to its end, or until an exception closes the connection.
 void serve(const std::shared_ptr<TProcessor>& processor, std::string_view bytes) {
   const auto answers = framed_protocol(std::make_shared<TMemoryBuffer>(), largest_message);
   try {
@@ -64,7 +64,7 @@ void serve(const std::shared_ptr<TProcessor>& processor, std::string_view bytes)
   }
 }
 
-/// Calls `receive` of a client whose service has sent the bytes.
+/// Calls `receive` on a client whose service has sent the bytes.
 template <class Client, class Receive>
 void receive(std::string_view bytes, Receive receive_answer) {
   try {
@@ -129,7 +129,7 @@ void receive_of_served(std::string_view bytes) {
   });
 }
 
-/// Finds the place of a process that has these variables.
+/// Finds the place of a process with these variables.
 void find_place(std::string_view variables) {
   std::map<std::string, std::string, std::less<>> values;
   std::istringstream lines{std::string(variables)};

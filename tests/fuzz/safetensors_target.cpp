@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files under fuzz: the header's checks, every tensor's bytes, and a file written from the tensors.
+// Fuzz target for safetensors files: the header's checks, every tensor's bytes, and a file written from the tensors.
 #include <algorithm>
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of a teacher under fuzz: teacher.json, and rows of a server, over a small corpus.
+// Fuzz target for a teacher's records: teacher.json, and rows from a server, over a small corpus.
 #include <memory>
 
 #include "fuzz_target.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer files under fuzz: an object is read as tokenizer.json, tokenizer_config.json, generation_config.json and
-// vocab.json, any other input as tokenizer.model. A tokenizer that opens encodes and decodes some text.
+// Fuzz target for tokenizer files: an object is read as tokenizer.json, tokenizer_config.json, generation_config.json
+// and vocab.json, any other input as tokenizer.model. An accepted tokenizer encodes and decodes some text.
 #include <algorithm>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces under fuzz, as `maestro what-if` reads them.
+// Fuzz target for traces, as `maestro what-if` reads them.
 #include <cmath>
 
 #include "fuzz_target.hpp"

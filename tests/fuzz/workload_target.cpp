@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workload files under fuzz: an accepted workload has the order that the policies rely on.
+// Fuzz target for workload files: an accepted workload has the order that the policies rely on.
 #include "fuzz_target.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 
