@@ -156,7 +156,7 @@ TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
   PlacementRequest request = request_of(1, 1);
   request.cuda.of_host = 2;
   request.devices[1] = devices_of({"cuda:1"});
-  request.devices[2] = devices_of({"cuda:0", "cuda:1"});  // more than there are cores
+  request.devices[2] = devices_of({"cuda:0", "cuda:1"});  // more devices than cores
   const auto places = place(graph_of(1, 2), request);
   EXPECT_EQ(text_of(places[1].devices.at(0)), "cuda:1");
   EXPECT_EQ(text_of(places[2].devices.at(0)), "cuda:0");
@@ -166,7 +166,7 @@ TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
   request.devices[2] = devices_of({"cuda:0", "cuda:2"});
   EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
             "student.devices: \"cuda:2\": there are 2 CUDA devices, cuda:0 to cuda:1");
-  request.devices[2] = {};  // places are chosen among cores
+  request.devices[2] = {};  // without names, places are chosen among cores
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("there is 1 device"), std::string::npos);
 }
 
