@@ -281,7 +281,7 @@ TEST(JobDocument, a_written_document_has_quotes_where_toml_needs_them) {
 TEST(JobDocument, a_string_longer_than_a_line_may_be_is_written_in_lines) {
   std::string text = "name = \"\"\"";
   for (int part = 0; part < 6; ++part) {
-    text += 'x';  // behind a break, blanks would belong to it
+    text += 'x';  // a break skips blanks, so no part begins with one
     for (int pair = 0; pair < 1000; ++pair) text += part % 2 == 0 ? "\u00e4" : "  ";
     text += "\\\n";
   }

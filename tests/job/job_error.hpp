@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line a user would see.
+// The error line that a user would see.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace maestro {
 
-/// Message of the JobError that `action` throws; a text no error has when it throws none.
+/// Returns the message of the JobError that `action` throws; if it throws none, a text that never is an error message.
 template <class Action>
 [[nodiscard]] std::string job_error_of(Action&& action) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// With any bytes, parsing ends in a document or in a JobError of a single line.
+// For any bytes, parsing returns a document or throws a JobError with a single line.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -33,7 +33,7 @@ void read_all(const JobDocument& document) {
   document.finish();
 }
 
-/// 1 for a document, 0 for a JobError; any other exception escapes and fails the test.
+/// Returns 1 for a document, 0 for a JobError; any other exception fails the test.
 int parse_and_read(const std::string& text, const std::vector<std::string>& overrides) {
   bool parsed = false;
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every range of the readers at its ends: the end itself is accepted, the next value is refused.
+// Every range of the readers at its ends: the end is accepted, the next value is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ struct Limit {
   const char* table;
   const char* key;
   const char* lowest;
-  const char* below;  ///< empty: no lower end
+  const char* below;  ///< lower end; empty: none
   const char* highest;
-  const char* above;  ///< empty: no upper end
+  const char* above;  ///< upper end; empty: none
 };
 
 void PrintTo(const Limit& limit, std::ostream* out) {
@@ -53,7 +53,7 @@ class JobLimits : public testing::TestWithParam<Limit> {};
 TEST_P(JobLimits, the_ends_of_a_range_belong_to_it) {
   const Limit limit = GetParam();
   const std::string refused = std::string(limit.table) + "." + limit.key + ": must be ";
-  // A value that does not fit its neighbours, such as heads to width, is another error.
+  // Values that do not fit each other, such as heads and width, are another error.
   EXPECT_THAT(error_of(limit, limit.lowest), Not(HasSubstr(refused)));
   EXPECT_THAT(error_of(limit, limit.highest), Not(HasSubstr(refused)));
   for (const std::string beyond : {limit.below, limit.above}) {
@@ -67,7 +67,7 @@ constexpr const char* counted = "1099511627776";  // 2^40
 constexpr const char* beyond_counted = "1099511627777";
 constexpr const char* size = "2147483648";  // 2^31
 constexpr const char* beyond_size = "2147483649";
-constexpr const char* smallest = "5e-324";  // the next number to zero
+constexpr const char* smallest = "5e-324";  // the number next to zero
 constexpr const char* largest = "1.7976931348623157e308";
 constexpr const char* below_one = "0.9999999999999999";
 

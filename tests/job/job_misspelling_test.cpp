@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random slips in the names of real keys: each is refused at its place, with a name as near as the intended key.
+// Random slips in names of real keys: each is refused at its place, with a name at least as near as the intended key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,13 +57,13 @@ TEST(JobMisspelling, every_slip_in_a_section_key_is_refused_with_a_nearest_name)
     const auto wrong = slip(meant, random);
     if (wrong.empty() || std::find(student_keys.begin(), student_keys.end(), wrong) != student_keys.end()) continue;
     const auto document = JobDocument::parse("[student]\nreplicas = 1\n" + wrong + " = 1\n", "job.toml");
-    // `replicas` first, so that a slip of it is not a key given twice.
+    // `replicas` comes first, so that a slip in it does not name a key twice.
     const auto error = job_error_of([&] { read_student(document); });
     ASSERT_THAT(error, testing::StartsWith("job.toml:3: student." + wrong + ": unknown key; "))
         << "seed " << seed << " round " << round;
     const auto quote = error.find("did you mean '");
     if (quote == std::string::npos) {
-      // Only a name of two letters can lose so much of itself.
+      // Only a two-letter name can change so much in one slip.
       ASSERT_LE(std::min(meant.size(), wrong.size()), 2u) << error;
       continue;
     }
@@ -73,7 +73,7 @@ TEST(JobMisspelling, every_slip_in_a_section_key_is_refused_with_a_nearest_name)
     meant_one_named += named == meant ? 1 : 0;
   }
   EXPECT_GT(slips, 800);
-  // A tie may fall to another key (beta1, beta2), seldom.
+  // A tie may rarely select another key (beta1, beta2).
   EXPECT_GT(meant_one_named, slips * 9 / 10);
 }
 

@@ -150,7 +150,7 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
 
 TEST(SectionReader, replicas_without_a_number_are_those_that_devices_or_processes_are_named_for) {
   SectionConfig two;
-  two.replicas = 2;  // of an app
+  two.replicas = 2;  // an app's default
   const auto replicas_of = [&](const std::string& keys) {
     return read_section(student_of(keys), "student", two).replicas;
   };
