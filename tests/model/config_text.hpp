@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of config.json that differ in a value.
+// Variants of config.json that differ in one value.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Returns the text with the first `from` in it, which must be there, replaced.
+/// Returns the text with the first `from` replaced; `from` must occur.
 inline std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string changed(text);
   const std::size_t at = changed.find(from);

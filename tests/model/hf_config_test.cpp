@@ -17,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// As published with the models gpt2 and TinyLlama-1.1B (keys that matter here).
+// As published for the models gpt2 and TinyLlama-1.1B (relevant keys only).
 constexpr std::string_view gpt2_text = R"({
   "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "initializer_range": 0.02,
   "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
@@ -186,12 +186,13 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
   }
 }
 
-/// Of a family that transformers computes with whole heads, flat rotary settings and no caps, as most.
+/// Returns the text for a family that, like most, transformers computes with complete heads, flat rotary settings and
+/// no caps.
 std::string of_family(const std::string& type, const std::string& more) {
   return replaced(replaced(llama_text, "\"llama\"", "\"" + type + "\""), "\"rope_scaling\": null", more);
 }
 
-// As the classes of transformers 5.24 read these keys.
+// As transformers 5.24 reads these keys.
 TEST(HfConfig, a_key_that_the_class_of_the_family_passes_over_is_refused_by_name) {
   const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
   for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {

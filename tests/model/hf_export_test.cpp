@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of config.json in exports, and tokenizers of models.
+// Exported config.json texts, and tokenizers of models.
 #include "runtime/model/hf_export.hpp"
 
 #include <gmock/gmock.h>

@@ -24,7 +24,7 @@ class HfGenerationFile : public testing::Test {
     const auto read = read_hf_generation(folder.path(), given);
     return read.ok() ? "accepted" : read.error().message;
   }
-  /// Refusals begin with the file's name.
+  /// Returns an error's text: the file's name, then `rest`.
   [[nodiscard]] std::string of_file(const std::string& rest) const {
     return (folder.path() / "generation_config.json").string() + ": " + rest;
   }
@@ -136,7 +136,7 @@ TEST_F(HfGenerationFile, a_wrong_value_is_refused_by_file_and_key) {
   EXPECT_THAT(refusal(), testing::HasSubstr(file));
 }
 
-/// GenerationConfig.save_pretrained of transformers 5.24 refuses each of the files on the left.
+/// GenerationConfig.save_pretrained in transformers 5.24 refuses each input.
 TEST(SavableGenerationConfig, settings_that_transformers_refuses_to_save_are_removed) {
   const auto saved = [](const std::string& text) { return savable_generation_config(text, "g.json").value_or_throw(); };
   const auto changed = [&](const std::string& text) { return nlohmann::json::parse(saved(text)); };
@@ -149,7 +149,7 @@ TEST(SavableGenerationConfig, settings_that_transformers_refuses_to_save_are_rem
     EXPECT_EQ(changed(std::string(R"({"eos_token_id": 4, )") + value + "}"), json({{"eos_token_id", 4}})) << value;
   }
   EXPECT_EQ(changed(R"({"use_cache": false, "cache_implementation": "static"})"), json({{"use_cache", false}}));
-  // Nothing to remove: not a byte is changed.
+  // Without settings to remove, not a byte is changed.
   for (const char* text :
        {R"({"do_sample":true,  "temperature": 0.6, "top_k": 20, "min_p": 0.1})", R"({"temperature": 1, "top_k": 50})",
         R"({"num_beams": 4, "early_stopping": true, "length_penalty": 2.0, "pad_token_id": 0})",

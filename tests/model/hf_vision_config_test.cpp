@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// As published with google/siglip-base-patch16-224 and siglip-so400m-patch14-384 (keys that matter here).
+// As published for google/siglip-base-patch16-224 and siglip-so400m-patch14-384 (relevant keys only).
 constexpr std::string_view base_text = R"({
   "architectures": ["SiglipModel"], "initializer_factor": 1.0, "model_type": "siglip",
   "text_config": {"model_type": "siglip_text_model"}, "vision_config": {"model_type": "siglip_vision_model"}})";
@@ -23,12 +23,12 @@ constexpr std::string_view large_text = R"({
   "model_type": "siglip", "text_config": {"hidden_size": 1152},
   "vision_config": {"hidden_size": 1152, "image_size": 384, "intermediate_size": 4304, "num_attention_heads": 16,
     "num_hidden_layers": 27, "patch_size": 14}})";
-// As published with llava-hf/llava-1.5-7b-hf, whose activation is the exact GELU.
+// As published for llava-hf/llava-1.5-7b-hf, whose activation is the exact GELU.
 constexpr std::string_view llava_text = R"({
   "model_type": "llava", "projector_hidden_act": "gelu", "text_config": {"model_type": "llama"},
   "vision_config": {"hidden_size": 1024, "patch_size": 14}, "vision_feature_layer": -2})";
 
-/// The only LLaVA whose projector is read: tanh GELU, all features of the last layer.
+/// Returns the only supported LLaVA projector: tanh GELU, all features of the last layer.
 std::string supported_llava() {
   const std::string text = replaced(llava_text, "\"gelu\"", "\"gelu_pytorch_tanh\"");
   return replaced(text, "\"vision_feature_layer\": -2",
@@ -82,8 +82,8 @@ TEST(HfVisionConfig, what_is_written_reads_back_as_the_same_model) {
   const auto again = [&] {
     return parse_hf_vision_config(hf_vision_config_text(config), "config.json").value_or_throw();
   };
-  for (const std::int64_t patches : {49, 50}) {     // a square grid's, and no square's
-    for (const std::int64_t columns : {0, 5, 7}) {  // of each image, and the table's own
+  for (const std::int64_t patches : {49, 50}) {     // a square grid, and none
+    for (const std::int64_t columns : {0, 5, 7}) {  // from each image, and from the table
       config.max_patches = patches;
       config.columns = columns;
       EXPECT_EQ(again().max_patches, patches);

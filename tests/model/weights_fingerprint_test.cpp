@@ -54,7 +54,7 @@ TEST(WeightsFingerprint, of_a_large_file_sees_a_change_in_its_last_sampled_piece
   std::string content(std::size_t{8} << 20, 'w');
   const auto at = folder.write("large/model.safetensors", content).parent_path();
   const std::string before = fingerprint_of(at);
-  content[content.size() - 256] = 'x';  // an even spread ends fewer than 256 bytes before the end of the file
+  content[content.size() - 256] = 'x';  // evenly spread samples end fewer than 256 bytes before the end of the file
   folder.write("large/model.safetensors", content);
   EXPECT_NE(fingerprint_of(at), before);
 }
