@@ -17,7 +17,7 @@ using std::chrono::seconds;
 
 const std::string erase = "\r\x1b[K";
 
-/// Returns the screen of a terminal after `text`: carriage return, erase-to-end-of-line and line breaks obeyed.
+/// Returns a terminal's screen after `text`, with carriage returns, erase-to-end-of-line and line breaks applied.
 std::vector<std::string> screen_of(const std::string& text) {
   std::vector<std::string> lines(1);
   std::size_t column = 0;
@@ -39,7 +39,7 @@ std::vector<std::string> screen_of(const std::string& text) {
 }
 
 struct Terminal {
-  std::ostringstream stream;  // both outputs of a terminal
+  std::ostringstream stream;  // both outputs of the terminal
   std::size_t columns = 40;
   ConsoleStreams streams() {
     return {stream, stream, true, [this] { return columns; }};
@@ -255,7 +255,7 @@ TEST(RunConsole, a_live_terminal_shows_no_times) {  // TE-5
 }
 
 TEST(RunConsole, every_line_is_an_object_in_json) {  // TE-6
-  Terminal terminal;                                 // even there
+  Terminal terminal;                                 // even on a terminal
   {
     Console console(at_noon(terminal.streams()));
     console.use_json();

@@ -15,7 +15,7 @@ namespace {
 TEST(MaxRss, begins_anew_for_another_run) {
   constexpr std::size_t touched = 64'000'000;
   {
-    const AlignedMemory memory(touched);  // goes back to the system
+    const AlignedMemory memory(touched);  // returned to the system
     std::memset(memory.data(), 1, touched);
     EXPECT_GE(rss_mb(), 64.0);
   }

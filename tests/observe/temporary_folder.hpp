@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of the running test's own, gone afterwards.
+// A folder for the running test, removed afterwards.
 #pragma once
 
 #include <gtest/gtest.h>

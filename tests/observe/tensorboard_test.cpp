@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expected bytes were encoded with Google's protobuf library and TensorBoard's own record writer.
+// The expected bytes were encoded with Google's protobuf library and TensorBoard's record writer.
 #include "runtime/observe/tensorboard.hpp"
 
 #include <gmock/gmock.h>

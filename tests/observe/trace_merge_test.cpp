@@ -110,7 +110,7 @@ TEST_F(MergeTraces, every_arrow_of_a_random_run_binds_to_a_slice_at_both_ends) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   TraceRecorder a(ProcessId(0), "a", on_host("h", 17)), b(ProcessId(1), "b", on_host("g", -1234567891));
-  // Nanoseconds late in a machine's life: times that a double of microseconds does not hold exactly.
+  // Nanoseconds after a long uptime: a double of microseconds cannot hold these times exactly.
   const auto when = [&](std::uint64_t ns) { return TraceTime{} + nanoseconds(987654321012345 + std::int64_t(ns)); };
   constexpr int arrows = 300;
   for (std::uint64_t flow = 0; flow < arrows; ++flow) {
