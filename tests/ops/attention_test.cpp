@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tolerances: f32 results differ from double-precision results by rounding of sums of up to a few hundred terms, 2e-5
-// of the largest value; bf16 storage rounds each result once (2^-9) and, backward, sees an `out` rounded once: 1e-2.
+// Tolerances: f32 results differ from double-precision results by the rounding of sums with up to a few hundred terms,
+// 2e-5 of the largest value; bf16 storage rounds each result once (2^-9) and the backward pass reads an `out` that is
+// rounded once: 1e-2.
 #include "runtime/ops/cpu/attention/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ Answer compute(const Problem& problem, Isa isa, DType act) {
   return {out.values(), lse.values(), dqkv.values()};
 }
 
-/// Attention of a single head and sequence, straight from the formulas in double precision.
+/// Attention for a single head and sequence, computed from the formulas in double precision.
 struct Reference {
   const Problem& problem;
   Answer answer;
@@ -92,7 +93,7 @@ struct Reference {
       const std::size_t qi = at(i, head);
       const std::size_t oi = static_cast<std::size_t>(i * s.out_columns() + head * s.head_size);
       Values p;
-      Values slopes;  // of the cap
+      Values slopes;  // slopes of the cap
       for (std::int64_t j = begin; j < end; ++j) {
         const double score = scale * dot(&problem.qkv[qi], &problem.qkv[at(j, s.heads + group)]);
         const double bent = s.softcap > 0 ? std::tanh(score / s.softcap) : 0;
@@ -251,7 +252,7 @@ TEST_P(AttentionOnIsa, large_scores_neither_overflow_nor_vanish) {
   Problem problem = random_problem({90}, {1, 1, 32, true});
   const auto columns = static_cast<std::size_t>(problem.shape.qkv_columns());
   for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
-    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores of some tens of thousands
+    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores in the tens of thousands
   }
   const Answer got = compute(problem, isa(), act());
   const Answer wanted = Reference(problem).answer;
@@ -282,7 +283,7 @@ TEST(Attention, gradients_agree_with_central_differences) {
     return std::inner_product(answer.out.begin(), answer.out.end(), problem.dout.begin(), 0.0);
   };
   Values numeric(problem.qkv.size());
-  // Step 2^-6: truncation about h^2 = 2e-4 of third derivatives below 1, rounding 1e-6 / h = 1e-4.
+  // Step 2^-6: truncation about h^2 = 2e-4 times third derivatives below 1, rounding 1e-6 / h = 1e-4.
   for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
     const double kept = problem.qkv[i];
     problem.qkv[i] = kept + 0x1p-6;

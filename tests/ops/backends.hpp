@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backends that operator tests run against: each is a name and a factory of its operator table.
+// The backends that operator tests run against: each is a name and a factory for its operator table.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 namespace maestro::testing {
 
 struct Backend {
-  std::string name;  ///< valid as a test name
+  std::string name;  ///< name that is valid for a test
   std::function<std::unique_ptr<OperatorTable>()> make;
 };
 
-/// Names the backend in test output; found by GoogleTest through the type's namespace.
+/// Names the backend in test output; GoogleTest finds it through the type's namespace.
 inline void PrintTo(const Backend& backend, std::ostream* out) {
   *out << backend.name;
 }

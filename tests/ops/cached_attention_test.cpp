@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tolerances: as attention_test.cpp, 2e-5 of the largest value in f32, a rounding to bf16 beside it.
+// Tolerances as in attention_test.cpp: 2e-5 of the largest value in f32, and also a rounding in bf16.
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using testing::OwnedTensor;
 using testing::Values;
 using testing::worst_error;
 
-/// A sequence's rows, (P, (H + 2G) D), and their attention, in double precision.
+/// A sequence's rows, (P, (H + 2G) D), and their attention in double precision.
 struct Sequence {
   Sequence(std::int64_t count, const AttentionShape& its_shape, unsigned seed = 1) : rows(count), shape(its_shape) {
     std::mt19937 generator(seed);
@@ -65,7 +65,8 @@ class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DTy
   [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
   [[nodiscard]] double tolerance() const { return act() == DType::f32 ? 2e-5 : 1e-2; }
 
-  /// Results of all rows of a sequence that arrive in pieces of the given sizes; a cache of `spare` more rows.
+  /// Returns the results for all rows of a sequence that arrives in pieces of the given sizes; the cache has `spare`
+  /// more rows.
   [[nodiscard]] Values in_pieces(const Sequence& sequence, const std::vector<std::int64_t>& pieces,
                                  std::int64_t spare = 3) const {
     const AttentionShape& shape = sequence.shape;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fails when an object compiled for an instruction set offers the linker a symbol outside that set's namespace: an inline
-# function or template from a shared header, which could replace the portable copy in the whole program.
-# cmake -DNM=nm -DISA=avx512 "-DOBJECTS=a.o,b.o" -P check_isa_symbols.cmake
+# Fails if an object that was compiled for an instruction set exports a symbol outside the set's namespace: an inline
+# function or template from a shared header, which could replace the portable copy in the complete program. cmake
+# -DNM=nm -DISA=avx512 "-DOBJECTS=a.o,b.o" -P check_isa_symbols.cmake
 string(REPLACE "," ";" objects "${OBJECTS}")
 if(NOT objects)
   message(FATAL_ERROR "no objects given for ${ISA}")

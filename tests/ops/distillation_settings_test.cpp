@@ -36,7 +36,7 @@ TEST(DistillationSettings, sound_ones_are_accepted) {
   settings.divergence = Divergence::js;
   EXPECT_EQ(verdict(settings), "accepted");
   settings.divergence = Divergence::forward_kl;
-  settings.beta = 7;  // of js only
+  settings.beta = 7;  // used by js only
   EXPECT_EQ(verdict(settings), "accepted");
   settings.boundary = TeacherOutput::top_k_rest;
   settings.divergence = Divergence::reverse_kl;  // finite with the rest

@@ -54,13 +54,13 @@ TEST_P(Flat, three_adamw_steps_agree_with_pytorch_and_zero_the_gradient) {
                              .step = step,
                              .gradient_scale = 0.5}});
     EXPECT_EQ(gradient, std::vector<float>(gradient.size(), 0.0F));
-    // A handful of f32 roundings of values below 2.
+    // A few f32 roundings of values below 2.
     EXPECT_LT(worst_error(Values(value.begin(), value.end()), recorded.at("adamw.value" + std::to_string(step))), 1e-6);
   }
 }
 
-/// Moments after `steps` updates of a parameter whose gradient is always `gradient`, for many seeds of the rounding: a
-/// difference of the gradients in their last place changes the random bits and nothing else that is measured.
+/// Average moments after `steps` updates with the constant gradient 0.75. The gradients differ in their last place by
+/// element, so that each element has other random roundings; the difference affects nothing else that is measured.
 struct Averages {
   double mean = 0;
   double variance = 0;
@@ -87,12 +87,12 @@ Averages averages_after(const OperatorTable& ops, int steps, double beta2) {
 }
 
 TEST_P(Flat, moments_in_bf16_move_as_those_in_f32_where_a_change_is_below_their_last_place) {
-  // Of a second moment near its limit, 0.5625, a step changes less than 1e-3 of it; a unit in the last place is 4e-3.
+  // A step changes a second moment near its limit, 0.5625, by less than 1e-3 of it; its last place is 4e-3.
   constexpr int steps = 2000;
   const Averages wide = averages_after<float>(*ops_, steps, 0.999);
   const Averages narrow = averages_after<bfloat16>(*ops_, steps, 0.999);
   EXPECT_GT(wide.variance, 0.48);
-  // Roundings of 4001 elements average out: of each, by 0.003 at most, one in 60 remains, and those of earlier steps.
+  // Roundings of 4001 elements average out: one in 60 of at most 0.003 remains, for this step and earlier steps.
   EXPECT_NEAR(narrow.variance, wide.variance, 2e-3 * wide.variance);
   EXPECT_NEAR(narrow.mean, wide.mean, 2e-3 * wide.mean);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through frozen parameters: every function passes to its input exactly the gradient that it passes when its
-// parameters are trained, and writes no parameter gradient.
+// Gradients through frozen parameters: every function passes the same gradient to its input as with trained parameters,
+// and writes no parameter gradient.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::int64_t net_rows = 9, net_width = 32, vocabulary = 19;
 
 enum class Weights { trained, frozen, frozen_packed };
 
-/// A network that uses every function with parameters, between an input and a loss.
+/// A network between an input and a loss that uses every function with parameters.
 class Network {
  public:
   Network(const OperatorTable& ops, DType act, Weights weights) : ops_(ops), act_(act) {
@@ -43,7 +43,7 @@ class Network {
     parameters_.freeze_packed(ops, act, matrices, true);
   }
 
-  /// Gradient of x (rows, width) f32 after both passes.
+  /// Returns the gradient of x (rows, width) f32 after both passes.
   Values gradient(const Tensor& x_value, bool distilled) {
     std::iota(positions_.begin(), positions_.end(), 0);
     const SequenceLayout layout{offsets_, positions_};

@@ -10,7 +10,7 @@
 namespace maestro::cpu {
 namespace {
 
-/// Sets the variable for a test and restores the former value.
+/// Sets the variable for a test and restores the previous value.
 class IsaChoice : public ::testing::Test {
  protected:
   IsaChoice() {

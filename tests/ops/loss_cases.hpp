@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems for the tests of the losses, and the fixture that runs them with every instruction set and precision.
+// Problems for tests of losses, and the fixture that runs them with every instruction set and precision.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace maestro::cpu {
 
-/// Limits that keep no logits, in blocks of a few rows.
+/// Limits that keep no logits, with blocks of a few rows.
 inline constexpr LossLimits computing_again{.logits_bytes = 0, .rows = 7};
 
 inline void expect_near_sums(const LossSums& got, const LossSums& wanted, double tolerance) {
@@ -23,7 +23,7 @@ inline void expect_near_sums(const LossSums& got, const LossSums& wanted, double
   EXPECT_TRUE(near(got.teacher_ce, wanted.teacher_ce)) << got.teacher_ce << " teacher_ce, wanted " << wanted.teacher_ce;
 }
 
-/// Returns the problem with every divergence and each teacher output on which that divergence is finite.
+/// Returns the problem with every divergence and each teacher output for which that divergence is finite.
 inline std::vector<LossProblem> with_every_divergence(const LossProblem& problem) {
   std::vector<LossProblem> problems;
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
@@ -58,7 +58,7 @@ inline LossProblem small_problem(unsigned seed = 5) {
   return random_loss_problem(sizes, seed);
 }
 
-/// Vocabularies of three panels each, whose edges differ.
+/// Returns a problem with vocabularies of three panels each, whose edges differ.
 inline LossProblem wide_problem() {
   LossProblem sizes;
   sizes.rows = 12;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of a student whose teacher names k tokens and the probability of all others. Tolerances as in loss_test.cpp.
+// Losses of a student whose teacher gives k tokens and the probability of all others. Tolerances as in loss_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,7 +117,7 @@ TEST_P(LossOnIsa, entries_without_a_token_are_left_out_of_the_outcomes) {
   }
 }
 
-/// A row whose logits are those of `head` (V, 1), and a teacher that names token 0.
+/// Returns a row whose logits equal `head` (V, 1), with a teacher that names token 0.
 LossProblem one_row(const Values& logits, double log_p, double log_rest) {
   LossProblem p;
   p.rows = p.width = p.teacher_width = p.k = 1;
@@ -136,7 +136,7 @@ LossProblem one_row(const Values& logits, double log_p, double log_rest) {
 }
 
 TEST_P(LossOnIsa, a_rest_far_below_one_keeps_its_digits) {
-  // The student's rest is 3 e^-40, which 1 - q_0 cannot hold.
+  // The student's rest is 3 e^-40, which 1 - q_0 cannot represent.
   Values logits(4, -20);
   logits[0] = 20;
   LossProblem problem = one_row(logits, std::log(0.9), std::log(0.1));
@@ -144,7 +144,7 @@ TEST_P(LossOnIsa, a_rest_far_below_one_keeps_its_digits) {
   const LossAnswer forward = compute(problem, setup());
   EXPECT_NEAR(forward.sums.kl, 0.9 * std::log(0.9) + 0.1 * (std::log(0.1) - log_rest), 1e-5);
   EXPECT_NEAR(forward.dhead[0], 0.1, 2e-4);                                           // bf16
-  for (std::size_t v = 1; v < 4; ++v) EXPECT_NEAR(forward.dhead[v], -0.1 / 3, 2e-4);  // shares of -p_rest
+  for (std::size_t v = 1; v < 4; ++v) EXPECT_NEAR(forward.dhead[v], -0.1 / 3, 2e-4);  // equal shares of -p_rest
   problem.divergence = Divergence::reverse_kl;
   const LossAnswer reverse = compute(problem, setup());
   EXPECT_NEAR(reverse.sums.kl, -std::log(0.9), 1e-5);
@@ -161,7 +161,7 @@ TEST_P(LossOnIsa, every_divergence_is_finite_where_the_teacher_has_no_rest) {
         EXPECT_TRUE(std::isfinite(got.sums.kl));
         EXPECT_GT(got.sums.kl, 0.1);
         for (const double gradient : got.dhead) EXPECT_TRUE(std::isfinite(gradient));
-        // Towards the token that the teacher is sure of, unless the student's probability of it vanishes.
+        // Towards the token that the teacher is sure of, unless the student's probability for it vanishes.
         if (far < 30 || divergence == Divergence::forward_kl) {
           EXPECT_LT(got.dhead[0], 0);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small distillation problem for tests: inputs as doubles, run through OutputLoss of any precision and block shape.
+// A small distillation problem for tests: inputs as doubles, run through OutputLoss with any precision and block shape.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct LossProblem {
   std::int64_t teacher_vocabulary = 0;
   std::int64_t shared = 0;
   std::int64_t k = 0;
-  bool with_teacher = true;  ///< false: cross_entropy()
+  bool with_teacher = true;  ///< whether there is a teacher; false: cross_entropy()
   TeacherOutput boundary = TeacherOutput::hidden;
   DType logits_dtype = DType::f32;
   Divergence divergence = Divergence::forward_kl;
@@ -26,12 +26,12 @@ struct LossProblem {
   double beta = 0.5;
   double scale = 1;
   double softcap = 0;
-  double teacher_softcap = 0;  ///< also of the teacher logits that are derived
+  double teacher_softcap = 0;  ///< softcap, also for the derived teacher logits
   testing::Values hidden, head, teacher_hidden, teacher_head, targets;
   testing::Values teacher_logits, teacher_values, teacher_indices;
-  testing::Values teacher_rest;  ///< boundary = top_k_rest, whose teacher_values are log-probabilities
+  testing::Values teacher_rest;  ///< rest for boundary = top_k_rest, whose teacher_values are log-probabilities
 
-  /// Teacher logits, and the k largest of the shared columns, from teacher_hidden and teacher_head.
+  /// Derives the teacher logits and their k largest shared columns from teacher_hidden and teacher_head.
   void derive_boundaries() {
     teacher_logits.assign(static_cast<std::size_t>(rows * teacher_vocabulary), 0);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -111,7 +111,7 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   return {loss.distillation(call), dhidden.values(), dhead.values()};
 }
 
-/// Returns random inputs that both precisions hold; every fifth row has no target.
+/// Returns random inputs that both precisions hold exactly; every fifth row lacks a target.
 inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
   LossProblem p = std::move(sizes);
   std::mt19937 generator(seed);
@@ -135,7 +135,7 @@ inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
   return p;
 }
 
-/// Returns the problem with boundary = top_k_rest: log-probabilities of the named tokens, and that of all others.
+/// Returns the problem with boundary = top_k_rest: log-probabilities of the named tokens and of all others together.
 inline LossProblem with_rest(LossProblem p) {
   p.boundary = TeacherOutput::top_k_rest;
   p.teacher_rest.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of a student for special teachers, vocabularies and weights of the divergence.
+// Losses of a student with special teachers, vocabularies and weights of the divergence.
 #include <gtest/gtest.h>
 
 #include <cmath>

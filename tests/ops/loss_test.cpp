@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tolerances, relative to the largest value: f32 logits and sums of up to a few thousand terms, 2e-5; bf16 rounds
-// dlogits and dhidden once each (2^-9), 1.5e-2. Sums of losses are taken in f64 over f32 logits, 1e-5 in either
+// Tolerances, relative to the largest value: f32 logits and sums with up to a few thousand terms, 2e-5; bf16 rounds
+// dlogits and dhidden once each (2^-9), 1.5e-2. Loss sums are computed in f64 from f32 logits, 1e-5 in either
 // precision.
 #include <gtest/gtest.h>
 
@@ -216,7 +216,7 @@ TEST(Loss, gradients_agree_with_central_differences) {
     run.isa = best_isa();
     const LossAnswer analytic = compute(problem, run);
     run.dhidden = run.dhead = false;
-    // Step 2^-7: truncation about h^2 = 6e-5 of third derivatives, rounding of f32 logits 1e-6 / h = 1e-4.
+    // Step 2^-7: truncation about h^2 = 6e-5 times third derivatives, rounding of f32 logits 1e-6 / h = 1e-4.
     const auto differences = [&](Values& of) {
       Values numeric;
       for (double& value : of) {

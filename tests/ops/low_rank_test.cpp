@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-rank adapters beside a frozen weight against the formula in double precision.
+// Low-rank adapters on a frozen weight against the formula in double precision.
 #include "runtime/ops/low_rank.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class LowRankProduct : public ::testing::TestWithParam<std::tuple<Backend, DType
   Matrix drawn(std::int64_t height, std::int64_t columns) {
     return {height, columns, exact_normals(generator_, height * columns, 0.5)};
   }
-  /// The weight that the product with an adapter is one of: w + scale B A, module by module.
+  /// Returns the equivalent single weight: w + scale B A, module by module.
   [[nodiscard]] Matrix merged(const std::vector<std::int64_t>& modules) const {
     Matrix whole = w_;
     std::int64_t row = 0;
@@ -53,7 +53,7 @@ class LowRankProduct : public ::testing::TestWithParam<std::tuple<Backend, DType
     }
     return whole;
   }
-  /// Gradients of a and b from that of the merged weight.
+  /// Compares the gradients of a and b with gradients computed from the merged weight's.
   void expect_gradients(const std::vector<std::int64_t>& modules, const Matrix& dw, double tolerance) {
     Matrix da{a_.height, width}, db{b_.height, rank};
     std::int64_t row = 0;
@@ -102,7 +102,7 @@ Matrix product(const Matrix& left, const Matrix& right, bool left_transposed, bo
 
 TEST_P(LowRankProduct, and_its_gradients_are_those_of_the_merged_weight) {  // LO-1
   const DType act = std::get<1>(GetParam());
-  // bf16: a product is rounded to eight bits, twice; values of x and dy are exact.
+  // bf16: a product is rounded to eight bits, twice; x and dy are exact.
   const double tolerance = act == DType::f32 ? 1e-5 : 2e-2;
   for (const std::vector<std::int64_t>& modules :
        {std::vector<std::int64_t>{24, 8, 8}, std::vector<std::int64_t>{40}}) {
@@ -118,7 +118,7 @@ TEST_P(LowRankProduct, and_its_gradients_are_those_of_the_merged_weight) {  // L
     adapters.allocate(true, ops_->memory());
     LowRank adapter({adapter_a_, adapter_b_, modules, scale});
     Arena arena(std::size_t{1} << 20, ops_->memory());
-    for (int pass = 0; pass < 2; ++pass) {  // the second finds packed forms of the first
+    for (int pass = 0; pass < 2; ++pass) {  // the second pass uses packed forms from the first
       adapters.clear_gradients(*ops_);
       Tape tape(*ops_, arena, act, true);
       const Var in = tape.output({rows, width}, act, true);

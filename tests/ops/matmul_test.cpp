@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of the CPU backend beyond the checks of operators_test.cpp: panels, odd row counts, epilogues, repacking.
+// Products of the CPU backend beyond operators_test.cpp: panels, odd row counts, epilogues, repacking.
 #include "runtime/ops/cpu/products/matmul.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ void PrintTo(const Engine& engine, std::ostream* out) {
   *out << engine.name;
 }
 
-/// Returns (rows, inner) times (inner, columns), with any strides, in f64.
+/// Computes (rows, inner) times (inner, columns), with any strides, in f64.
 struct Product {
   const Values& a;
   std::size_t a_row, a_step;
@@ -65,7 +65,7 @@ class Products : public ::testing::TestWithParam<Engine> {
   std::unique_ptr<PackedWeight> pack(const Tensor& w, PackFor use, std::unique_ptr<PackedWeight> reuse = nullptr) {
     return products_.pack(w, GetParam().act, use, std::move(reuse));
   }
-  /// Allows for f32 sums of some hundred terms, or a rounding to bf16; see operators_test.cpp.
+  /// Returns a tolerance for f32 sums with some hundred terms, or for a rounding to bf16; see operators_test.cpp.
   double tolerance(const Tensor& result) const { return result.dtype() == DType::bf16 ? 1.0 / 256 : 2e-5; }
 
   std::mt19937 generator_{11};
@@ -115,7 +115,7 @@ TEST_P(Products, a_weight_takes_no_more_than_the_bytes_of_its_product) {
 }
 
 TEST_P(Products, rows_of_a_weight_come_out_of_its_packed_form) {
-  for (const std::int64_t rows : {1, 70, 4100}) {  // of one and of two panels
+  for (const std::int64_t rows : {1, 70, 4100}) {  // rows for one and for two panels
     for (const std::int64_t columns : {1, 33, 64}) {
       const OwnedTensor w = random(DType::f32, {rows, columns});
       const auto packed = pack(w, PackFor::forward);
@@ -189,7 +189,7 @@ TEST_P(Products, panels_tile_a_vocabulary_and_agree_with_the_whole) {
   const OwnedTensor at_once(GetParam().act, {5, k});
   products_.linear_backward_input(dy, *backward, at_once, false);
   EXPECT_EQ(dx.values(), at_once.values());
-  // Three panels: a bf16 gradient is rounded after each.
+  // With three panels, a bf16 gradient is rounded after each.
   EXPECT_LT(worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, 5, n, k)), 3 * tolerance(dx));
 }
 
@@ -245,7 +245,7 @@ TEST_P(Products, an_f32_result_of_bf16_operands_is_not_rounded) {
 }
 
 TEST_P(Products, weights_are_rounded_to_the_precision_of_the_product) {
-  const OwnedTensor w(DType::f32, {1, 1}, {1.0 + 1.0 / 1024});  // bf16 holds 1 and 1 + 1/128 next to it
+  const OwnedTensor w(DType::f32, {1, 1}, {1.0 + 1.0 / 1024});  // its bf16 neighbours are 1 and 1 + 1/128
   const OwnedTensor x(GetParam().act, {1, 1}, {1.0});
   const OwnedTensor dx(DType::f32, {1, 1});
   const OwnedTensor y(DType::f32, {1, 1});

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double norm_epsilon = 1e-5;
 
-/// The network of record_references.py.
+/// The network in record_references.py.
 class Network {
  public:
   explicit Network(const Recorded& recorded) : recorded_(recorded) {
@@ -72,9 +72,9 @@ class ThroughTheTape : public ::testing::TestWithParam<Backend> {
   Arena arena_;
 };
 
-/// f32: a dozen operators each lose a few units in the last place. bf16: activations are rounded to 2^-9 about ten
-/// times on the way to a gradient; errors of random sign add to about 2^-9 sqrt(10) of a value, twice that at the worst
-/// element.
+/// Returns the tolerance. f32: a dozen operators each lose a few units in the last place. bf16: activations are rounded
+/// to 2^-9 about ten times on the way to a gradient; errors with random signs add up to about 2^-9 sqrt(10) of a value,
+/// twice that for the worst element.
 double tolerance(DType act) {
   return act == DType::bf16 ? 0.04 : 2e-5;
 }
@@ -151,7 +151,7 @@ TEST_P(ThroughTheTape, the_gradient_of_rotary_attention_agrees_with_finite_diffe
   const Var x = tape.input(in, true);
   tape.seed(attention(tape, x, options, layout), seed);
   tape.backward();
-  // h^2 times a third derivative of order 1 is 1e-4; f32 rounding of the objective over 2 h is 1e-4 as well.
+  // h^2 times a third derivative of order 1 is 1e-4; f32 rounding of the objective divided by 2 h is also 1e-4.
   constexpr double h = 1e-2;
   for (std::size_t i = 0; i < values.size(); i += 7) {
     Values moved = values;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double epsilon = 1e-5;
 
-/// Norms: dx is a difference of terms of the size of dy weight rstd; with a single column almost nothing of it remains.
+/// Returns the largest dy weight rstd. A norm's dx is a difference of such terms; with a single column almost nothing
+/// remains.
 double largest_norm_term(const Call& c, const OwnedTensor& rstd, double offset = 0) {
   const auto columns = c.size.columns;
   double largest = 0;
@@ -22,14 +23,14 @@ double largest_norm_term(const Call& c, const OwnedTensor& rstd, double offset =
   return largest;
 }
 
-/// Appends the RMS norm of a row of as many columns as the weight has.
+/// Appends the RMS norm of a row with as many columns as the weight.
 void append_rms_norm(Values& y, const double* from, const Values& weight, double offset) {
   const double squares = std::inner_product(from, from + weight.size(), from, 0.0);
   const double root = std::sqrt(squares / static_cast<double>(weight.size()) + epsilon);
   for (std::size_t i = 0; i < weight.size(); ++i) y.push_back(from[i] / root * (offset + weight[i]));
 }
 
-/// x is f32 in both precisions for a variant (the residual stream), of the precision under test in the other.
+/// x is always f32 in one variant (the residual stream), and has the tested precision in the other.
 struct LayerNorm : OperatorCase {
   explicit LayerNorm(Storage x_storage) : x(x_storage) {}
   Storage x;
@@ -122,7 +123,7 @@ struct RmsNorm : OperatorCase {
   bool accumulates() const override { return true; }
 };
 
-/// Two query heads, a key and a value head; with `whole`, the norm of both query heads together.
+/// Two query heads, a key and a value head; `whole`: the norm covers both query heads together.
 struct HeadNormCase final : OperatorCase {
   explicit HeadNormCase(bool over_all_heads) : whole(over_all_heads), offset(over_all_heads ? 0 : 1) {}
   bool whole;
@@ -170,7 +171,7 @@ struct HeadNormCase final : OperatorCase {
   }
   void backward(Call& c) const override {
     const OwnedTensor dots(DType::f32, c.saved[0].tensor().shape());
-    c.gradients[0].fill(c.dresult.values());  // dx may be dy's memory
+    c.gradients[0].fill(c.dresult.values());  // dx may use dy's memory
     auto op = with_operands<HeadNormBackward>(c);
     op.dy = op.dx = c.gradients[0];
     op.dots = dots;

@@ -87,7 +87,7 @@ struct GluCase final : OperatorCase {
   }
 };
 
-/// The residual sum: an f32 stream and a branch of the precision under test.
+/// The residual sum: an f32 stream and a branch with the tested precision.
 struct AddCase final : OperatorCase {
   std::string name() const override { return "add"; }
   std::vector<Operand> operands(Size size) const override {
@@ -153,7 +153,7 @@ struct EmbeddingCase : OperatorCase {
   }
 };
 
-/// Ids of -1 take no row of the table.
+/// Uses ids of -1, which select no row of the table.
 struct EmbeddingWithGaps final : EmbeddingCase {
   std::string name() const override { return "embedding_with_gaps"; }
   std::vector<std::int32_t> ids(Size size) const override {
@@ -163,7 +163,7 @@ struct EmbeddingWithGaps final : EmbeddingCase {
   }
 };
 
-/// Some rows twice, some not at all.
+/// Returns an index with some rows twice, some not at all.
 std::vector<std::int32_t> two_thirds(Size size) {
   std::vector<std::int32_t> index;
   for (std::int32_t row = 0; row < size.rows; ++row) index.push_back(row * 2 / 3);
@@ -191,7 +191,7 @@ struct SelectRows final : OperatorCase {
   bool accumulates() const override { return true; }
 };
 
-/// Rows of the precision under test on an f32 stream.
+/// Adds rows with the tested precision to an f32 stream.
 struct AddRows final : OperatorCase {
   std::string name() const override { return "add_rows"; }
   std::vector<Operand> operands(Size size) const override {
@@ -216,7 +216,7 @@ struct AddRows final : OperatorCase {
   }
 };
 
-/// Two query heads, a key and a value head; the value head and the last columns of each must stay as they are.
+/// Two query heads, a key and a value head; the value head and the last columns of each head must not change.
 struct RotaryCase final : OperatorCase {
   explicit RotaryCase(std::int64_t unrotated = 0, double scale = 1) : rest(unrotated), magnitude(scale) {}
   std::int64_t rest;

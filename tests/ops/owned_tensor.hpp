@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test tensors that own their memory, filled from and read as doubles whatever their dtype.
+// Test tensors with their memory; values are set and read as doubles for every dtype.
 #pragma once
 
 #include <cmath>
@@ -46,7 +46,7 @@ class OwnedTensor {
   Tensor tensor_;
 };
 
-/// Returns normal numbers that bf16 holds exactly, so that both precisions see the same inputs.
+/// Returns normal numbers that bf16 holds exactly, so that both precisions have the same inputs.
 inline Values exact_normals(std::mt19937& generator, std::int64_t count, double deviation = 1) {
   std::normal_distribution<double> normal(0, deviation);
   Values values(static_cast<std::size_t>(count));

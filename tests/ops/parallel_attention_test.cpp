@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads are independent of each other, so attention over context parts computes the same bits as on a single rank.
+// Heads are independent of each other, so attention over context parts has the same bits as on a single rank.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -59,11 +59,11 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
   [[nodiscard]] std::int64_t context() const { return std::get<0>(GetParam()); }
   [[nodiscard]] std::int64_t rows() const { return at().offsets.back(); }
 
-  /// Of the rows of a rank; of all without a group.
+  /// Returns the answer for a rank's rows; without a group, for all rows.
   [[nodiscard]] Answer answer(Communicator* group) const {
     Arena arena;
     Tape tape(ops_, arena, at().dtype, true);
-    // A copy: rotation writes to it.
+    // Copies, since rotation writes to them.
     const OwnedTensor own = group == nullptr ? copy_of(*qkv_) : rows_of(*qkv_, *group);
     const OwnedTensor seed = group == nullptr ? copy_of(*dout_) : rows_of(*dout_, *group);
     const Var x = tape.input(own, true);
@@ -102,7 +102,7 @@ TEST_P(ContextAttention, is_attention_without_a_group) {  // PF-1
   EXPECT_EQ(answer(nullptr).out.values(), copy_of(wanted.value()).values());
 }
 
-/// Sequences end anywhere within parts; with 2 and 3 rows some of four parts are empty.
+/// Sequences end anywhere within parts; with 2 and 3 rows, some of the four parts are empty.
 const AttentionCase cases[] = {
     {"grouped_causal_rotary", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}},
     {"grouped_windowed_capped", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 2.5},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs are small multiples of 1/8 that bf16 holds, and so are their sums: every expectation here is exact.
+// Inputs are small multiples of 1/8 that bf16 holds, and so are their sums: every expected value is exact.
 #include "runtime/ops/parallel_functions.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::Values;
 constexpr std::int64_t width = 5;
 constexpr std::int64_t row_counts[] = {0, 1, 2, 5, 8};
 
-/// Different for every seed.
+/// Returns values that differ for every seed.
 OwnedTensor eighths(DType dtype, Shape shape, std::int64_t seed) {
   std::mt19937 generator(static_cast<unsigned>(seed));
   std::uniform_int_distribution<int> step(-8, 8);
@@ -47,7 +47,7 @@ class ParallelFunctions : public ::testing::TestWithParam<std::tuple<std::int64_
  protected:
   [[nodiscard]] std::int64_t ranks() const { return std::get<0>(GetParam()); }
   [[nodiscard]] DType dtype() const { return std::get<1>(GetParam()); }
-  /// A tensor per rank.
+  /// Returns a tensor for each rank.
   [[nodiscard]] std::vector<OwnedTensor> one_each(Shape shape) const {
     std::vector<OwnedTensor> tensors;
     for (std::int64_t rank = 0; rank < ranks(); ++rank) tensors.push_back(eighths(dtype(), shape, 50 + rank));
@@ -107,7 +107,7 @@ TEST_P(ParallelFunctions, an_input_shared_by_ranks_gets_the_sum_of_what_each_giv
     Tape tape(ops_, arena, dtype(), true);
     const Var x = tape.input(input, true);
     const DType other = dtype() == DType::f32 ? DType::bf16 : DType::f32;
-    const Var own = converted(tape, x, other);  // recorded before: not of the sum
+    const Var own = converted(tape, x, other);  // recorded before the copy, so without the sum
     const Var y = converted(tape, copy_to_group(tape, x, &group), other);
     const OwnedTensor seed(other, {3, width}, seeds[static_cast<std::size_t>(group.rank())].values());
     const OwnedTensor own_seed(other, {3, width}, before.values());
@@ -117,7 +117,7 @@ TEST_P(ParallelFunctions, an_input_shared_by_ranks_gets_the_sum_of_what_each_giv
     Values wanted = sum_of(seeds);
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += before.values()[i];
     EXPECT_EQ(values_of(x.gradient()), wanted);
-    for (const OwnedTensor* given : {&seed, &own_seed}) {  // TP-2: the seed is not written to
+    for (const OwnedTensor* given : {&seed, &own_seed}) {  // TP-2: the seed is not written
       EXPECT_EQ(given->values(),
                 given == &seed ? seeds[static_cast<std::size_t>(group.rank())].values() : before.values());
     }
@@ -138,7 +138,7 @@ TEST_P(ParallelFunctions, forward_only_tapes_hold_nothing_of_them) {  // TP-1
   });
 }
 
-/// Tables of tokens and of positions, or rows of them.
+/// Tables of tokens and positions, or a range of their rows.
 struct Tables {
   Tables(const OwnedTensor& tokens_from, RowRange range, const OwnedTensor& positions_from) {
     const auto of = [](const OwnedTensor& values) {

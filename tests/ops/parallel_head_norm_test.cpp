@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of heads that are cut over tensor ranks against those of a single rank. Sums of squares are only grouped
-// otherwise: 1e-5 of the largest value in f32, a rounding to bf16 and of the weights' gradients in bf16.
+// Norms of heads divided over tensor ranks against a single rank's. Only sums of squares are grouped in another way:
+// 1e-5 relative to the largest value in f32; in bf16 a rounding of results and of the weights' gradients.
 #include <gtest/gtest.h>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -20,7 +20,7 @@ using testing::worst_error;
 constexpr AttentionShape all_heads{.heads = 8, .kv_heads = 4, .head_size = 6};
 constexpr std::int64_t rows = 7;
 
-/// Values of each row's columns [first, first + count).
+/// Returns columns [first, first + count) from each row.
 Values columns_of(const Values& whole, RowRange range) {
   const auto width = static_cast<std::int64_t>(whole.size()) / rows;
   Values part;
@@ -31,7 +31,7 @@ Values columns_of(const Values& whole, RowRange range) {
   return part;
 }
 
-/// The heads of rank `rank` of `ranks`, as columns of [q | k | v].
+/// Returns the heads of rank `rank` out of `ranks`, as columns of [q | k | v].
 Values heads_of(const Values& qkv, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t queries = all_heads.out_columns();
   const std::int64_t keys = all_heads.kv_heads * all_heads.head_size;
@@ -63,7 +63,7 @@ class HeadNormOverRanks : public ::testing::TestWithParam<std::tuple<std::int64_
   [[nodiscard]] DType dtype() const { return std::get<2>(GetParam()); }
   [[nodiscard]] double tolerance() const { return dtype() == DType::f32 ? 1e-5 : 1e-2; }
 
-  /// The part of a weight that a rank has.
+  /// Returns a rank's part of a weight.
   [[nodiscard]] Values weight_of(const Values& weight, std::int64_t count, std::int64_t rank) const {
     if (!whole()) return weight;
     const auto part = static_cast<std::int64_t>(weight.size()) / count;
@@ -123,7 +123,7 @@ TEST_P(HeadNormOverRanks, gives_each_rank_its_heads_and_the_gradients_of_one_ran
     EXPECT_EQ(again.dqkv, own.dqkv);
   });
   if (whole()) return;
-  for (std::size_t rank = 1; rank < found.size(); ++rank) {  // weights that all heads share: the ranks' sums
+  for (std::size_t rank = 1; rank < found.size(); ++rank) {  // for weights shared by all heads, the ranks' sum
     for (std::size_t i = 0; i < wanted.dquery.size(); ++i) found[0].dquery[i] += found[rank].dquery[i];
     for (std::size_t i = 0; i < wanted.dkey.size(); ++i) found[0].dkey[i] += found[rank].dkey[i];
   }

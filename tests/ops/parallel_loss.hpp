@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a vocabulary that ranks hold in parts: a problem, solved by any table on any number of ranks, and checks
-// that the answers agree.
+// Losses over a vocabulary divided over ranks: a problem, solved by any table on any number of ranks, and checks that
+// the answers agree.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,13 @@ using cpu::LossProblem;
 /// A rank's place: its operator table and its group.
 struct RankPlace {
   const OperatorTable& ops;
-  Communicator* group = nullptr;         ///< null: alone, with everything
-  std::function<void()> settle = [] {};  ///< waits for the work that the table has queued
+  Communicator* group = nullptr;         ///< rank's group; null: a single rank with everything
+  std::function<void()> settle = [] {};  ///< function that waits for the table's queued work
 };
 
 inline constexpr std::size_t arena_bytes = std::size_t{1} << 20;
 
-/// Returns a copy of `host` in memory of the tape's table; `host` stays as it is until the work is complete.
+/// Returns a copy of `host` in memory of the tape's table; `host` must not change before the work is complete.
 inline Block given(Tape& tape, const Tensor& host) {
   Block block = tape.scratch(host.shape(), host.dtype());
   tape.ops().upload(host, block.tensor());
@@ -39,7 +39,7 @@ inline Values fetched(const RankPlace& at, const Tensor& tensor) {
   return copy.values();
 }
 
-/// A parameter with the rows `range` of `values`.
+/// A parameter with rows `range` of `values`.
 struct TablePart {
   TablePart(const OperatorTable& ops, const OwnedTensor& values, RowRange range, bool trained) {
     const OwnedTensor own = rows_of(values, range);
@@ -127,7 +127,7 @@ class ParallelLoss {
     return answer;
   }
 
-  /// On a CPU: of the whole vocabulary, and of every rank.
+  /// Return a CPU's answer for the complete vocabulary, and each rank's answer.
   [[nodiscard]] Answer whole() const { return answer({processor_}); }
   [[nodiscard]] std::vector<Answer> over(std::int64_t ranks) const {
     std::vector<Answer> all(static_cast<std::size_t>(ranks));
@@ -170,11 +170,11 @@ inline void expect_same_bits(const LossSums& got, const LossSums& wanted) {
   EXPECT_EQ(got.tokens, wanted.tokens);
 }
 
-/// Relative to the largest value.
+/// Tolerances relative to the largest value.
 struct Tolerances {
   double sums = 1e-5;
   double gradients = 1e-5;
-  double least_gradient = 1e-30;  ///< lower bound of the largest value of a gradient, for relative errors
+  double least_gradient = 1e-30;  ///< lower bound for a gradient's largest value, for relative errors
 };
 
 /// Compares the ranks' combined answers with the answer of a single rank; the sums have the same bits on every rank.
@@ -192,7 +192,7 @@ inline void expect_agreement(const std::vector<Answer>& parts, const Answer& who
   EXPECT_LE(worst_error(dhead, whole.dhead, within.least_gradient), within.gradients);
 }
 
-/// Compares, by rank, a pass that records with a pass that does not and with a pass whose head is frozen.
+/// Compares, by rank, a recording pass with a pass that does not record and with a pass whose head is frozen.
 inline void expect_same_losses(const std::vector<Answer>& recorded, const std::vector<Answer>& forward,
                                const std::vector<Answer>& frozen) {
   for (std::size_t rank = 0; rank < recorded.size(); ++rank) {
@@ -218,7 +218,7 @@ inline const Terms every_terms[] = {
     {TeacherOutput::top_k, Divergence::forward_kl},  {TeacherOutput::top_k, Divergence::js},
 };
 
-/// Those that GPUs have no kernels for.
+/// Terms that lack GPU kernels.
 inline const Terms processor_terms[] = {
     {TeacherOutput::top_k_rest, Divergence::forward_kl},
     {TeacherOutput::top_k_rest, Divergence::reverse_kl},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a cut vocabulary against the same losses on a single rank.
+// Losses over a divided vocabulary against the same losses on a single rank.
 //
-// Tolerances, relative to the largest value: f32 partial sums are only grouped otherwise, 1e-5 for sums and gradients;
-// bf16 rounds dlogits and each rank's dhidden (2^-9 each), 1.5e-2.
+// Tolerances, relative to the largest value: only the grouping of f32 partial sums differs, 1e-5 for sums and
+// gradients; bf16 rounds dlogits and each rank's dhidden (2^-9 each), 1.5e-2.
 #include "tests/ops/parallel_loss.hpp"
 
 namespace maestro::testing {
@@ -135,7 +135,7 @@ TEST(LossOfNoRows, is_nothing) {
 
 TEST(LossOverManyBlocks, is_that_of_one_rank) {  // DL-5
   LossProblem p = problem_of({"", 300, 33000, 33100, 32990, 1}, 4);
-  std::fill_n(p.targets.begin(), 130, -1.0);  // a whole block of the moved logits among them
+  std::fill_n(p.targets.begin(), 130, -1.0);  // includes a complete block of the moved logits
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits}) {
     p.boundary = boundary;
     p.divergence = Divergence::js;
@@ -144,7 +144,7 @@ TEST(LossOverManyBlocks, is_that_of_one_rank) {  // DL-5
   }
 }
 
-/// A part's logits of a dozen rows exceed the limit on kept logits: every pass computes them again.
+/// A part's logits for a dozen rows exceed the limit on kept logits: every pass computes them again.
 TEST(LossOverAHugeVocabulary, is_that_of_one_rank) {
   for (const bool line_up : {true, false}) {
     LossProblem p = problem_of({"", 13, 360001, line_up ? 360001 : 360200, 360000, 1}, 4);
@@ -205,7 +205,7 @@ class TopKOverRanks : public ::testing::TestWithParam<std::int64_t> {
 
 TEST_P(TopKOverRanks, are_those_of_one_rank_also_among_equals) {
   std::mt19937 generator(3);
-  std::uniform_int_distribution<int> few(0, 3);  // many equals within and between parts
+  std::uniform_int_distribution<int> few(0, 3);  // many equal values within and between parts
   Values drawn(7 * 19);
   for (double& value : drawn) value = few(generator);
   const OwnedTensor logits(DType::f32, {7, 19}, drawn);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a test body on the ranks of a group, each on its own thread, and cuts tensors into the ranks' parts.
+// Runs a test body on a group's ranks, each on a separate thread, and divides tensors into the ranks' parts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 
 namespace maestro::testing {
 
-/// Calls body(communicator) for every rank and waits for all. An exception of a body fails the test; the others are
-/// then aborted rather than left to wait.
+/// Calls body(communicator) for every rank and waits for all. If a body throws, the test fails and the other ranks are
+/// aborted, so that they do not wait.
 template <class Body>
 void on_ranks(std::int64_t ranks, Body body) {
   const std::vector<std::unique_ptr<Communicator>> group = make_thread_group(ranks);
@@ -38,7 +38,7 @@ void on_ranks(std::int64_t ranks, Body body) {
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
 }
 
-/// Returns the bytes of rows [range.first, range.end()) of `whole`.
+/// Returns rows [range.first, range.end()) of the tensor.
 inline OwnedTensor rows_of(const Tensor& whole, RowRange range) {
   OwnedTensor part(whole.dtype(), Shape{range.count, whole.columns()});
   const Tensor rows = whole.row_slice(range.first, range.count);
@@ -49,7 +49,7 @@ inline OwnedTensor rows_of(const Tensor& whole, const Communicator& group) {
   return rows_of(whole, row_part(whole.rows(), group.size(), group.rank()));
 }
 
-/// Returns a copy of `tensor` with its own memory.
+/// Returns a copy of `tensor` with separate memory.
 inline OwnedTensor copy_of(const Tensor& tensor) {
   OwnedTensor copy(tensor.dtype(), tensor.shape());
   if (tensor.bytes() > 0) std::memcpy(copy.tensor().raw(), tensor.raw(), tensor.bytes());

@@ -76,7 +76,7 @@ TEST(Parameters, views_of_all_flat_buffers_line_up) {
   EXPECT_EQ(parameters.elements(), parameters.second_moments().elements());
 }
 
-/// Values 0, 1, 2, ... of the whole parameter.
+/// Returns a parameter with values 0, 1, 2, ... before slicing.
 ParameterSpec counted(std::string name, Shape shape, bool decayed, ParameterSlice slice = {}) {
   return {std::move(name), shape, decayed,
           [](std::span<float> values) {
@@ -142,7 +142,7 @@ TEST(Parameters, without_slices_everything_is_replicated) {
   EXPECT_EQ(parameters.replicated_gradients()[0].size(), parameters.gradients().size());
 }
 
-/// 64 elements: a matrix, its vector and padding; values 0, 1, 2, ...
+/// Adds 64 elements: a matrix, its vector and padding; values 0, 1, 2, ...
 void add_some(Parameters& parameters, DType moments = DType::f32) {
   parameters.add(counted("weight", {5, 8}, true));
   parameters.add(counted("bias", {9}, false));
@@ -174,7 +174,7 @@ TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) 
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
-    parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; the own range is not read
+    parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // the others' values; this range is not read
   }
   parameters.load_gathered_values(host_table());
   for (std::size_t at = 0; at < 64; ++at) {
@@ -250,7 +250,7 @@ TEST(Parameters, an_unknown_name_is_not_found) {
   EXPECT_EQ(parameters.find("wait"), nullptr);
 }
 
-/// `precision`: of the pack, and so of the input.
+/// Returns a product; `precision` applies to the pack and the input.
 float product(const OperatorTable& ops, const PackedWeight& packed, DType precision = DType::f32) {
   const OwnedTensor x(precision, {1, 2}, {1.0, 1.0});
   const OwnedTensor y(DType::f32, {1, 3});
@@ -278,7 +278,7 @@ TEST(Parameters, an_unchanged_parameter_is_packed_once_for_each_use_and_precisio
   const PackedWeight* backward = &weight.packed(ops, DType::bf16, PackFor::backward_input);
   EXPECT_NE(forward, backward);
   EXPECT_EQ(&weight.packed(ops, DType::bf16, PackFor::forward), forward);
-  std::ranges::fill(weight.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
+  std::ranges::fill(weight.value().span<float>(), 9.0F);  // changed without notice: a new pack would show it
   EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 2);
   EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 18);
 }
@@ -299,7 +299,7 @@ TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
   for (const float value : norm.value().span<float>()) EXPECT_EQ(value, 1.5F) << "other values stay";
 }
 
-/// A device's memory that counts what is held.
+/// A device's memory that counts the held bytes.
 class CountedSpace final : public MemorySpace {
  public:
   [[nodiscard]] bool host() const override { return false; }
@@ -342,7 +342,7 @@ TEST(Parameters, frozen_parameters_take_their_packed_forms_and_the_values_of_a_s
   for (Parameter* matrix : matrices) {
     EXPECT_FALSE(matrix->value().defined());
     const PackedWeight& packed = matrix->packed(ops, DType::bf16, PackFor::forward);
-    EXPECT_LE(packed.bytes(), std::size_t{1} << 14);  // 2 bytes an element and padding, not 4
+    EXPECT_LE(packed.bytes(), std::size_t{1} << 14);  // 2 bytes per element and padding, not 4
     ops.run(Linear{.x = x, .w = &packed, .y = y});
     EXPECT_EQ(y.values(), testing::Values(48, 16.0));
   }

@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent / "references"
 
 
 def exact(generator, *shape):
-    """Normal numbers rounded to 1/64, which the 8 significant bits of bfloat16 hold."""
+    """Returns normal numbers rounded to 1/64, which the 8 significant bits of bfloat16 hold."""
     values = torch.randn(*shape, generator=generator, dtype=torch.float64).clamp(-1.9, 1.9)
     return (values * 64).round().div(64)
 
@@ -81,7 +81,7 @@ M, C, CT, V, VT, SHARED, K = 11, 12, 10, 75, 70, 67, 6
 
 
 def divergence(note, student, teacher):
-    """Per row; `student` and `teacher` are log-probabilities, the teacher's may be -inf."""
+    """Returns the divergence per row; `student` and `teacher` are log-probabilities, the teacher's may be -inf."""
     def kl(log_a, log_b):  # sum a (log a - log b), with 0 log 0 = 0
         a = log_a.exp()
         return torch.where(a > 0, a * (log_a - log_b), torch.zeros_like(a)).sum(-1)
@@ -101,7 +101,7 @@ def loss_case(inputs, note):
     active = inputs["targets"] >= 0
     targets = inputs["targets"][active].long()
     z = (hidden @ head.T)[active]
-    ce = F.cross_entropy(z, targets, reduction="sum")  # over all student columns; the divergence over shared columns
+    ce = F.cross_entropy(z, targets, reduction="sum")  # all student columns; the divergence: shared columns
     kl = teacher_ce = torch.zeros((), dtype=torch.float64)
     total, temperature = ce, note.get("temperature", 1)
     if note["boundary"] != "none":
@@ -146,7 +146,7 @@ def record_losses():
 
 
 def outcomes(logits, indices):
-    """Log-probabilities of the tokens at `indices`, and in a last column that of all other tokens."""
+    """Returns log-probabilities of the tokens at `indices`, and in a last column of all other tokens together."""
     log_p = F.log_softmax(logits, -1)
     others = torch.ones_like(logits, dtype=torch.bool).scatter(1, indices, False)
     rest = log_p.masked_fill(~others, float("-inf")).logsumexp(-1, keepdim=True)
@@ -154,7 +154,7 @@ def outcomes(logits, indices):
 
 
 def bucket_case(inputs, note):
-    """A teacher that names K tokens and the probability of the others: both distributions over K + 1 outcomes."""
+    """A teacher with K named tokens and the probability of all others: both distributions have K + 1 outcomes."""
     hidden, head = (inputs[key].clone().requires_grad_() for key in ("hidden", "head"))
     active = inputs["targets"] >= 0
     z = (hidden @ head.T)[active]

@@ -42,7 +42,7 @@ def rms_norm_with_offset(g, rows, columns):
 
 
 def head_norm(g, rows, columns):
-    """Norms of two query heads and a key head, by weights with an offset of 1; the value head is copied."""
+    """Norms of two query heads and a key head, with weights offset by 1; the value head is copied."""
     v = {"qkv": exact(g, rows, 4 * columns), "query_weight": exact(g, columns), "key_weight": exact(g, columns)}
 
     def forward(v):
@@ -54,7 +54,7 @@ def head_norm(g, rows, columns):
 
 
 def whole_head_norm(g, rows, columns):
-    """Norms of all columns of two query heads and of a key head."""
+    """Norms over all columns of two query heads, and of a key head."""
     v = {"qkv": exact(g, rows, 4 * columns), "query_weight": exact(g, 2 * columns), "key_weight": exact(g, columns)}
 
     def forward(v):
@@ -93,7 +93,7 @@ def scaled_embedding(g, rows, columns):
 
 
 def embedding_with_gaps(g, rows, columns):
-    """ids of -1 take no row of the table."""
+    """Uses ids of -1, which select no row of the table."""
     v = {"table": exact(g, 5, columns), "positions_table": exact(g, 4, columns)}
     ids, positions = torch.arange(rows) * 3 % 6 - 1, torch.arange(rows) % 4
     present = (ids >= 0).unsqueeze(1)
@@ -101,7 +101,7 @@ def embedding_with_gaps(g, rows, columns):
 
 
 def select_rows(g, rows, columns):
-    """Some rows twice, some not at all."""
+    """Selects some rows twice, some not at all."""
     index = torch.arange(rows) * 2 // 3
     return {"x": exact(g, rows, columns)}, lambda v: v["x"][index]
 
@@ -113,7 +113,7 @@ def add_rows(g, rows, columns):
 
 
 def rotary(g, rows, columns, rest=0, magnitude=1):
-    """Two query heads and a key/value head, the half-split rotation of Hugging Face's Llama but for `rest` columns."""
+    """Rotates two query heads and a key/value head as in Hugging Face's Llama (half-split), except `rest` columns."""
     size = columns + columns % 2
     positions = torch.arange(rows) * 7 % 300
 
@@ -171,7 +171,7 @@ def record_adamw(g, tensors):
 
 
 def record_network():
-    """embedding, a GPT-style and a Llama-style block without attention, and an output layer with cross-entropy."""
+    """An embedding, a GPT-style and a Llama-style block without attention, and an output layer with cross-entropy."""
     g = torch.Generator().manual_seed(21)
     rows, width, inner, vocabulary = 13, 24, 40, 31
     p = {"tokens": exact(g, vocabulary, width), "positions": exact(g, rows, width),

@@ -14,7 +14,7 @@ TEST_P(SoftcapOn, every_backend_agrees_with_double_precision) {
   const auto ops = GetParam().make();
   std::mt19937 generator(8);
   for (const std::int64_t columns : {1, 7, 64, 333}) {
-    for (const double size : {1e-3, 1.0, 100.0}) {  // far below and above the cap
+    for (const double size : {1e-3, 1.0, 100.0}) {  // far below the cap, at its order, and above it
       for (const DType dtype : {DType::f32, DType::bf16}) {
         const OwnedTensor x(dtype, {3, columns}, exact_normals(generator, 3 * columns, size));
         Values wanted = x.values();

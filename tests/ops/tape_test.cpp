@@ -30,7 +30,7 @@ class TapeTest : public ::testing::Test {
   std::mt19937 generator_{17};
   cpu::CpuOperatorTable ops_;
   Arena arena_;
-  const Shape shape_{4, 16};  // 256 bytes of f32: a whole number of cache lines
+  const Shape shape_{4, 16};  // 256 bytes of f32: a multiple of a cache line
   const std::size_t bytes_ = 4 * 16 * 4;
 };
 
@@ -131,7 +131,7 @@ TEST_F(TapeTest, gradients_of_a_residual_fan_out_add_up_and_the_seed_stays_whole
   const Var a = tape.input(in_a, true);
   const Var b = tape.input(in_b, true);
   const Var sum = add(tape, a, b);
-  const Var total = add(tape, sum, a);  // total = 2 a + b; sum, b, and at first a share a gradient block
+  const Var total = add(tape, sum, a);  // total = 2 a + b; sum, b, and at first a share one gradient block
   tape.seed(total, seed);
   tape.backward();
   Values doubled = before;
@@ -148,7 +148,7 @@ TEST_F(TapeTest, an_operator_that_works_in_place_copies_a_shared_gradient_first)
   const OwnedTensor seed = random(shape_);
   const Values before = seed.values();
   const Var x = tape.input(in, true);
-  const Var branch = gelu(tape, x);  // its backward pass overwrites the gradient that it received
+  const Var branch = gelu(tape, x);  // its backward pass overwrites its incoming gradient
   const Var sum = add(tape, x, branch);
   tape.seed(sum, seed);
   tape.backward();

@@ -29,7 +29,7 @@ Best compute(Isa isa, const Values& logits, std::int64_t rows, std::int64_t k, s
   return {values.values(), indices.values()};
 }
 
-/// Computes the result by a stable sort of everything.
+/// Returns the result of a stable sort of all values.
 Best sorted(const Values& logits, std::int64_t rows, std::int64_t k) {
   const std::size_t columns = logits.size() / static_cast<std::size_t>(rows);
   Best best;

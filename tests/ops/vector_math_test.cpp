@@ -24,7 +24,7 @@ class VectorMath : public ::testing::TestWithParam<Isa> {
   const VectorMathProbe& probe_ = vector_math_probe(GetParam());
 };
 
-/// A dense sweep with an odd number of points, so that the last vector is partial.
+/// Returns a dense sweep with an odd number of points, so that the last vector is incomplete.
 std::vector<float> sweep(double from, double to) {
   constexpr int points = 200003;
   std::vector<float> x;

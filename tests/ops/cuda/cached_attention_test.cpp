@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over a cache against the CPU's, and against attention over the whole sequence.
+// Attention over a cache against the CPU's results, and against attention over the complete sequence.
 #include "runtime/ops/cuda/attention/cached_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN against the CPU's, on a device. Tolerances, of the largest value: bf16 storage rounds
-// results once (2^-9), and probabilities and their gradients are rounded before they are multiplied: 1.5e-2.
+// Attention by cuDNN against the CPU's, on a device. Tolerances, relative to the largest value: bf16 storage rounds
+// results once (2^-9), and probabilities and their gradients are rounded before multiplication: 1.5e-2.
 #include "runtime/ops/cuda/attention/cudnn_attention.hpp"
 
 #include <limits>
@@ -30,7 +30,7 @@ class CudnnAttentionOnDevice : public KernelTest {
     Values out;
     Values dqkv;
   };
-  /// Inputs are equal for equal cases.
+  /// Returns equal inputs for equal cases.
   [[nodiscard]] static OwnedTensor inputs(Shape shape, unsigned seed) {
     std::mt19937 generator(seed);
     return {DType::bf16, shape, exact_normals(generator, shape.elements())};
@@ -50,9 +50,9 @@ class CudnnAttentionOnDevice : public KernelTest {
         .dout = dout, .qkv = qkv, .out = out, .lse = lse, .shape = shape, .layout = layout, .dqkv = dqkv});
     return {out.values(), dqkv.values()};
   }
-  static constexpr std::int64_t behind = 256;  // rows; kernels take up to 128 at a time
+  static constexpr std::int64_t behind = 256;  // rows after a tensor; kernels process up to 128 at a time
 
-  /// Memory behind the last row is NaN, as memory of others may be: no kernel may use it in a result, or write it.
+  /// Returns a tensor followed by NaN, as other tensors' memory may be: no kernel may use it in a result, or write it.
   Tensor before_nans(DType dtype, Shape shape, const Values& values) {
     const OwnedTensor whole(dtype, Shape{shape[0] + behind, shape[1]});
     whole.fill(std::numeric_limits<double>::quiet_NaN());
@@ -126,7 +126,7 @@ void set_scores(const Case& problem, double score, const OwnedTensor& qkv) {
   const std::int64_t keys = shape.kv_heads * shape.head_size;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t at = 0; at < queries + keys; ++at) {
-      const bool counts = at % shape.head_size == 0;  // the first number of a head, and no other
+      const bool counts = at % shape.head_size == 0;  // only the first number in a head
       const double key = counts ? score * std::sqrt(static_cast<double>(shape.head_size)) : 0;
       qkv.set(row * shape.qkv_columns() + at, at < queries ? 1 : key);
     }
@@ -134,7 +134,7 @@ void set_scores(const Case& problem, double score, const OwnedTensor& qkv) {
 }
 
 TEST_F(CudnnAttentionOnDevice, gradients_are_finite_where_every_score_is_far_below_zero) {
-  constexpr double score = -120;  // exp(120) is beyond f32
+  constexpr double score = -120;  // exp(120) exceeds f32
   for (const bool deterministic : {true, false}) {
     CudnnAttention attention(at_, {.deterministic = deterministic});
     for (const std::int32_t length : {64, 100, 192, 256}) {

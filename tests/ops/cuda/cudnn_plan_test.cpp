@@ -58,7 +58,7 @@ TEST(CudnnPlan, micro_batches_of_about_the_same_size_share_a_ragged_plan) {
   EXPECT_GE(a.batch, 4);
 }
 
-/// Element (b, h, s, d) of a view, which must be the row-major packed view.
+/// Returns the place of element (b, h, s, d) in a view, which must be the row-major packed view.
 std::int64_t place(const HeadView& view, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
   return view.first + b * view.strides[0] + h * view.strides[1] + s * view.strides[2] + d * view.strides[3];
 }
@@ -96,7 +96,7 @@ TEST(CudnnPlan, statistics_of_either_kind_fill_M_H_numbers_once) {
   for (std::size_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < 6; ++h) {
       for (std::int64_t s = 0; s < offsets[b + 1] - offsets[b]; ++s) {
-        places.insert(offsets[b] * 6 + place(view_of_stats(ragged), 0, h, s, 0));  // begins at its offset
+        places.insert(offsets[b] * 6 + place(view_of_stats(ragged), 0, h, s, 0));  // the sequence begins at its offset
       }
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays for cuDNN's ragged tensors against the offsets that they are made from.
+// Compares arrays for cuDNN's ragged tensors with the offsets that they are made from.
 #include "runtime/ops/cuda/attention/cudnn_sequences.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a cut vocabulary with the collectives between the kernels, on ranks that are threads. Over the fake
-// alone, where memory of the device is the CPU's.
+// Losses over a divided vocabulary with the collectives between the kernels, on ranks that are threads. Only over the
+// fake, whose device memory is CPU memory.
 #include "runtime/ops/cuda/losses/cut_loss.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
@@ -49,7 +49,7 @@ class CutLoss : public KernelTest {
       OnStream on_stream(group, stream);
       cut_loss_rows({stream, at_.multiprocessors, &workspace}, parts[static_cast<std::size_t>(group.rank())],
                     on_stream);
-      check(cudaStreamDestroy(stream), "stream");  // does the work left on it
+      check(cudaStreamDestroy(stream), "stream");  // completes the remaining work
     });
     const Values gradient = download(rows.logits);
     for (const LossPart& part : parts) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a test that has a device of its own: a stream, memory and a table over the fake of CUDA.
+// A test rank with a separate device: a stream, memory and a table over the fake CUDA.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@ namespace maestro::cuda {
 
 class FakeRank {
  public:
-  /// `ranks`: of the thread that makes it and calls everything here. `logits_bytes`: of the table's options.
+  /// `ranks`: communicator of the thread that constructs this rank and calls its functions. `logits_bytes`: option of
+  /// the table.
   FakeRank(Communicator& ranks, std::size_t logits_bytes)
       : memory_(0, work_, std::make_shared<EventPool>(0)),
         ops_(options(logits_bytes)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own attention kernels against the CPU's, over both dtypes, tile edges, head sizes and groups.
-// Tolerances, of the largest value: f32 sums of a few hundred terms in another order, 2e-5; bf16 storage rounds results
-// once (2^-9), and the device also rounds probabilities and their gradients before they are multiplied: 1.5e-2.
+// This project's attention kernels against the CPU's, over both dtypes, tile edges, head sizes and groups. Tolerances,
+// relative to the largest value: f32 sums of a few hundred terms in another order, 2e-5; bf16 storage rounds results
+// once (2^-9), and the device also rounds probabilities and their gradients before multiplication: 1.5e-2.
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
@@ -115,7 +115,7 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_windows_scales_and_soft_cap
   for (const std::int64_t size : {24, 80, 256}) {
     for (const std::int64_t window : {0, 1, 13, 100}) {
       for (const double softcap : {0.0, 2.0}) {
-        if (size == 256 && window % 100 == 1) continue;  // nothing new, and slow
+        if (size == 256 && window % 100 == 1) continue;  // tests nothing new, and slow
         SCOPED_TRACE("D " + std::to_string(size) + " window " + std::to_string(window) + " cap " +
                      std::to_string(softcap));
         const double scale = window == 13 ? 0.5 : 0;
@@ -183,7 +183,7 @@ TEST_P(FlashAttention, large_scores_neither_overflow_nor_vanish) {
   Problem problem({90}, {1, 1, 32, true});
   const auto columns = static_cast<std::size_t>(problem.shape.qkv_columns());
   for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
-    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores of some tens of thousands
+    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores in the tens of thousands
   }
   const Answer got = on_device(problem);
   const Answer wanted = on_processor(problem);

@@ -15,7 +15,7 @@ std::vector<std::int32_t> offsets_of(const std::vector<std::int32_t>& lengths) {
   return offsets;
 }
 
-/// FW-1 and FW-2: every row exactly once, in the tile of its position.
+/// Checks FW-1 and FW-2: every row exactly once, in the tile of its position.
 void check(const std::vector<std::int32_t>& lengths, std::int32_t tile_rows) {
   SCOPED_TRACE(::testing::PrintToString(lengths) + " in tiles of " + std::to_string(tile_rows));
   const auto offsets = offsets_of(lengths);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW, sums of squares and sums of columns against the CPU's.
+// AdamW, sums of squares and column sums against the CPU's.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {
@@ -7,7 +7,7 @@ namespace {
 
 class FlatKernels : public KernelTest {};
 
-/// Differences of the moments: f32 roundings, or a random rounding that an f32 rounding tips over.
+/// Returns the tolerance for moments: f32 roundings, or a random rounding that an f32 rounding changes.
 double moment_tolerance(DType moments) {
   return moments == DType::bf16 ? 1.0 / 128 : 1e-6;
 }

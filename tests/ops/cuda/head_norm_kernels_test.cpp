@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS norms of query and key columns against the CPU's, over heads and over all columns, and in phases.
+// RMS norms of query and key columns against the CPU's, per head and over all columns, and in phases.
 #include <deque>
 #include <utility>
 
@@ -18,7 +18,7 @@ struct Case {
   double offset;
 };
 
-/// A norm with its gradient, and the same on the device.
+/// A norm with its gradient, on the host and on the device.
 struct Calls {
   HeadNorm norm;
   HeadNormBackward gradient;

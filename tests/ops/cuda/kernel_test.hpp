@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixture for tests of device kernels: tensors go to and come from the device through calls of the CUDA runtime only,
-// so that the same tests run on a device and over the fake of it.
+// A fixture for tests of device kernels: tensors are copied to and from the device only through calls of the CUDA
+// runtime, so that the same tests run on a device and over the fake.
 //
-// Over the fake every run() is done twice, with threads and blocks forwards and backwards, and must leave the same
+// Over the fake every run() runs twice, with threads and blocks in forward and backward order, and must leave the same
 // bits in all memory: a difference is a race.
 #pragma once
 
@@ -51,9 +51,10 @@ class KernelTest : public ::testing::Test {
     if (!available_) GTEST_SKIP() << "no CUDA device";
   }
 
-  /// Device memory, of NaN over the fake; freed at the end of the test. `offset` elements past an aligned address.
+  /// Returns device memory, freed at the end of the test; over the fake it is filled with NaN. `offset`: elements after
+  /// an aligned address.
   Tensor empty(DType dtype, Shape shape, std::int64_t offset = 0) {
-    if (!available_) return {};  // of a member of a test that is skipped
+    if (!available_) return {};  // called by a member of a skipped test
     void* memory = nullptr;
     const Tensor whole(nullptr, dtype, shape);
     const std::size_t skip = static_cast<std::size_t>(offset) * size_of(dtype);
@@ -68,7 +69,7 @@ class KernelTest : public ::testing::Test {
     write(device, host.raw());
     return device;
   }
-  /// The values, and their tensor on the host where a reference reads it.
+  /// Returns random values; the tensor on the host serves references.
   OwnedTensor random(DType dtype, Shape shape, double deviation = 1) {
     OwnedTensor tensor(dtype, shape);
     tensor.fill(testing::exact_normals(generator_, tensor.tensor().elements(), deviation));
@@ -89,7 +90,7 @@ class KernelTest : public ::testing::Test {
     return {tensor.data<std::int32_t>(), static_cast<std::size_t>(tensor.elements())};
   }
 
-  /// Calls `body`, which puts kernels on the stream, and waits.
+  /// Calls `body`, which queues kernels on the stream, and waits.
   void run(const std::function<void()>& body) {
 #if defined(MAESTRO_FAKE_CUDA)
     const Image before = image();
@@ -105,7 +106,7 @@ class KernelTest : public ::testing::Test {
 #endif
   }
 
-  /// f32: within 1e-5 of the largest value; bf16: each value may be rounded to the neighbour.
+  /// Compares values. f32: within 1e-5 of the largest value; bf16: each value may be rounded to its neighbour.
   void expect_near(const Tensor& device, const Values& wanted, const char* what, double tolerance = 1e-5) const {
     const Values got = download(device);
     ASSERT_EQ(got.size(), wanted.size()) << what;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every element has exactly one thread, and grids stay within the device.
+// Every element has exactly one thread, and grids stay within the device's limits.
 #include "runtime/ops/cuda/launch_geometry.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of rows of logits against the CPU's (runtime/ops/cpu/losses/distillation_row.hpp), which is proven
-// against higher precision and recorded values in tests/ops/loss.
+// Losses of logit rows against the CPU's (runtime/ops/cpu/losses/distillation_row.hpp), which tests/ops/loss compares
+// with higher precision and recorded values.
 #include <cmath>
 
 #include "runtime/ops/cpu/losses/distillation_row.hpp"
@@ -12,15 +12,15 @@ namespace {
 struct Problem {
   std::int64_t rows = 5;
   std::int64_t vocabulary = 64;
-  std::int64_t columns = 64;  ///< of the logits, with the rest and padding
-  std::int64_t rest = 0;      ///< columns behind the vocabulary, of the cross-entropy alone
+  std::int64_t columns = 64;  ///< columns of the logits, with the rest and padding
+  std::int64_t rest = 0;      ///< columns after the vocabulary that only the cross-entropy uses
   DType student = DType::f32;
   DType teacher = DType::f32;
   bool with_teacher = true;
-  std::int64_t k = 0;  ///< of a top-k teacher; 0: dense
+  std::int64_t k = 0;  ///< k for a top-k teacher; 0: dense
   DistillationWeights weights = {};
-  double offset = 0;   ///< of all logits
-  double softcap = 0;  ///< that the logits have been through
+  double offset = 0;   ///< value added to all logits
+  double softcap = 0;  ///< softcap applied to the logits
 };
 
 struct Answer {
@@ -30,7 +30,7 @@ struct Answer {
 
 class LossKernels : public KernelTest {
  protected:
-  /// Logits that bf16 holds exactly; the padding is large, so that it shows where it is not left out.
+  /// Returns logits that bf16 holds exactly; padding is large, so that errors show if it is not left out.
   OwnedTensor logits(const Problem& problem, DType dtype) {
     OwnedTensor made = random(dtype, {problem.rows, problem.columns}, 3);
     for (std::int64_t i = 0; i < problem.rows * problem.columns; ++i) {
@@ -51,7 +51,7 @@ class LossKernels : public KernelTest {
     values_ = std::make_unique<OwnedTensor>(random(DType::f32, {problem.rows, problem.k}, 2));
     indices_ = std::make_unique<OwnedTensor>(DType::i32, Shape{problem.rows, problem.k});
     for (std::int64_t r = 0; r < problem.rows; ++r) {
-      for (std::int64_t i = 0; i < problem.k; ++i) {  // distinct, some of them outside; the first is the target's
+      for (std::int64_t i = 0; i < problem.k; ++i) {  // distinct, some outside; the first is the target's
         indices_->set(r * problem.k + i, static_cast<double>((targets_->get(r) + 3 * static_cast<double>(i))));
       }
     }
@@ -109,13 +109,13 @@ class LossKernels : public KernelTest {
     };
     run([&] {
       rows.gradient = false;
-      launch_rows();  // leaves the logits as they are
+      launch_rows();  // leaves the logits unchanged
       rows.gradient = true;
       launch_rows();
       sum_rows(at_, rows.targets, rows.losses, problem.weights, sums, false);
       sum_rows(at_, rows.targets, rows.losses, problem.weights, sums, true);
     });
-    // Sums of up to 30000 terms in f32, whose logarithm is compared.
+    // f32 sums with up to 30000 terms; their logarithms are compared.
     constexpr double tolerance = 2e-5;
     expect_near(rows.losses.ce, want.ce, "ce", tolerance);
     expect_near(rows.losses.kl, want.kl, "kl", tolerance);
@@ -292,7 +292,7 @@ TEST_F(LossKernels, rows_that_fill_what_shared_memory_is_had_without_asking) {
 }
 
 TEST_F(LossKernels, rows_that_take_a_thread_several_loads_at_a_time) {
-  for (const DType act : both_types) {  // a row of 50257 is copied to shared memory in bf16 alone
+  for (const DType act : both_types) {  // a row of 50257 is copied to shared memory only in bf16
     Problem problem{.rows = 3, .vocabulary = 50257, .columns = 50304, .student = act, .teacher = act};
     problem.with_teacher = false;
     expect_agreement(problem);

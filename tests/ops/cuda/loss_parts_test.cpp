@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of logits that are cut over the vocabulary against those of whole logits; ranks take turns, and the test adds
+// Losses of logits divided over the vocabulary against losses of undivided logits; ranks take turns, and the test adds
 // up their numbers.
 #include "runtime/ops/cuda/losses/loss_parts.hpp"
 
@@ -10,7 +10,7 @@
 namespace maestro::cuda {
 namespace {
 
-/// Columns of each rank; the last of the padding belong to no softmax.
+/// Number of columns by rank; the last `padding` columns belong to no softmax.
 struct Cut {
   std::vector<std::int64_t> columns;
   std::int64_t padding = 0;
@@ -31,11 +31,11 @@ struct Setting {
 };
 
 constexpr std::int64_t row_count = 4;
-constexpr double logits_softcap = 16;  // that all logits have been through
+constexpr double logits_softcap = 16;  // applied to all logits
 
 class LossParts : public KernelTest {
  protected:
-  /// A rank's share, on the device.
+  /// A rank's part, on the device.
   struct Rank {
     LossPart part;
     PartSums own;
@@ -117,7 +117,7 @@ class LossParts : public KernelTest {
     return part;
   }
 
-  /// Does the work of a collective of the ranks.
+  /// Combines the ranks' tensors as a collective does.
   template <class Combine>
   Tensor joined(const std::vector<Rank>& ranks, Tensor PartSums::*member, Combine combine) {
     const Tensor& first = ranks.front().own.*member;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that the products of a linear layer make to cuBLASLt, and how often; over the library's fake only.
+// The calls that products of a linear layer make to cuBLASLt, and their number; only over the library's fake.
 #include <set>
 
 #include "runtime/ops/cuda/products/lt_products.hpp"
@@ -13,7 +13,7 @@ using fake_cuda::lt_double;
 
 constexpr std::int64_t call_workspace_bytes = std::int64_t{1} << 20;
 
-/// The calls to the library, in bf16 with everything allowed.
+/// Calls to the library, in bf16 with everything allowed.
 class LtCalls : public KernelTest {
  protected:
   LtCalls() { lt_double() = {}; }
@@ -58,7 +58,7 @@ TEST_F(LtCalls, epilogues_are_fused_and_nothing_reduces_in_the_output_LE_2) {  /
   lt.linear_gelu(x_, w_, bias_, pre_, y_);
   ASSERT_EQ(lt_double().runs.size(), 1U);
   EXPECT_EQ(lt_double().runs[0].plan.epilogue, ProductEpilogue::gelu_bias);
-  EXPECT_EQ(lt_double().runs[0].compute, CUBLAS_COMPUTE_32F);  // TF32 is for f32 operands
+  EXPECT_EQ(lt_double().runs[0].compute, CUBLAS_COMPUTE_32F);  // TF32 applies to f32 operands only
   EXPECT_EQ(lt_double().runs[0].multiprocessors, 66);
   EXPECT_EQ(lt_double().reduction_schemes, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   EXPECT_EQ(lt_double().workspace_bytes, std::uint64_t{call_workspace_bytes});

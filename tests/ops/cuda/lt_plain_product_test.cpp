@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own product kernel against an interpreter of column-major products: all kinds, dtypes and odd shapes, memory that
-// is aligned to its elements only. Tolerances as in lt_plan_test.cpp, 1e-5 for sums of up to 70 terms.
+// This project's product kernel against an interpreter of column-major products: all kinds, dtypes and odd shapes,
+// memory aligned only to its elements. Tolerances as in lt_plan_test.cpp, 1e-5 for sums with up to 70 terms.
 #include "runtime/ops/cuda/products/lt_plain_product.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"

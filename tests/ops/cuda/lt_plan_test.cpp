@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of matrix products against row-major loops, through an interpreter of column-major products.
-// Tolerance: sums of up to 8 products of values that bf16 holds exactly are exact enough in f32 for 1e-6; bf16 results
-// are rounded once, 2^-8.
+// Plans of matrix products against row-major loops, through an interpreter of column-major products. Tolerance: f32
+// sums with up to 8 products of values that bf16 holds exactly are within 1e-6; bf16 results are rounded once, 2^-8.
 #include "runtime/ops/cuda/products/lt_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ double tolerance_of(DType dtype) {
   return dtype == DType::f32 ? 1e-6 : 0x1p-8;
 }
 
-/// Row-major matrices of a linear layer, by their names in the operator table.
+/// Row-major matrices of a linear layer, named as in the operator table.
 struct Layer {
   Layer(std::int64_t m_, std::int64_t n_, std::int64_t k_, unsigned seed) : m(m_), n(n_), k(k_) {
     std::mt19937 generator(seed);
@@ -58,10 +57,10 @@ struct Layer {
   Values w;
   Values dy;
   Values bias;
-  Values held;  // the values of the result, or of the input of gelu, before
+  Values held;  // previous result, or gelu's previous input
 };
 
-/// Runs the plan of a request and compares everything it writes with row-major loops.
+/// Runs the plan of a request and compares everything that it writes with row-major loops.
 void check(const Layer& layer, ProductKind kind, DType operands, DType result, ProductEpilogue epilogue,
            bool accumulate) {
   const ProductRequest request{kind, layer.m, layer.n, layer.k, operands, result, epilogue, accumulate};
@@ -144,7 +143,7 @@ TEST(LtPlan, spaced_rows_are_those_of_y_and_dy_alone) {
   EXPECT_EQ(product_plan(request).d.leading, 7);
 }
 
-/// "n of a request at the offsets of a, b, d" of each part.
+/// Returns n and the offsets of a, b and d for each part of the request.
 std::vector<std::array<std::int64_t, 4>> parts_of(const ProductRequest& request) {
   std::vector<std::array<std::int64_t, 4>> parts;
   for (const ProductPart& part : product_parts(request)) parts.push_back({part.request.n, part.a, part.b, part.d});
@@ -164,7 +163,7 @@ TEST(LtPlan, columns_behind_the_last_whole_access_are_a_product_of_their_own) {
   EXPECT_EQ(parts_of(request), (Parts{{1, 50256 * 3, 50256, 0}, {50256, 0, 0, 0}}));
   EXPECT_FALSE(product_parts(request)[0].request.accumulate);  // the second adds to the first
   EXPECT_TRUE(product_parts(request)[1].request.accumulate);
-  request.operands = DType::f32;  // accesses of four
+  request.operands = DType::f32;  // four elements per access
   request.n = 50254;
   EXPECT_EQ(product_parts(request)[0].request.n, 2);
 }

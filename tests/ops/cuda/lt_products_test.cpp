@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a linear layer against the CPU's, with the library's double: fused, and where it refuses.
-// Tolerances, of the largest value: f32 sums of up to 150 terms, 1e-5; bf16 results are rounded once, and a bias or the
-// input of GELU once more, 2^-7.
+// Products of a linear layer against the CPU's, with the library's test double: fused, and with the library refusing.
+// Tolerances, relative to the largest value: f32 sums with up to 150 terms, 1e-5; bf16 results are rounded once, and a
+// bias or GELU's input once more, 2^-7.
 #include "runtime/ops/cuda/products/lt_products.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
@@ -24,7 +24,7 @@ struct Sizes {
 };
 const std::vector<Sizes> all_sizes = {{1, 1, 1}, {5, 7, 3}, {33, 65, 17}, {64, 48, 32}, {40, 16, 150}};
 
-/// Inputs of a layer, and the results of the CPU.
+/// Inputs of a layer, and the CPU's results.
 struct Layer {
   Layer(const Sizes& sizes, DType type) : m(sizes.m), n(sizes.n), k(sizes.k), act(type) {
     std::mt19937 generator(static_cast<unsigned>(m * 10000 + n * 100 + k));
@@ -70,7 +70,7 @@ struct Layer {
 
 enum class Library : std::uint8_t { willing, refuses_epilogues, refuses_all, fails_at_run };
 
-// A device's own library cannot be made to refuse.
+// A real device's library cannot be made to refuse.
 #if defined(MAESTRO_FAKE_CUDA)
 constexpr Library libraries[] = {Library::willing, Library::refuses_epilogues, Library::refuses_all,
                                  Library::fails_at_run};
@@ -78,7 +78,7 @@ constexpr Library libraries[] = {Library::willing, Library::refuses_epilogues, L
 constexpr Library libraries[] = {Library::willing};
 #endif
 
-/// Runs over dtypes and the refusals of the library.
+/// Parameterized over dtypes and the library's refusals.
 class LtProductsOn : public KernelTest, public ::testing::WithParamInterface<std::tuple<DType, Library>> {
  protected:
   LtProductsOn() {
@@ -149,7 +149,7 @@ TEST_P(LtProductsOn, linear_gelu_agrees_with_the_processor) {
       lt.linear_gelu(x, w, with_bias ? bias : Tensor{}, pre, y);
       finish();
       const Values wanted = layer.forward(DType::f32, with_bias);
-      double largest = 0;  // gelu passes on its input's rounding error, also where it is itself small
+      double largest = 0;  // gelu keeps its input's rounding error even if its result is small
       for (const double value : wanted) largest = std::max(largest, std::abs(value));
       EXPECT_LT(worst_error(download(pre), wanted), tolerance(act()));
       const OwnedTensor before(DType::f32, Shape{layer.m, layer.n}, wanted);

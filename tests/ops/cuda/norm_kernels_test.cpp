@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation kernels against the CPU's: warp, block and wide rows, every mix of storage types.
+// Normalisation kernels against the CPU's: warp, block and wide rows, every combination of storage types.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {
 namespace {
 
 constexpr double epsilon = 1e-5;
-constexpr double offset = 0.75;  // of RMS norms' weights
-/// Rows of a single warp, of several, and rows that do not fit; norm_tiles().
+constexpr double offset = 0.75;  // added to RMS norm weights
+/// Rows for a single warp, for several warps, and rows that do not fit; see norm_tiles().
 constexpr std::int64_t columns_of_all_kinds[] = {1, 7, 64, 65, 768, 1023, 1028, 2052};
 
 class NormKernels : public KernelTest {
@@ -23,7 +23,7 @@ class NormKernels : public KernelTest {
   void for_cases(Body body) {
     for (const std::int64_t columns : columns_of_all_kinds) {
       for (const std::int64_t rows : odd_rows) {
-        if (rows * columns > 33 * 768) continue;  // nothing new, and slow
+        if (rows * columns > 33 * 768) continue;  // tests nothing new, and slow
         for (const DType y : both_types) {
           for (const bool centred : {false, true}) {
             body(Case{rows, columns, DType::f32, y, centred});
@@ -33,7 +33,7 @@ class NormKernels : public KernelTest {
       }
     }
   }
-  /// x of a mean that is large beside its deviation.
+  /// Returns x with a mean that is large relative to its deviation.
   OwnedTensor shifted(DType dtype, Shape shape) {
     OwnedTensor x = random(dtype, shape);
     for (std::int64_t i = 0; i < x.tensor().elements(); ++i) x.set(i, 4 + x.get(i));
@@ -69,7 +69,7 @@ TEST_F(NormKernels, values_means_and_deviations) {
                     .mean = device_mean,
                     .rstd = device_rstd};
     run([&] { norm(at_, call); });
-    // A row of few columns may have a deviation far below its mean, whose rounding is then scaled up.
+    // A row with few columns may have a deviation far below its mean, which amplifies the mean's rounding.
     const double tolerance = c.columns < 64 ? 1e-3 : 1e-5;
     expect_near(device_y, y.values(), "y", tolerance);
     expect_near(device_rstd, rstd.values(), "rstd", tolerance);
@@ -165,7 +165,7 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
 }
 
 TEST_F(NormKernels, rows_wider_than_registers_hold) {
-  constexpr std::int64_t columns = 8200;  // norm_most_warps * 32 * norm_packs * norm_width, and a few
+  constexpr std::int64_t columns = 8200;  // norm_most_warps * 32 * norm_packs * norm_width, and some more
   const OwnedTensor x = random(DType::f32, {2, columns});
   const OwnedTensor dy = random(DType::bf16, {2, columns});
   const OwnedTensor weight = random(DType::f32, {columns});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator for ranks whose devices are the fake of CUDA, where memory of the device is the CPU's.
+// A communicator for ranks on the fake CUDA, whose device memory is CPU memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// As NcclCommunicator: a call sees work that was put on the stream before it.
+/// Like NcclCommunicator: a call reads the results of work queued on the stream before it.
 class OnStream final : public Communicator {
  public:
   OnStream(Communicator& ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise kernels against the CPU's operators: all storage types, sizes of no multiple, memory that is not
-// aligned.
+// Pointwise kernels against the CPU's operators: all storage types, sizes that are not multiples, unaligned memory.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses, embeddings and top k over a vocabulary that is cut over devices, against the same on CPUs. Every rank
-// is a thread with a stream, memory and a table of its own over the fake of CUDA.
+// Losses, embeddings and top k over a vocabulary divided over devices, against the same on CPUs. Every rank is a thread
+// with a separate stream, memory and table over the fake CUDA.
 //
-// Tolerances, relative to the largest value. f32: sums are grouped otherwise and exponentials are other functions, 2e-5
-// as for the kernels alone; gradients of js from a top-k teacher lose digits where the student's mass outside of the
-// k tokens is 1 less a sum, 5e-5. bf16: devices keep logits in bf16 (2^-9 of a logit of size up to 8 is 1.6e-2) where
-// CPUs have f32, and round dlogits and dhidden. The gradient of a single token is zero, and comes out as rounding
-// errors.
+// Tolerances, relative to the largest value. f32: sums are grouped in another way and exponentials are other functions,
+// 2e-5 as for single kernels; gradients of js from a top-k teacher lose digits if the student's mass outside the k
+// tokens is 1 less a sum, 5e-5. bf16: devices keep logits in bf16 (2^-9 of a logit of size up to 8 is 1.6e-2), CPUs in
+// f32, and devices round dlogits and dhidden. The gradient for a single token is zero, and rounding errors remain of
+// it.
 #include <gtest/gtest.h>
 
 #include "tests/ops/cuda/fake_rank.hpp"
@@ -17,7 +17,7 @@ namespace {
 using namespace maestro::testing;
 
 constexpr std::size_t all_rows = std::size_t{1} << 30;
-// Of f32 logits: 128 rows of up to 128 tokens, or 256 of up to 64.
+// f32 logits: 128 rows with up to 128 tokens, or 256 with up to 64.
 constexpr std::size_t some_rows = std::size_t{128} * 128 * sizeof(float);
 constexpr double least_gradient = 1e-3;
 
@@ -133,7 +133,7 @@ class TokensOverDevices : public ::testing::TestWithParam<std::int64_t> {
 
 TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
   std::mt19937 generator(3);
-  std::uniform_int_distribution<int> few(0, 3);  // many equals within and between parts
+  std::uniform_int_distribution<int> few(0, 3);  // many equal values within and between parts
   for (const std::int64_t vocabulary : {1, 2, 19}) {
     Values drawn(static_cast<std::size_t>(7 * vocabulary));
     for (double& value : drawn) value = few(generator);
@@ -159,7 +159,7 @@ TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
   }
 }
 
-/// A rank's part of the embedding and of its gradients.
+/// A rank's part of the embedding and its gradients.
 struct Embedded {
   Values y, dtable, dpositions;
 };

@@ -90,7 +90,7 @@ TEST_F(RowKernels, columns_are_picked_row_by_row) {
   }
 }
 
-/// Ids of few tokens make runs that span several chunks of sorted rows; those of many fill several digits.
+/// With few tokens, runs of equal ids span several chunks of sorted rows; with many, ids have several digits.
 TEST_F(RowKernels, gradients_of_an_embedding_of_frequent_and_of_rare_tokens) {
   struct Case {
     std::int64_t rows;
@@ -171,7 +171,7 @@ TEST_F(RowKernels, rotation_and_its_gradient) {
     std::int64_t heads;
     std::int64_t kv_heads;
     std::int64_t head_size;
-    std::int64_t rotated;  // columns of a head
+    std::int64_t rotated;  // rotated columns of a head
     double magnitude;
   };
   for (const Case& c : {Case{1, 1, 2, 2, 1}, Case{4, 2, 16, 16, 1.25}, Case{3, 1, 10, 4, 1}, Case{8, 2, 64, 64, 1},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The k largest against the CPU's, with ties and numbers that are none.
+// The k largest values against the CPU's, with ties and NaN.
 #include <limits>
 
 #include "tests/ops/cuda/kernel_test.hpp"
