@@ -45,7 +45,7 @@ std::vector<double> numbers_of(std::string text) {
   return out;
 }
 
-/// The values of the first line of a drawing, computed from its coordinates.
+/// Returns the values of a drawing's first line, computed from its coordinates.
 std::vector<double> drawn_values(const std::string& drawing) {
   const std::vector<double> edges = numbers_of(attribute(drawing, "data-y"));
   const bool logarithmic = attribute(drawing, "data-scale") == "log";

@@ -15,7 +15,7 @@ struct Rect {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-/// Returns the boxes as they are drawn, in the order of the drawing.
+/// Returns the boxes in drawing order.
 std::vector<Rect> rects_of(const std::string& svg) {
   const std::regex pattern(R"re(<rect x="([0-9.]+)" y="([0-9.]+)" width="([0-9.]+)" height="([0-9.]+)")re");
   std::vector<Rect> rects;
@@ -30,7 +30,7 @@ struct Line {
   double left = 0, right = 0, y = 0;
 };
 
-/// Returns the straight parts of arrows, which lead across columns.
+/// Returns the straight parts of arrows, which cross columns.
 std::vector<Line> lines_of(const std::string& svg) {
   const std::regex pattern(R"re(([0-9.]+) ([0-9.]+) H([0-9.]+))re");
   std::vector<Line> lines;
@@ -40,7 +40,7 @@ std::vector<Line> lines_of(const std::string& svg) {
   return lines;
 }
 
-/// corpus feeds all of a chain of three.
+/// Returns a drawing of a corpus that feeds all sections in a chain of three.
 GraphDrawing chain() {
   GraphDrawing drawing;
   drawing.label = "a chain";
@@ -63,7 +63,7 @@ TEST(GraphChart, arrows_lead_to_the_right) {  // GH-1
 TEST(GraphChart, arrows_across_a_column_touch_no_box_and_no_other_arrow) {  // GH-2
   const std::string svg = graph_chart(chain());
   const std::vector<Line> lines = lines_of(svg);
-  ASSERT_EQ(lines.size(), 4u);  // two arrows, across the columns of first and second
+  ASSERT_EQ(lines.size(), 4u);  // two arrows that cross the columns of first and second
   for (std::size_t at = 0; at < lines.size(); ++at) {
     for (const Rect& rect : rects_of(svg)) {
       const bool beside = lines[at].right <= rect.left || lines[at].left >= rect.right;

@@ -30,7 +30,7 @@ class RunReaderTest : public testing::Test {
             job + "\"}")
         .or_throw();
   }
-  /// A step per second.
+  /// Writes a step per second.
   void step(std::uint64_t step, const std::string& loss, int pause = 0) {
     const auto second = static_cast<int>(step) + pause;
     char time[64];
@@ -136,7 +136,7 @@ TEST_F(RunReaderTest, a_growing_and_cut_record_reads_as_at_once) {
     step(at, std::to_string(10.0 / static_cast<double>(at)));
     if (at % 7 == 0) reader.refresh().or_throw();
   }
-  open(20);  // goes on after step 20, after a pause
+  open(20);  // resumes after step 20, after a pause
   begin(21);
   step(21, "77", 3000);
   reader.refresh().or_throw();

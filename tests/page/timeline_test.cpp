@@ -42,7 +42,7 @@ TEST(TimelineChart, gives_every_slice_the_colour_of_its_section_and_pass) {
   EXPECT_EQ(timeline_chart(Timeline{}), "");
 }
 
-/// A trace as a run of `steps` steps writes it: a forward pass of 1 ms and an update of 1 ms every 10 ms.
+/// Writes the trace of a run with `steps` steps: a forward pass of 1 ms and an update of 1 ms every 10 ms.
 std::filesystem::path traced(const TempFolder& folder, int steps) {
   TraceRecorder recorder(ProcessId(0), "process 0");
   const TraceTime begin{};
