@@ -14,7 +14,7 @@ namespace {
 
 class RecordLines : public TemporaryFolder {
  protected:
-  /// Lines of very different lengths.
+  /// Returns lines with very different lengths.
   static std::string line(std::uint64_t step) {
     return "{\"step\":" + std::to_string(step) + ",\"text\":\"" + std::string(step * step % 9001, 'x') + "\"}\n";
   }
