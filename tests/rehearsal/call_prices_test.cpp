@@ -31,7 +31,7 @@ TEST(CallPrices, a_measured_call_costs_the_median_of_its_times) {  // QC-1
 
 TEST(CallPrices, another_call_costs_its_work_at_a_rate_between_its_neighbours) {  // QC-2
   CallPrices prices;
-  prices.add(linear(8), 8);    // 1 ms a row
+  prices.add(linear(8), 8);    // 1 ms per row
   prices.add(linear(32), 16);  // 0.5
   EXPECT_NEAR(price(prices, linear(16)), 16 * 0.75, 1e-9) << "half way by the logarithm";
   EXPECT_NEAR(price(prices, linear(64)), 32, 1e-9);
@@ -66,7 +66,7 @@ TEST(CallPrices, the_time_beside_calls_is_that_of_each) {
   prices.add_glue(10, 0.5);
   prices.add_glue(0, 7);
   prices.add_glue(10, -1);
-  EXPECT_EQ(prices.glue_ms(), 0.05);  // the upper median of two
+  EXPECT_EQ(prices.glue_ms(), 0.05);  // upper median of two
   for (int pass = 0; pass < 4; ++pass) prices.add_glue(10, -1);
   EXPECT_EQ(prices.glue_ms(), -0.1) << "calls that are replayed together take less than those that are timed";
 }
@@ -90,8 +90,8 @@ TEST(LeastPrices, a_call_is_bound_by_the_best_rates_of_work_and_of_memory) {
   const auto call = [](double flops, double bytes) {
     return OperatorCall{"linear", DType::bf16, {static_cast<std::int64_t>(flops + bytes)}, flops, bytes};
   };
-  prices.add(call(4000, 10), 2);   // 2000 FLOPs a ms
-  prices.add(call(10, 900), 1);    // 900 bytes a ms
+  prices.add(call(4000, 10), 2);   // 2000 FLOPs per ms
+  prices.add(call(10, 900), 1);    // 900 bytes per ms
   prices.add(call(1, 500), 0.01);  // too short for a rate
   const LeastPrices least(prices);
   PriceSources sources;

@@ -27,7 +27,7 @@ class DeviceQueuesTest : public testing::Test {
   }
   VirtualClock clock_;
   DeviceQueues queues_{clock_};
-  std::vector<double> starts_;  // by work, of what has ended
+  std::vector<double> starts_;  // start by work item, once it has ended
 };
 
 TEST_F(DeviceQueuesTest, a_device_runs_its_work_in_order) {  // DQ-2
@@ -42,7 +42,7 @@ TEST_F(DeviceQueuesTest, a_device_runs_its_work_in_order) {  // DQ-2
 TEST_F(DeviceQueuesTest, work_of_several_devices_runs_on_all_of_them_together) {  // DQ-1
   submit({0}, 3);
   submit({0, 1}, 2);
-  submit({1}, 1);  // waits behind the work of both
+  submit({1}, 1);  // waits for the work of both
   run();
   EXPECT_THAT(starts_, ElementsAre(0, 3, 5));
 }
@@ -104,7 +104,7 @@ TEST_F(DeviceQueuesTest, devices_of_a_core_share_it_evenly) {  // CO-1
   clock_.after(2, [&] { add({2}, 4); });
   run();
   // Two share the core until 2, when 1 ms of each is done; three until 5, when the first ends. The other two have 3 and
-  // 3 ms to go, and end together after 6 ms.
+  // 3 ms left, and end together after 6 ms.
   EXPECT_THAT(ends, ElementsAre(Pair(0, 5), Pair(1, 11), Pair(2, 11), Pair(3, 7)));
 }
 
@@ -113,7 +113,7 @@ TEST_F(DeviceQueuesTest, work_of_several_devices_ends_with_its_last_part) {  // 
   std::vector<double> ends;
   const auto ended = [&](double) { ends.push_back(clock_.now_ms()); };
   queues.submit(std::array{0, 1}, Priority::critical, 3, ended);
-  queues.submit(std::array{2}, Priority::critical, 5, ended);  // shares the core of the first part
+  queues.submit(std::array{2}, Priority::critical, 5, ended);  // shares the core with the first part
   queues.submit(std::array{1}, Priority::critical, 1, ended);  // its core is idle from 3 to 6
   run();
   EXPECT_THAT(ends, ElementsAre(6, 7, 8));
@@ -140,7 +140,7 @@ TEST_F(DeviceQueuesTest, background_work_has_a_core_while_there_is_no_critical_w
   clock_.after(5, [&] { add(2, Priority::critical, 1); });
   clock_.after(20, [&] { add(0, Priority::background, 2); });
   run();
-  // From 4 on the background work has 6 ms to go. The critical work of 5 ms shares the core until 7, and ends at 8.
+  // From 4 on the background work has 6 ms left. The critical work of 5 ms shares the core until 7, and ends at 8.
   EXPECT_THAT(ends, ElementsAre(Pair(2, 7), Pair(1, 8), Pair(0, 14), Pair(0, 22)));
 }
 
@@ -151,10 +151,10 @@ TEST_F(DeviceQueuesTest, parts_of_a_core_wait_for_nothing_until_their_demands_ex
     queues.submit(std::array{device}, priority, ms, [&, device](double) { ends[device] = clock_.now_ms(); });
   };
   add(0, Priority::critical, 8);
-  add(2, Priority::background, 2);                              // 0.75 + 0.25: both as if alone
-  clock_.after(4, [&] { add(1, Priority::background, 3.2); });  // 0.75 + 0.5: 4 ms do what 3.2 ms would
+  add(2, Priority::background, 2);                              // 0.75 + 0.25: both at full speed
+  clock_.after(4, [&] { add(1, Priority::background, 3.2); });  // 0.75 + 0.5: 4 ms complete 3.2 ms of work
   run();
-  // The first has 0.8 ms to go when the second ends at 8, and is alone from then on.
+  // The first has 0.8 ms left when the second ends at 8, and then has the core for itself.
   EXPECT_EQ(ends.at(2), 2);
   EXPECT_DOUBLE_EQ(ends.at(1), 8);
   EXPECT_DOUBLE_EQ(ends.at(0), 8.8);
@@ -180,7 +180,7 @@ std::vector<DrawnWork> drawn_work(std::mt19937_64& random, int devices) {
   return drawn;
 }
 
-/// Returns the ends of the work.
+/// Returns the times at which the work ends.
 std::vector<double> ends_of(const std::vector<DrawnWork>& drawn, std::vector<int> cores) {
   VirtualClock clock;
   DeviceQueues queues(clock, std::move(cores));
@@ -208,10 +208,10 @@ TEST(DeviceQueues, a_core_does_its_work_and_is_never_idle_while_a_device_has_som
   std::mt19937_64 random(5);
   for (int round = 0; round < 100; ++round) {
     std::vector<DrawnWork> drawn = drawn_work(random, 5);
-    for (DrawnWork& work : drawn) work.devices.resize(1);  // parts of others wait for each other
+    for (DrawnWork& work : drawn) work.devices.resize(1);  // parts for several devices wait for each other
     const std::vector<double> ends = ends_of(drawn, {0, 1, 0, 1, 0});
     for (int core = 0; core < 2; ++core) {
-      // A core that works whenever it has work ends as if it did one piece after the other, in any order.
+      // A core that always works if it has work ends as if it ran one item after the other, in any order.
       std::vector<std::pair<double, double>> pieces;
       double last = 0;
       for (std::size_t at = 0; at < drawn.size(); ++at) {

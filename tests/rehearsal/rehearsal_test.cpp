@@ -21,7 +21,7 @@ using testing::random_graph;
 using testing::random_samples;
 using Kind = LaneInterval::Kind;
 
-/// As large a limit in flight as plans need.
+/// Returns the graph with limits in flight that are large enough for any plan.
 SectionGraph bounded(SectionGraph graph, std::int64_t samples) {
   const std::vector<std::int64_t> bounds = in_flight_bounds(graph, samples);
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
@@ -31,7 +31,7 @@ SectionGraph bounded(SectionGraph graph, std::int64_t samples) {
   return graph;
 }
 
-/// The times that options_of() plans with, none for sources.
+/// Returns the times that options_of() plans with; sources take no time.
 RehearsalTimes planned_times(const SectionGraph& graph) {
   RehearsalTimes times;
   times.passes = [&graph](const MicroBatchPlan& batch) {
@@ -101,7 +101,7 @@ TEST(Rehearsal, a_step_on_lanes_of_different_speeds_ends_at_the_makespan_of_its_
       std::vector<RehearsalUnit> units(1);
       units[0].plan = planned.plan;
       const Rehearsed played = Rehearsal(std::move(options)).play(std::move(units)).value_or_throw();
-      // Lanes of the run start passes as soon as they can; a plan may leave a lane idle in between.
+      // Lanes in a run start passes as soon as they can; a plan may leave a lane idle in between.
       EXPECT_LE(played.unit_ends_ms.front(), planned.schedule.makespan_ms + 1e-9) << policy;
       if (policy == "arrival") {
         EXPECT_NEAR(played.unit_ends_ms.front(), planned.schedule.makespan_ms, 1e-9);
@@ -126,7 +126,7 @@ TEST(Rehearsal, sections_run_ahead_so_a_step_takes_less_than_its_makespan) {
   };
   options.times.actions = [](const LaneKey&, StepAction action) { return action == StepAction::step ? 1.5 : 0; };
   const Rehearsed played = Rehearsal(std::move(options)).play(std::move(units)).value_or_throw();
-  // The student needs 4 x 4 ms and its optimizer's step; the teacher's first pass precedes the first step alone.
+  // The student needs 4 x 4 ms and its optimizer's step; the teacher's first pass precedes only the first step.
   EXPECT_THAT(played.unit_ends_ms, ::testing::ElementsAre(20.5, 38, 55.5, 73));
 }
 
@@ -171,7 +171,7 @@ TEST(Rehearsal, lanes_of_a_core_share_it_in_passes_and_in_exchanges) {
   const std::vector<SampleRef> samples{{SampleId(0), 1}, {SampleId(1), 1}, {SampleId(2), 1}};
   const Rehearsed played =
       Rehearsal(std::move(options)).play({unit_of(planner, 1, Pass::train, samples)}).value_or_throw();
-  // On core 0 two passes of 3 ms, two parts of the sum, and two steps of the optimizer.
+  // On core 0: two passes of 3 ms, two parts of the sum, and two optimizer steps.
   EXPECT_EQ(played.unit_ends_ms.front(), 6 + 4 + 8);
   EXPECT_EQ(played.lanes.at({SectionId(1), ReplicaIndex(1)}).front().end_ms, 3);
 }
@@ -204,7 +204,7 @@ TEST(Rehearsal, replicas_meet_at_the_sum_of_gradients_and_trained_sections_at_a_
   const std::vector<SampleRef> samples{{SampleId(0), 1}, {SampleId(1), 2}};
   const Rehearsed played =
       Rehearsal(std::move(options)).play({unit_of(planner, 1, Pass::train, samples)}).value_or_throw();
-  EXPECT_EQ(played.unit_ends_ms.front(), 26);  // 2 x 10, 2 of the sum, 4 of the step
+  EXPECT_EQ(played.unit_ends_ms.front(), 26);  // 2 x 10 for passes, 2 for the sum, 4 for the step
   const LaneInterval& last = played.lanes.at({SectionId(1), ReplicaIndex(0)}).back();
   EXPECT_EQ(last.kind, Kind::boundary);
   EXPECT_EQ(last.end_ms, 26);
@@ -250,7 +250,7 @@ TEST_P(AnyTimes, every_rehearsal_of_a_planners_plans_ends) {  // RH-4
     options.times.passes = [&random](const MicroBatchPlan&) { return PassCost{time(random), time(random)}; };
     options.times.actions = [&random](const LaneKey&, StepAction) { return time(random); };
     options.times.hop_ms = round % 2 == 0 ? 0 : 0.1;
-    if (round % 3 == 0) options.cores.assign(40, round % 2);  // of any device
+    if (round % 3 == 0) options.cores.assign(40, round % 2);  // any device may be on either core
     options.times.transfer = [&random](const LaneKey&, const LaneKey&, Channel, std::int64_t) {
       return TransferTime{time(random), random() % 2 == 0};
     };

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A "teacher" that sends to a "student", of two slots. The text, section 0, is left out.
+/// A "teacher" that sends to a "student" through two slots. The text, section 0, is left out.
 class RehearsedPortsTest : public ::testing::Test {
  protected:
   RehearsedPortsTest() : graph_(testing::distillation_graph()), edge_(*teacher_edge()) {}
@@ -72,7 +72,7 @@ TEST_F(RehearsedPortsTest, pieces_beyond_the_window_wait_for_a_release) {  // PV
   EXPECT_THAT(arrived_, ElementsAre(std::pair(0, 1.0), std::pair(1, 1.0)));
   at.release(receives(0));
   run();
-  EXPECT_THAT(arrived_.back(), ::testing::Pair(2, 3.0));  // the credit takes 1 ms as well
+  EXPECT_THAT(arrived_.back(), ::testing::Pair(2, 3.0));  // the credit also takes 1 ms
 }
 
 TEST_F(RehearsedPortsTest,
@@ -119,7 +119,7 @@ TEST_F(RehearsedPortsTest, a_sequence_is_complete_with_its_last_piece_also_befor
   pass(at, 0);
   run();
   EXPECT_EQ(arrived_.size(), 1u);
-  at.expect(receives(1, 0));  // without rows: nothing comes
+  at.expect(receives(1, 0));  // without rows nothing arrives
   EXPECT_EQ(arrived_.size(), 2u);
 }
 

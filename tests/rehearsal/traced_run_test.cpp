@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-/// Writes the trace of a run of a text, a teacher and a student, of a sample a step.
+/// Writes the trace of a run with a text, a teacher and a student, and one sample per step.
 class TracedRunTest : public ::testing::Test {
  protected:
   TraceTime at(int ms) const { return TraceTime() + milliseconds(1000 + ms); }
@@ -34,7 +34,7 @@ class TracedRunTest : public ::testing::Test {
   void action(TraceRecorder& recorder, std::string_view track, std::string_view name, int step, int begin, int end) {
     recorder.slice({recorder.track(track), name, TraceCategory::step, at(begin), at(end)}, {{"step", step}});
   }
-  /// A step of 30 ms: the teacher takes 10, the student 12, the sum of gradients 1, norm 2 and step 3.
+  /// Records a step of 30 ms: the teacher takes 10, the student 12, the sum of gradients 1, norm 2 and step 3.
   void step(TraceRecorder& recorder, int step) {
     const int begin = 30 * step;
     unit(recorder, step, begin);
@@ -135,7 +135,7 @@ TEST_F(TracedTimesTest, a_traced_pass_takes_the_time_that_it_took) {  // TT-1
   const StepPlan plan = plan_of(2, 8);
   EXPECT_NEAR(times_->pass(job_, plan.micro_batches[0]).forward, 10, 1e-6);
   const PassCost student = times_->pass(job_, plan.micro_batches[1]);
-  EXPECT_NEAR(student.forward, 4, 1e-6);  // split by units: both directions are a single slice
+  EXPECT_NEAR(student.forward, 4, 1e-6);  // split by units: both directions are in a single slice
   EXPECT_NEAR(student.backward, 8, 1e-6);
   EXPECT_EQ(times_->sources().traced, 2u);
   EXPECT_EQ(times_->sources().estimated, 0u);
@@ -160,7 +160,7 @@ TEST_F(TracedTimesTest, passes_on_lanes_of_other_speeds_take_their_times_by_the_
   moved.micro_batches[0].replica = ReplicaIndex(1);
   EXPECT_NEAR(times_->pass(unequal, plan_of(2, 8).micro_batches[0]).forward, 10, 1e-6);
   EXPECT_NEAR(times_->pass(unequal, moved.micro_batches[0]).forward, 20, 1e-6);
-  // Where the traced lane was the slow one, the fit is of the fast lane.
+  // If the traced lane was the slow lane, the fit is for the fast lane.
   std::vector<StepPlan> plans;
   for (std::uint64_t number = 1; number <= 5; ++number) {
     plans.push_back(plan_of(number, 8));
