@@ -16,7 +16,7 @@
 namespace maestro {
 namespace {
 
-/// The least cost of all matchings, by dynamic programming over the sets of columns that the first rows have taken.
+/// Returns the lowest cost of all matchings, by dynamic programming over the columns used by the first rows.
 double least_cost(const CostMatrix& costs) {
   std::vector<double> least(std::size_t{1} << costs.columns(), std::numeric_limits<double>::infinity());
   least[0] = 0;
@@ -63,7 +63,7 @@ TEST(Assignment, costs_as_little_as_any_matching) {  // AX-1, AX-2
     const std::size_t rows = 1 + random.below(8);
     const std::size_t columns = rows + random.below(4);
     const CostMatrix costs =
-        drawn(random, rows, columns, trial % 2 == 0 ? 0 : 1 + random.below(5));  // few values: ties
+        drawn(random, rows, columns, trial % 2 == 0 ? 0 : 1 + random.below(5));  // few distinct values give ties
     const Assignment found(costs);
     expect_matching(found, costs);
     EXPECT_NEAR(found.cost(), least_cost(costs), 1e-9) << "trial " << trial << ", " << rows << " x " << columns;
@@ -107,7 +107,7 @@ double seconds_of(const CostMatrix& costs) {
 
 TEST(Assignment, of_2048_rows_takes_a_second) {
   Random random(9);
-  const double limit = 20;  // a machine with other work, a build without optimisation or with sanitizers
+  const double limit = 20;  // for a busy machine, a build without optimisation or with sanitizers
   const double drawn_s = seconds_of(drawn(random, 2048, 2048, 0));
   const double tied_s = seconds_of(drawn(random, 2048, 2048, 100));
   RecordProperty("drawn_ms", static_cast<int>(1e3 * drawn_s));

@@ -57,7 +57,7 @@ TEST(CostLine, has_no_negative_part_whatever_was_measured) {  // CF-3
     EXPECT_GE(cost.line().constant_ms, 0);
     EXPECT_GE(cost.line().ms_per_unit, 0);
   }
-  CostLine falling;  // more units, less time
+  CostLine falling;  // more units take less time
   for (int pass = 0; pass < 40; ++pass) falling.measured(10 + pass % 4, 20 - pass % 4);
   EXPECT_GE(falling.line().ms_per_unit, 0);
   EXPECT_NEAR(falling.line().ms(11.5), 18.5, 1);
@@ -93,7 +93,7 @@ TEST(CostLine, follows_a_device_that_has_become_four_times_as_slow) {
 }
 
 TEST(CostLine, noise_of_nearly_equal_passes_makes_no_constant) {
-  // Units within 1%, times within 10%: a line through them would have any slope.
+  // Units differ within 1%, times within 10%: a line through them would have any slope.
   double sum = 0;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     CostLine cost;
@@ -117,7 +117,7 @@ TEST(CostLine, predicts_small_passes_that_a_rate_alone_would_underestimate) {
     }
     worst = std::max(worst, std::abs(cost.line().ms(50) / 6.5 - 1));
   }
-  EXPECT_LT(worst, 0.25);  // 15.25 ms for 225 units: a rate alone gives 3.4 ms, which is 48% less
+  EXPECT_LT(worst, 0.25);  // 15.25 ms for 225 units: with a rate only, 3.4 ms would be 48% less
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(CostModel, a_measured_pass_sets_the_rate_of_its_section_and_direction_and_l
 TEST(CostModel, passes_of_different_size_give_a_constant_per_pass) {
   CostModel costs = model();
   const std::vector<SampleRef> one{{SampleId(3), 20}};
-  costs.measured({SectionId(1), false, two, 5 + 80});  // 1 ms a unit
+  costs.measured({SectionId(1), false, two, 5 + 80});  // 1 ms per unit
   costs.measured({SectionId(1), false, one, 5 + 40});
   const std::vector<SampleRef> small{{SampleId(4), 1}};
   EXPECT_NEAR(costs.of(SectionId(1), small).forward, 5 + 2, 1e-9);

@@ -84,7 +84,7 @@ TEST(CreditLedger, a_ring_without_slots_is_refused) {
   EXPECT_THROW(CreditLedger(epoch, 0), JobError);
 }
 
-// A network that drops, repeats, delays and reorders grants, and adds some of another epoch.
+// A network that drops, repeats, delays and reorders grants, and adds grants from another epoch.
 class UnreliableGrants {
  public:
   explicit UnreliableGrants(std::mt19937_64& random) : random_(random) {}
@@ -117,7 +117,7 @@ TEST(CreditLedger, unreliable_grants_never_overfill_the_ring_and_the_newest_one_
     UnreliableGrants grants(random);
     std::vector<std::uint64_t> in_use;
     for (int round = 0; round < 400; ++round) {
-      // A grant is dropped for good now and then; as in the real runtime, the newest grant is repeated.
+      // Some grants are lost for good; as in the real runtime, the newest grant is repeated.
       if (round % 16 == 0) grants.send(consumer.released());
       while (ledger.may_send(ledger.sent_end()) && random() % 4 != 0) {
         in_use.push_back(ledger.sent_end());

@@ -33,7 +33,7 @@ TEST(DataCursor, leaves_out_the_positions_of_steps) {
 TEST(DataCursor, positions_left_out_before_stay_so) {
   DataCursor cursor;
   cursor.skip(20, 4, 10);  // positions 190 to 229
-  cursor.skip(15, 2, 10);  // 140 to 159: three steps later is 190
+  cursor.skip(15, 2, 10);  // 140 to 159; three steps later begins at 190
   EXPECT_THAT(cursor.segments(), ElementsAre(Segment{1, 0}, Segment{15, 160}, Segment{18, 230}));
   cursor.skip(15, 2, 10);  // 160 to 179
   EXPECT_THAT(cursor.segments(), ElementsAre(Segment{1, 0}, Segment{15, 180}, Segment{16, 230}));

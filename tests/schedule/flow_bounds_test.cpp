@@ -14,7 +14,7 @@ struct Part {
   std::int64_t micro_batch_rows = 0;
 };
 
-/// A chain: every section reads its predecessor.
+/// Returns a chain: every section reads its predecessor.
 SectionGraph chain(const std::vector<Part>& parts) {
   SectionGraph graph;
   for (std::size_t at = 0; at < parts.size(); ++at) {
@@ -69,7 +69,7 @@ TEST(FlowBounds, cuts_that_do_not_align_need_one_more) {  // FB-1: samples 3..5 
 
 TEST(FlowBounds, replicas_share_what_a_trained_section_holds) {  // FB-1
   EXPECT_EQ(in_flight({{"encoder", trained, 1, 2}, {"decoder", trained, 4}}, 16), 2);
-  EXPECT_EQ(in_flight({{"encoder", trained, 1, 3}, {"decoder", trained, 4}}, 16), 2);  // 2, 1 and 1
+  EXPECT_EQ(in_flight({{"encoder", trained, 1, 3}, {"decoder", trained, 4}}, 16), 2);  // sizes 2, 1 and 1
 }
 
 TEST(FlowBounds, a_batch_bounds_what_is_needed_of_it) {  // FB-1
@@ -81,12 +81,12 @@ TEST(FlowBounds, planned_slots_hold_the_inputs_of_one_micro_batch_beside_what_it
     return planned_slots(chain({{"teacher", frozen, producer}, {"student", trained, consumer}}), EdgeId(0), limits);
   };
   EXPECT_EQ(slots(4, 4, {1, 16, 0}), 1);
-  EXPECT_EQ(slots(4, 4, {5, 16, 0}), 5);  // the job's own
+  EXPECT_EQ(slots(4, 4, {5, 16, 0}), 5);  // the job's setting
   EXPECT_EQ(slots(1, 4, {1, 16, 0}), 4);
   EXPECT_EQ(slots(4, 1, {1, 16, 0}), 4);
   EXPECT_EQ(slots(2, 3, {1, 12, 0}), 3);  // 0-1, 2 and the 3 that comes with it
-  EXPECT_EQ(slots(1, 8, {1, 3, 0}), 3);   // no more than there are
-  EXPECT_EQ(slots(1, 8, {1, 3, 20}), 8);  // a validation pass has more
+  EXPECT_EQ(slots(1, 8, {1, 3, 0}), 3);   // the batch has only three samples
+  EXPECT_EQ(slots(1, 8, {1, 3, 20}), 8);  // a validation batch has more
 }
 
 TEST(FlowBounds, planned_slots_hold_what_a_sibling_with_larger_micro_batches_makes_its_producer_run) {
@@ -121,7 +121,7 @@ TEST(FlowBounds, a_section_that_awaits_gradients_has_slots_for_backward_passes_o
   EXPECT_EQ(input_window(graph, SectionId(0), {2, 16, 0}), 12);
   EXPECT_EQ(input_window(graph, SectionId(1), {2, 16, 0}), 2);
   EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 16, 0}), 5);   // all 4 of a step, plus 1
-  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 800, 0}), 7);  // 3 in flight, each over 2 at most
+  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 800, 0}), 7);  // 3 in flight, over at most 2 each
 }
 
 TEST(FlowBounds, blocks_and_slots_cover_a_validation_pass_and_sources_have_a_step_and_a_spare) {  // FB-2

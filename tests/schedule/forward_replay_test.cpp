@@ -113,7 +113,7 @@ class RandomRun {
   std::set<BatchKey> not_reported_;
 };
 
-/// What lanes of repeatable sections receive from the moment at which they begin anew.
+/// Checks what lanes of repeatable sections receive after they have started again.
 class LaneCheck {
  public:
   LaneCheck(const SectionGraph& graph, const ForwardReplay& replay) : graph_(&graph), replay_(&replay) {}
@@ -147,7 +147,7 @@ class LaneCheck {
   std::set<Piece> sent_;
 };
 
-/// Pieces to rings of other sections: FR-1.
+/// Checks FR-1 for pieces to rings of other sections.
 void each_lacking_sequence_is_sent_once(const RandomRun& run, const std::vector<MicroBatchPlan>& again,
                                         const ForwardReplay& replay) {
   const auto pieces_of = [&](const std::vector<MicroBatchPlan>& batches) {
@@ -165,7 +165,7 @@ void each_lacking_sequence_is_sent_once(const RandomRun& run, const std::vector<
   EXPECT_EQ(pieces_of(again), wanted);
 }
 
-/// FR-2: every repeated micro-batch has a piece that somebody needs, or its end is unknown.
+/// Checks FR-2: every repeated micro-batch has a piece that is needed, or its end is unknown.
 void no_work_is_done_for_nothing(const RandomRun& run, const std::vector<MicroBatchPlan>& again) {
   std::set<BatchKey> repeated;
   for (const MicroBatchPlan& batch : again) {
@@ -188,7 +188,7 @@ TEST(ForwardReplay, random_runs_get_what_they_lack_and_nothing_twice) {  // FR-1
       no_work_is_done_for_nothing(run, again);
       LaneCheck lanes(run.graph(), run.replay());
       lanes.receive(again);
-      for (int step = 0; step < 2; ++step) lanes.receive(run.announce_a_step());  // numbers go on
+      for (int step = 0; step < 2; ++step) lanes.receive(run.announce_a_step());  // numbers continue
     }
     if (::testing::Test::HasFailure()) return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches and steps for tests of ReplicaLane: one input edge, one output edge whose gradient comes back.
+// Micro-batches and steps for tests of ReplicaLane: one input edge, and one output edge that returns a gradient.
 #pragma once
 
 #include "runtime/schedule/replica_lane.hpp"

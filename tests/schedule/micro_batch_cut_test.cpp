@@ -15,7 +15,7 @@ namespace {
 using testing::draw;
 using testing::Generator;
 
-/// vision (by patches) -> projector (by patches) -> llm (by tokens), with a source.
+/// Returns vision (by patches) -> projector (by patches) -> llm (by tokens), with a source.
 SectionGraph vision_language(std::int64_t patches, std::int64_t samples) {
   SectionGraph graph;
   GraphNode source;
@@ -81,7 +81,8 @@ GraphNode node(const char* name, Role role, std::int64_t micro_batch, Ports port
   return made;
 }
 
-/// data -> teacher, for the samples of source 1 of two -> student, beside tokens for all.
+/// Returns data -> teacher -> student; the teacher runs for source 1 of two, and the student also receives tokens for
+/// all samples.
 SectionGraph taught(std::int64_t teacher_batch, std::int64_t student_batch) {
   const Port tokens{"tokens", DType::i32, 1, false, false};
   Port lesson{"lesson", DType::f32, 4, false, false};
@@ -134,7 +135,7 @@ TEST(MicroBatchCut, a_consumer_micro_batch_needs_two_of_its_producers_for_each_b
     return most_needed_at_once(vision_language(patches, samples), SectionId(projector), {SampleId(0), 1, largest, 1});
   };
   EXPECT_EQ(most(10, 4, 5), 2 * 2 - 1);  // 20 patches: of three neighbours, two hold more than 10
-  EXPECT_EQ(most(10, 4, 6), 4);          // no more than there are samples
+  EXPECT_EQ(most(10, 4, 6), 4);          // only four samples exist
   EXPECT_EQ(most(30, 4, 5), 1);
   EXPECT_EQ(most_needed_at_once(vision_language(10, 4), SectionId(llm), {SampleId(0), 1, 5, 1}), 1);
 }
@@ -154,7 +155,7 @@ TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_a
     const std::vector<SampleRef> samples = with_patches(patches);
     const SampleRef largest{SampleId(0), 1, most, 1};
     const StepCut cut = cut_step(graph, samples);
-    for (const CutBatch& last : cut[projector + 1]) {  // waits for all of a chain of followers
+    for (const CutBatch& last : cut[projector + 1]) {  // waits for a complete chain of followers
       const auto needed = std::ranges::count_if(cut[vision], [&](const CutBatch& batch) {
         return std::ranges::any_of(batch, [&](auto place) { return std::ranges::count(last, place) > 0; });
       });
@@ -176,7 +177,7 @@ TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_a
       for (std::size_t at = 0; at < cut[section].size(); ++at) {
         for (const std::uint32_t place : cut[section][at]) batch_of[place] = at;
       }
-      std::map<std::size_t, std::size_t> consumers;  // of each micro-batch
+      std::map<std::size_t, std::size_t> consumers;  // number of consumers by micro-batch
       std::vector<std::set<std::size_t>> producers(cut[consumer].size());
       for (std::size_t at = 0; at < cut[consumer].size(); ++at) {
         for (const std::uint32_t place : cut[consumer][at]) {

@@ -17,7 +17,7 @@ SpikeRules rules() {
   return made;
 }
 
-/// A gate that has seen usual norms: 1 of the encoder, 100 of the decoder.
+/// Returns a gate that has seen usual norms: 1 for the encoder, 100 for the decoder.
 NormGate used_gate() {
   NormGate gate(rules());
   for (int step = 0; step < 8; ++step) EXPECT_FALSE(gate.judge({{"decoder", 100}, {"encoder", 1}}));

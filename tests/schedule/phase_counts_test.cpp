@@ -18,7 +18,8 @@ MicroBatchPlan batch(std::uint32_t section, std::uint32_t group, std::uint32_t f
   return plan;
 }
 
-/// "encoder", trained, feeds "decoder", trained: the encoder awaits gradients, the decoder does not.
+/// Returns a graph with a trained "encoder" that feeds a trained "decoder": the encoder awaits gradients, the decoder
+/// does not.
 SectionGraph two_sections() {
   SectionGraph graph;
   testing::add_section(graph, "text", Role::source, {});

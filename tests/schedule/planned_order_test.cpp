@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs, windows and packing of StepPlanner with policies made for the test, and steps without a section.
+// Costs, windows and packing of StepPlanner with test policies, and steps without a section.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,7 +18,7 @@ using testing::options_of;
 using testing::random_samples;
 using testing::roomy;
 
-/// A trained encoder in front of a trained decoder, each with micro-batches of a single sample.
+/// Returns a trained encoder that feeds a trained decoder, each with micro-batches of a single sample.
 SectionGraph encoder_and_decoder(std::int64_t max_in_flight) {
   SectionGraph graph;
   GraphNode encoder;
@@ -34,7 +34,7 @@ SectionGraph encoder_and_decoder(std::int64_t max_in_flight) {
   return graph;
 }
 
-/// Forward costs by tokens; backward costs by patches in the encoder, 20 in the decoder.
+/// Returns options with forward costs by tokens; backward costs are by patches in the encoder, 20 in the decoder.
 StepPlannerOptions with_costs_by_axis(const SectionGraph& graph) {
   StepPlannerOptions options = options_of(graph, "wavefront", {4, 8, 8});
   options.costs = CostModel(
@@ -102,8 +102,8 @@ TEST(StepPlanner, a_section_that_runs_both_passes_in_one_go_is_planned_with_the_
   EXPECT_EQ(evaluated->workload.tasks[1].forward_ms, 3);
 }
 
-/// Runs the passes of encoder_and_decoder() in a given order. `order`: encoder passes by micro-batch; the second time
-/// that a micro-batch is named, its backward pass. The decoder follows each forward pass.
+/// Runs the passes of encoder_and_decoder() in a given order. `order`: encoder passes by micro-batch; the second
+/// occurrence of a micro-batch is its backward pass. The decoder follows each forward pass.
 class FixedOrder final : public SchedulingPolicy {
  public:
   explicit FixedOrder(std::vector<std::size_t> order) : order_(std::move(order)) {}
@@ -144,11 +144,11 @@ TEST(StepPlanner, a_plan_that_holds_more_inputs_than_the_window_is_made_again_by
     return orders;
   };
   using Orders = std::vector<std::uint32_t>;
-  EXPECT_EQ(backward_orders({0, 1, 1, 0, 2, 2}), (Orders{1, 0, 2}));  // input 2 begins when 0 has left: taken
+  EXPECT_EQ(backward_orders({0, 1, 1, 0, 2, 2}), (Orders{1, 0, 2}));  // input 2 begins after 0 has left: taken
   EXPECT_EQ(backward_orders({0, 1, 1, 2, 0, 2}), (Orders{0, 1, 2}));  // input 2 would begin two places after 0
 }
 
-/// Plans as `arrival`, packs samples in reverse, and keeps the workload that it was given.
+/// Plans like `arrival`, packs samples in reverse, and keeps the workload that it received.
 class RecordingPolicy final : public SchedulingPolicy {
  public:
   explicit RecordingPolicy(Workload& seen) : seen_(&seen) {}

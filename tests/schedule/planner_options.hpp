@@ -37,7 +37,7 @@ inline StepPlannerOptions options_of(const SectionGraph& graph, std::string_view
   return options;
 }
 
-/// As many micro-batches in flight as any plan may need.
+/// Returns the graph with as many micro-batches in flight as any plan may need.
 inline SectionGraph roomy(const SectionGraph& graph) {
   SectionGraph raised = graph;
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) raised.set_max_in_flight(SectionId(index), 16);

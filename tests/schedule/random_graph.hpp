@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random section graphs: a source, then sections that read it and sections before them. Some run for the samples with
-// patches only.
+// Random section graphs: a source, then sections that read the source and earlier sections. Some run only for samples
+// with patches.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@ namespace maestro::testing {
 
 using Generator = std::mt19937_64;
 
-/// In [low, high].
+/// Returns a number in [low, high].
 inline std::int64_t draw(Generator& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
 struct GraphLimits {
-  std::int64_t sections = 4;  ///< behind the source
+  std::int64_t sections = 4;  ///< sections after the source
   std::int64_t replicas = 3;
   std::int64_t micro_batch = 5;
   std::int64_t max_in_flight = 3;
-  bool patches = true;      ///< some sections run for some samples only
-  bool frozen = true;       ///< some pass gradients on and are not trained
-  std::int64_t tensor = 1;  ///< degrees of a replica; beyond 1, ports have random shardings
+  bool patches = true;      ///< whether some sections run only for some samples
+  bool frozen = true;       ///< whether some sections pass gradients on and are not trained
+  std::int64_t tensor = 1;  ///< largest degrees of a replica; beyond 1, ports have random shardings
   std::int64_t context = 1;
-  std::int64_t sources = 1;  ///< of the samples; beyond 1, some sections run for some sources only
+  std::int64_t sources = 1;  ///< sources of the samples; beyond 1, some sections run only for some sources
 };
 
-/// Shardings of ports, by section. Vocabulary needs equal tensor degrees at both ends: all sections have it, or no port
-/// is sharded so.
+/// Shardings of ports, by section. Sharding by vocabulary needs equal tensor degrees at both ends: either all sections
+/// have equal degrees, or no port is sharded by vocabulary.
 class RandomShardings {
  public:
   RandomShardings(Generator& random, const GraphLimits& limits)
@@ -62,7 +62,7 @@ class RandomShardings {
   Generator* random_;
   const GraphLimits* limits_;
   bool cut_;
-  std::int64_t equal_tensor_ = 0;  // 0: every section has a degree of its own
+  std::int64_t equal_tensor_ = 0;  // 0: degrees differ by section
 };
 
 inline SourceSet random_sources(Generator& random, std::int64_t count) {
@@ -71,10 +71,10 @@ inline SourceSet random_sources(Generator& random, std::int64_t count) {
   return SourceSet(held);
 }
 
-/// Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input "iK" for some
-/// sections sK before it, and the output "out"; every port is f32 with a single column. A section by patches reads only
-/// patches; a section by tokens reads at least an input by tokens, and patches as optional inputs. The last section is
-/// trained.
+/// Returns a graph. Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input
+/// "iK" for some earlier sections sK, and the output "out"; every port is f32 with a single column. A section by
+/// patches reads only patches; a section by tokens reads at least one input by tokens, and patches as optional inputs.
+/// The last section is trained.
 inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, std::int64_t source_batch) {
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);
@@ -103,9 +103,9 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
         producers.push_back(before);
       }
     }
-    // The source, so that there always is a required input.
+    // The source, so that there is always a required input.
     if (index > 0) producers.push_back(0);
-    if (!node.sources.all() && producers.size() > 1) node.role = Role::frozen;  // no gradient for some samples only
+    if (!node.sources.all() && producers.size() > 1) node.role = Role::frozen;  // no gradients for only some samples
     for (const std::int64_t producer : producers) {
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
       const bool patches = producer == 0 && by_patches;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReplicaLane under random orders of work items, arrivals and free buffers.
+// ReplicaLane with random orders of work items, arrivals and free buffers.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -16,7 +16,7 @@ using testing::draw;
 using testing::Generator;
 using Kind = ReplicaLane::Kind;
 
-/// Feeds a lane work items, arrivals and free buffers in random order and checks the passes that it runs.
+/// Gives a lane work items, arrivals and free buffers in random order and checks the passes that it runs.
 class RandomLane {
  public:
   explicit RandomLane(std::uint64_t seed)
@@ -154,9 +154,9 @@ class RandomLane {
   ReplicaLane lane_;
   std::deque<Token> tokens_;
   std::deque<std::tuple<Channel, std::uint32_t, std::uint32_t>> arrivals_;  // edge, sequence, rank
-  std::map<std::pair<Channel, std::uint32_t>, std::uint32_t> here_;         // on how many ranks
+  std::map<std::pair<Channel, std::uint32_t>, std::uint32_t> here_;         // number of ranks with the arrival
   std::vector<std::uint32_t> batches_before_mark_;
-  std::vector<std::uint32_t> order_;  // in which micro-batches retire
+  std::vector<std::uint32_t> order_;  // order of retiring micro-batches
   Kind kind_ = Kind::mark;
   Pass pass_ = Pass::train;
   std::uint32_t running_ = 0;

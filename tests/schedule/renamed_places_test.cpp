@@ -19,11 +19,11 @@ namespace {
 struct Section {
   std::string name;
   std::int64_t replicas = 1;
-  std::int64_t ranks = 1;  // that share a host
-  double bytes = 1;        // of a rank
+  std::int64_t ranks = 1;  // on one host
+  double bytes = 1;        // per rank
 };
 
-/// Sections in order on devices in order, the ranks of a replica on one host: places in turn.
+/// Returns sections in order on devices in order, with the ranks of each replica on one host.
 std::vector<PlacedPart> in_turn(const std::vector<Section>& sections, std::int64_t devices_of_host) {
   std::vector<PlacedPart> plan;
   std::int64_t at = 0;
@@ -44,7 +44,7 @@ std::int64_t hosts_of(const std::vector<PlacedPart>& plan) {
   return 1 + std::ranges::max_element(plan, {}, &PlacedPart::host)->host;
 }
 
-/// Returns the groups of parts that share a host, and of those that share a device.
+/// Returns the groups of parts that share a host, and the groups that share a device.
 std::pair<std::set<std::set<std::string>>, std::set<std::set<std::string>>> groups(
     const std::vector<PlacedPart>& plan) {
   std::map<std::int64_t, std::set<std::string>> hosts;
@@ -62,13 +62,13 @@ std::pair<std::set<std::set<std::string>>, std::set<std::set<std::string>>> grou
 TEST(RenamedPlaces, of_an_unchanged_plan_move_nothing) {
   const std::vector<PlacedPart> plan = in_turn({{"teacher", 3, 2, 8}, {"student", 5, 1, 2}}, 4);
   EXPECT_EQ(moved_bytes(plan, renamed(plan, renamed_places(plan, plan, 5, 4))), 0);
-  std::vector<PlacedPart> turned = plan;  // hosts backwards, devices too
+  std::vector<PlacedPart> turned = plan;  // reverses hosts and devices
   for (PlacedPart& part : turned) part = {part.name, 4 - part.host, 3 - part.device, part.bytes};
   EXPECT_GT(moved_bytes(plan, turned), 0);
   EXPECT_EQ(moved_bytes(plan, renamed(turned, renamed_places(plan, turned, 5, 4))), 0);
 }
 
-/// A plan, and another after sections have become more, fewer or of other sizes, in another order.
+/// Returns a plan, and another after sections were added, removed, resized and reordered.
 std::pair<std::vector<Section>, std::vector<Section>> drawn_plans(Random& random) {
   std::vector<Section> old;
   for (std::size_t at = 0; at < 2 + random.below(3); ++at) {
@@ -142,7 +142,7 @@ TEST(RenamedPlaces, of_4096_devices_are_found_in_a_second) {
   const RenamedPlaces names = renamed_places(old, next, 512, 8);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   RecordProperty("ms", static_cast<int>(1e3 * seconds));
-  EXPECT_LT(seconds, 20);  // a machine with other work, a build without optimisation or with sanitizers
+  EXPECT_LT(seconds, 20);  // for a busy machine, a build without optimisation or with sanitizers
   EXPECT_LT(moved_bytes(old, renamed(next, names)), moved_bytes(old, next));
 }
 

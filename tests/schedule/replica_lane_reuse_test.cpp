@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane keeps nothing of micro-batches that have retired: numbers that come again find no trace of the first time.
+// A lane keeps nothing of retired micro-batches: reused numbers find no trace of the first use.
 #include <gtest/gtest.h>
 
 #include "runtime/schedule/replica_lane.hpp"
@@ -26,7 +26,7 @@ TEST(ReplicaLaneReuse, the_arrivals_of_a_micro_batch_are_forgotten_when_it_retir
     ASSERT_TRUE(lane.next(all_free));
     EXPECT_TRUE(lane.finished());
     lane.enqueue(StepBoundary{});
-    ASSERT_TRUE(lane.next(all_free));  // backward passes are counted anew
+    ASSERT_TRUE(lane.next(all_free));  // the count of backward passes restarts
     lane.finished();
   }
 }

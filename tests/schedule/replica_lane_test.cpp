@@ -60,7 +60,7 @@ TEST(ReplicaLane, a_pass_waits_for_the_buffers_it_writes_and_for_no_others) {  /
   EXPECT_FALSE(frozen.next({false, true}));
   EXPECT_TRUE(frozen.next({true, false}));
 
-  ReplicaLane last(trained(1, false));  // forward and backward together: writes both
+  ReplicaLane last(trained(1, false));  // forward and backward together write both outputs
   last.enqueue(batch_of(0, false));
   last.arrived(input, 0);
   EXPECT_FALSE(last.next({true, false}));
@@ -95,7 +95,7 @@ TEST(ReplicaLane, forward_stops_at_max_in_flight_and_backward_goes_first) {  // 
   EXPECT_EQ(work->kind, Kind::backward);
   EXPECT_EQ(work->batch->index, 0u);
   EXPECT_EQ(lane.finished()->index, 0u);
-  work = lane.next(all_free);  // a forward pass may run, too
+  work = lane.next(all_free);  // a forward pass could run, too
   EXPECT_EQ(work->kind, Kind::backward);
   EXPECT_EQ(work->batch->index, 1u);
 }
@@ -128,7 +128,7 @@ TEST(ReplicaLane, a_lane_with_work_that_can_run_does_not_wait_for_what_the_plan_
   ASSERT_EQ(early.next(all_free)->kind, Kind::forward);
   EXPECT_FALSE(early.finished());
   early.arrived(gradient_of_output, 0);
-  EXPECT_EQ(early.next(all_free)->kind, Kind::backward);  // the input of the next forward pass is not here
+  EXPECT_EQ(early.next(all_free)->kind, Kind::backward);  // the next forward pass lacks its input
 }
 
 TEST(ReplicaLane, backward_passes_follow_their_ranks_and_slots_retire_out_of_order) {  // RL-3
@@ -264,7 +264,7 @@ TEST(ReplicaLane, who_waits_for_whom_is_the_oldest_micro_batch_that_misses_somet
   EXPECT_TRUE(lane.missing_arrival()->channel.gradient());
   lane.enqueue(batch_of(1, true));
   lane.arrived(gradient_of_output, 0);
-  EXPECT_EQ(lane.waiting_batch()->index, 1u);  // micro-batch 0 has all that it needs
+  EXPECT_EQ(lane.waiting_batch()->index, 1u);  // micro-batch 0 has everything it needs
 }
 
 }  // namespace

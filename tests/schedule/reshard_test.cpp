@@ -20,7 +20,7 @@ using testing::Generator;
 using Batches = std::vector<std::vector<SampleRef>>;
 constexpr std::array shardings{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows, Sharding::vocabulary};
 
-/// Origin of a row of a rank's tensor, and its columns.
+/// Origin of a row in a rank's tensor, and its columns.
 struct RowIdentity {
   std::uint32_t place = 0;
   std::int64_t position = 0;
@@ -41,8 +41,7 @@ std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, co
   return {all.begin() + held.first, all.begin() + held.end()};
 }
 
-/// Fills the tensors of all sending ranks with identities, lets the pieces carry them and compares the tensors that
-/// arrive.
+/// Fills the tensors of all sending ranks with identities, transfers the pieces and compares the arriving tensors.
 class Carried {
  public:
   Carried(const ReshardRequest& request, const ReshardPlan& plan) : request_(&request), plan_(&plan) {
@@ -98,7 +97,7 @@ class Carried {
   std::vector<std::vector<RowIdentity>> sent_;  // by sending micro-batch * ranks + rank
 };
 
-/// An edge in a step. Samples have 0, 1 or more rows, each end lacks some that the other has, and micro-batches come in
+/// An edge in a step. Samples have 0, 1 or more rows, each end lacks some samples of the other, and micro-batches have
 /// any order.
 struct RandomEdge {
   Batches senders;
@@ -109,7 +108,7 @@ struct RandomEdge {
     request.axis = random() % 2 == 0 ? Axis::tokens : Axis::patches;
     const std::vector<SampleRef> samples = random_samples(random);
     std::vector<SampleRef> sent = samples;
-    // A section that runs for samples with images only has no others.
+    // A section that runs only for samples with images has only these.
     if (random() % 2 == 0) std::erase_if(sent, [&](const SampleRef& sample) { return sample.rows(request.axis) == 0; });
     senders = random_cut(random, sent);
     std::vector<SampleRef> received = samples;
@@ -180,7 +179,7 @@ TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts
   EXPECT_EQ(pairs.size(), shardings.size() * shardings.size());
 }
 
-/// Expected pieces with a single rank at each end: every receiving row is looked up by itself, neighbours are joined.
+/// Returns the expected pieces with a single rank at each end: looks up every receiving row, then joins neighbours.
 std::vector<ReshardPiece> joined_row_by_row(const ReshardRequest& request, std::size_t receiver) {
   std::map<std::pair<std::uint32_t, std::int64_t>, std::pair<std::uint32_t, std::int64_t>> sources;
   for (std::uint32_t sender = 0; sender < request.senders.size(); ++sender) {
@@ -267,7 +266,7 @@ TEST(Reshard, a_slot_has_room_for_a_piece_of_every_part_of_every_sample) {
   EXPECT_EQ(max_pieces_from({}, 4), 4);
 }
 
-/// Samples of 1, 2, 3, ... rows, `size` in each micro-batch.
+/// Returns samples with 1, 2, 3, ... rows, `size` in each micro-batch.
 Batches counted(std::uint32_t samples, std::size_t size) {
   Batches batches;
   for (std::uint32_t place = 0; place < samples; ++place) {
@@ -286,7 +285,7 @@ struct NamedEdge {
     request.senders.assign(senders.begin(), senders.end());
     request.receivers.assign(receivers.begin(), receivers.end());
   }
-  /// All pieces of a receiving micro-batch, rank after rank.
+  /// Returns all pieces of a receiving micro-batch, by rank.
   [[nodiscard]] std::vector<std::vector<ReshardPiece>> pieces(std::size_t receiver = 0) const {
     const ReshardPlan plan = ReshardPlan::make(request);
     std::vector<std::vector<ReshardPiece>> all;
@@ -304,7 +303,7 @@ TEST(Reshard, two_tensor_ranks_send_their_halves_to_one) {
   const Batches four = counted(4, 4);  // 10 rows
   EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::rank_rows}, {}).pieces(),
             (Pieces{{{0, 0, 0, 0, 5}, {0, 1, 0, 5, 5}}}));
-  // Rows that both hold come from the first.
+  // Rows that both hold are sent by the first.
   EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::context_rows}, {}).pieces(), (Pieces{{{0, 0, 0, 0, 10}}}));
 }
 

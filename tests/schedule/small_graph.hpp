@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section graphs by hand, for tests that need no layouts: every port is f32 with a single column.
+// Simple section graphs for tests that need no layouts: every port is f32 with a single column.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline void add_section(SectionGraph& graph, const std::string& name, Role role,
   for (const std::string& input : inputs) graph.connect(input, "out", name, input);
 }
 
-/// Sections 0 "text", 1 "teacher", frozen, and 2 "student", trained.
+/// Returns a graph with sections 0 "text", 1 "teacher", frozen, and 2 "student", trained.
 inline SectionGraph distillation_graph(std::int64_t teachers = 1, std::int64_t least = 0) {
   SectionGraph graph;
   add_section(graph, "text", Role::source, {});

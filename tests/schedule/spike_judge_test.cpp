@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Feeds losses, with norms, as the steps of a run.
+/// Feeds losses with norms, like the steps of a run.
 class SpikeJudgeTest : public ::testing::Test {
  protected:
   void feed(double loss, double norm = 1.0) {
@@ -116,7 +116,7 @@ TEST_F(SpikeJudgeTest, the_first_of_a_row_of_huge_norms_is_reported) {
   EXPECT_EQ(findings_[1].step, 105U);
 }
 
-/// A curve of a training: a fall by a power of the step with the noise of batches, norms that fall and scatter by
+/// Training curves: a loss that falls by a power of the step, with batch noise, and norms that fall and vary by
 /// factors.
 TEST_F(SpikeJudgeTest, fifteen_clean_curves_have_no_finding) {
   for (unsigned seed = 0; seed < 15; ++seed) {

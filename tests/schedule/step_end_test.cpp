@@ -30,7 +30,7 @@ const std::map<StepAction, std::string> names{
     {StepAction::report, "report"},
 };
 
-/// Returns the names of the actions in the order in which a replica runs them.
+/// Returns the names of the actions in execution order.
 std::string run(StepEnd end) {
   std::string text;
   while (const auto action = end.current()) {

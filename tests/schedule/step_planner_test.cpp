@@ -19,8 +19,8 @@ using testing::options_of;
 using testing::random_samples;
 using testing::roomy;
 
-/// A row by the place of its sample in the step, its position there and, of a tensor sharded by vocabulary, the tensor
-/// index of its columns.
+/// A row: its sample's place in the step, its position there and, for a tensor sharded by vocabulary, the tensor index
+/// of its columns.
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
 /// Returns the rows that a rank of the section's replica holds.
@@ -43,7 +43,7 @@ class PlanCheck {
  public:
   PlanCheck(const SectionGraph& graph, const std::vector<SampleRef>& samples) : graph_(&graph), samples_(&samples) {}
 
-  /// ST-1, ST-2; sequences are checked against the counters of the whole run (ST-3).
+  /// Checks ST-1, ST-2; sequences are compared with the run's counters (ST-3).
   void check(const StepPlan& plan, Counters& counters) {
     each_section_has_its_samples_once(plan);
     pieces_cover_arrivals(plan);
@@ -70,7 +70,7 @@ class PlanCheck {
     }
   }
 
-  /// Returns the rows of an edge that a rank of the section at either end holds.
+  /// Returns the rows of an edge that a rank holds in the section at either end.
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, LayoutRank rank) const {
     const GraphEdge& edge = graph_->edge(id);
     const Sharding sharding = batch.section == edge.from ? edge.from_sharding : edge.to_sharding;
@@ -82,7 +82,7 @@ class PlanCheck {
     struct Receiver {
       const ArrivalPlan* arrival = nullptr;
       std::vector<Row> wanted;
-      std::vector<int> written;  // times, by row
+      std::vector<int> written;  // number of writes by row
       std::set<std::uint32_t> indices;
     };
     std::map<Key, Receiver> receivers;
@@ -125,7 +125,7 @@ class PlanCheck {
     }
   }
 
-  /// Expects an arrival for every rank, all with the next sequence; the counters advance at the last rank.
+  /// Expects an arrival for every rank, all with the next sequence; the counters advance after the last rank.
   void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
     std::uint64_t& next = counters[{arrival.channel, batch.replica}];
     EXPECT_EQ(arrival.sequence, next);
@@ -163,7 +163,7 @@ class PlanCheck {
   const std::vector<SampleRef>* samples_;
 };
 
-/// Compares the order and the phases of passes in the plan with the schedule that it was made from.
+/// Compares the order and phases of the plan's passes with its schedule.
 void passes_are_those_of_the_schedule(const PlannedStep& planned) {
   std::map<std::pair<SectionId, std::uint32_t>, const MicroBatchPlan*> batches;
   for (const MicroBatchPlan& batch : planned.plan.micro_batches) batches[{batch.section, batch.index}] = &batch;
@@ -267,7 +267,7 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
 
 INSTANTIATE_TEST_SUITE_P(Policies, StepPlannerTest, ::testing::Values("arrival", "bulk_synchronous", "wavefront"));
 
-/// A side of the only edge of a graph.
+/// One end of a graph's only edge.
 struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;
