@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of every family with drawn fields: their config.json, and equal results under layouts and in stages.
+// Decoders of every family with random fields: their config.json, and equal results under layouts and in stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ class DecoderReference : public ::testing::TestWithParam<std::string> {
   [[nodiscard]] Batch batch() const {
     return {integers(expected, "tokens"), integers(expected, "targets"), integers(expected, "offsets")};
   }
-  /// Batch `index` of the recorded training, B samples of T tokens.
+  /// Returns batch `index` of the recorded training, B samples of T tokens.
   [[nodiscard]] Batch training_batch(std::int64_t index) const {
     const Tensor all = expected.tensor("train.tokens").value_or_throw();
     constexpr std::int64_t samples = 3;
@@ -51,7 +51,7 @@ class DecoderReference : public ::testing::TestWithParam<std::string> {
 TEST_P(DecoderReference, loss_is_that_of_transformers) {
   DecoderLm model(bench.context("lm", false), {config, {}});
   load_weights(model, folder).or_throw();
-  // Both sides compute in fp32; sums of some hundred terms differ in order only.
+  // Both sides compute in fp32; only the order of sums with some hundred terms differs.
   EXPECT_NEAR(evaluate(bench, model, batch()), recorded("loss"), 1e-5);
 }
 
@@ -107,9 +107,10 @@ TEST_P(DecoderReference, adamw_steps_track_those_of_pytorch) {
     const double loss = differentiate(bench, model, training_batch((step - 1) % 4));
     const auto done = clipped_step(optimizer, bench, model, step);
     ASSERT_TRUE(done.ok());
-    // Rounding differences of the first step are amplified by the steps after it, to some 1e-5 here.
+    // Later steps amplify rounding differences of the first step, here to about 1e-5.
     EXPECT_NEAR(loss, recorded("train.loss", step - 1), 1e-4) << step;
-    // A gradient's more than a loss's, and by the order of sums that a build has: 4e-4 of it without optimisation.
+    // A gradient's difference exceeds a loss's, and depends on the build's order of sums: 4e-4 of it without
+    // optimisation.
     EXPECT_NEAR(done->norm, recorded("train.norm", step - 1), 1e-3 * std::max(1.0, done->norm)) << step;
     EXPECT_NEAR(done->lr, recorded("train.lr", step - 1), 1e-9) << step;
   }

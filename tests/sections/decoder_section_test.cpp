@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder sections among themselves: gradients against differences, sections cut apart, initial values, limits, costs.
+// Comparisons between decoder sections: gradients and differences, divided sections, initial values, limits, costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST_P(DecoderFamilies, two_micro_batches_between_forward_and_backward_do_not_di
     a.backward();
     b.backward();
   }
-  // A tied embedding sums its four parts in another order, hence the tolerance of a few roundings.
+  // A tied embedding adds its four parts in another order, so a few roundings are tolerated.
   const std::span<float> together = model.parameters().gradients();
   for (std::size_t i = 0; i < apart.size(); ++i) ASSERT_NEAR(together[i], apart[i], 1e-7) << i;
 }
@@ -99,7 +99,7 @@ TEST_P(DecoderFamilies, bf16_follows_fp32) {
   MicroBatch rounded(bench, exact, batch, Pass::train, DType::bf16);
   rounded.forward();
   rounded.backward();
-  // Eight bits of mantissa, some ten roundings in a row, averaged over the batch.
+  // Eight bits of mantissa, some ten roundings in succession, averaged over the batch.
   EXPECT_NEAR(rounded.metric("loss"), loss, 0.02);
   EXPECT_NE(rounded.metric("loss"), loss);
 }
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(families, DecoderFamilies,
                            return std::string(name_of(test.param.first)) + (test.param.second ? "_tied" : "_untied");
                          });
 
-/// Copies by name, so that models cut differently hold the same values.
+/// Copies parameters by name, so that models divided differently hold the same values.
 void copy_parameters(Section& from, Section& to) {
   for (Parameter& parameter : to.parameters().all()) {
     std::ranges::copy(from.parameters().find(parameter.name())->value().span<float>(), parameter.value().data<float>());
@@ -165,7 +165,7 @@ TEST(DecoderTrunk, with_a_head_in_another_section_equals_the_whole_model) {
 
 TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
   Bench bench;
-  const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 37);  // more rows than a block of logits
+  const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 37);  // more rows than a logits block
   DecoderTrunk all(bench.context("teacher", false), {tiny(DecoderFamily::gpt2, true), TeacherOutput::logits, 1, {}});
   DecoderTrunk few(bench.context("teacher", false), {tiny(DecoderFamily::gpt2, true), TeacherOutput::top_k, 5, {}});
   MicroBatch logits(bench, all, batch, Pass::evaluate), top(bench, few, batch, Pass::evaluate);
@@ -188,7 +188,7 @@ TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
 TEST(DecoderTrunk, top_k_rest_is_the_log_probabilities_of_the_largest_and_of_all_others) {
   Bench bench;
   const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 31);
-  const DataShape data{12, 31, "bytes"};  // the last of 37 rows have no token
+  const DataShape data{12, 31, "bytes"};  // the last 6 of 37 rows lack tokens
   for (const std::int64_t k : {5, 31}) {
     DecoderTrunk all(bench.context("teacher", false),
                      {tiny(DecoderFamily::gpt2, true), TeacherOutput::logits, 1, data});
@@ -226,7 +226,7 @@ TEST(DecoderTrunk, a_frozen_tied_head_is_packed_before_forward_passes_share_it) 
   DecoderTrunk live(bench.context("teacher", false, DType::bf16), options),
       frozen(bench.context("teacher", false, DType::bf16), options);
   frozen.freeze();
-  // Unannounced: a head that was packed only now would show it.
+  // Changed without notice: a head packed only now would show it.
   std::ranges::fill(frozen.parameters().find("transformer.wte.weight")->value().row_slice(36, 1).span<float>(), 9.0F);
   MicroBatch expected(bench, live, batch, Pass::evaluate, DType::bf16),
       found(bench, frozen, batch, Pass::evaluate, DType::bf16);
@@ -256,7 +256,7 @@ TEST(DecoderTrunk, top_k_rest_is_refused_by_name_where_it_is_not_computed) {
   SectionContext context = bench.context("t", false);
   context.meta = true;
   DecoderConfig wide = tiny(DecoderFamily::gpt2, true);
-  wide.width = 64;  // heads that GPUs take
+  wide.width = 64;  // head size that GPUs support
   const auto build = [&] { DecoderTrunk(context, {wide, TeacherOutput::top_k_rest, 5, {}}); };
   context.for_cuda = true;
   EXPECT_NE(job_error_of(build).find("t: boundary = \"top_k_rest\" is supported on CPUs only"), std::string::npos)
@@ -315,7 +315,7 @@ TEST(DecoderStack, initial_values_are_those_of_gpt2) {
   config.layers = 8;
   DecoderLm model(bench.context("lm", false), {config, {}});
   Parameters& parameters = model.parameters();
-  // The estimate of a deviation from n values is off by 1 / sqrt(2 n): under 1.2 % of 4096 values; five times that.
+  // The estimated deviation of n values is off by 1 / sqrt(2 n): below 1.2 % for 4096 values; five times as much.
   EXPECT_NEAR(deviation(*parameters.find("transformer.h.3.attn.c_attn.weight")), 0.02, 0.02 * 0.06);
   EXPECT_NEAR(deviation(*parameters.find("transformer.h.3.attn.c_proj.weight")), 0.02 / 4, 0.005 * 0.06);
   EXPECT_NEAR(deviation(*parameters.find("transformer.h.3.mlp.c_proj.weight")), 0.02 / 4, 0.005 * 0.06);
@@ -366,7 +366,7 @@ TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_b
     MicroBatch pass(bench, trunk, batch);
     pass.forward();
     const auto held = static_cast<double>(bench.arena.used_bytes());
-    // The arena also holds closures and per-row statistics, which weigh much at so small a width.
+    // The arena also holds closures and per-row statistics, which are large relative to so small a width.
     EXPECT_GT(held, trunk.cost({12}).bytes) << name_of(family);
     EXPECT_LT(held, 1.6 * trunk.cost({12}).bytes) << name_of(family);
   }

@@ -35,7 +35,7 @@ DecoderConfig teacher_shape(bool tied = false) {
   config.heads = 4;
   config.kv_heads = 2;
   config.tied = tied;
-  config.init_std = 0.3;  // so that the teacher has opinions
+  config.init_std = 0.3;  // so that the teacher prefers some tokens
   return config;
 }
 
@@ -53,7 +53,7 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   return options;
 }
 
-/// A teacher's outputs for a batch, as they would arrive in the student's inputs.
+/// A teacher's outputs for a batch, as the student's inputs would receive them.
 class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& student, const Batch& batch)
@@ -89,7 +89,7 @@ TEST_P(DistillationCases, gradients_match_differences) {
 }
 
 TEST_P(DistillationCases, the_loss_falls_when_trained) {
-  for (const double alpha : {0.7, 1.0}) {  // 1: the teacher alone, so that its divergence must fall too
+  for (const double alpha : {0.7, 1.0}) {  // 1: only the teacher counts, so its divergence must fall, too
     settings.alpha = alpha;
     DistilledDecoder student(bench.context("student", true), settings);
     const Teacher teacher(bench, settings, batch);
@@ -151,13 +151,13 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
          {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k, TeacherOutput::top_k_rest}) {
       auto settings = options(boundary, Divergence::forward_kl);
       settings.teachers[0].decoder = teacher_shape(tied);
-      settings.teachers[0].top_k = vocabulary;  // then top-k leaves nothing out
+      settings.teachers[0].top_k = vocabulary;  // so top-k leaves nothing out
       DistilledDecoder student(bench.context("student", false), settings);
       const Teacher teacher(bench, settings, batch);
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
       const auto measured = [&] { return evaluate(bench, student, batch, teacher.connect(), "teacher_ce"); };
       if (names_tokens(boundary)) {
-        EXPECT_THROW((void)measured(), std::out_of_range);  // unknown: no figure, rather than 0
+        EXPECT_THROW((void)measured(), std::out_of_range);  // unknown: an error instead of 0
       } else {
         teacher_ce[static_cast<int>(boundary)] = measured();
       }
@@ -177,7 +177,7 @@ TEST(DistilledDecoder, a_rest_is_refused_by_name_on_a_gpu) {
   SectionContext context = bench.context("student", true);
   context.meta = context.for_cuda = true;
   auto settings = options(TeacherOutput::top_k_rest, Divergence::reverse_kl);
-  settings.decoder.width = 32;  // heads that GPUs take
+  settings.decoder.width = 32;  // head size that GPUs support
   const std::string refused = job_error_of([&] { DistilledDecoder(context, settings); });
   EXPECT_NE(refused.find("student: boundary = \"top_k_rest\", which a recorded teacher has, is supported on CPUs only"),
             std::string::npos)
@@ -270,7 +270,7 @@ TEST(DistilledDecoder, rows_of_padding_do_not_matter) {
   EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "kl"), kl, 1e-6);
 }
 
-/// A plain model of the first `rows` rows of vocabulary of a student with an output layer of its own.
+/// Returns the loss of a plain model with the first `rows` vocabulary rows of a student whose output layer is untied.
 double plain_cross_entropy(Bench& bench, Section& student, DecoderConfig config, std::int64_t rows,
                            const Batch& batch) {
   config.vocabulary = rows;
@@ -315,7 +315,7 @@ TEST(DistilledDecoder, a_top_k_teacher_chooses_among_the_tokens_of_the_corpus) {
   settings.teachers[0].decoder.vocabulary = 64;
   DecoderTrunk teacher(bench.context("teacher", false), {settings.teachers[0].decoder, settings.teachers[0].boundary,
                                                          settings.teachers[0].top_k, settings.data});
-  // Rows without a token have the largest logits there are.
+  // Rows without a token have the largest logits.
   const Tensor head = teacher.parameters().find("lm_head.weight")->value();
   for (std::int64_t row = vocabulary; row < 64; ++row) {
     for (float& value : head.row_slice(row, 1).span<float>()) value = row % 2 == 0 ? 50.0F : -50.0F;

@@ -51,7 +51,7 @@ TEST(Lessons, random_micro_batches_have_each_row_once_and_shares_of_one) {  // L
     std::vector<std::int32_t> offsets{0};
     for (std::size_t at = 0; at < samples; ++at) offsets.push_back(offsets.back() + 1 + static_cast<int>(random() % 5));
     std::vector<TaughtSamples> teachers(1 + random() % 3);
-    std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> sent;  // of teacher and row: the teacher's row
+    std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> sent;  // teacher's row by teacher and student's row
     for (std::size_t number = 0; number < teachers.size(); ++number) {
       teachers[number].weight = 1 + static_cast<double>(random() % 4);
       std::int64_t next = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that are loaded into sections which were built without initial values.
+// Loads values into sections that were built without initial values.
 #include <gtest/gtest.h>
 
 #include <algorithm>

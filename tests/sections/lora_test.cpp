@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders that train low-rank adapters: against PEFT, as recorded by record_lora_references.py, and against themselves
-// over ranks, stages and recomputed layers.
+// Decoders that train low-rank adapters: against PEFT, as recorded by record_lora_references.py, and against the same
+// decoders over ranks, in stages and with recomputed layers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST_P(LoraReference, loss_and_gradients_of_every_a_and_b_are_those_of_peft) {  
   const auto gradients = export_tensors(model, ParameterBuffer::gradients, "gradient.").value_or_throw();
   EXPECT_EQ(gradients.tensors.size(), adapters().size());
   for (const NamedTensor& gradient : gradients.tensors) {
-    // fp32 on both sides, gradients of up to 0.5.
+    // Both sides in fp32, gradients of up to 0.5.
     EXPECT_LT(largest_difference(gradient.tensor, expected.tensor(gradient.name).value_or_throw()), 5e-6)
         << gradient.name;
   }
@@ -110,7 +110,7 @@ TEST_P(LoraReference, fresh_adapters_are_spread_as_those_of_peft_and_leave_the_m
     const float bound = name.ends_with(adapter_b) ? 0.0F : 1.0F / std::sqrt(static_cast<float>(tensor.columns()));
     for (const float end : {-least, largest, -theirs[0], theirs[1]}) {
       EXPECT_LE(end, bound) << name;
-      EXPECT_GE(end, 0.75F * bound) << name;  // of some 70 uniform values
+      EXPECT_GE(end, 0.75F * bound) << name;  // largest of some 70 uniform values
     }
   }
 }
@@ -170,7 +170,7 @@ class Lora : public ::testing::TestWithParam<Case> {
   static void expect_equal(Ranks& found, ParallelBench& expected, const Batch& batch) {
     const ParallelPass ours = found.run(batch), theirs = expected.run(batch);
     const MetricSum loss = theirs.metric("loss");
-    EXPECT_NEAR(ours.metric("loss").sum, loss.sum, 1e-6 * loss.sum);  // sums over ranks are in another order
+    EXPECT_NEAR(ours.metric("loss").sum, loss.sum, 1e-6 * loss.sum);  // sums over ranks have another order
     expect_close(by_name(found.whole(ParameterBuffer::gradients)), by_name(expected.whole(ParameterBuffer::gradients)),
                  1e-5);
     const double squares = expected.gradient_sum_of_squares();
@@ -217,7 +217,7 @@ TEST_P(Lora, bf16_follows_fp32) {
   ParallelBench exact = single(), rounded({}, context(DType::bf16), build());
   rounded.load(exact.whole());
   const MetricSum expected = exact.run(batch).metric("loss");
-  // Eight bits of mantissa, some ten roundings in a row, averaged over the batch.
+  // Eight bits of mantissa, some ten roundings in succession, averaged over the batch.
   EXPECT_NEAR(rounded.run(batch).metric("loss").sum / expected.weight, expected.sum / expected.weight, 0.05);
   EXPECT_NEAR(std::sqrt(rounded.gradient_sum_of_squares() / exact.gradient_sum_of_squares()), 1, 0.05);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored models that are not the section's: each setting that decides shapes or results is compared.
+// Stored models that differ from the section's model: each setting that decides shapes or results is compared.
 #include "sections/model_config.hpp"
 
 #include <gmock/gmock.h>
@@ -19,11 +19,11 @@ using ::testing::HasSubstr;
 
 template <class Config>
 struct Change {
-  std::string difference;  ///< as the error names it
+  std::string difference;  ///< name in the error
   std::function<void(Config&)> make;
 };
 
-/// Compares a section of `own` with a folder that stores each change of it.
+/// Compares a section with folders that each store one change of its configuration `own`.
 template <class Config>
 void expect_differences(const Config& own, std::string (*text)(const Config&),
                         const std::vector<Change<Config>>& changes) {

@@ -102,7 +102,7 @@ TEST(AdamWOptimizer, decays_matrices_alone_and_leaves_gradients_zero) {
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0.0f);
 }
 
-/// A matrix of 40 elements and padding, then vectors: 48 decayed elements and 80 others.
+/// Adds a matrix of 40 elements and padding, then vectors: 48 decayed elements and 80 others.
 void fill(Parameters& parameters, std::size_t replica, std::size_t replicas, DType moments) {
   constexpr const char* names[] = {"a", "b", "c"};
   for (const char* name : names) {
@@ -128,9 +128,9 @@ INSTANTIATE_TEST_SUITE_P(dtypes, MomentsOf, ::testing::Values(DType::f32, DType:
 TEST_P(MomentsOf, replicas_that_share_moments_step_to_the_same_bits_as_one_that_keeps_them_all) {  // PA-4
   Bench bench;
   OptimizerConfig config;
-  config.weight_decay = 0.3;  // ends inside the middle shard of three
+  config.weight_decay = 0.3;  // the decayed elements end inside the middle of three shards
   const AdamWOptimizer optimizer(config, 10);
-  for (std::size_t replicas = 1; replicas <= 12; ++replicas) {  // of 8 parts of 16 elements: some keep none
+  for (std::size_t replicas = 1; replicas <= 12; ++replicas) {  // beyond 8 (parts of 16 elements) some keep none
     Parameters whole;
     fill(whole, 0, 1, GetParam());
     std::deque<Parameters> shared(replicas);

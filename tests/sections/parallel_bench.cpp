@@ -21,7 +21,7 @@ Tensor borrowed(const std::vector<std::int32_t>& values) {
   return {const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size()), 1}};
 }
 
-/// The rectangle of a whole tensor that a rank holds.
+/// Returns the block of a complete tensor that a rank holds.
 TensorBlock block_of(const Layout& layout, Sharding sharding, const Tensor& whole, std::int64_t rank) {
   const RowRange rows = layout.rows(sharding, whole.rows(), rank);
   const RowRange columns = layout.columns(sharding, whole.columns(), rank);
@@ -46,7 +46,7 @@ OwnedTensor cut(const Tensor& whole, const TensorBlock& block) {
   return part;
 }
 
-/// A whole tensor that is put together from parts.
+/// A complete tensor that is assembled from parts.
 class Assembly {
  public:
   Assembly(DType dtype, Shape shape) : whole_(dtype, shape), seen_(dtype, shape) {}
@@ -72,7 +72,7 @@ class Assembly {
 
  private:
   OwnedTensor whole_;
-  OwnedTensor seen_;  // a mark per byte
+  OwnedTensor seen_;  // marks each byte that was set
 };
 
 const Port& port_of(const std::vector<Port>& ports, const std::string& name) {
@@ -176,7 +176,7 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
   const std::int64_t number = rank.context.parallel.rank;
   Parameters& parameters = rank.section->parameters();
   std::ranges::fill(parameters.gradients(), 0.0f);
-  std::vector<OwnedTensor> held;  // inputs, before the tape that refers to them
+  std::vector<OwnedTensor> held;  // inputs; before the tape, which refers to them
   const bool train = work.pass == Pass::train;
   Tape tape(*rank.context.ops, *rank.arena, rank.context.precision, train);
   Outputs outputs;

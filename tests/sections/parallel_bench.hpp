@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a section on all ranks of a replica, each on a thread of its own, and puts the ranks' parts together: for
-// comparing any layout with a single rank.
+// Runs a section on all ranks of a replica, each on a separate thread, and assembles the ranks' parts: compares any
+// layout with a single rank.
 //
-// Whole tensors go in, every rank gets its part by the sharding of its port. Whole tensors come out; where several
-// ranks hold the same element they must hold the same bits, which is checked on the way.
+// Inputs are complete tensors; every rank gets its part by the port's sharding. Results are complete tensors; if
+// several ranks hold the same element, the bench checks that their bits agree.
 #pragma once
 
 #include <functional>
@@ -31,38 +31,37 @@ struct Feed {
   std::string port;
   Tensor whole;  ///< (M, columns)
   bool differentiable = false;
-  std::vector<bool> taken = {};  ///< of a chosen port: the samples that have rows; empty: all
+  std::vector<bool> taken = {};  ///< whether each sample has rows, for a chosen port; empty: all have
 };
 
-/// The results of a micro-batch, whole.
+/// Complete results of a micro-batch.
 struct ParallelPass {
   std::vector<MetricSum> metrics;  ///< summed over ranks
   std::map<std::string, OwnedTensor> outputs;
-  std::map<std::string, OwnedTensor> input_gradients;  ///< of differentiable feeds; zero where nothing flowed back
+  std::map<std::string, OwnedTensor> input_gradients;  ///< gradients by port; zero if nothing flowed back
   [[nodiscard]] const MetricSum& metric(const std::string& name) const;
 };
 
 class ParallelBench {
  public:
   using Build = std::function<std::unique_ptr<Section>(const SectionContext&)>;
-  /// `context` as on a single rank; ranks are built in the caller's thread, each with its own ParallelContext.
+  /// `context` is the context for a single rank. Ranks are built in the caller's thread, each with a ParallelContext.
   ParallelBench(Layout layout, const SectionContext& context, const Build& build);
 
-  /// A micro-batch forward, and when its pass is train backward from `output_gradients` (whole, by output port).
-  /// Inputs "tokens" and "targets" come from the batch. Parameter gradients are those of this pass alone, summed as a
-  /// replica sums them at the end of a step. An exception of a rank is thrown here, from the first that failed of
-  /// itself.
+  /// Runs a micro-batch forward and, if `pass` is train, backward from the complete `output_gradients` by output port.
+  /// Inputs "tokens" and "targets" are from the batch. Parameter gradients cover this pass only, summed as a replica
+  /// sums them at the end of a step. Rethrows a rank's exception, from the first rank that failed by itself.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {},
                    const std::map<std::string, Tensor>& output_gradients = {});
 
   [[nodiscard]] Section& section(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].section; }
-  /// The results of a context part, by tensor index.
+  /// Returns the sections of a context part, by tensor index.
   [[nodiscard]] std::vector<Section*> tensor_ranks(std::int64_t context = 0);
-  /// A flat buffer of the whole section by stored names, as the first context part holds it.
+  /// Returns a flat buffer with the complete section by stored names, as the first context part holds it.
   [[nodiscard]] TensorSnapshot whole(ParameterBuffer which = ParameterBuffer::values);
-  /// Takes over `values`, whole, on every rank.
+  /// Loads the complete `values` on every rank.
   void load(const TensorSnapshot& values);
-  /// Sum of squares of the summed gradients, each element counted once.
+  /// Returns the sum of squares of the summed gradients; each element counts once.
   [[nodiscard]] double gradient_sum_of_squares();
 
  private:
@@ -81,10 +80,10 @@ class ParallelBench {
   std::vector<Rank> ranks_;
 };
 
-/// Expects every tensor of `found` to be within `tolerance`, relative to its largest element, of the tensor of the same
-/// name in `expected`, and the names to be the same. A `floor` is the least that counts as largest.
+/// Expects equal names, and every tensor in `found` within `tolerance` of the tensor in `expected`, relative to the
+/// latter's largest element or `floor` if that is larger.
 void expect_close(const TensorSnapshot& found, const TensorSnapshot& expected, double tolerance, double floor = 1e-6);
-/// Names, shapes and bits are the same.
+/// Expects equal names, shapes and bits.
 void expect_same(const TensorSnapshot& found, const TensorSnapshot& expected);
 
 }  // namespace maestro::testing

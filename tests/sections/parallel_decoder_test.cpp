@@ -12,11 +12,11 @@
 namespace maestro::testing {
 namespace {
 
-// Sums over ranks are formed in another order than on a single rank: some roundings of 6e-8 each, where values of
-// opposite signs meet a little more.
+// Sums over ranks have another order than on a single rank: some roundings of 6e-8 each, more if values with opposite
+// signs meet.
 constexpr double gradient_tolerance = 1e-5;
 
-/// Fits tensor * context = 8.
+/// Divisible by tensor * context = 8.
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
@@ -70,7 +70,7 @@ class DecoderOverRanks : public ::testing::TestWithParam<Case> {
   [[nodiscard]] ParallelBench on(Layout layout, DType precision = DType::f32) const {
     return {layout, bench.context("lm", true, precision), language_model(model(GetParam().family, GetParam().tied))};
   }
-  /// A single rank with values large enough that every term matters, and the case's ranks with the same values.
+  /// Compares a single rank, with values large enough for every term to matter, with the case's ranks.
   void expect_equal_passes(const Batch& batch, double floor = 1e-6) {
     ParallelBench single = on({}), ranks = on(GetParam().layout);
     randomise(single.section(0), 11);
@@ -89,8 +89,7 @@ TEST_P(DecoderOverRanks, losses_and_gradients_are_those_of_one_rank) {  // RU-4
 
 TEST_P(DecoderOverRanks, micro_batches_of_fewer_rows_than_ranks_are_as_good_as_any_other) {
   expect_equal_passes(Batch::random(7, {2, 1}, vocabulary));
-  // A row that sees itself alone gives query and key no gradient: there only rounding is left, and has no relative
-  // size.
+  // A row that attends only to itself gives query and key no gradient, only rounding errors without a relative size.
   expect_equal_passes(Batch::random(6, {1}, vocabulary), 0.1);
 }
 
@@ -114,7 +113,7 @@ TEST_P(DecoderOverRanks, bf16_follows_fp32) {
   randomise(exact.section(0), 11);
   rounded.load(exact.whole());
   const MetricSum expected = exact.run(batch).metric("loss");
-  // Eight bits of mantissa, some ten roundings in a row, averaged over the batch.
+  // Eight bits of mantissa, some ten roundings in succession, averaged over the batch.
   EXPECT_NEAR(rounded.run(batch).metric("loss").sum / expected.weight, expected.sum / expected.weight, 0.03);
   const double squares = exact.gradient_sum_of_squares();
   EXPECT_NEAR(std::sqrt(rounded.gradient_sum_of_squares() / squares), 1, 0.03);
@@ -168,12 +167,12 @@ TEST(TrunkOverRanks, gradients_of_its_hidden_states_come_back_through_a_head_of_
 
 TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
   Bench bench;
-  const Batch batch = Batch::random(5, {60, 50, 60}, vocabulary);  // more rows than a block of logits on every part
+  const Batch batch = Batch::random(5, {60, 50, 60}, vocabulary);  // more rows than a logits block on every part
   DecoderConfig config = model(DecoderFamily::gpt2, true);
   config.positions = 60;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 2}}) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
-      // More than a rank of four has tokens: its part of the top may be all of them.
+      // More than one of four ranks has tokens: its part of the top may be all of them.
       const auto build = trunk_of(config, boundary, 12);
       ParallelBench single({}, bench.context("teacher", false), build);
       randomise(single.section(0), 3);

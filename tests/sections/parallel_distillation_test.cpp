@@ -37,7 +37,7 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   options.teachers[0].decoder.width = 24;
   options.teachers[0].decoder.heads = 4;
   options.teachers[0].decoder.tied = false;
-  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher prefers some tokens
   options.data = {12, vocabulary, "bytes"};
   return options;
 }
@@ -47,7 +47,7 @@ ParallelBench student(Bench& bench, Layout layout, const DistilledDecoder::Optio
           [settings](const SectionContext& context) { return std::make_unique<DistilledDecoder>(context, settings); }};
 }
 
-/// The outputs of a teacher on a single rank for a batch.
+/// A teacher's outputs for a batch on a single rank.
 class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& settings, const Batch& batch)

@@ -64,7 +64,7 @@ TEST(ParallelFit, sections_check_on_the_meta_device_too) {
     EXPECT_STREQ(error.what(), "student.tensor = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 2");
   }
   config.tied = false;
-  EXPECT_NO_THROW(LanguageModelHead(context, {config, {}}));  // it has no heads of attention
+  EXPECT_NO_THROW(LanguageModelHead(context, {config, {}}));  // it is without attention heads
 }
 
 }  // namespace

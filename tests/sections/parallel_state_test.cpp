@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storing and loading of a section over ranks.
+// Stores and loads a section over ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

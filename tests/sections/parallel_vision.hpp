@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections of the vision-language model over the ranks of a layout, and comparisons with a single rank.
+// Sections of the vision-language model over a layout's ranks, and comparisons with a single rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 
 namespace maestro::testing {
 
-// Sums over ranks are formed in another order than on a single rank.
+// Sums over ranks have another order than on a single rank.
 inline constexpr double tolerance = 1e-5;
 inline constexpr std::int64_t width = 32;
-// Two pictures in the same sample, a sample without, pictures of other sizes: no boundary of any layout below lies
-// between samples or pictures alone.
+// A sample with two images, a sample without, images with other sizes: no layout below divides the rows only between
+// samples or images.
 inline const std::vector<std::vector<PictureSize>> shown = {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}};
 
 inline VisionConfig encoder_shape(PatchPositions positions) {
@@ -76,8 +76,8 @@ inline void expect_same_passes(const ParallelPass& found, const ParallelPass& ex
   }
 }
 
-/// Takes the gradients of key biases out: a key bias adds the same to all scores of a query, which softmax does not
-/// see, so nothing but rounding is left of its gradient, and that has no relative size.
+/// Removes key biases' gradients: a key bias adds the same to all scores of a query, which softmax ignores, so its
+/// gradient is only rounding errors without a relative size.
 inline void expect_no_key_bias_learns(TensorSnapshot& gradients, double norm) {
   std::erase_if(gradients.tensors, [&](const NamedTensor& each) {
     if (!each.name.ends_with("k_proj.bias")) return false;
@@ -95,7 +95,8 @@ inline void expect_same_gradients(ParallelBench& found, ParallelBench& expected)
   expect_close(gradients, of_one_rank, tolerance);
 }
 
-/// A section on a single rank and on the ranks of a layout, with the same values, large enough that every term matters.
+/// A section on a single rank and on a layout's ranks, with equal values that are large enough for every term to
+/// matter.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), ranks(layout, context, build) {
@@ -111,7 +112,7 @@ struct Pair {
       EXPECT_FALSE(ranks.section(rank).shareable());  // ranks meet in collectives
     }
   }
-  /// Trains, compares everything, and returns the results of a single rank.
+  /// Trains, compares everything, and returns the results of the single rank.
   ParallelPass expect_equal(const Batch& batch, const std::vector<Feed>& feeds,
                             const std::map<std::string, Tensor>& gradients = {}) {
     ParallelPass expected = single.run(batch, Pass::train, feeds, gradients);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder that reads images over ranks, against a single rank.
+// The decoder that reads images, over ranks against a single rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_P(DecoderWithEyesOverRanks, losses_matches_and_gradients_are_those_of_one_r
 }
 
 TEST_P(DecoderWithEyesOverRanks, ranks_may_have_no_image_or_no_target) {  // VD-3
-  // Images lie before the first boundary of two, targets behind the last of four.
+  // All images are before the first boundary of two, all targets after the last boundary of four.
   expect_equal_decoders(illustrated(Pictures::random(4, {{{1, 2}}, {}, {}}, 2), 9, vocabulary));
   std::fill(batch.targets.begin(), batch.targets.end() - 4, ignored_target);
   expect_equal_decoders(batch);
@@ -91,7 +91,7 @@ TEST_P(DecoderWithEyesOverRanks, visual_of_another_precision_gets_its_gradient_i
   const auto pass = [&](ParallelBench& of) { return of.run(batch, Pass::train, {{"visual", visual, true}}); };
   const ParallelPass expected = pass(decoders.single), found = pass(decoders.ranks);
   ASSERT_EQ(found.input_gradients.at("visual").tensor().dtype(), DType::bf16);
-  // Each row is a single rank's, so sums round nothing; the last of eight bits may differ as its f32 gradient did.
+  // Each row is on a single rank, so sums do not round; the last of eight bits may differ if the f32 gradient did.
   EXPECT_LE(worst_error(found.input_gradients.at("visual").values(), expected.input_gradients.at("visual").values()),
             0.004);
   expect_same_gradients(decoders.ranks, decoders.single);
@@ -108,7 +108,7 @@ TEST_P(DecoderWithEyesOverRanks, exact_match_wants_the_targets_of_a_sample_on_ev
   top.load(decoders.single.whole());
   std::ranges::copy(top.run(text, Pass::evaluate).outputs.at("top_indices").tensor().span<std::int32_t>(),
                     text.targets.begin());
-  std::fill(text.targets.begin() + 64, text.targets.begin() + 90, ignored_target);  // sample 2: the last five only
+  std::fill(text.targets.begin() + 64, text.targets.begin() + 90, ignored_target);  // sample 2: only the last five
   std::fill(text.targets.begin() + 95, text.targets.end(), ignored_target);         // sample 3: none
   const auto expect_matches = [&](double matches, const char* what) {
     const MetricSum found = decoders.ranks.run(text, Pass::evaluate).metric("exact_match");
@@ -131,7 +131,7 @@ TEST_P(DecoderWithEyesOverRanks, exact_match_wants_the_targets_of_a_sample_on_ev
 TEST_P(DecoderWithEyesOverRanks, image_tokens_and_rows_that_do_not_match_are_refused_on_every_rank) {
   ParallelBench ranks(GetParam(), bench.context("decoder", false), decoder_of(DecoderFamily::gpt2));
   const OwnedTensor visual = random_tensor(3, pictures.rows(), width);
-  batch.with_patches({8, 1, 8, 5});  // as many in all, but not in each sample
+  batch.with_patches({8, 1, 8, 5});  // as many patches in all, but not in each sample
   try {
     (void)ranks.run(batch, Pass::evaluate, {{"visual", visual}});
     FAIL() << "not refused";

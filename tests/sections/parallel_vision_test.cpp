@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision encoder, projector, and the whole model over ranks, against a single rank.
+// Vision encoder, projector and the complete model over ranks, against a single rank.
 #include <gtest/gtest.h>
 
 #include "tests/sections/parallel_vision.hpp"
@@ -69,7 +69,7 @@ TEST_P(VisionOverRanks, a_frozen_projector_passes_the_gradient_of_one_rank_on) {
 
 INSTANTIATE_TEST_SUITE_P(layouts, VisionOverRanks, layouts, name_of);
 
-/// The three sections, each on ranks of its own.
+/// The three sections, each with a separate layout.
 struct Model {
   Model(const Bench& bench, Layout seeing, Layout projecting, Layout deciding)
       : vision(seeing, bench.context("vision", true), encoder_of(encoder_shape(PatchPositions::grid))),

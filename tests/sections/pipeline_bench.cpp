@@ -10,7 +10,7 @@ namespace maestro::testing {
 
 namespace {
 
-/// Copies of all tensors in a snapshot.
+/// Returns copies of all tensors in a single snapshot.
 TensorSnapshot joined(const std::vector<TensorSnapshot>& parts) {
   std::size_t bytes = 0;
   for (const TensorSnapshot& part : parts) {
@@ -78,7 +78,7 @@ ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector
     current = stage(index).run(batch, Pass::train, fed(index), {{"stream", behind->input_gradients.at("stream")}});
     behind = &current;
   }
-  // Nothing outside feeds a stream.
+  // Streams are internal, not fed from outside.
   if (stages() > 1) last.input_gradients.erase("stream");
   if (behind != &last) last.input_gradients.merge(behind->input_gradients);
   add_tied_gradients();
@@ -113,7 +113,7 @@ double PipelineBench::gradient_sum_of_squares() {
     for (std::int64_t rank = 0; rank < ranks(); ++rank) {
       SectionContext context = stage_context(context_, index, stages(), 1);
       context.parallel = {layout_, rank};
-      // The bench keeps the section.
+      // The bench keeps ownership of the section.
       const std::shared_ptr<Section> lent(std::shared_ptr<Section>(), &stage(index).section(rank));
       sum += SectionRunner(lent, context, OptimizerConfig(), 1).gradient_sum_of_squares();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a section that is partitioned into pipeline stages, all in a single thread: stages forward in order with whole
-// streams handed on, then backward in reverse; each stage on any layout of ranks (ParallelBench).
+// Runs a section that is divided into pipeline stages, all in a single thread: stages run forward in order, passing on
+// complete streams, then backward in reverse order; each stage on any layout of ranks (ParallelBench).
 #pragma once
 
 #include <deque>
@@ -12,33 +12,33 @@
 
 namespace maestro::testing {
 
-inline constexpr std::int64_t staged_layers = 3;  ///< of the models in tests of stages
+inline constexpr std::int64_t staged_layers = 3;  ///< layers of the models in stage tests
 
-/// A section's context as one of `count` stages of `layers` layers.
+/// Returns a section's context for one of `count` stages, which have `layers` layers together.
 SectionContext stage_context(SectionContext context, std::int64_t index, std::int64_t count, std::int64_t layers);
 
 class PipelineBench {
  public:
   struct Cut {
     std::int64_t stages = 1;
-    std::int64_t layers = 1;  ///< of the model
-    Layout layout = {};       ///< of every stage
+    std::int64_t layers = 1;  ///< layers of the model
+    Layout layout = {};       ///< layout for every stage
   };
-  /// `context` as of the uncut section.
+  /// `context` is the context of the undivided section.
   PipelineBench(const Cut& cut, const SectionContext& context, const ParallelBench::Build& build);
 
-  /// As ParallelBench::run; a feed goes to the stage that has its port, and has a gradient in the first. The gradients
-  /// of tensors that the first and the last stage both hold are added up in both.
+  /// Runs a pass like ParallelBench::run. A feed goes to the stage that has its port, and has a gradient in the first
+  /// stage. Gradients of tensors that both the first and the last stage hold are added up in both.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {});
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(stages_.size()); }
   [[nodiscard]] ParallelBench& stage(std::int64_t index) { return stages_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::int64_t ranks() const { return layout_.ranks(); }
-  /// A flat buffer of the tensors that all stages store, sorted by name.
+  /// Returns a flat buffer of the tensors that all stages store, sorted by name.
   [[nodiscard]] TensorSnapshot whole(ParameterBuffer which = ParameterBuffer::values);
-  /// Every stage and rank takes its part of the whole model.
+  /// Loads every stage and rank with its part of the complete model.
   void load(const TensorSnapshot& whole);
-  /// As SectionRunner counts it, over ranks and stages.
+  /// Returns the sum as SectionRunner counts it, over ranks and stages.
   [[nodiscard]] double gradient_sum_of_squares();
 
  private:
@@ -51,7 +51,7 @@ class PipelineBench {
   std::deque<ParallelBench> stages_;
 };
 
-/// The snapshot with its tensors sorted by name.
+/// Returns the snapshot with its tensors sorted by name.
 [[nodiscard]] TensorSnapshot by_name(TensorSnapshot snapshot);
 
 }  // namespace maestro::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder sections in pipeline stages against the uncut section: losses, gradients, outputs, initial values, work.
+// Decoder sections in pipeline stages against the undivided section: losses, gradients, outputs, initial values, work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-// As of ranks: sums formed in another order. Stages alone change no sum but that of a tied embedding.
+// As for ranks: sums have another order. Stages by themselves change only the sum for a tied embedding.
 constexpr double gradient_tolerance = 1e-5;
 
 DecoderConfig model(DecoderFamily family, bool tied) {
@@ -231,14 +231,14 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
     const DecoderLm stage(stage_context(context, index, 2, staged_layers), {config, {}});
     const Cost cost = stage.cost(sample);
     const double ends = index == 0 ? costs.before : costs.after;
-    const double own = static_cast<double>(index + 1) * costs.layers[0] + ends;  // a layer, then two
+    const double own = static_cast<double>(index + 1) * costs.layers[0] + ends;  // one layer, then two
     EXPECT_NEAR(cost.flops, own, 1e-9 * own);
     EXPECT_EQ(stage.layer_costs(sample).layers, costs.layers);
     sum = {sum.flops + cost.flops, sum.bytes + cost.bytes};
   }
   const Cost whole = uncut.cost(sample);
   EXPECT_NEAR(sum.flops, whole.flops, 1e-9 * whole.flops);
-  // The stream between two stages is kept on both sides.
+  // Both stages keep the stream between them.
   EXPECT_NEAR(sum.bytes, whole.bytes + 11 * 32 * 4, 1e-9 * whole.bytes);
   const DecoderTrunk body(context, {config, TeacherOutput::hidden, 1, {}});
   EXPECT_EQ(body.layer_costs(sample).after, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A student in pipeline stages against the unpartitioned student, for every boundary between teacher and student.
+// A student in pipeline stages against the undivided student, for every boundary between teacher and student.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ DistilledDecoder::Options options(TeacherOutput boundary) {
   options.teachers[0].decoder.width = 24;
   options.teachers[0].decoder.heads = 4;
   options.teachers[0].decoder.tied = false;
-  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher prefers some tokens
   options.data = {12, vocabulary, "bytes"};
   return options;
 }
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(cases, StudentInStages, ::testing::ValuesIn(staged_stud
 TEST(StudentStages, the_teachers_output_layer_and_notes_belong_to_the_last_stage) {
   Bench bench;
   DistilledDecoder::Options settings = options(TeacherOutput::hidden);
-  settings.decoder.vocabulary = 53;  // more rows than tokens: worth a note
+  settings.decoder.vocabulary = 53;  // more rows than tokens, which gives a note
   const SampleShape sample{11, 0, 0};
   SectionContext context = bench.context("student", true);
   context.meta = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storing and loading of pipeline stages.
+// Stores and loads pipeline stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ PipelineBench cut(Bench& bench, const DecoderConfig& config, std::int64_t stages
           }};
 }
 
-/// A different value in every element.
+/// Sets every element to a different value.
 void count_up(TensorSnapshot& snapshot) {
   float next = 0.25f;
   for (const NamedTensor& each : snapshot.tensors) {

@@ -28,11 +28,11 @@ OptimizerConfig optimizer() {
   OptimizerConfig config;
   config.lr = 1e-2;
   config.schedule = LearningRateSchedule::constant;
-  config.clip_norm = 0.5;  // below the norms of these steps, which therefore matters
+  config.clip_norm = 0.5;  // below these steps' norms, so that clipping matters
   return config;
 }
 
-/// Stages on the same device, run as 1F1B would with two micro-batches in flight.
+/// Stages on the same device, run like 1F1B with two micro-batches in flight.
 class Pipeline {
  public:
   Pipeline(const Bench& bench, std::int64_t stages, bool tied) {
@@ -44,7 +44,7 @@ class Pipeline {
     }
   }
 
-  /// A step of the micro-batches; the gradients' norm.
+  /// Trains a step with the micro-batches. Returns the gradients' norm.
   double step(std::uint64_t number, const std::vector<Batch>& batches) {
     std::vector<Passing> passing;
     for (const Batch& batch : batches) {
@@ -75,7 +75,7 @@ class Pipeline {
  private:
   struct Passing {
     MicroBatchPlan plan;
-    std::vector<OwnedTensor> streams;  // behind each stage but the last
+    std::vector<OwnedTensor> streams;  // output of each stage but the last
   };
   static MicroBatchPlan plan_of(std::uint64_t step, std::size_t index, const Batch& batch) {
     MicroBatchPlan plan;
@@ -108,7 +108,7 @@ class Pipeline {
     return passing;
   }
   void backward(const Passing& passing) {
-    std::vector<OwnedTensor> gradients;  // from the last stage on
+    std::vector<OwnedTensor> gradients;  // last stage first
     for (std::size_t stage = runners_.size(); stage-- > 0;) {
       std::vector<PortTensor> outputs, inputs;
       if (!gradients.empty()) outputs.push_back({"stream", gradients.back()});
@@ -135,9 +135,9 @@ TEST(PipelineTraining, steps_of_stages_are_those_of_the_uncut_section) {
         EXPECT_NEAR(cut.step(number, batches), norm, 1e-5 * norm);
       }
       for (const Parameter& parameter : uncut.last().parameters().all()) {
-        // Untied gradients are bitwise the same, only the sum of squares for clipping is formed in another order. A
-        // tied embedding's are rounded otherwise, and AdamW magnifies that where a gradient is next to nothing; the
-        // biases of keys have none at all, so there it is all there is.
+        // Untied gradients are bitwise equal; only the sum of squares for clipping has another order. Gradients of a
+        // tied embedding round differently, and AdamW magnifies this if a gradient is tiny. A key bias has only
+        // rounding errors as its gradient, so it is skipped.
         if (tied && parameter.shape().rank() == 1) continue;
         const Tensor& found = cut.value(parameter.name());
         EXPECT_LE(largest_difference(found, parameter.value()), tied ? 1e-3 : 1e-6) << parameter.name();

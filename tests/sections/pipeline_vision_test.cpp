@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder that reads images in pipeline stages against the unpartitioned decoder.
+// The decoder that reads images, in pipeline stages against the undivided decoder.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a program with maestro's archives; tests/apps/plug_in_test.py has those of libmaestro.so.
+// Plug-ins in a program that links maestro's archives; tests/apps/plug_in_test.py covers programs with libmaestro.so.
 #include "sections/plug_in/plug_in_library.hpp"
 
 #include <gmock/gmock.h>

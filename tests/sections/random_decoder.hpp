@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder shapes of every family with drawn fields, as config.json of the family can hold them.
+// Decoder shapes of every family with random fields, within the limits of the family's config.json.
 #pragma once
 
 #include <random>
@@ -9,7 +9,7 @@
 
 namespace maestro::testing {
 
-/// Draws the fields that distinguish members of a family; sizes are `base`'s, which has heads of an even size.
+/// Draws the fields that distinguish members of a family; sizes are from `base`, whose head size must be even.
 class RandomDecoder {
  public:
   explicit RandomDecoder(unsigned seed) : random_(seed) {}
@@ -22,7 +22,7 @@ class RandomDecoder {
     const bool gemma = family == gemma2 || family == gemma3_text;
     const bool windows = family == mistral || family == phi3 || gemma;
     if (family != phi3) config.head_size = 2 * below(4) + 4;
-    config.window = windows ? below(11) + 2 : 0;  // more than itself: else query and key have no gradient
+    config.window = windows ? below(11) + 2 : 0;  // more than one token: otherwise query and key get no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
     if (family == llama || family == smollm3) config.ffn_bias = below(2) == 1;
@@ -35,7 +35,7 @@ class RandomDecoder {
     if (family == qwen2 || family == qwen3) alternate(config);
     if (gemma) {
       config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
-      if (family == gemma2) config.attention_softcap = below(2) * 1.5;  // no other class applies it
+      if (family == gemma2) config.attention_softcap = below(2) * 1.5;  // applied by no other family
       config.logit_softcap = below(2) * 2.5;
     }
     return config;
@@ -55,7 +55,7 @@ class RandomDecoder {
     scaling.truncate = below(2) == 1;
     scaling.magnitude = 1.25;
   }
-  /// Windows in drawn layers, in all, or in none.
+  /// Sets windows in random layers, in all, or in none.
   void alternate(DecoderConfig& config) {
     config.window = below(11) + 2;
     std::vector<LayerAttention> layers(static_cast<std::size_t>(config.layers));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that the backward pass computes again: the same bits, less memory.
+// Layers that the backward pass recomputes: the same bits with less memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ TEST(Recompute, less_is_kept_between_forward_and_backward_as_the_cost_says) {  /
   EXPECT_LT(kept[1], kept[0] / 2);
   EXPECT_LT(costs[1].bytes, costs[0].bytes / 2);
   EXPECT_EQ(costs[0].recomputed, 0);
-  EXPECT_GT(costs[1].recomputed, costs[1].flops / 2);  // all but the output layer
+  EXPECT_GT(costs[1].recomputed, costs[1].flops / 2);  // everything but the output layer
   EXPECT_LT(costs[1].recomputed, costs[1].flops);
 }
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records the results of PEFT for low-rank adapters beside the models of record_references.py, for lora_test.cpp.
+"""Records PEFT's results for low-rank adapters on the models of record_references.py, for lora_test.cpp.
 
 Needs torch, transformers, peft and safetensors; run from anywhere: tests/sections/record_lora_references.py
-Writes references/<model>/lora.safetensors of a Llama, a GPT-2 and a Phi-3 (fused projections), for adapters of RANK and
-ALPHA on all linear modules of the layers, with random A and B:
+Writes references/<model>/lora.safetensors for a Llama, a GPT-2 and a Phi-3 (fused projections), with adapters of RANK
+and ALPHA on all linear modules of the layers, with random A and B:
   <PEFT's name of an A or B>                     its values
-  loss (1), gradient.<name>                      of the samples in expected.safetensors, fp32
+  loss (1), gradient.<name>                      for the samples in expected.safetensors, fp32
   merged (M, V)                                  logits after merge_and_unload()
-  initial.<name>                                 the least and the largest value of a fresh adapter
+  initial.<name>                                 smallest and largest value of a fresh adapter
 """
 import os
 import pathlib
@@ -25,7 +25,7 @@ MODULES = {"llama_untied": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
 
 
 def adapters(model):
-    """Under the names that PEFT stores them."""
+    """Returns the adapters by the names that PEFT stores."""
     return {name.replace(".default.", "."): value for name, value in model.named_parameters() if value.requires_grad}
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records the results of Hugging Face transformers and PyTorch for tiny decoders, for decoder_reference_test.cpp.
+"""Records Hugging Face transformers' and PyTorch's results for tiny decoders, for decoder_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py [MODEL...]
-Writes references/<model>/, of all models or of those named: config.json and model.safetensors as save_pretrained leaves
-them, greedy.json with the tokens that generate() writes behind prompts, and expected.safetensors:
+Writes references/<model>/ for all models or the named models: config.json and model.safetensors as save_pretrained
+writes them, greedy.json with the tokens that generate() appends to prompts, and expected.safetensors:
   tokens, targets (M) i32, offsets (S + 1) i32   packed samples of uneven length; target -1 is ignored
-  logits (M, V), loss (1)                        of the stored weights, fp32
-  gradient.<name>                                of the loss, an entry per stored tensor
+  logits (M, V), loss (1)                        for the stored weights, fp32
+  gradient.<name>                                gradient of the loss, an entry per stored tensor
   train.tokens (B, T + 1) i32                    batches, used in turn
-  train.loss, train.norm, train.lr (20 or 50)    the first AdamW steps of 50 from the stored weights, see the constants below
+  train.loss, train.norm, train.lr (20 or 50)    first of 50 AdamW steps from the stored weights; constants below
 """
 import json
 import math
@@ -46,7 +46,7 @@ YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_
         "beta_fast": 2.0, "beta_slow": 0.5}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 5000.0, "short_factor": [1.0, 1.5, 2.5],
             "long_factor": [2.0, 3.0, 9.0], "partial_rotary_factor": 0.75}
-# What each adds to a small model of its type.
+# What each family adds to a small model of its type.
 FAMILIES = {
     "llama_scaled": {"attention_bias": True, "mlp_bias": True, "rope_parameters": LLAMA3},
     "mistral": {"head_dim": 10, "sliding_window": 5},
@@ -75,7 +75,7 @@ def of_family(name):
 
 
 def randomise(model):
-    """Larger than a fresh model's values, so that no term hides behind another."""
+    """Sets values larger than a fresh model's, so that every term matters."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
@@ -123,7 +123,7 @@ def train(model, batches, steps):
 
 
 def greedy(model):
-    """Continuations up to the last position; the token of the first's middle ends the others."""
+    """Returns continuations up to the last position; the token in the middle of the first ends the others."""
     cases = []
     for prompt in ([3], [5, 1, 4, 1, 58], list(range(2, 11))):
         stop = cases[0]["tokens"][len(cases[0]["tokens"]) // 2] if cases else None

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records the results of Hugging Face transformers and PyTorch for tiny vision parts, for vision_reference_test.cpp.
+"""Records Hugging Face transformers' and PyTorch's results for tiny vision parts, for vision_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_vision_references.py
 Writes references/<model>/: config.json and model.safetensors, and expected.safetensors:
-  siglip     pixels (P, 3 patch^2), places (P, 3), offsets (S + 1) of samples, features and their gradient dfeatures
-             (P, C), gradient.<name> of sum(features * dfeatures); model.safetensors holds the pooling head too
+  siglip     pixels (P, 3 patch^2), places (P, 3), sample offsets (S + 1), features and their gradient dfeatures
+             (P, C), gradient.<name> of sum(features * dfeatures); model.safetensors also holds the pooling head
   projector  features, visual, dvisual, gradient.<name> and gradient.features of sum(visual * dvisual)
   vision_language_<family>
              tokens (M; -1: image position), targets (M), offsets (S + 1), patch_offsets (S + 1), visual (P, C), loss,
@@ -23,12 +23,12 @@ from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
 
 ROOT = pathlib.Path(os.path.realpath(__file__)).parent / "references"
 PATCH, GRID, VISION_WIDTH = 4, 3, 32
-IMAGES = (2, 1)  # of each sample
+IMAGES = (2, 1)  # images by sample
 LENGTHS, PATCHES = (14, 9, 12), (6, 0, 4)
 
 
 def prefixed(name):
-    """Name in files of transformers before 5, which the encoder uses."""
+    """Returns the name in files from transformers before 5, which the encoder uses."""
     return name if name.startswith("vision_model.") else f"vision_model.{name}"
 
 
@@ -49,7 +49,7 @@ def randomise_vision(model):
 
 
 def patches_of(images):
-    """(N, 3, H, W) -> (N H W / patch^2, 3 patch^2), rows of patches, each (channel, row, column)."""
+    """Converts (N, 3, H, W) to (N H W / patch^2, 3 patch^2): a row per patch, in order (channel, row, column)."""
     n, side = len(images), GRID
     cut = images.view(n, 3, side, PATCH, side, PATCH).permute(0, 2, 4, 1, 3, 5)
     return cut.reshape(n * side * side, 3 * PATCH * PATCH).contiguous()
@@ -126,7 +126,7 @@ def record_decoder(name, model):
     logits = torch.cat(logits)
     bounds = offsets(LENGTHS)
     best = logits.argmax(-1).int()
-    last = slice(bounds[2], bounds[3])  # the last sample is answered right
+    last = slice(bounds[2], bounds[3])  # the last sample is answered correctly
     targets[last] = torch.where(targets[last] < 0, targets[last], best[last])
     hits = sum(bool(((best == targets) | (targets < 0))[bounds[s]:bounds[s + 1]].all()) for s in range(len(samples)))
     loss = cross_entropy(logits, targets)

@@ -57,7 +57,7 @@ TeachingOptions teaching_options(const OperatorTable& ops, std::int64_t k, std::
         context, DecoderTrunk::Options{shape(24), TeacherOutput::top_k_rest, k, {sequence, vocabulary, "tokens"}});
   };
   options.context.name = "teacher";
-  options.context.seed = 42;  // of Bench
+  options.context.seed = 42;  // seed of Bench
   options.context.values = InitialValues::later;
   options.context.ops = &ops;
   options.micro_batch = 3;
@@ -83,7 +83,7 @@ RecordedTeacher::Options opened(const std::filesystem::path& folder, const Corpu
   return RecordedTeacher::Options::read(document.root().table("teacher"), corpus);
 }
 
-/// Samples of a split of the small corpus.
+/// Returns samples from a split of the small corpus.
 Batch batch_of(Split split, const std::vector<std::uint64_t>& ids) {
   const auto corpus = small_corpus();
   std::vector<std::int32_t> inputs, targets, offsets{0};
@@ -105,7 +105,7 @@ std::string content(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Losses of a student, and its gradient, behind a teacher's pass.
+/// A student's loss and gradient after a teacher's pass.
 struct Lesson {
   double loss = 0;
   std::vector<float> gradient;

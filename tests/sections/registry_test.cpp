@@ -208,7 +208,7 @@ TEST(SectionRegistry, weights_give_the_shape_that_the_job_leaves_out) {
   EXPECT_EQ(lm->parameters().find("lm_head.weight")->shape(), (Shape{61, 24}));
 }
 
-/// Of a language model with weights in `folder`, for a corpus of that kind with 37 tokens.
+/// Returns the error for a language model with weights in `folder` and a corpus of that kind with 37 tokens.
 std::string tokens_error(const std::filesystem::path& folder, const std::string& more, const std::string& corpus) {
   try {
     const JobDocument document = JobDocument::parse("[lm]\nweights = \"" + folder.string() + "\"\n" + more, "job.toml");

@@ -116,11 +116,11 @@ double differentiate(Bench& bench, Section& section, const Batch& batch, const C
 
 namespace {
 
-/// Slope of the loss along `direction` (of unit length) from one parameter's values, which are restored.
+/// Returns the loss's slope along `direction` (unit length) from one parameter's values, which are restored.
 double slope(Bench& bench, Section& section, const Batch& batch, const Connect& connect, Parameter& parameter,
              const std::vector<double>& direction) {
-  // Errors: the third derivative times step^2 / 6, up to 2e-3 of the slope through three sections, and the rounding of
-  // the loss, about 1e-6, over twice the step. At 0.01 both are small beside the tolerance below.
+  // Errors: the third derivative times step^2 / 6, up to 2e-3 of the slope through three sections, and the loss's
+  // rounding, about 1e-6, divided by twice the step. At 0.01 both are small compared with the tolerance below.
   constexpr double step = 0.01;
   const std::span<float> values = parameter.value().span<float>();
   const std::vector<float> before(values.begin(), values.end());
@@ -200,7 +200,7 @@ double largest_difference(const ConstTensor& a, const ConstTensor& b) {
   double largest = 0;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
     const double difference = std::abs(double{a.data<float>()[i]} - double{b.data<float>()[i]});
-    // A NaN must not pass for a small difference.
+    // NaN must not count as a small difference.
     if (!(difference <= largest)) largest = difference;
   }
   return largest;
@@ -231,7 +231,7 @@ TemporaryFolder::TemporaryFolder() {
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;  // a leftover folder is no reason to fail
+  std::error_code ignored;  // a remaining folder must not fail the test
   std::filesystem::remove_all(path_, ignored);
 }
 

@@ -18,20 +18,20 @@
 
 namespace maestro::testing {
 
-inline constexpr std::int64_t vocabulary = 37;  ///< of tests that need no other; no degree divides it
-inline constexpr double loss_tolerance = 1e-6;  ///< relative, of sums over ranks or stages
+inline constexpr std::int64_t vocabulary = 37;  ///< default vocabulary of tests; no degree divides it
+inline constexpr double loss_tolerance = 1e-6;  ///< relative tolerance for sums over ranks or stages
 
 /// Samples packed without padding.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, offsets, positions;
-  std::vector<std::int32_t> patch_offsets, patch_positions;  ///< without pictures: no patches
+  std::vector<std::int32_t> patch_offsets, patch_positions;  ///< patches; empty without images
   std::vector<SampleId> samples;
 
   Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
         std::vector<std::int32_t> sample_offsets);
-  /// Random tokens and targets below `ids`, every seventh target ignored.
+  /// Returns random tokens and targets below `ids`; every seventh target is ignored.
   static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t ids);
-  /// So many patches in each sample.
+  /// Adds this many patches to each sample.
   Batch& with_patches(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
   [[nodiscard]] SequenceLayout patches() const { return {patch_offsets, patch_positions}; }
@@ -54,13 +54,13 @@ class MicroBatch {
  public:
   MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass = Pass::train, DType precision = DType::f32);
   void connect(const std::string& port, const Tensor& value, bool differentiable = false);
-  /// Of a chosen port: the samples that have rows.
+  /// Sets which samples have rows in a chosen port.
   void take(const std::string& port, std::vector<bool> taken) { inputs_.set_taken(port, std::move(taken)); }
   MicroBatch& forward();
   void backward() { tape_.backward(); }
   void seed(const std::string& port, const Tensor& gradient) { tape_.seed(*outputs_.find(port), gradient); }
 
-  /// Sum over weight, or the two apart.
+  /// Returns sum divided by weight, or the two values.
   [[nodiscard]] double metric(const std::string& name) const;
   [[nodiscard]] MetricSum metric_sum(const std::string& name) const;
   [[nodiscard]] const Tensor& output(const std::string& port) const { return outputs_.find(port)->value(); }
@@ -76,35 +76,35 @@ class MicroBatch {
   Outputs outputs_;
 };
 
-/// Mean of `metric` over the targets in a forward-only pass; `connect` may add inputs.
+/// Returns the mean of `metric` over the targets in a forward-only pass; `connect` may add inputs.
 using Connect = std::function<void(MicroBatch&)>;
 double evaluate(Bench& bench, Section& section, const Batch& batch, const Connect& connect = {},
                 const std::string& metric = "loss");
-/// Forward and backward with gradients zeroed before.
+/// Zeroes the gradients and runs forward and backward. Returns the loss.
 double differentiate(Bench& bench, Section& section, const Batch& batch, const Connect& connect = {});
 
-/// Compares the gradient of every parameter with central differences of the loss along two directions: along the
-/// gradient itself, where the slope must be its norm, and along a random one.
+/// Compares each parameter's gradient with central differences of the loss along two directions: the gradient, where
+/// the slope must be the gradient's norm, and a random one.
 void expect_gradients_match_differences(Bench& bench, Section& section, const Batch& batch,
                                         const Connect& connect = {});
 
 /// Fills the values with normal deviates large enough that every term matters to the loss.
 void randomise(Section& section, std::uint64_t seed);
 
-/// Norm, clipping by the section's own norm, and step `number` in a single call; fails where the norm is not finite.
+/// Computes the norm, clips by the section's norm, and runs step `number`. Fails if the norm is not finite.
 Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench, Section& section,
                                    std::int64_t number);
 
 /// Largest absolute difference of two f32 tensors of equal shape.
 double largest_difference(const ConstTensor& a, const ConstTensor& b);
 
-/// Folder of a recorded model, see record_references.py.
+/// Returns the folder of a recorded model, see record_references.py.
 std::filesystem::path reference_folder(const std::string& model);
-/// The recorded decoders, of every family at least one.
+/// Returns the recorded decoders, at least one of every family.
 std::vector<std::string> recorded_decoders();
-/// The values of a tensor of i32.
+/// Returns the values of an i32 tensor.
 std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name);
-/// A folder of its own for a test, removed at the end.
+/// A temporary folder for a test, removed at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder();

@@ -12,7 +12,7 @@
 namespace maestro {
 namespace {
 
-/// y = factor x^2 with the gradient 2 slope x, of its input and of its only parameter.
+/// Computes y = factor x^2 with the gradient 2 slope x, for its input and for its only parameter.
 class Square final : public Section {
  public:
   Square(const SectionContext& context, float factor, float slope) : factor_(factor), slope_(slope) {

@@ -52,7 +52,7 @@ std::vector<PortTensor> inputs_of(Batch& batch) {
           {"targets", Tensor(batch.targets.data(), DType::i32, {batch.rows(), 1}), false}};
 }
 
-/// A runner of a section with all values random.
+/// Returns a runner for a section with random values.
 template <class Made>
 std::unique_ptr<SectionRunner> runner_of(const Bench& bench, const OptimizerConfig& optimizer, bool trained = true) {
   const SectionContext context = bench.context("lm", trained);
@@ -90,7 +90,7 @@ TEST(SectionRunner, training_a_tiny_model_reduces_its_loss) {
     EXPECT_EQ(stepped->lr, 3e-3);
     EXPECT_EQ(runner->gradient_sum_of_squares(), 0) << "a step leaves the gradient at zero";
   }
-  // 25 tokens learned by heart with 1,500 parameters.
+  // 25 tokens, memorized with 1,500 parameters.
   EXPECT_LT(losses.back(), 0.7 * losses.front());
 }
 
@@ -100,7 +100,7 @@ TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // RU-
   Batch two = Batch::random(2, {5, 12}, 20);
   auto apart = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
   auto together = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
-  for (int turn = 0; turn < 2; ++turn) {  // the second time with tapes and arenas used before
+  for (int turn = 0; turn < 2; ++turn) {  // the second time with used tapes and arenas
     (void)apart->forward(plan_of(one, 0), inputs_of(one), {});
     apart->backward(plan_of(one, 0), {}, {});
     (void)apart->forward(plan_of(two, 1), inputs_of(two), {});
@@ -111,7 +111,7 @@ TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // RU-
     together->backward(plan_of(two, 1), {}, {});
     EXPECT_GT(apart->gradient_sum_of_squares(), 0);
     // A loss adds its share of the tied embedding's gradient in the forward pass, so the order of additions differs by
-    // a rounding there: 2^-24 of sums below 4.
+    // a rounding: 2^-24 of sums below 4.
     const std::vector<float> wanted = gradient_of(*apart);
     const std::vector<float> found = gradient_of(*together);
     for (std::size_t at = 0; at < wanted.size(); ++at) ASSERT_NEAR(found[at], wanted[at], 1e-6) << at;
@@ -157,7 +157,7 @@ TEST(SectionRunner, outputs_are_copied_and_gradients_from_downstream_are_seeded)
   for (std::size_t at = 0; at < once.size(); ++at) ASSERT_EQ(twice[at], 2 * once[at]) << at;
 }
 
-/// Has an input whose gradient nothing contributes to.
+/// Has an input that gets no contribution to its gradient.
 class UnusedInput final : public Section {
  public:
   [[nodiscard]] Ports ports() const override { return {{{"in", DType::f32, 2, true, false}}, {}}; }
@@ -279,7 +279,7 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
   EXPECT_FALSE(runner->step(StepId(1), std::nan("")));
   const std::vector<float> gradient = gradient_of(*runner);
   const auto moments = runner->section().parameters().first_moments().span<float>();
-  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // of all sections, for example
+  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // for example the norm of all sections
   const double factor = 0.5 / 8.0;
   for (std::size_t at = 0; at < gradient.size(); ++at) {
     const double wanted = 0.1 * factor * gradient[at];  // (1 - beta1) of the clipped gradient
@@ -340,7 +340,7 @@ TEST(SectionRunner, what_the_first_stage_counts_of_a_tied_parameter_no_replica_o
   }
 }
 
-/// Vision, projector and decoder, each behind a runner of its own; all values random.
+/// Vision, projector and decoder, each with a separate runner; all values are random.
 struct RunnersThatSee {
   RunnersThatSee(const Bench& bench, bool decoder_trained) {
     const SectionContext eye = bench.context("vision", true), link = bench.context("projector", true);
@@ -361,7 +361,7 @@ struct RunnersThatSee {
   std::unique_ptr<SectionRunner> vision, projector, decoder;
 };
 
-/// The gradient of the vision section after a step in which it saw only the samples that have pictures.
+/// Returns the vision section's gradient after a step with only the samples that have images.
 std::vector<float> vision_gradient(const Bench& bench, bool decoder_trained) {
   RunnersThatSee runners(bench, decoder_trained);
   const Pictures pictures = Pictures::random(4, {{{2, 3}, {1, 2}}, {}, {{2, 2}}}, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A student of several teachers: against students of each teacher alone, and against sums in double precision.
+// A student with several teachers: compared with students of each teacher, and with sums in double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,14 +27,14 @@ DecoderConfig shape(std::int64_t width, double init_std) {
 TeacherModel teacher(const std::string& name, std::int64_t width, TeacherOutput boundary, double weight) {
   TeacherModel model;
   model.section = name;
-  model.decoder = shape(width, 0.3);  // so that the teacher has opinions
+  model.decoder = shape(width, 0.3);  // so that the teacher prefers some tokens
   model.boundary = boundary;
   model.top_k = 6;
   model.weight = weight;
   return model;
 }
 
-/// Teachers of three boundaries and weights, and of different widths.
+/// Returns teachers with three boundaries and weights, and different widths.
 DistilledDecoder::Options options() {
   DistilledDecoder::Options options;
   options.decoder = shape(16, 0.1);
@@ -63,7 +63,7 @@ Batch batch_of(const Batch& all, const std::vector<bool>& taken) {
   return {ids, targets, offsets};
 }
 
-/// What a teacher sends of the samples that it teaches.
+/// Outputs that a teacher sends for the samples that it teaches.
 class Lecture {
  public:
   Lecture(Bench& bench, const DistilledDecoder::Options& options, std::size_t number, const Batch& all,
@@ -99,14 +99,14 @@ class Lecture {
   MicroBatch pass_;
 };
 
-using Taken = std::vector<std::vector<bool>>;  // by teacher and sample
+using Taken = std::vector<std::vector<bool>>;  // whether taught, by teacher and sample
 const Taken everything(3, std::vector<bool>(4, true));
 const Taken by_source{{true, true, false, false}, {true, false, true, false}, {true, false, false, true}};
 
 class SeveralTeachers : public ::testing::Test {
  protected:
   [[nodiscard]] Connect lectures(const Taken& taken) {
-    std::vector<std::shared_ptr<Lecture>> made;  // shared with the copies of the result
+    std::vector<std::shared_ptr<Lecture>> made;  // shared with copies of the result
     for (std::size_t number = 0; number < settings.teachers.size(); ++number) {
       made.push_back(std::make_shared<Lecture>(bench, settings, number, batch, taken[number]));
     }
@@ -114,7 +114,7 @@ class SeveralTeachers : public ::testing::Test {
       for (const auto& lecture : made) lecture->connect(pass, lecture->name());
     };
   }
-  /// The metric and the gradient of the student of a teacher alone, for one sample, summed over its targets.
+  /// The student's loss and gradient with a single teacher, for one sample, summed over its targets.
   struct Alone {
     LossSums sums;
     std::vector<double> gradient;
@@ -213,7 +213,7 @@ TEST_F(SeveralTeachers, gradients_match_differences) {
   }
 }
 
-/// Logits (M, vocabulary) of a decoder of the same values as the section `name`.
+/// Logits (M, vocabulary) of a decoder with the values of section `name`.
 class Logits {
  public:
   Logits(Bench& bench, const std::string& name, const DecoderConfig& config, const Batch& batch)
@@ -221,7 +221,7 @@ class Logits {
         pass_(bench, trunk_, batch, Pass::evaluate) {
     pass_.forward();
   }
-  /// The logarithms of softmax(logits / T) of a row.
+  /// Returns the logarithms of softmax(logits / T) for a row.
   [[nodiscard]] std::vector<double> log_softmax(std::int64_t row, double temperature) const {
     std::vector<double> logs;
     double sum = 0;

@@ -83,14 +83,14 @@ TEST(SharedVocabulary, tokenizer_files_of_two_folders_must_give_every_id_the_sam
       " \"added_tokens\": [{\"content\": \"<end>\", \"id\": 2, \"special\": true}]}";
   EXPECT_EQ(compared(one, one), "no error");
   EXPECT_EQ(compared(one, indented), "no error");
-  EXPECT_EQ(compared(one, ""), "no error");  // the teacher has none: nothing to compare
+  EXPECT_EQ(compared(one, ""), "no error");  // the teacher lacks a tokenizer: nothing to compare
   EXPECT_EQ(compared(one, R"({"model": {"vocab": [["a", 0.5], ["b", 0.25], ["<end>", 0]]}})"), "no error");  // Unigram
   const std::string other =
       R"({"added_tokens": [{"id": 2, "content": "<pad>"}], "model": {"vocab": {"a": 0, "b": 1}}})";
   const std::string error = compared(one, other);
   EXPECT_NE(error.find("differ: token 2 is \"<end>\" in the first and \"<pad>\" in the second"), std::string::npos)
       << error;
-  EXPECT_EQ(compared(one, other, 2), "no error");  // beyond the smaller vocabulary
+  EXPECT_EQ(compared(one, other, 2), "no error");  // above the smaller vocabulary
   EXPECT_NE(compared(one, R"({"model": {"vocab": {"a": 0}}})", 3).find("token 1 is \"b\" in the first and missing"),
             std::string::npos);
   EXPECT_NE(compared(one, R"({"a": 1})").find("model is missing"), std::string::npos) << compared(one, R"({"a": 1})");

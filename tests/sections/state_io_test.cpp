@@ -184,8 +184,8 @@ TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) 
 TEST(StateIo, f16_files_load_as_the_same_values) {
   const StoredModel stored("llama_tied");
   const TemporaryFolder out;
-  // The nearest binary16 values to those of the model, and their values in binary32.
-  const auto half_of = [](float value) {  // of normal numbers, cut
+  // The binary16 values nearest to the model's, and their values in binary32.
+  const auto half_of = [](float value) {  // of normal numbers, truncated
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t exponent = bits >> 23 & 0xffU;
     if (exponent < 113 || exponent > 142) return std::uint16_t{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of references/ in folders of a test's own.
+// Models from references/ in a test's temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace maestro::testing {
 
-/// A model of references/, and changes to its stored form.
+/// A model from references/, and changes to its stored form.
 struct StoredModel {
   explicit StoredModel(const std::string& model)
       : folder(reference_folder(model)),
@@ -26,7 +26,7 @@ struct StoredModel {
   NamedTensor& find(const std::string& name) {
     return *std::ranges::find(tensors, name, [](const NamedTensor& tensor) { return tensor.name; });
   }
-  /// Writes the tensors as they are now into a folder beside the model's config.json.
+  /// Writes the current tensors into a folder with the model's config.json.
   [[nodiscard]] std::filesystem::path write(const TemporaryFolder& out) const {
     EXPECT_TRUE(write_safetensors(out.path() / "model.safetensors", tensors).ok());
     std::filesystem::copy_file(folder / "config.json", out.path() / "config.json");

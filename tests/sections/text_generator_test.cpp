@@ -46,7 +46,7 @@ class Stored {
     save_weights(whole_, folder()).or_throw();
   }
   [[nodiscard]] std::filesystem::path folder() const { return folder_.path() / "model"; }
-  /// Logits of the token after `tokens`.
+  /// Returns the logits of the token after `tokens`.
   [[nodiscard]] std::vector<float> logits(const Tokens& tokens) {
     const Batch batch(tokens, tokens, {0, static_cast<std::int32_t>(tokens.size())});
     MicroBatch pass(bench, whole_, batch, Pass::evaluate, precision_);
@@ -88,7 +88,7 @@ TEST_P(CachedDecoder, logits_equal_those_of_a_pass_over_the_whole_sequence) {
     const Tokens tokens = random_tokens(prompt + 12, prompt);
     generator.begin(std::span(tokens).first(prompt), 12);
     for (std::size_t length = prompt; length < tokens.size(); ++length) {
-      // Logits of some tens; sums are in another order.
+      // Logits have magnitudes of some tens; sums have another order.
       EXPECT_LT(distance(generator.logits(), stored.logits({tokens.begin(), tokens.begin() + length})), 2e-4);
       generator.append(tokens[length]);
     }
@@ -194,7 +194,7 @@ TEST_F(Continuation, a_stop_token_ends_it_and_is_left_out) {
 TEST_F(Continuation, it_ends_at_the_last_position) {
   const Written written = write(random_tokens(697, 1), {50, {}});
   EXPECT_EQ(written.finish, Finish::length);
-  EXPECT_EQ(written.tokens.size(), 4U);  // the last needs no position
+  EXPECT_EQ(written.tokens.size(), 4U);  // the last token needs no position
 }
 
 TEST_F(Continuation, an_earlier_sequence_leaves_nothing_behind) {

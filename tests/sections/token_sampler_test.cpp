@@ -16,7 +16,7 @@ using Logits = std::vector<float>;
 
 constexpr int draws = 20000;
 
-/// Shares of the tokens in many draws.
+/// Returns the tokens' shares in many draws.
 std::map<std::int32_t, double> shares(const SamplingOptions& options, const Logits& logits) {
   TokenSampler sampler(options);
   std::map<std::int32_t, double> found;
@@ -24,7 +24,7 @@ std::map<std::int32_t, double> shares(const SamplingOptions& options, const Logi
   return found;
 }
 
-/// Logarithms of probabilities are logits.
+/// Logits whose softmax is 1/8, 1/2, 1/16, 1/4, ...
 const Logits halves{std::log(0.125F), std::log(0.5F), std::log(0.0625F), std::log(0.25F), std::log(0.0625F)};
 
 std::string refusal(const SamplingOptions& options) {
@@ -62,7 +62,7 @@ TEST(TokenSampler, top_k_keeps_the_likeliest) {
   EXPECT_NEAR(found.at(1), 4.0 / 7, 0.02);
   EXPECT_NEAR(found.at(3), 2.0 / 7, 0.02);
   EXPECT_NEAR(found.at(0), 1.0 / 7, 0.02);
-  EXPECT_EQ(shares({.temperature = 1, .top_k = 4}, halves).count(4), 0U);  // of equal logits the lower id
+  EXPECT_EQ(shares({.temperature = 1, .top_k = 4}, halves).count(4), 0U);  // if logits are equal, the lower id is kept
 }
 
 TEST(TokenSampler, top_p_keeps_the_fewest_that_reach_it) {
@@ -73,7 +73,7 @@ TEST(TokenSampler, top_p_keeps_the_fewest_that_reach_it) {
 }
 
 TEST(TokenSampler, top_p_counts_what_temperature_and_top_k_left) {
-  // At temperature 1/2 shares are 16 : 4 : 1 of the three likeliest.
+  // At temperature 1/2 the shares of the three likeliest are 16 : 4 : 1.
   EXPECT_EQ(shares({.temperature = 0.5, .top_k = 3, .top_p = 0.75}, halves).size(), 1U);
   EXPECT_EQ(shares({.temperature = 0.5, .top_k = 3, .top_p = 0.94}, halves).size(), 2U);
   EXPECT_EQ(shares({.temperature = 0.5, .top_k = 3, .top_p = 0.96}, halves).size(), 3U);

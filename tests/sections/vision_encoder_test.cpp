@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vision encoder by itself: packing, positions, limits, costs, storage. Against SigLIP: vision_reference_test.cpp;
-// gradients against differences: vision_language_test.cpp.
+// The vision encoder: packing, positions, limits, costs, storage. vision_reference_test.cpp compares it with SigLIP,
+// vision_language_test.cpp its gradients with differences.
 #include "sections/vision/vision_encoder.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class VisionPositions : public ::testing::TestWithParam<PatchPositions> {
     return values;
   }
   Bench bench;
-  // Two pictures in the same sample, samples that begin with a picture of the same number, and a lone patch.
+  // A sample with two images, samples whose first image has the same number, and a single patch.
   Pictures pictures = Pictures::random(4, {{{3, 4}, {2, 2}}, {{1, 6}}, {{1, 1}}, {{4, 3}}}, 2);
 };
 
@@ -54,7 +54,7 @@ TEST_P(VisionPositions, pictures_of_different_sizes_in_one_micro_batch_equal_the
     apart.insert(apart.end(), alone.begin(), alone.end());
     first += patches;
   }
-  expect_near(together, apart, 5e-6);  // products of other numbers of rows add up in another order
+  expect_near(together, apart, 5e-6);  // products with another number of rows add up in another order
 }
 
 TEST_P(VisionPositions, a_patch_is_placed_by_its_row_and_column_wherever_it_stands_in_the_list) {  // VE-2
@@ -135,7 +135,7 @@ TEST_P(VisionPositions, a_pass_leaves_nothing_in_the_arena_and_costs_what_it_say
     const auto held = static_cast<double>(bench.arena.used_bytes());
     const double said = section->cost({.tokens = 0, .patches = 12, .images = 1}).bytes;
     EXPECT_GT(held, said);
-    EXPECT_LT(held, 1.6 * said);  // closures and per-row statistics weigh much at so small a width
+    EXPECT_LT(held, 1.6 * said);  // closures and per-row statistics are large relative to so small a width
   }
   EXPECT_EQ(bench.arena.used_bytes(), 0u);
 }
@@ -153,7 +153,7 @@ TEST_P(VisionPositions, bf16_follows_fp32) {
   const auto rounded = encoder(false, DType::bf16);
   const std::vector<float> a = features(*exact, pictures), b = features(*rounded, pictures, DType::bf16);
   EXPECT_NE(a, b);
-  expect_near(a, b, 0.15);  // features of order one to three behind some twenty roundings to eight bits
+  expect_near(a, b, 0.15);  // features of 1 to 3 after some twenty roundings to eight bits
 }
 
 TEST_P(VisionPositions, state_survives_the_way_out_and_in) {
@@ -181,7 +181,7 @@ TEST(VisionEncoder, flops_count_embedding_products_and_pairs_within_each_picture
   VisionEncoder encoder(bench.context("vision", false), {tiny_vision(PatchPositions::learned), {}});
   const double embedding = 2.0 * 12 * 12 * 16;
   const double products = 2.0 * 12 * 16 * (4 * 16 + 2 * 24);
-  const double pairs = 2.0 * 2 * 12 * 4 * 16;  // 3 pictures of 4 patches
+  const double pairs = 2.0 * 2 * 12 * 4 * 16;  // 3 images of 4 patches
   EXPECT_DOUBLE_EQ(encoder.cost({.tokens = 99, .patches = 12, .images = 3}).flops, embedding + 2 * (products + pairs));
   EXPECT_EQ(encoder.cost({.tokens = 99, .patches = 0, .images = 0}).flops, 0);
   EXPECT_EQ(encoder.cost({.tokens = 99, .patches = 12, .images = 3}).bytes, 0) << "nothing is kept for a frozen one";

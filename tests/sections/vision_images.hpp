@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by tests of vision sections: random pictures split into patches, and a model of three sections on a shared
-// tape.
+// Shared by tests of vision sections: random images split into patches, and a model of three sections on a shared tape.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +18,31 @@ struct PictureSize {
   std::int32_t columns = 1;
 };
 
-/// Pictures of the samples of a micro-batch.
+/// Images of a micro-batch's samples.
 struct Pictures {
   std::vector<float> pixels;         // (P, 3 patch^2)
   std::vector<std::int32_t> places;  // (P, 3)
   std::vector<std::int32_t> counts;  // patches of each sample
   std::int64_t columns = 0;
 
-  /// Random pixels in [-1, 1]; samples[i] lists the sizes of sample i's pictures.
+  /// Returns random pixels in [-1, 1]; samples[i] lists the sizes of sample i's images.
   static Pictures random(std::uint64_t seed, const std::vector<std::vector<PictureSize>>& samples, std::int64_t patch);
-  /// The patches [first, first + count) alone, as one sample.
+  /// Returns only the patches [first, first + count), as one sample.
   [[nodiscard]] Pictures part(std::int32_t first, std::int32_t count) const;
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(places.size()) / 3; }
   [[nodiscard]] Tensor pixel_tensor() const;
   [[nodiscard]] Tensor place_tensor() const;
-  /// A batch of samples with these patches, one token each.
+  /// Returns a batch of samples with these patches, one token each.
   [[nodiscard]] Batch batch() const;
   void connect(MicroBatch& batch) const;
 };
 
-/// 2 layers, width 16, 2 heads, patches of 2 x 2 pixels.
+/// Returns a configuration with 2 layers, width 16, 2 heads and patches of 2 x 2 pixels.
 [[nodiscard]] VisionConfig tiny_vision(PatchPositions positions);
 [[nodiscard]] DecoderConfig tiny_decoder(DecoderFamily family);
 
-/// Tokens whose image positions fit the pictures: each sample begins with a word, then its patches, then `words` words
-/// with targets (every fifth ignored).
+/// Returns tokens whose image positions fit the images: each sample begins with a word, then its patches, then `words`
+/// words with targets (every fifth ignored).
 [[nodiscard]] Batch illustrated(const Pictures& pictures, std::int32_t words, std::int64_t vocabulary);
 
 }  // namespace maestro::testing

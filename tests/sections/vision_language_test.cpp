@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision encoder, projector and decoder together: gradients against differences, micro-batches without pictures or
-// targets, exact matches, generated answers. Against transformers: vision_reference_test.cpp.
+// Vision encoder, projector and decoder together: gradients against differences, micro-batches without images or
+// targets, exact matches, generated answers. vision_reference_test.cpp compares them with transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-/// The three sections on a shared tape, as a section; parameters() are those of the section in focus.
+/// The three sections on a shared tape, as a section; parameters() returns the parameters of the section in focus.
 class Chain final : public Section {
  public:
   Chain(const Bench& bench, DecoderFamily family, PatchPositions positions, bool trained = true)
@@ -22,7 +22,8 @@ class Chain final : public Section {
         projector(bench.context("projector", trained), {{16, 16, 0.02}, {}, {}}),
         decoder(bench.context("decoder", trained), {tiny_decoder(family), {}, {}}) {
     for (Section* section : all()) randomise(*section, 21);
-    // Rows as large as a trained model's: the norm behind them bends so much at small ones that differences blur.
+    // Rows as large as a trained model's: for small rows the norm after them is so curved that differences are
+    // inaccurate.
     for (float& value : projector.parameters().values()) value *= 3;
     projector.parameters().values_changed();
   }
@@ -154,14 +155,14 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   randomise(section, 9);
   DecoderTrunk top(bench.context("decoder", false), {tiny_decoder(GetParam()), TeacherOutput::top_k, 1, {}});
   randomise(top, 9);
-  Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than a block of logits
+  Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than a logits block
   {
     MicroBatch best(bench, top, text, Pass::evaluate);
     best.forward();
     const auto indices = best.output("top_indices").span<std::int32_t>();
     std::ranges::copy(indices, text.targets.begin());
   }
-  std::fill(text.targets.begin(), text.targets.begin() + 30, -1);  // sample 0: the last two only
+  std::fill(text.targets.begin(), text.targets.begin() + 30, -1);  // sample 0: only the last two
   std::fill(text.targets.begin() + 95, text.targets.end(), -1);    // sample 3: none
   const auto match = [&] {
     MicroBatch run(bench, section, text, Pass::evaluate);
@@ -169,7 +170,7 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   };
   EXPECT_EQ(match().sum, 3);
   EXPECT_EQ(match().weight, 3);
-  text.targets[94] = (text.targets[94] + 1) % 37;  // the very last target of sample 2
+  text.targets[94] = (text.targets[94] + 1) % 37;  // sample 2's last target
   EXPECT_EQ(match().sum, 2);
   text.targets[30] = (text.targets[30] + 1) % 37;  // the first of sample 0
   EXPECT_EQ(match().sum, 1);
@@ -200,7 +201,7 @@ TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
   const Connect show_other = [&](MicroBatch& pass) { other.connect(pass); };
   EXPECT_NE(evaluate(bench, chain, told, show_other), evaluate(bench, chain, told, show)) << "it does look";
 
-  const auto end = std::find(answer.begin(), answer.end(), answer[3]);  // the first of this token
+  const auto end = std::find(answer.begin(), answer.end(), answer[3]);  // the first occurrence of this token
   const std::vector<std::int32_t> cut = generate(*bench.ops, model, prompt, {.max_tokens = 6, .end_token = answer[3]});
   EXPECT_TRUE(std::ranges::equal(cut, std::span(answer.begin(), end))) << "an end token is not part of the answer";
 }

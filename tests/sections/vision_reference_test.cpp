@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision sections against Hugging Face transformers and PyTorch, as recorded by record_vision_references.py.
-//
-// Both sides compute in fp32; sums of some hundred terms differ in order only: 1e-5 of values of order one, more where
-// sums over all patches of gradients of order ten go into one element.
+// Vision sections against Hugging Face transformers and PyTorch, recorded by record_vision_references.py. Both sides
+// compute in fp32; only the order of sums differs: 1e-5 for values of order one, more for sums of large gradients over
+// all patches.
 #include <gtest/gtest.h>
 
 #include <algorithm>

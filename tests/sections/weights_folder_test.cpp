@@ -50,7 +50,7 @@ TEST(WeightsFolder, of_a_tensor_in_two_files_the_index_decides) {
   const StoredModel stored("llama_untied");
   const TemporaryFolder out;
   std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
-  // The second file has the first's last tensor too, with the values of another.
+  // The second file also has the first's last tensor, with other values.
   const auto middle = stored.tensors.begin() + 5;
   std::vector<NamedTensor> second(middle, stored.tensors.end());
   const NamedTensor& twice = *(middle - 1);

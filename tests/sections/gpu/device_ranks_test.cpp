@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections on ranks that have a device each, against a single rank on a CPU: losses, gradients, exact matches. Devices
-// are the fake of CUDA, whose memory is the CPU's, so that ranks can be threads.
+// Sections on ranks with a device each, against a single rank on a CPU: losses, gradients, exact matches. Devices are
+// the fake CUDA, whose memory is CPU memory, so that ranks can be threads.
 //
-// f32. Tolerances, relative to the largest value: sums are grouped otherwise than on a single rank, and exponentials
-// are other functions, 1e-6 each, some ten in a row.
+// f32. Tolerances, relative to the largest value: sums are grouped in another way than on a single rank, and
+// exponentials are other functions, 1e-6 each, some ten in succession.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr double tolerance = 2e-5;
 constexpr std::int64_t vocabulary = 37;  // no degree divides it
 constexpr std::size_t logits_bytes = std::size_t{1} << 20;
 
-/// Heads of 16, the smallest that devices have attention for.
+/// Heads have 16 columns, the smallest size for attention on devices.
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
@@ -48,7 +48,7 @@ Groups groups_of(std::int64_t count, std::int64_t size) {
   return groups;
 }
 
-/// A replica of a section: a device, a runner and the groups of each rank.
+/// A replica of a section: each rank's device, runner and groups.
 class DeviceRanks {
  public:
   DeviceRanks(Layout layout, const SectionContext& context, const ParallelBench::Build& build)
@@ -74,7 +74,8 @@ class DeviceRanks {
       import_tensors(section, ParameterBuffer::values, values.tensors, "snapshot").or_throw();
     }
   }
-  /// As ParallelBench::run, of feeds whose gradients all ranks get whole; the metrics of all ranks one after another.
+  /// Runs a pass like ParallelBench::run. All ranks get the complete gradients of `feeds`; the metrics of all ranks are
+  /// concatenated.
   [[nodiscard]] ParallelPass run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds) {
     std::vector<PassMetrics> metrics(ranks_.size());
     for (const auto& rank : ranks_) rank->input_gradients.clear();
@@ -101,7 +102,7 @@ class DeviceRanks {
     }
     return result;
   }
-  /// Whole, of the first context part; all others hold the same.
+  /// Returns the undivided gradients of the first context part; all other parts must hold the same.
   [[nodiscard]] TensorSnapshot gradients() {
     std::vector<TensorSnapshot> parts;
     for (std::int64_t part = 0; part < layout_.context; ++part) {
@@ -177,7 +178,7 @@ Tensor column(const std::vector<std::int32_t>& values) {
   return {const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size()), 1}};
 }
 
-/// A section on a single rank of a CPU and on devices, with the same values, large enough that every term matters.
+/// A section on a single CPU rank and on devices, with equal values that are large enough for every term to matter.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), devices(layout, context, build) {
@@ -228,7 +229,7 @@ TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_pr
     const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);  // the middle row lies within the last sample
     pair.expect_equal(batch, Pass::train);
     pair.expect_equal(batch, Pass::evaluate);
-    pair.expect_equal(Batch::random(7, {2, 1}, vocabulary), Pass::train);  // fewer rows than ranks of some layouts
+    pair.expect_equal(Batch::random(7, {2, 1}, vocabulary), Pass::train);  // fewer rows than some layouts have ranks
   }
 }
 
@@ -255,7 +256,7 @@ TEST_P(SectionOverDevices, exact_match_wants_the_targets_of_a_sample_on_every_ra
   top.load(pair.single.whole());
   std::ranges::copy(top.run(text, Pass::evaluate).outputs.at("top_indices").tensor().span<std::int32_t>(),
                     text.targets.begin());
-  std::fill(text.targets.begin() + 64, text.targets.begin() + 90, ignored_target);  // sample 2: the last five only
+  std::fill(text.targets.begin() + 64, text.targets.begin() + 90, ignored_target);  // sample 2: only the last five
   std::fill(text.targets.begin() + 95, text.targets.end(), ignored_target);         // sample 3: none
   const auto expect_matches = [&](double matches) {
     const ParallelPass found =
@@ -274,13 +275,13 @@ TEST_P(SectionOverDevices, a_student_learns_from_every_boundary_as_on_a_processo
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   DistilledDecoder::Options options;
   options.decoder = model(DecoderFamily::gpt2, false);
-  options.decoder.vocabulary = 53;  // padded otherwise than the teacher's: parts do not line up
+  options.decoder.vocabulary = 53;  // padded differently from the teacher's: parts do not line up
   options.temperature = 1.5;
   options.alpha = 0.7;
   options.teachers[0].top_k = 12;
   options.teachers[0].decoder = model(DecoderFamily::llama, false);
   options.teachers[0].decoder.vocabulary = 40;
-  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.teachers[0].decoder.init_std = 0.3;  // so that the teacher prefers some tokens
   options.data = {34, vocabulary, "bytes"};
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     SCOPED_TRACE("boundary " + std::to_string(static_cast<int>(boundary)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections trained on a device, against the same on a CPU. The CPU itself is one of the devices, so that
-// the comparison is tried everywhere.
+// Sections trained on a device, against the same sections on a CPU. The CPU itself is one of the devices, so that the
+// comparison runs everywhere.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,10 +17,10 @@ namespace {
 struct Trial {
   const char* model;
   const char* precision;
-  double tolerance;  ///< of losses of about 6
+  double tolerance;  ///< tolerance for losses of about 6
 };
 
-/// Over the fake of a device, which is ten thousand times slower, a few steps of little must do.
+/// Returns whether the fake device is used, which is ten thousand times slower: then a few small steps must do.
 bool over_the_double() {
   return std::getenv("MAESTRO_FAKE_DEVICE") != nullptr;
 }
@@ -39,7 +39,7 @@ class DeviceTraining : public ::testing::TestWithParam<const char*> {
     settings.precision = trial.precision;
     constexpr std::int64_t steps_of_the_double = 3;
     settings.batch = over_the_double() ? 2 : 6;
-    settings.sequence = over_the_double() ? 19 : 67;  // no multiple of anything
+    settings.sequence = over_the_double() ? 19 : 67;  // not a multiple of anything
     settings.micro_batches = 2;
     settings.steps = over_the_double() ? steps_of_the_double : steps;
     settings.lr = 1e-3;
@@ -53,15 +53,15 @@ class DeviceTraining : public ::testing::TestWithParam<const char*> {
     }
     EXPECT_LT(losses.back(), (over_the_double() ? 1.0 : 0.97) * losses.front()) << "nothing was learned";
   }
-  /// A CPU against itself repeats to the bit.
+  /// Returns the tolerance; a CPU repeats its results to the bit.
   [[nodiscard]] static double tolerance_of(const Trial& trial) {
     return GetParam() == std::string("cpu") ? 0 : trial.tolerance;
   }
 };
 
 // fp32: sums of a thousand terms in another order differ by about 1e-6 of the loss, and fifty steps of AdamW, which
-// divides small gradients by their size, let that grow a hundredfold. bf16: a rounding is 4e-3 of a value; losses are
-// means over 400 tokens, whose roundings are independent, and devices round at other places.
+// divides small gradients by their size, amplify this a hundredfold. bf16: a rounding is 4e-3 of a value; losses are
+// means over 400 tokens with independent roundings, and devices round at other places.
 constexpr Trial trials[] = {{"gpt2-tiny", "fp32", 2e-3},
                             {"llama-tiny", "fp32", 2e-3},
                             {"gpt2-tiny", "bf16", 3e-2},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That passes which are replayed as graphs train a section to the same bits as passes that are issued, with fewer calls
-// of the host: over the fake, which counts them.
+// Passes that are replayed as graphs must train a section to the same bits as issued passes, with fewer calls from the
+// host. Uses the fake, which counts calls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@
 namespace maestro::bench {
 namespace {
 
-/// Two sections on device 0, each as if alone.
+/// Two sections on device 0 that do not know of each other.
 class Devices {
  public:
   explicit Devices(GraphUse graphs) : first(open(graphs)), second(open(graphs)) {}
@@ -35,14 +35,14 @@ class Devices {
   cuda::DeviceParts parts_{0, cuda::GreenContextCalls{}};
 
  public:
-  std::vector<std::string> said;  ///< attention without cuDNN, and work that could not be recorded
+  std::vector<std::string> said;  ///< notes on attention without cuDNN, and on work that could not be recorded
   BenchDevice first;
   BenchDevice second;
 };
 
 struct Trained {
   std::vector<double> losses;
-  std::vector<std::size_t> queued;  ///< in each step but the first
+  std::vector<std::size_t> queued;  ///< queued calls by step, without the first step
   std::vector<std::string> said;
 };
 
@@ -101,7 +101,7 @@ TEST(RepeatedPasses, of_a_teacher_and_a_student_on_one_device_distil_to_the_same
   }
 }
 
-/// A micro-batch of sequences of these lengths.
+/// A micro-batch with sequences of these lengths.
 struct Text {
   Text(const std::vector<std::int64_t>& lengths, std::uint32_t index) {
     Random random(7, index);
@@ -123,7 +123,7 @@ struct Text {
   MicroBatchPlan plan;
 };
 
-/// Returns the result of a few steps over texts of several shapes, two in flight, with an evaluation behind each step.
+/// Result of a few steps over texts with several shapes, two in flight, with an evaluation after each step.
 struct Left {
   std::vector<double> losses;
   std::vector<std::byte> values;
@@ -182,7 +182,7 @@ class ManyShapes {
       for (const MetricSum& metric : pass.get()) losses.push_back(metric.sum);
     }
   }
-  /// Two micro-batches in flight at once.
+  /// Trains two micro-batches that are in flight at once.
   void pair(StepId step, std::size_t first, std::vector<PassMetrics>& metrics) {
     for (std::size_t at = first; at < first + 2; ++at) {
       texts_[at].plan.step = step;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of operators that replays passes, call by call, over the fake of the runtime.
+// The operator table that replays passes, call by call, over the fake runtime.
 #include "runtime/device/cuda/repeating_table.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class RepeatingTableTest : public ::testing::Test {
   ~RepeatingTableTest() override { memory_.reset(); }
   [[nodiscard]] const OperatorTable& ops() const { return device_->ops(); }
   [[nodiscard]] std::size_t graphs() { return device_->graphs().graphs(); }
-  /// A tensor of the device, the `at`th.
+  /// Returns the device tensor number `at`.
   [[nodiscard]] Tensor tensor(std::size_t at, Shape shape, DType dtype = DType::f32) const {
     return {memory_.data() + 4096 * at, dtype, shape};
   }
@@ -167,7 +167,7 @@ TEST_F(RepeatingTableTest, figures_of_replays_keep_their_values_when_others_foll
     write(hidden, std::vector<float>(rows * width, 0.1F * static_cast<float>(run)));
     ops().repeat(place, [&] { repeated.push_back(loss_of()); });
     issued.push_back(loss_of());
-    (void)values_of(hidden);  // the next call writes it
+    (void)values_of(hidden);  // written by the next call
   }
   EXPECT_EQ(graphs(), 1u);
   for (std::size_t run = 0; run < issued.size(); ++run) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That training makes the host wait for the device no more than once a step, by a completion: over the fake, which
-// counts every other call that waits.
+// Training makes the host wait for the device at most once per step, by a completion. Uses the fake, which counts every
+// other call that waits.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -38,7 +38,7 @@ TEST(SteadyState, no_call_of_a_step_waits_for_the_device_once_its_shapes_are_kno
       settings.steps = 5;
       const std::vector<std::size_t> waits = waits_of_steps(settings);
       ASSERT_EQ(waits.size(), 5u);
-      EXPECT_GT(waits.front(), 0u);  // memory at least
+      EXPECT_GT(waits.front(), 0u);  // at least for memory
       EXPECT_EQ(waits[2], waits[1]);
       EXPECT_EQ(waits[4], waits[1]);
     }
