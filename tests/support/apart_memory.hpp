@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a test takes for a device's: the CPU may not look at it, but does for the test.
+// Memory that a test uses as a device's: the product must not access it from the CPU; the test does.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ class ApartMemory final : public MemorySpace {
   void pin(std::byte* host_begin, std::size_t bytes) override { pinned_[host_begin] = bytes; }
   void unpin(std::byte* host_begin) override { pinned_.erase(host_begin); }
   [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
-  /// Returns the bytes of pinned host memory by its begin.
+  /// Returns the bytes of pinned host memory by first address.
   [[nodiscard]] const std::map<std::byte*, std::size_t>& pinned() const { return pinned_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that a test talks to by lines: started in the constructor, ended in the destructor.
+// A program that exchanges lines with a test: started in the constructor, ended in the destructor.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@ namespace maestro::testing {
 
 class ChildProcess {
  public:
-  /// `words`: the program and its arguments. Throws std::runtime_error when it does not start.
+  /// `words`: the program and its arguments. Throws std::runtime_error if it does not start.
   explicit ChildProcess(std::vector<std::string> words);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -20,11 +20,11 @@ class ChildProcess {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void send(const std::string& command);
-  /// The next line it prints; empty when it has ended.
+  /// Returns the next line that it prints; empty if it has ended.
   [[nodiscard]] std::string read_line();
-  /// SIGKILL; returns when the process is gone.
+  /// Sends SIGKILL and returns when the process has ended.
   void kill_now();
-  /// Closes its standard input and waits for it. The exit status, or -1 when a signal ended it.
+  /// Closes its standard input and waits for it. Returns the exit status, or -1 if a signal ended it.
   int end();
 
  private:

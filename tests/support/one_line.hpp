@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of every error of this room: a single line.
+// The form of every error: a single line.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time zone of a test.
+// A test's time zone.
 #pragma once
 
 #include <cstdlib>
@@ -9,11 +9,11 @@
 
 namespace maestro {
 
-/// 26 hours apart, so that the day differs at any time.
+/// 26 hours apart, so the day always differs.
 constexpr const char* earliest_zone = "AAA-14";
 constexpr const char* latest_zone = "BBB+12";
 
-/// Sets the local time zone, and restores it.
+/// Sets the local time zone, and restores it at the end.
 class TimeZone {
  public:
   explicit TimeZone(const char* zone) {

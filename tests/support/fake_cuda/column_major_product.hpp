@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meaning of a product described in cuBLASLt's terms, computed on host memory in the simplest way: the reference
-// for plans, and the arithmetic of the library's fake.
+// A product described in cuBLASLt's terms, computed on host memory in the simplest way: the reference for plans, and
+// the arithmetic of the fake library.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace maestro::testing {
 
-/// Memory of a plan's operands; beta D reads `c`, as a rule `d` itself.
+/// Memory of a plan's operands; beta D reads `c`, usually `d` itself.
 struct ProductMemory {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -50,7 +50,7 @@ inline double gelu_tanh_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
 }
 
-/// Applies the plan's epilogue to an element of D and the vectors beside it.
+/// Applies the plan's epilogue to an element of D and the vectors next to it.
 inline double finish_element(const cuda::ProductPlan& plan, const ProductMemory& memory, std::int64_t row,
                              std::int64_t column, double value) {
   using cuda::ProductEpilogue;

@@ -46,7 +46,7 @@ DeviceArena::DeviceArena(std::size_t bytes, std::size_t lap) : size_(page_up(byt
 
 DeviceArena::~DeviceArena() {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(base_, used_);  // for the next owner of these addresses
+  __asan_unpoison_memory_region(base_, used_);  // for the next user of these addresses
 #endif
   munmap(base_, size_);
   close(file_);
@@ -55,7 +55,7 @@ DeviceArena::~DeviceArena() {
 std::byte* DeviceArena::take(std::size_t bytes) {
   if (next_ >= lap_) next_ = 0;
   auto gap = gaps_.upper_bound(next_);
-  if (gap != gaps_.begin() && std::prev(gap)->second > next_) {  // the search begins inside of a gap
+  if (gap != gaps_.begin() && std::prev(gap)->second > next_) {  // the search begins inside a gap
     --gap;
     if (gap->second - next_ >= bytes) return take_of(gap, next_, bytes);
     ++gap;
@@ -98,7 +98,7 @@ void DeviceArena::give_back(std::byte* block, std::size_t bytes) {
     gaps_.erase(gap);
     gap = before;
   }
-  // The pages of the block that hold nothing else.
+  // Pages of the block that hold nothing else.
   const std::size_t first = page_up(std::max(gap->first, page_down(begin)));
   const std::size_t last = page_down(std::min(gap->second, page_up(end)));
   if (first < last) static_cast<void>(madvise(base_ + first, last - first, MADV_REMOVE));

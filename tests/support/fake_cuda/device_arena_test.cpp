@@ -74,7 +74,7 @@ TEST(DeviceArena, pages_of_blocks_that_were_given_back_take_no_memory) {  // DA-
   };
   DeviceArena arena(size);
   EXPECT_EQ(used(arena), 0);
-  constexpr std::size_t bytes = size / 2 - unit;  // ends inside of a page
+  constexpr std::size_t bytes = size / 2 - unit;  // ends inside a page
   std::byte* const first = arena.take(bytes);
   std::byte* const second = arena.take(bytes);
   std::memset(first, 1, bytes);

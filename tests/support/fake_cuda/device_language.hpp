@@ -44,7 +44,7 @@ T lane_value(unsigned mask, T value, unsigned lane) {
   return result;
 }
 
-/// The lane itself where `other` is outside of its group of `width` lanes.
+/// Returns `other`, or this lane if `other` is outside this lane's group of `width` lanes.
 inline unsigned lane_within(unsigned other, unsigned width) {
   const unsigned own = lane_number();
   return other / width == own / width ? other : own;

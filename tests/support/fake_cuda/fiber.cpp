@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page: unused pages take no memory
 constexpr unsigned word_bits = 32;
 
-/// Stacks of ended fibers, for the fibers of any thread: mapping a stack takes longer than most kernels.
+/// Stacks of ended fibers, reused by fibers of any thread: mapping a stack takes longer than most kernels.
 class StackPool {
  public:
   std::byte* take() {
@@ -43,7 +43,7 @@ class StackPool {
   }
   void put(std::byte* stack) {
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(stack, stack_bytes);  // frames of a fiber that was stopped
+    __asan_unpoison_memory_region(stack, stack_bytes);  // frames of a stopped fiber
 #endif
     const std::lock_guard lock(mutex_);
     free_.push_back(stack);
@@ -54,7 +54,7 @@ class StackPool {
   std::vector<std::byte*> free_;
 };
 
-/// Never destroyed: thread_local fibers may outlive objects of static storage.
+/// Never destroyed: thread_local fibers may outlive static objects.
 StackPool& stacks() {
   static auto* pool = new StackPool;
   return *pool;
@@ -137,7 +137,7 @@ void Fiber::loop() {
 void Fiber::yield() {
   if (setjmp(inside_) == 0) switch_out(&fake_stack_);
   switched_in();
-  if (destroyed_) switch_out(nullptr);  // AddressSanitizer frees its part
+  if (destroyed_) switch_out(nullptr);  // lets AddressSanitizer free its part
 }
 
 void Fiber::switch_out([[maybe_unused]] void** fake_stack) {

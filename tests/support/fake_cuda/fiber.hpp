@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A separate stack that runs functions in turn and can stop in the middle of a function: a thread of a kernel.
+// A separate stack that runs functions in turn and can stop in the middle of a function: a kernel's thread.
 #pragma once
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 namespace maestro::fake_cuda {
 
-/// Belongs to the host thread that made it. Destroying it while its function is stopped drops that function's stack
+/// Belongs to the host thread that made it. Destroying it while its function is stopped drops the function's stack
 /// without calling destructors; kernels hold only trivial values.
 class Fiber {
  public:
@@ -20,11 +20,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next resume() calls `body`, which must not throw and must live until resume() has returned true.
+  /// Makes the next resume() call `body`, which must not throw and must live until resume() has returned true.
   void begin(const std::function<void()>& body);
-  /// Runs until the function calls yield() or returns; true when it has returned.
+  /// Runs until the function calls yield() or returns. Returns true if the function has returned.
   bool resume();
-  /// From inside: back to resume().
+  /// Returns to resume(); called by the function.
   void yield();
 
  private:
@@ -42,8 +42,8 @@ class Fiber {
   ucontext_t start_{};
   jmp_buf inside_{};
   jmp_buf outside_{};
-  // Data that AddressSanitizer and ThreadSanitizer need about stack switches; unused without them.
-  [[maybe_unused]] void* fake_stack_ = nullptr;  // of frames that are checked for use after return; 3 MB a fiber
+  // Data that AddressSanitizer and ThreadSanitizer need for stack switches; unused without them.
+  [[maybe_unused]] void* fake_stack_ = nullptr;  // frames checked for use after return; 3 MB a fiber
   [[maybe_unused]] const void* home_bottom_ = nullptr;
   [[maybe_unused]] std::size_t home_bytes_ = 0;
   [[maybe_unused]] void* own_tsan_ = nullptr;

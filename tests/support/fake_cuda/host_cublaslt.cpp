@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A double of the calls of cuBLASLt that the backend makes, over host memory. Invariants: host_cublaslt.hpp.
+// A fake of the cuBLASLt calls that the backend makes, over host memory. Invariants: host_cublaslt.hpp.
 #include "tests/support/fake_cuda/host_cublaslt.hpp"
 
 #include <algorithm>
@@ -32,10 +32,10 @@ struct Matmul {
 struct Preference {
   std::uint64_t workspace = 0;
   std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
-  std::array<std::uint32_t, 4> alignments = {256, 256, 256, 256};  // of A, B, C, D
+  std::array<std::uint32_t, 4> alignments = {256, 256, 256, 256};  // for A, B, C, D
 };
 
-/// State of an algorithm of the fake; stored in cublasLtMatmulAlgo_t.
+/// State of a fake algorithm; stored in cublasLtMatmulAlgo_t.
 struct Algorithm {
   std::int32_t candidate;
   std::array<std::uint32_t, 4> alignments;
@@ -48,7 +48,7 @@ Mine& mine(Theirs* theirs) {
   return *reinterpret_cast<Mine*>(theirs);
 }
 
-/// Reads an attribute of exactly the type's size.
+/// Reads an attribute whose size must be exactly the type's.
 template <class Value>
 cublasStatus_t take(Value& value, const void* buffer, std::size_t bytes) {
   if (bytes != sizeof value) return CUBLAS_STATUS_INVALID_VALUE;
@@ -75,7 +75,7 @@ bool epilogue_of(cublasLtEpilogue_t from, ProductEpilogue& to) {
   }
 }
 
-/// The described product, or false where its parts do not fit (HL-1, HL-2).
+/// Builds the described product. Returns false if its parts do not fit (HL-1, HL-2).
 bool plan_of(const Matmul& matmul, const ColumnMajor& a, const ColumnMajor& b, const ColumnMajor& c,
              const ColumnMajor& d, ProductPlan& plan) {
   if (!epilogue_of(matmul.epilogue, plan.epilogue)) return false;

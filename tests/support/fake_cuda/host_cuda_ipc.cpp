@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake of the CUDA runtime: device memory of other processes. host_cuda.hpp lists the guarantees that it keeps.
+// The fake CUDA runtime: device memory of other processes. host_cuda.hpp lists its guarantees.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,22 +21,22 @@ using maestro::fake_cuda::runtime;
 
 namespace {
 
-/// Content of the fake's cudaIpcMemHandle_t: a block of another process' arena.
+/// Content of the fake's cudaIpcMemHandle_t: a block in another process's arena.
 struct Handle {
   std::int64_t process = 0;
-  std::int64_t file = 0;  // its number in that process
+  std::int64_t file = 0;  // file descriptor in that process
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Handle) <= sizeof(cudaIpcMemHandle_t));
 
-/// MAESTRO_FAKE_CUDA_IPC: "none" refuses to export, "export" to open exported memory.
+/// Returns whether MAESTRO_FAKE_CUDA_IPC refuses `act`: "none" refuses to export, "export" to open exported memory.
 bool refuses(std::string_view act) {
   const char* far = std::getenv("MAESTRO_FAKE_CUDA_IPC");
   return far != nullptr && far == act;
 }
 
-/// Maps the pages that hold the block. Empty where the other process or its file is not there.
+/// Maps the pages that hold the block. Returns an empty import if the other process or its file does not exist.
 Import map_block(const Handle& handle) {
   const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -81,7 +81,7 @@ cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsig
   if (flags != cudaIpcMemLazyEnablePeerAccess) return answer(cudaErrorInvalidValue);
   Handle block;
   std::memcpy(&block, handle.reserved, sizeof block);
-  if (block.process == getpid()) return answer(cudaErrorDeviceUninitialized);  // as CUDA calls it
+  if (block.process == getpid()) return answer(cudaErrorDeviceUninitialized);  // CUDA's error for this case
   int device = 0;
   cudaGetDevice(&device);
   const std::string key(handle.reserved, sizeof handle.reserved);

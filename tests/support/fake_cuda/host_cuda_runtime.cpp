@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fake of the CUDA runtime over host memory, linked in its place: devices, errors, memory and copies. host_cuda.hpp
-// lists the guarantees that it keeps.
+// lists its guarantees.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ namespace {
 constexpr int version = 13000;
 constexpr int highest_priority = -5;
 constexpr std::size_t sparse_bytes = std::size_t{4}
-                                     << 20;  // from here on clearing frees pages instead of touching them
+                                     << 20;  // from this size on, clearing frees pages instead of touching them
 
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -88,7 +88,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= maestro::fake_cuda::device_count) return answer(cudaErrorInvalidDevice);
   current_device = device;
-  start_device();  // from CUDA 12 on
+  start_device();  // since CUDA 12
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -289,7 +289,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
   const Lock lock(runtime().mutex);
   if (!runtime().type_of(memory, bytes) && bytes > 0) return answer(cudaErrorInvalidValue);
   return push(stream, [=] {
-    // Workspaces are cleared whole and used in part: their pages need not be there.
+    // Workspaces are cleared completely and used in part: unused pages need not exist.
     if (value == 0 && bytes >= sparse_bytes && runtime().arena().contains(memory)) {
       return runtime().arena().clear(static_cast<std::byte*>(memory), bytes);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake of the CUDA runtime: streams, events and graphs. host_cuda.hpp lists the guarantees that it keeps.
+// The fake CUDA runtime: streams, events and graphs. host_cuda.hpp lists its guarantees.
 #include <cuda_runtime_api.h>
 
 #include "tests/support/fake_cuda/streams.hpp"
@@ -113,7 +113,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEve
   start_device();
   const Lock lock(runtime().mutex);
   if (!first->latest->done || !last->latest->done) return answer(cudaErrorNotReady);
-  *milliseconds = 1;  // steps take no time that means anything
+  *milliseconds = 1;  // steps have arbitrary durations
   return answer();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which the fake of the CUDA runtime does things. Invariants: host_cuda.hpp.
+// The order of operations in the fake CUDA runtime. Invariants: host_cuda.hpp.
 #include "tests/support/fake_cuda/host_cuda.hpp"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ __global__ void fill_shared(float* value) {
   value[0] = shared_memory<float>()[threadIdx.x];
 }
 
-/// Has 32 floats of static shared memory beside the dynamic.
+/// Uses 32 floats of static shared memory in addition to dynamic memory.
 __global__ void fill_both() {
   MAESTRO_SHARED(float, variable, 32);
   variable[threadIdx.x] = shared_memory<float>()[threadIdx.x] = 1;
@@ -151,7 +151,7 @@ TEST_F(HostCuda, replays_a_captured_graph) {
   check(cudaMemsetAsync(device_, 0, 32 * sizeof(float), stream_), "set");
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
   add(stream_);
-  EXPECT_NE(cudaStreamSynchronize(stream_), cudaSuccess);  // not while capturing
+  EXPECT_NE(cudaStreamSynchronize(stream_), cudaSuccess);  // not allowed while capturing
   check(cudaStreamEndCapture(stream_, &graph), "capture");
   check(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
   for (int i = 0; i < 3; ++i) check(cudaGraphLaunch(executable, stream_), "replay");

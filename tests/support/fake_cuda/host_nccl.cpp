@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake of NCCL over the fake of the CUDA runtime, linked in its place; also between processes of the same machine.
+// A fake of NCCL over the fake CUDA runtime, linked in its place; also between processes on the same machine.
 //
-// It keeps these guarantees of NCCL: work is done in the order of a stream, after all ranks have arrived at it; a
-// communicator never blocks (ncclInProgress until all ranks have joined); grouped calls start at ncclGroupEnd; sends
-// and receives of a pair match in order; an aborted communicator's work ends at once. Ranks communicate by files in a
+// It keeps these guarantees of NCCL: work runs in stream order, after all ranks have arrived at it; a communicator
+// never blocks (ncclInProgress until all ranks have joined); grouped calls start at ncclGroupEnd; sends and receives
+// between two ranks match in order; an aborted communicator's work ends at once. Ranks communicate through files in a
 // folder named by the group's id; the last rank removes it.
 #include <nccl.h>
 #include <unistd.h>
@@ -35,8 +35,8 @@ struct World {
   int size = 0;
   int rank = 0;
   std::atomic<bool> aborted = false;
-  // Letters are numbered when a call is issued: those of a group go on side by side.
-  std::map<int, std::uint64_t> sent;      // by receiver; of the rank's thread
+  // Letters are numbered when a call is issued: calls in a group run concurrently.
+  std::map<int, std::uint64_t> sent;      // by receiver; used by the rank's thread
   std::map<int, std::uint64_t> received;  // by sender
 
   [[nodiscard]] fs::path letter(int from, int to, std::uint64_t number) const {
@@ -46,14 +46,14 @@ struct World {
     const fs::path to = letter(rank, peer, number);
     const fs::path draft = to.string() + ".draft";
     std::ofstream(draft, std::ios::binary).write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-    std::error_code gone;  // the folder of ranks that have all ended
+    std::error_code gone;  // the folder, if all ranks have ended
     fs::rename(draft, to, gone);
   }
   bool receive(int peer, std::uint64_t number, void* data, std::size_t bytes) const {
     const fs::path from = letter(peer, rank, number);
     std::ifstream file(from, std::ios::binary);
     if (!file) return false;
-    if (fs::file_size(from) != bytes) std::abort();  // NCCL would mix data or hang
+    if (fs::file_size(from) != bytes) std::abort();  // NCCL would corrupt data or hang
     file.read(static_cast<char*>(data), static_cast<std::streamsize>(bytes));
     fs::remove(from);
     return true;
@@ -98,7 +98,7 @@ namespace {
 ncclResult_t push(cudaStream_t stream, Step step) {
   const maestro::fake_cuda::Lock lock(runtime().mutex);
   runtime().push(stream, std::move(step));
-  return ncclInProgress;  // NCCL's own thread still has to start it
+  return ncclInProgress;  // NCCL's thread has yet to start it
 }
 
 ncclResult_t start(ncclComm_t comm, cudaStream_t stream, Step step) {
@@ -108,7 +108,7 @@ ncclResult_t start(ncclComm_t comm, cudaStream_t stream, Step step) {
   return ncclSuccess;
 }
 
-/// Data of a collective's ranks are combined in rank order, after all ranks have arrived.
+/// Combines the ranks' data for a collective in rank order, after all ranks have arrived.
 class Hearing {
  public:
   Hearing(WorldPointer world, std::size_t bytes) : world_(std::move(world)), heard_(bytes * count()), bytes_(bytes) {
@@ -117,7 +117,7 @@ class Hearing {
       from_.push_back(world_->received[peer]++);
     }
   }
-  /// Returns true when all ranks have arrived. `said(peer)` is the data of this rank, read once.
+  /// Returns true if all ranks have arrived. `said(peer)` is this rank's data, read once.
   bool hear(const std::function<const void*(int)>& said) {
     for (; said_ < count(); ++said_) {
       const int peer = static_cast<int>(said_);
@@ -136,7 +136,7 @@ class Hearing {
   WorldPointer world_;
   Bytes heard_;
   std::size_t bytes_;
-  std::vector<std::uint64_t> to_;  // numbers of letters, by rank
+  std::vector<std::uint64_t> to_;  // letter numbers by rank
   std::vector<std::uint64_t> from_;
   std::size_t said_ = 0;
   std::size_t heard_ranks_ = 0;
@@ -159,7 +159,7 @@ void combine(Hearing& heard, void* result, std::size_t elements, ncclRedOp_t ope
 void combine(Hearing& heard, void* result, std::size_t elements, ncclDataType_t type, ncclRedOp_t operation) {
   if (type == ncclFloat32) return combine<float>(heard, result, elements, operation);
   if (type == ncclBfloat16) return combine<bfloat16>(heard, result, elements, operation);
-  std::abort();  // no other type is added
+  std::abort();  // other types are never added
 }
 
 }  // namespace
@@ -206,7 +206,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (group_depth > 0) std::abort();  // the group would have to be closed first
+  if (group_depth > 0) std::abort();  // the group must be closed first
   comm->world->aborted = true;
   return ncclCommDestroy(comm);
 }
@@ -216,7 +216,7 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
-  // All of a group go on side by side, as in NCCL.
+  // All calls in a group run concurrently, as in NCCL.
   auto calls = std::make_shared<std::vector<PendingCall>>(std::move(group_calls));
   group_calls.clear();
   if (calls->empty()) return ncclSuccess;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinning of memory that is there already, for the fake of the CUDA runtime, which lacks it.
+// Pinning of existing memory, which the fake CUDA runtime lacks.
 #include <cuda_runtime_api.h>
 
 #include <mutex>

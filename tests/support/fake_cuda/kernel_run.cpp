@@ -17,7 +17,7 @@ namespace maestro::fake_cuda {
 
 namespace {
 
-constexpr std::byte poison{0xFF};  // floats and bf16 of it are NaN
+constexpr std::byte poison{0xFF};  // NaN as float and as bf16
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 1024;
 constexpr std::size_t alignment = 16;
@@ -38,7 +38,7 @@ struct Lane {
   LaneValue value;
 };
 
-/// The first 16-byte aligned byte.
+/// Returns the first 16-byte aligned byte.
 std::byte* aligned_in(std::vector<std::byte>& memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   return memory.data() + (alignment - address % alignment) % alignment;
@@ -48,11 +48,11 @@ std::string text(const uint3& at) {
   return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
 }
 
-/// Runs a block at a time, with fibers and shared memory that later blocks reuse.
+/// Runs one block at a time, with fibers and shared memory that later blocks reuse.
 class BlockRun {
  public:
   void run(const KernelCall& call, const uint3& block, Order order);
-  /// Drops fibers that were stopped in the middle.
+  /// Drops fibers that are stopped.
   void drop() { lanes_.clear(); }
 
   Lane& lane() { return *lanes_[current_]; }
@@ -82,7 +82,7 @@ class BlockRun {
   std::size_t ended_ = 0;
   std::string error_;
   std::vector<std::byte> dynamic_;
-  /// A guard follows the variable's bytes.
+  /// A shared variable; a guard follows its bytes.
   struct Variable {
     std::vector<std::byte> memory;
     std::size_t bytes = 0;
@@ -90,14 +90,14 @@ class BlockRun {
     [[nodiscard]] std::byte* first() { return aligned_in(memory); }
   };
   std::map<const void*, Variable> variables_;
-  std::size_t static_bytes_ = 0;    // of those that this block has used
-  std::vector<LaneValue> arrived_;  // by thread: result of its last warp operation
+  std::size_t static_bytes_ = 0;    // bytes of the variables that this block has used
+  std::vector<LaneValue> arrived_;  // result of the last warp operation, by thread
 };
 
-struct Fault {};  // unwinds a thread whose kernel has failed
+struct Fault {};  // unwinds a thread of a failed kernel
 
 thread_local BlockRun own_runner;
-/// The thread's runner while a kernel runs: kernels read it at every access to threadIdx, and this needs no call.
+/// The thread's runner during a kernel. Kernels read it at every access to threadIdx, and this needs no call.
 [[gnu::tls_model("initial-exec")]] constinit thread_local BlockRun* runner = nullptr;
 
 void BlockRun::run(const KernelCall& call, const uint3& block, Order order) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel on the CPU: blocks one after another, each thread of a block a fiber.
+// Runs a kernel on the CPU: blocks one after another; each thread of a block is a fiber.
 //
-// Invariants that a kernel has to keep, each an error that names the kernel, the block and the thread (KernelError):
-//   KD-1  every thread of a block arrives at every block barrier, all at the same place of the source;
-//   KD-2  all lanes of a warp operation's mask arrive at it with that mask; the caller and the lane read are in it;
-//   KD-3  shared variables are used within their bytes, dynamic shared memory within the size of the launch;
-//   KD-4  grid and block are within the device's limits; shared memory, static and dynamic together, within the limit
-//         set for the function.
-// Shared memory is filled with NaN before every block, so that nothing is read from the block before. `Order::reverse`
-// runs blocks and threads backwards: results that differ from those of `forward` depend on the order of threads.
+// Invariants for kernels; a violation is an error that names the kernel, the block and the thread (KernelError):
+//   KD-1  every thread of a block arrives at every block barrier, all at the same place in the source;
+//   KD-2  all lanes of a warp operation's mask arrive at it with that mask; the mask has the caller and the lane read;
+//   KD-3  accesses stay within a shared variable's bytes, and within the launch's size of dynamic shared memory;
+//   KD-4  grid and block are within the device's limits; static and dynamic shared memory together are within the
+//         function's limit.
+// Shared memory is filled with NaN before every block, so that no block reads its predecessor's data. `Order::reverse`
+// runs blocks and threads backwards: a result that differs from `forward` depends on the order of threads.
 #pragma once
 
 #include <vector_types.h>
@@ -34,14 +34,14 @@ struct KernelCall {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
-  std::function<void()> body;                              ///< the kernel with its arguments, run by each thread
-  std::size_t most_shared_bytes = shared_bytes_per_block;  ///< of a block, static and dynamic together
+  std::function<void()> body;                              ///< kernel with its arguments, run by each thread
+  std::size_t most_shared_bytes = shared_bytes_per_block;  ///< limit for a block's static and dynamic memory together
 };
 
 /// Runs all blocks on the calling host thread; several host threads may run kernels at once.
 void run_kernel(const KernelCall& call);
 
-/// For all kernels that run from now on.
+/// Order of blocks and threads in all kernels that run from now on.
 enum class Order : std::uint8_t { forward, reverse };
 void set_order(Order order);
 
@@ -59,20 +59,20 @@ struct ThreadPlace {
 
 void block_barrier(const char* file, int line);
 
-/// Contribution of a lane to a warp operation.
+/// A lane's contribution to a warp operation.
 struct LaneValue {
   static constexpr std::size_t most_bytes = 64;
   alignas(16) std::array<std::byte, most_bytes> bytes;
 };
-/// Waits for all lanes of `mask`; then the values of all of them, by lane. Valid until this lane's next operation.
+/// Waits for all lanes of `mask`. Returns their values by lane, which are valid until this lane's next operation.
 const LaneValue* warp_exchange(unsigned mask, const LaneValue& value);
 [[nodiscard]] unsigned lane_number();
 /// Ends the kernel with a KernelError that names the place and `what`.
 [[noreturn]] void kernel_fault(const char* what);
 
-/// The dynamic shared memory of the block.
+/// Returns the block's dynamic shared memory.
 [[nodiscard]] std::byte* dynamic_shared();
-/// The block's shared variable that `key` stands for; 16-byte aligned.
+/// Returns the block's shared variable for `key`; 16-byte aligned.
 [[nodiscard]] std::byte* shared_variable(const void* key, std::size_t bytes);
 
 }  // namespace maestro::fake_cuda

@@ -23,7 +23,7 @@ constexpr std::size_t most_poison = std::size_t{1} << 20;  // at each end of a b
 constexpr std::size_t alignment = DeviceArena::alignment;
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 128;
-// Virtual: twice the most memory in use at a time, since blocks leave gaps.
+// Virtual memory: twice the largest use at a time, since blocks leave gaps.
 constexpr std::size_t arena_bytes = 2 * total_memory;
 constexpr std::size_t arena_lap = total_memory / 4;
 
@@ -102,7 +102,7 @@ void Runtime::run_device() {
     return std::ranges::find_if(
         streams, [&](const CUstream_st* stream) { return stream->device == device && !stream->steps.empty(); });
   };
-  // A stream may go while others queue: it is looked for anew.
+  // A stream may be destroyed while others queue, so each search starts again.
   for (auto found = busy(); failure == cudaSuccess && found != streams.end(); found = busy()) {
     if (!run_one(*found)) let_others_queue();
   }
@@ -139,7 +139,7 @@ void* Runtime::allocate(std::size_t bytes, cudaMemoryType type) {
 
 void Runtime::release(void* address) {
   const auto found = memory.find(static_cast<const std::byte*>(address));
-  if (found == memory.end()) std::abort();  // not from here, or freed twice
+  if (found == memory.end()) std::abort();  // not allocated here, or freed twice
   const auto [bytes, type, leak_mark] = found->second;
   const std::byte* end = found->first + bytes;
 #if defined(__SANITIZE_ADDRESS__)
