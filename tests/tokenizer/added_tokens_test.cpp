@@ -7,7 +7,7 @@
 namespace maestro {
 namespace {
 
-/// Pieces of `text`: added tokens as [text], with their id before.
+/// Returns the pieces of `text`: added tokens as [text], preceded by their id.
 std::vector<std::string> pieces(const std::vector<AddedToken>& tokens, std::string_view text) {
   std::vector<std::string> contents;
   for (const AddedToken& token : tokens) contents.push_back(token.content);

@@ -23,7 +23,7 @@ Ids ids_of(const BpeModel& model, std::string_view word) {
   return ids;
 }
 
-/// Letters, then merges of random tokens.
+/// Returns options with letters, then merges of random tokens.
 BpeOptions random_options(std::mt19937& random, std::string_view letters, std::size_t merges) {
   BpeOptions options;
   std::vector<std::string> tokens;
@@ -41,7 +41,7 @@ BpeOptions random_options(std::mt19937& random, std::string_view letters, std::s
   return options;
 }
 
-/// The definition: the lowest rank first, the leftmost of equals.
+/// Merges by definition: the lowest rank first, the leftmost if ranks are equal.
 std::vector<std::string> merged(const BpeOptions& options, std::vector<std::string> symbols) {
   std::map<std::pair<std::string, std::string>, std::size_t> ranks;
   for (std::size_t rank = 0; rank < options.merges.size(); ++rank) ranks[options.merges[rank]] = rank;
@@ -63,7 +63,7 @@ std::string random_word(std::mt19937& random, std::string_view letters, std::siz
   return word;
 }
 
-/// Compares with the definition for words below and above the length at which a queue takes over.
+/// Compares with the definition for words on both sides of the length at which a queue is used.
 void expect_definition(BpeOptions options, std::mt19937& random, std::string_view letters) {
   const auto model = BpeModel::make(options).value_or_throw();
   for (const std::size_t length : {1, 2, 5, 23, 24, 25, 26, 60, 200}) {
@@ -85,7 +85,7 @@ TEST(Bpe, tokens_are_those_of_the_lowest_rank_first) {
 TEST(Bpe, a_cut_word_has_the_tokens_of_the_whole) {
   std::mt19937 random(2);
   for (int round = 0; round < 100; ++round) {
-    BpeOptions options = random_options(random, "abcdefgh", 20);  // most pairs are inside of no token
+    BpeOptions options = random_options(random, "abcdefgh", 20);  // most pairs belong to no token
     options.vocabulary.emplace("?", 1000);
     options.unknown = "?";  // with an unknown token words are cut
     expect_definition(options, random, "abcdefgh");
@@ -158,14 +158,14 @@ TEST(Bpe, a_megabyte_of_one_word_ends_within_seconds) {
     EXPECT_GT(ids_of(*model, random_word(random, letters, megabyte)).size(), megabyte / 8 - 1);
   }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // of this process alone, whatever else the machine does
+  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // CPU time of this process, so independent of other work
 #endif
 }
 
 TEST(Bpe, cached_words_have_the_tokens_of_the_first_time) {
   std::mt19937 random(4);
   const auto model = BpeModel::make(random_options(random, "abc", 60)).value_or_throw();
-  WordCache cache(64);  // few places: words replace each other
+  WordCache cache(64);  // few entries: words replace each other
   for (int round = 0; round < 2000; ++round) {
     const std::string word = random_word(random, "abc", 1 + random() % 4);
     Ids ids;

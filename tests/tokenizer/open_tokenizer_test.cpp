@@ -20,7 +20,7 @@ class OpenTokenizer : public testing::Test {
   void SetUp() override { fs::create_directories(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
   void write(const char* name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
-  /// GPT-2's pair of files: tokens a, b, ab and a space before a.
+  /// Writes GPT-2's two files: tokens a, b, ab and a space before a.
   void write_pair() const {
     write("vocab.json", R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "Ġa": 4, "<|endoftext|>": 5})");
     write("merges.txt", "#version: 0.2\r\na b\r\nĠ a\n");

@@ -26,7 +26,7 @@ std::vector<std::string> matches(const Pattern& pattern, std::string_view text) 
   return found;
 }
 
-/// Strings that the alternatives of the expressions compete for.
+/// Returns strings that several alternatives of the expressions match.
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::string> pieces{"a",
                                                "b",
@@ -111,7 +111,7 @@ TEST(Pattern, other_expressions_run_in_oniguruma) {
   EXPECT_THAT(wrong.error().message, testing::HasSubstr("parenthesis"));
 }
 
-// Oniguruma's own limit is for each start of a search: without one for the whole search these take 20 s and more.
+// Oniguruma limits only each start of a search: without a limit for the complete search these take 20 s and more.
 TEST(Pattern, an_expression_that_steps_back_without_end_is_refused_after_a_moment) {
   const std::string word(4000, 'a');
   for (const char* expression : {"a*a*(?!a|$)", "a*a*(?!a|$)|a", "(a+)+b", "(a|aa)*(?!a|$)", "a+?(?!a|$)a*"}) {

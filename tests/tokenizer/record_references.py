@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records references/SHAPE.json (a small tokenizer.json of a model family's shape) and references/SHAPE.hashes.json
-(hashes of its ids and texts by Hugging Face's tokenizers, for the strings of references/strings.json).
+"""Records references/SHAPE.json (a small tokenizer.json with a model family's shape) and references/SHAPE.hashes.json
+(hashes of the ids and texts that Hugging Face's tokenizers return for the strings in references/strings.json).
 
-Needs `tokenizers` 0.23.3 of PyPI: python3 tests/tokenizer/record_references.py [SHAPE ...]
+Needs `tokenizers` 0.23.3 from PyPI: python3 tests/tokenizer/record_references.py [SHAPE ...]
 """
 
 import json
@@ -30,7 +30,7 @@ TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo
 
 
 class Generator:
-    """SplitMix64, and strings of it. Written again in reference_test.cpp."""
+    """SplitMix64, and strings drawn with it. Implemented again in reference_test.cpp."""
 
     def __init__(self, description):
         self.state, self.groups = description["seed"], description["groups"]
@@ -61,7 +61,7 @@ class Generator:
 
 
 def hash_of(pieces):
-    """64-bit FNV-1a of byte strings."""
+    """Returns the 64-bit FNV-1a hash of byte strings."""
     value = 0xCBF29CE484222325
     for piece in pieces:
         for byte in piece:
@@ -86,7 +86,7 @@ def byte_level(pre_tokenizer, normalizer=None, special=("<|endoftext|>", "<|im_s
 
 
 def split(expression, behavior="isolated", invert=False):
-    """The pre-tokenizer of most byte-level models since Llama 3."""
+    """Returns the pre-tokenizer of most byte-level models since Llama 3."""
     return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(expression), behavior, invert),
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
@@ -168,7 +168,7 @@ def texts(description):
 
 
 def trained(shape, description):
-    """Trains with a pre-tokenizer that cuts at spaces where the shape's own cuts nowhere."""
+    """Trains with a pre-tokenizer that cuts at spaces if the shape's pre-tokenizer does not cut."""
     made, trainer, added = shape()
     own = json.loads(made.to_str())
     if shape in (llama2, mistral, gemma):

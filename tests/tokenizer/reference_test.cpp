@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids and texts equal those of Hugging Face's tokenizers, recorded by record_references.py: a hash for each block of
-// strings, for tokenizers of the shapes of ten model families.
+// Compares ids and texts with Hugging Face's tokenizers, as recorded by record_references.py: a hash for each block of
+// strings, for tokenizers with the shapes of ten model families.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -31,7 +31,7 @@ json read_json(const std::string& file) {
   return json::parse(in);
 }
 
-/// SplitMix64, and strings of it: the generator of record_references.py.
+/// SplitMix64, and strings drawn with it, as in record_references.py.
 class Generator {
  public:
   explicit Generator(const json& description) : state_(description.at("seed")) {
@@ -105,7 +105,7 @@ class Hash {
 
 class References : public testing::TestWithParam<const char*> {
  protected:
-  /// Compares hashes of `make` of the first `count` strings with the recorded list `key`.
+  /// Compares hashes of `make` for the first `count` strings with the recorded list `key`.
   template <class Make>
   void expect(const char* key, std::size_t count, Make make) {
     const json& recorded = hashes_.at(key);
@@ -140,7 +140,7 @@ TEST_P(References, a_megabyte_of_one_letter_or_without_a_space_ends_soon) {
     const auto ids = tokenizer_->encode(text);
     EXPECT_LT(ids.size(), megabyte);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // of this process alone, whatever else the machine does
+    EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // CPU time of this process, so independent of other work
 #endif
   }
 }

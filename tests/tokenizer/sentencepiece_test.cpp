@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that SentencePiece's own trainer makes, read by the tokenizer.
+// A model from SentencePiece's trainer, read by the tokenizer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>

@@ -29,7 +29,7 @@ class TokenizerJson : public testing::Test {
   std::vector<std::int32_t> ids(const json& content, std::string_view text) {
     return read(content).value_or_throw()->encode(text);
   }
-  /// The message for the smallest file with the value at a JSON pointer. It begins with the file.
+  /// Returns the error for the smallest file with the value at a JSON pointer. It begins with the file.
   std::string refusal(const char* pointer, const json& value) {
     json changed = smallest();
     changed[json::json_pointer(pointer)] = value;
@@ -38,7 +38,7 @@ class TokenizerJson : public testing::Test {
     EXPECT_THAT(made.error().message, testing::StartsWith(file_.string() + ": "));
     return made.error().message.substr(file_.string().size() + 2);
   }
-  /// Tokens a, b, ab and the added token <x>.
+  /// Returns a file with tokens a, b, ab and the added token <x>.
   static json smallest() {
     return json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
                            "added_tokens": [{"id": 3, "content": "<x>", "special": true, "normalized": false}]})");
