@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions over memory of devices. Transfers of a device's memory need libfabric built for it, and a device; here: the
-// requirements of a provider, the attributes of a registration, and the error if a provider cannot register it.
+// Regions over device memory. Transfers from device memory need a device and libfabric built for it. This tests a
+// provider's requirements, a registration's attributes, and the error if a provider cannot register the memory.
 #include "tests/transport/fabric/endpoint_fixture.hpp"
 #include "transport/fabric/fabric_domain.hpp"
 
@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::size_t size = std::size_t{1} << 20;
 
-/// libfabric's name of the provider that job files call `name`.
+/// Returns libfabric's name for the provider that job files call `name`.
 std::string library_name(const std::string& name) {
   return name == "tcp" ? "tcp;ofi_rxm" : name;
 }
 
-/// Returns whether this libfabric's provider reports that it transfers memory of devices.
+/// Returns whether this libfabric's provider reports that it transfers device memory.
 bool has_device_memory(const std::string& name) {
   for (const KeyChoice keys : {KeyChoice::ours, KeyChoice::provider}) {
     const InfoPtr hints = make_hints(library_name(name), keys, MemoryKinds::host_and_devices);
@@ -75,7 +75,7 @@ TEST_P(DeviceMemoryEndpoint, memory_of_a_device_is_refused_where_nobody_asked_fo
 TEST_P(DeviceMemoryEndpoint, what_the_provider_cannot_register_is_refused_with_the_reason) {
   EventLog events;
   const auto endpoint = open(GetParam(), events, true);
-  std::vector<std::byte> memory(64);  // of no device
+  std::vector<std::byte> memory(64);  // not a device's
   const auto region = endpoint->register_memory(memory.data(), memory.size(), {1});
   if (!has_device_memory(GetParam())) {
     ASSERT_FALSE(region.ok());

@@ -20,7 +20,7 @@ namespace {
 
 class EndpointFailureTest : public EndpointTest {
  protected:
-  /// Whether the endpoint has failed since the killed peer held a lock (EP-5): this can happen on shm alone.
+  /// Returns whether the endpoint has failed because the killed peer held a lock (EP-5), which happens only on shm.
   static bool met_a_lock(const EventLog::Seen& seen) {
     if (seen.endpoint_failures.empty()) return false;
     EXPECT_EQ(GetParam(), "shm") << seen.endpoint_failures.front().message;
@@ -57,10 +57,10 @@ TEST_P(EndpointFailureTest, an_invalid_write_fails_by_an_event_that_says_why) { 
   EXPECT_EQ(station.endpoint->stats().writes_failed, mistakes.size());
 }
 
-// Single writes until a write fails: on tcp the kernel may still take a write for a peer that has just died. On shm the
-// peer may die while it takes the first one, with its lock.
+// Single writes until one fails: on tcp the kernel may still accept a write for a peer that has just died. On shm the
+// peer may die while it takes the first write, holding its lock.
 TEST_P(EndpointFailureTest, a_write_to_a_killed_peer_fails_within_its_deadline_naming_the_peer) {  // EP-3
-  constexpr std::int64_t timeout_ms = 2000;  // the living peer must keep it too, on a busy machine
+  constexpr std::int64_t timeout_ms = 2000;  // the living peer must meet it too, on a busy machine
   Station station(GetParam(), 4096, timeout_ms);
   PeerProcess process(GetParam(), 4096);
   const auto peer = station.endpoint->connect(process.target().address, "student replica 1").value_or_throw();
@@ -122,7 +122,7 @@ TEST_P(EndpointFailureTest, an_abandoned_peer_fails_its_writes_at_once) {
   EXPECT_NE(error.message.find("teacher replica 0"), std::string::npos);
 }
 
-// The second outcome is shm's alone; see EP-5.
+// Only shm has the second outcome; see EP-5.
 TEST_P(EndpointFailureTest, a_sender_killed_half_way_leaves_its_target_in_order_or_the_target_says_so) {  // EP-4, EP-5
   constexpr std::size_t bytes = 1 << 20;
   Station station(GetParam(), bytes, 3000);
@@ -157,7 +157,7 @@ TEST_P(EndpointFailureTest, a_peer_with_another_provider_is_refused_with_both_na
   EXPECT_FALSE(station.endpoint->connect(station.endpoint->provider() + "\n").ok());
 }
 
-// The lock of an endpoint's own shared memory, as libfabric 1.17 lays it out on x86-64 (1: free).
+// The lock in an endpoint's shared memory, as libfabric 1.17 lays it out on x86-64 (1: free).
 class SharedLock {
  public:
   explicit SharedLock(const std::string& address) {
@@ -201,12 +201,12 @@ TEST(EndpointShared, a_lock_that_a_killed_process_left_taken_fails_the_endpoint_
   EXPECT_NE(seen.endpoint_failures.front().message.find("restart this process"), std::string::npos);
   EXPECT_EQ(seen.failures, 1u) << "the write after the failure, refused at once";
   EXPECT_TRUE(seen.done.empty());
-  lock.free();  // the thread left behind comes back, reports nothing and ends
+  lock.free();  // the blocked thread returns, reports nothing and ends
 }
 
 TEST(EndpointShared, a_lock_is_looked_for_sooner_once_a_peer_was_abandoned) {  // EP-5, PT-5
   unsetenv("MAESTRO_PROVIDER");
-  Station station("shm", 64, 600'000);  // no other deadline ends this test
+  Station station("shm", 64, 600'000);  // no other deadline may end this test
   const Station other("shm", 64, 600'000);
   SharedLock lock(station.endpoint->address());
   if (!lock.has_known_layout()) GTEST_SKIP() << "this version of libfabric lays out its shared memory in another way";
@@ -220,16 +220,16 @@ TEST(EndpointShared, a_lock_is_looked_for_sooner_once_a_peer_was_abandoned) {  /
   lock.free();
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow is larger than any limit
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow memory exceeds any limit
 TEST(EndpointShared, a_segment_that_the_address_space_has_no_room_for_is_refused) {
   unsetenv("MAESTRO_PROVIDER");
   Station station("shm", 64);
   const Station other("shm", 64);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  std::uint64_t pages = 0;  // of this process
+  std::uint64_t pages = 0;  // used by this process
   std::ifstream("/proc/self/statm") >> pages;
-  constexpr std::uint64_t room = 4 << 20;  // a segment has 16 MiB
+  constexpr std::uint64_t room = 4 << 20;  // less than a segment's 16 MiB
   const rlimit tight{pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + room, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   const auto refused = station.endpoint->connect(other.endpoint->address(), "process 1");

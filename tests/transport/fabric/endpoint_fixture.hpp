@@ -25,7 +25,7 @@ struct Station {
   ~Station() { endpoint->stop(); }
 
   [[nodiscard]] WireTarget target() const { return {endpoint->address(), region->remote()}; }
-  /// Writes `bytes` from the start of the memory to the start of a target, cookies counting from `first_cookie`.
+  /// Writes `bytes` from the start of the memory to the start of a target; cookies count up from `first_cookie`.
   std::size_t write_chunks(PeerHandle peer, const RemoteRegion& remote, ChunkPlan plan,
                            std::uint64_t first_cookie = 0) {
     auto cookie = first_cookie;

@@ -195,8 +195,8 @@ TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  //
     std::fill(stranger.memory.begin(), stranger.memory.end(), std::byte{0xee});
     const PeerHandle peer = stranger.endpoint->connect(target.endpoint->address()).value_or_throw();
     stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, old_region, 0, 7u, 1});
-    // Behind it on the same connection: when any of these has landed or failed, the first has been dealt with. (tcp
-    // closes the connection, and reports writes sent by then as done.)
+    // Writes that follow on the same connection: if one of them has arrived or failed, the first is done. (tcp closes
+    // the connection, and reports writes sent by then as done.)
     bool dealt_with = false;
     for (std::uint64_t cookie = 2; cookie < 60 && !dealt_with; ++cookie) {
       stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, other.remote(), 0, 9u, cookie});

@@ -13,13 +13,13 @@
 
 namespace maestro::testing {
 
-/// Must outlive the endpoint it listens to.
+/// Must outlive the endpoint that it observes.
 class EventLog {
  public:
   struct Seen {
     std::vector<std::uint32_t> remote;      ///< immediates in order of arrival
-    std::map<std::uint64_t, int> done;      ///< by cookie
-    std::map<std::uint64_t, Error> failed;  ///< by cookie
+    std::map<std::uint64_t, int> done;      ///< counts by cookie
+    std::map<std::uint64_t, Error> failed;  ///< errors by cookie
     std::size_t failures = 0;
     std::vector<Error> endpoint_failures;
   };
@@ -27,7 +27,7 @@ class EventLog {
   EndpointHandler handler() {
     return [this](const EndpointEvent& event) { note(event); };
   }
-  /// True once `holds(seen)`; false when that takes more than a generous limit.
+  /// Returns true once `holds(seen)`; false if a generous time limit has passed.
   template <class Condition>
   [[nodiscard]] bool wait_until(const Condition& holds, std::chrono::seconds limit = std::chrono::seconds(30)) {
     std::unique_lock lock(mutex_);

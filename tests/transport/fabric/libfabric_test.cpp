@@ -14,7 +14,7 @@ namespace {
 
 void handler(int /*signal*/) {}
 
-/// Ends with 0 if libfabric was not there before it was loaded, and has left the handlers as they were.
+/// Exits with 0 if libfabric was not present before it was loaded, and signal handlers are unchanged.
 [[noreturn]] void load_beside_handlers() {
   if (dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr) std::_Exit(1);
   constexpr int own[] = {SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGABRT};
@@ -31,7 +31,7 @@ void handler(int /*signal*/) {}
 }
 
 TEST(Libfabric, is_loaded_when_it_is_needed_and_leaves_handlers_of_signals) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // runs in a separate process
   EXPECT_EXIT(load_beside_handlers(), ::testing::ExitedWithCode(0), "");
 }
 

@@ -16,7 +16,7 @@ PeerProcess::PeerProcess(const std::string& provider, std::size_t bytes)
 
 PeerProcess::~PeerProcess() {
   if (pid() > 0) end();
-  (void)sweep_shared_memory();  // a test of its own checks the sweep
+  (void)sweep_shared_memory();  // the sweep has a separate test
 }
 
 }  // namespace maestro::testing

@@ -11,7 +11,7 @@ namespace maestro::testing {
 
 class PeerProcess : public ChildProcess {
  public:
-  /// Throws std::runtime_error when the process does not start or does not introduce itself.
+  /// Throws std::runtime_error if the process does not start or does not introduce itself.
   PeerProcess(const std::string& provider, std::size_t bytes);
   ~PeerProcess();
 

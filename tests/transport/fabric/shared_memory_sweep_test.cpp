@@ -18,7 +18,7 @@
 namespace maestro::testing {
 namespace {
 
-// Each test has a folder of its own.
+// A temporary folder for each test.
 class TempFolder {
  public:
   TempFolder() {
@@ -34,10 +34,10 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// Above the kernel's largest process number (2^22), so no process ever has it.
+// Above the kernel's largest process number (2^22), so no process can have it.
 constexpr std::uint64_t no_process = 100000000;
 
-// The fields of a name that this process would give.
+// The fields of a name that this process would use.
 struct Fields {
   std::uint64_t pid_namespace = 0, pid = 0, started = 0;
 
@@ -155,7 +155,7 @@ TEST(SharedMemorySweep, removes_only_names_of_its_own_form) {
   Fields dead;
   dead.pid = no_process;
   for (const auto* ending : {":0", ":2", ":0_17", ":x", ":0.txt"}) folder.touch(dead.name(ending));
-  const std::string foreign = std::to_string(no_process) + ":0:0";  // another program's, by libfabric's own naming
+  const std::string foreign = std::to_string(no_process) + ":0:0";  // another program's, named by libfabric
   folder.touch(foreign);
   folder.touch("maestro-");
   folder.touch("maestro-1-2");
@@ -177,7 +177,7 @@ TEST(SharedMemorySweep, a_zombie_counts_as_dead) {
     _exit(write(name_pipe[1], name.data(), name.size()) == static_cast<ssize_t>(name.size()) ? 0 : 1);
   }
   siginfo_t ended;
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);  // dead, and not yet reaped
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);  // dead and not yet reaped
   char text[256];
   const ssize_t size = read(name_pipe[0], text, sizeof text);
   ASSERT_GT(size, 0);

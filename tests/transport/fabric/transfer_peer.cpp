@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other process of the transport tests: `transfer_peer PROVIDER BYTES`.
 //
-// It prints its address and region, then obeys a command per line of its standard input:
-//   await N                     waits for N remote writes in all, answers "digest D" of its region
+// Prints its address and region, then executes one command per line of its standard input:
+//   await N                     waits for N remote writes in all, answers "digest D" for its region
 //   write TARGET BYTES CHUNK    writes BYTES of pattern 1 in chunks, answers "done"
-//   flood TARGET CHUNK          writes chunks for ever, until it is killed; answers "flooding" first
+//   flood TARGET CHUNK          writes chunks until it is killed; answers "flooding" first
 #include <cstdlib>
 #include <iostream>
 #include <sstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between a test and its second process over pipes, and the data that each expects of the other.
+// Messages between a test and its second process over pipes, and the data that each expects from the other.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace maestro::testing {
 
 struct WireTarget {
-  std::string address;  ///< of an endpoint
+  std::string address;  ///< address of an endpoint
   RemoteRegion region;
 };
 
@@ -49,7 +49,7 @@ inline std::istream& operator>>(std::istream& in, WireTarget& target) {
   return in;
 }
 
-/// Different for every seed, and no chunk of it equals another.
+/// Fills `bytes` with a pattern that differs for every seed; no two of its chunks are equal.
 inline void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed) {
   std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
   for (auto& byte : bytes) {

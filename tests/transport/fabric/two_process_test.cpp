@@ -24,7 +24,7 @@ TEST_P(TwoProcessTest, writes_of_every_size_arrive_whole_in_the_other_process) {
     writes += station.write_chunks(peer, process.target().region, ChunkPlan(bytes, 50000), writes);
     process.send("await " + std::to_string(writes));
     ASSERT_EQ(process.read_line(), "digest " + std::to_string(digest(expected)));
-    // Only now may the source be filled anew.
+    // Only now may the source be overwritten.
     ASSERT_TRUE(station.events.wait_until([&](const auto& seen) { return seen.done.size() == writes; }));
   }
   EXPECT_EQ(station.events.seen().failures, 0u);

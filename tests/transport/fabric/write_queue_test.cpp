@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A provider that takes as many writes as a test allows, per peer; the clock stands still unless the test moves it.
+// A provider that accepts as many writes per peer as a test allows; only the test advances the clock.
 class WriteQueueTest : public ::testing::Test {
  protected:
   static constexpr auto timeout = 100ms;

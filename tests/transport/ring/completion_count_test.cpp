@@ -77,7 +77,7 @@ TEST(CompletionCounter, misuse_is_named) {
   EXPECT_THROW(CompletionCounter(65), JobError);
 }
 
-// Writes and expectations of all sequences in the window, handed over in random order, across the wrap of 16 bits.
+// Delivers writes and expectations of all sequences in the window in random order, across the 16-bit wrap.
 class RandomArrivals {
  public:
   RandomArrivals(std::uint64_t seed, std::uint64_t sequences)

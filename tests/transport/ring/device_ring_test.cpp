@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings whose slots have a second payload in memory of a device.
+// Rings whose slots have a second payload in device memory.
 #include <random>
 
 #include "tests/support/apart_memory.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace testing;
 
-/// A ring whose slots have a second payload, in memory that stands for a device's.
+/// A ring whose slots have a second payload, in memory that the test treats as a device's.
 class DeviceRing : public ::testing::Test {
  protected:
   enum class Way { to_host, to_device, whole };
@@ -20,7 +20,7 @@ class DeviceRing : public ::testing::Test {
     spec.device = &apart_;
     ring_ = std::make_unique<InputRing>(spec);
   }
-  /// All of a piece, header last. True when it completed its sequence.
+  /// Writes all of a piece, header last. Returns true if it completed its sequence.
   bool land(const ArrivalPlan& arrival, std::uint32_t index, Way way) {
     const Peers peers(*ring_);
     if (way == Way::to_host) return peers.land_piece(arrival, index);
@@ -60,7 +60,7 @@ class DeviceRing : public ::testing::Test {
   [[nodiscard]] std::size_t byte_of(const ArrivalPlan& arrival, std::uint32_t index) const {
     return static_cast<std::size_t>(Peers::first_row(arrival, index)) * ring_->spec().row_bytes();
   }
-  /// Where the rows of a complete sequence are, after how many copies.
+  /// Checks the memory of a complete sequence's rows, and the number of copies.
   void check(std::uint64_t sequence, const MemorySpace& where, std::size_t copies, bool from_host = true) {
     EXPECT_EQ(open_and_check(*ring_, sequence, 6), copies);
     const Result<ArrivedTensor> arrived = ring_->open(sequence);
@@ -133,7 +133,7 @@ TEST_F(DeviceRing, rows_of_several_device_buffers_are_gathered_in_the_readers_me
 
   arrive(1, {device, device, device});
   check(1, apart_, 3, false);
-  check(1, apart_, 3, false);  // opened again, for the backward pass: the same memory
+  check(1, apart_, 3, false);  // opened again for the backward pass: the same memory
   EXPECT_EQ(apart_.blocks(), before + 1);
   ASSERT_TRUE(*ring_->release(1));
 

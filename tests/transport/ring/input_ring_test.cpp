@@ -10,7 +10,7 @@ namespace {
 
 using namespace testing;
 
-/// A space whose only block lies at a fixed address of host memory.
+/// A space whose only block has a fixed address in host memory.
 class FixedMemory final : public MemorySpace {
  public:
   explicit FixedMemory(std::byte* block) : block_(block) {}
@@ -73,7 +73,7 @@ TEST(InputRing, neighbouring_rows_of_one_buffer_are_read_in_place_in_whatever_or
   BufferPool pool(256, 1);
   const ArrivalPlan arrival = arrival_of(0, {4, 2});
   const Buffer buffer = pool.acquire();
-  const std::size_t first = 2 * ring.spec().row_bytes();  // of a larger tensor
+  const std::size_t first = 2 * ring.spec().row_bytes();  // offset in a larger tensor
   ASSERT_FALSE(*ring.expect(arrival, step));
   ASSERT_FALSE(*ring.handed_over(0, handed(buffer, arrival, 1, first + 4 * ring.spec().row_bytes())));
   ASSERT_TRUE(*ring.handed_over(0, handed(buffer, arrival, 0, first)));
@@ -120,7 +120,7 @@ TEST(InputRing, a_header_that_does_not_describe_its_piece_is_an_error) {  // LY-
   ArrivalPlan arrival = arrival_of(0, {2, 3});
   ASSERT_FALSE(*ring.expect(arrival, step));
   peers.land_piece(arrival, 0);
-  arrival.pieces[1].sender = ReplicaIndex(7);  // another replica has written where replica 1 should have
+  arrival.pieces[1].sender = ReplicaIndex(7);  // replica 7 has written instead of replica 1
   ASSERT_TRUE(peers.land_piece(arrival, 1));
   const auto opened = ring.open(0);
   ASSERT_FALSE(opened);

@@ -20,7 +20,7 @@ OutgoingPiece piece_of(std::uint64_t sequence, std::uint32_t index = 0, Buffer b
   return outgoing;
 }
 
-/// Sequences of everything that may leave now.
+/// Returns the sequences of everything that may leave now.
 std::vector<std::uint64_t> take_all(OutputLink& link) {
   std::vector<std::uint64_t> sequences;
   while (true) {
@@ -97,7 +97,7 @@ TEST(OutputLink, grants_count_what_the_other_senders_of_the_ring_have_sent) {
   EXPECT_EQ(take_all(link), Sequences());
   ASSERT_TRUE(link.grant(epoch, 3).ok());
   EXPECT_EQ(take_all(link), Sequences());
-  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond the window [3, 5) of this link
+  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond this link's window [3, 5)
   EXPECT_EQ(take_all(link), Sequences{5});
 }
 
@@ -127,7 +127,7 @@ TEST(OutputLink, senders_that_share_a_ring_never_overfill_it_and_bring_everythin
     std::vector<OutputLink> links(senders, OutputLink(epoch, slots, static_cast<std::int64_t>(senders)));
     for (std::uint64_t sequence = 0; sequence < count; ++sequence) links[random() % senders].queue(piece_of(sequence));
     ReleaseLedger consumer(slots);
-    std::vector<std::vector<std::uint64_t>> grants(senders);  // under way to each sender
+    std::vector<std::vector<std::uint64_t>> grants(senders);  // pending grants by sender
     std::set<std::uint64_t> in_use;
     for (int turn = 0; turn < 4000 && consumer.released() < count; ++turn) {
       const std::size_t sender = random() % senders;

@@ -29,7 +29,7 @@ inline InputRingSpec spec_of(std::uint32_t slots, std::size_t chunk_bytes = 0) {
 
 inline constexpr StepId step(11);
 
-/// Pieces of so many rows, from senders 0, 1, 2.
+/// Returns pieces with these numbers of rows, from senders 0, 1, 2.
 inline ArrivalPlan arrival_of(std::uint64_t sequence, const std::vector<std::int64_t>& rows) {
   ArrivalPlan arrival;
   arrival.channel.edge = EdgeId(4);
@@ -44,12 +44,12 @@ inline float value_at(std::uint64_t sequence, std::int64_t row, std::int64_t col
   return static_cast<float>(sequence * 1000 + static_cast<std::uint64_t>(row * 10 + column));
 }
 
-/// Plays the peers: writes into the ring's memory as RMA does, and lets each write land when the test decides.
+/// Acts for the peers: writes into the ring's memory as RMA does, and completes each write when the test decides.
 class Peers {
  public:
   explicit Peers(InputRing& ring) : ring_(&ring) {}
 
-  /// The content of the header of a piece that came to `place`.
+  /// Returns the header of a piece that is at `place`.
   [[nodiscard]] PieceInfo info_of(const ArrivalPlan& arrival, std::uint32_t index, SlotMemory place) const {
     const InputRingSpec& spec = ring_->spec();
     const ArrivalPiece& piece = arrival.pieces[index];
@@ -64,7 +64,7 @@ class Peers {
             spec.dtype,
             place};
   }
-  /// The writes of a piece, header first; each is done when called.
+  /// Returns a piece's writes, header first; each runs when called.
   std::vector<std::function<void()>> writes(const ArrivalPlan& arrival, std::uint32_t index) const {
     const InputRingSpec& spec = ring_->spec();
     const std::int64_t first = first_row(arrival, index);
@@ -86,7 +86,7 @@ class Peers {
     }
     return made;
   }
-  /// Does and lands a write. True when it completed its sequence.
+  /// Runs and completes a write. Returns true if it completed its sequence.
   bool land(std::uint64_t sequence, const std::function<void()>& write) const {
     write();
     return land(sequence);
@@ -123,7 +123,7 @@ class Peers {
   InputRing* ring_;
 };
 
-/// Opens a sequence, makes its copies and compares every row. Returns how many copies it took.
+/// Opens a sequence, makes its copies and compares every row. Returns the number of copies.
 inline std::size_t open_and_check(InputRing& ring, std::uint64_t sequence, std::int64_t rows) {
   const Result<ArrivedTensor> arrived = ring.open(sequence);
   EXPECT_TRUE(arrived) << arrived.error().message;
