@@ -7,7 +7,7 @@
 namespace maestro {
 namespace {
 
-/// An Admission with all that it refers to.
+/// An Admission and everything that it refers to.
 struct AdmissionBench {
   AdmissionBench(Workload workload, Binding binding)
       : graph(workload, binding),
@@ -25,8 +25,8 @@ struct AdmissionBench {
   Admission admission;
 };
 
-/// An encoder that feeds an llm of two lanes with `slots` slots each; by llm task, its forward time. Encoder task n is
-/// n and feeds the llm task count + n.
+/// Returns an encoder that feeds an llm with two lanes of `slots` slots each; `llm_ms` has the llm's forward time by
+/// task. Encoder task n is n and feeds the llm task count + n.
 Workload encoder_and_llm(const std::vector<double>& llm_ms, std::int64_t slots) {
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
@@ -40,8 +40,8 @@ Workload encoder_and_llm(const std::vector<double>& llm_ms, std::int64_t slots) 
   return workload;
 }
 
-/// Vision and audio feed an llm of a single lane, with a slot on each edge. The first picture is read by two samples,
-/// which leaves no slot for the second of them.
+/// Returns vision and audio that feed an llm with a single lane, with one slot on each edge. Two samples read the first
+/// image, which leaves no slot for the second sample.
 Workload shared_picture() {
   Workload workload;
   workload.sections = {
@@ -58,7 +58,7 @@ Workload shared_picture() {
 TEST(Admission, an_admission_that_fails_half_way_returns_all_promises) {  // AD-1
   AdmissionBench bench(shared_picture(), Binding::late);
   ASSERT_FALSE(bench.graph.tasks[3].early);
-  EXPECT_FALSE(bench.admission.admit(0));  // the first consumer finds both slots, the second none
+  EXPECT_FALSE(bench.admission.admit(0));  // the first consumer finds both slots, the second finds none
   EXPECT_FALSE(bench.admission.admitted(0));
   EXPECT_EQ(bench.admission.ledger(0).held(), 0);
   EXPECT_EQ(bench.admission.ledger(1).held(), 0);
@@ -69,7 +69,7 @@ TEST(Admission, an_admission_that_fails_half_way_returns_all_promises) {  // AD-
 
 TEST(Admission, an_admission_that_fails_half_way_leaves_no_task_on_a_lane) {  // AD-1
   Workload workload = encoder_and_llm({5, 6, 7}, 1);
-  for (std::size_t n = 3; n < 6; ++n) workload.tasks[n].inputs = {{0, 0}};  // a single picture for three samples
+  for (std::size_t n = 3; n < 6; ++n) workload.tasks[n].inputs = {{0, 0}};  // one image for three samples
   AdmissionBench bench(workload, Binding::early);
   EXPECT_FALSE(bench.admission.admit(0));
   EXPECT_EQ(bench.admission.ledger(0).spare(), 2);
@@ -91,7 +91,7 @@ TEST(Admission, outputs_wait_up_to_the_depth_of_their_edge_beside_a_filled_slot)
   for (const int depth : {0, 1}) {
     bench.rules.depth = {static_cast<double>(depth)};
     bench.admission.reset(bench.rules);
-    const int most = depth * 2 + 2 - 1;  // lanes, slots
+    const int most = depth * 2 + 2 - 1;  // lanes times depth, and slots
     for (int task = 0; task < most; ++task) EXPECT_TRUE(bench.admission.admit(task)) << depth << ", " << task;
     EXPECT_FALSE(bench.admission.admit(most)) << depth;
     EXPECT_GT(bench.admission.ledger(0).spare(), 0);
@@ -129,7 +129,7 @@ TEST(Admission, reserved_slots_stay_with_their_task_until_it_starts) {  // AD-3
   EXPECT_TRUE(bench.admission.may_take(1, 3));
   EXPECT_FALSE(bench.admission.may_take(2, 3)) << "that lane's only slot is reserved for another task";
   EXPECT_FALSE(bench.admission.take_slots_freed());
-  ASSERT_TRUE(bench.admission.admit(3));  // it feeds no section
+  ASSERT_TRUE(bench.admission.admit(3));  // feeds no section
   bench.admission.take_inputs(1, 3, 2);
   EXPECT_TRUE(bench.admission.take_slots_freed());
   EXPECT_EQ(bench.admission.bound_work_ms(1), 0);
@@ -142,7 +142,7 @@ TEST(Admission, an_early_task_moves_to_a_lane_that_has_slots_of_its_own) {
   ASSERT_TRUE(bench.admission.admit(0));
   bench.admission.input_made({0, 3}, 1);
   ASSERT_TRUE(bench.admission.may_take(2, 3));
-  ASSERT_TRUE(bench.admission.admit(3));  // it feeds no section
+  ASSERT_TRUE(bench.admission.admit(3));  // feeds no section
   bench.admission.take_inputs(2, 3, 1);
   EXPECT_EQ(bench.admission.lane_of(3), 2);
   EXPECT_EQ(bench.admission.ledger(0).spare(), 2);

@@ -44,7 +44,7 @@ TEST(BulkSynchronous, runs_one_section_at_a_time_within_a_group) {  // BS-1, BS-
 }
 
 TEST(BulkSynchronous, a_share_without_limits_goes_through_in_one_round) {
-  // Two replicas each: samples 0 and 1 to the first group, 2 and 3 to the second.
+  // Two replicas each: samples 0 and 1 are in the first group, 2 and 3 in the second.
   Workload workload;
   workload.sections = {{"vision", true, 2, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
@@ -88,7 +88,7 @@ TEST(BulkSynchronous, in_flight_limits_split_a_share_into_rounds) {  // BS-3
   EXPECT_TRUE(check_schedule(workload, schedule).ok());
   std::map<std::int64_t, int> passes;  // by phase
   for (const PlannedPass& pass : schedule.passes) ++passes[pass.phase];
-  // Rounds of 2, 2 and 1 samples, three phases each; the llm's has both passes.
+  // Rounds of 2, 2 and 1 samples, three phases each; the llm's phase has both passes.
   EXPECT_EQ(passes,
             (std::map<std::int64_t, int>{{0, 2}, {1, 4}, {2, 2}, {3, 2}, {4, 4}, {5, 2}, {6, 1}, {7, 2}, {8, 1}}));
 }

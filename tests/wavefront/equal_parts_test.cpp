@@ -12,12 +12,12 @@
 namespace maestro {
 namespace {
 
-/// The workload so many times, the lanes and tasks of each section one copy behind the other.
+/// Returns `copies` copies of the workload; each section has the lanes and tasks of one copy after the other.
 Workload copied(const Workload& one, std::int64_t copies) {
   constexpr int devices = 100;  // more than a copy has
   Workload all;
   all.edges = one.edges;
-  std::map<std::pair<std::int64_t, std::size_t>, std::size_t> number;  // of a copy's task
+  std::map<std::pair<std::int64_t, std::size_t>, std::size_t> number;  // task number in the result
   for (std::size_t at = 0; at < one.sections.size(); ++at) {
     WorkloadSection& section = all.sections.emplace_back(one.sections[at]);
     section.replicas *= copies;
@@ -41,7 +41,7 @@ Workload copied(const Workload& one, std::int64_t copies) {
   return all;
 }
 
-/// A teacher and a student, forward and backward, that share four devices; or the student has two of its own.
+/// Returns a teacher and a student, forward and backward, that share four devices; otherwise the student has two more.
 Workload distillation(bool shared) {
   Workload workload;
   workload.sections = {
@@ -95,7 +95,7 @@ TEST(EqualParts, the_smallest_are_found) {
 
 TEST(EqualParts, have_as_many_lanes_of_each_speed) {  // EQ-1
   Workload whole = copied(distillation(false), 4);
-  std::vector<double>& speeds = whole.sections[0].speeds;  // of 16 lanes
+  std::vector<double>& speeds = whole.sections[0].speeds;  // by lane, 16 lanes
   speeds.assign(12, 1);
   speeds.resize(16, 0.25);
   const auto parts = EqualParts::of(whole);
@@ -108,7 +108,7 @@ TEST(EqualParts, have_as_many_lanes_of_each_speed) {  // EQ-1
   const Schedule repeated = parts->repeated(*of_part);
   const Status legal = check_schedule(whole, repeated);
   EXPECT_TRUE(legal) << legal.error().message;
-  std::map<std::int64_t, int> passes;  // of a teacher's lane
+  std::map<std::int64_t, int> passes;  // by the teacher's lane
   for (const PlannedPass& pass : repeated.passes) {
     if (whole.tasks[pass.task].section == 0) ++passes[pass.replica];
   }

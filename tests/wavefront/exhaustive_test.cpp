@@ -6,7 +6,7 @@
 namespace maestro {
 namespace {
 
-/// Two lanes in a row, forward only.
+/// Returns two lanes in sequence, forward only.
 Workload two_machines(const std::vector<std::pair<double, double>>& times) {
   Workload workload;
   workload.sections = {{"teacher", false, 1, no_limit, {}}, {"student", false, 1, no_limit, {}}};
@@ -32,8 +32,8 @@ TEST(ShortestSchedule, reports_a_search_that_was_cut_short) {
 }
 
 TEST(ShortestSchedule, holds_outputs_back_until_there_is_a_slot) {
-  // The second lane has 11 ms of work and never waits: it takes the free sample, then at 3 ms the first picture. The
-  // second picture could be made by 4 ms, and there is no slot for it before 3 ms.
+  // The second lane has 11 ms of work and never waits: it takes the sample without inputs, then at 3 ms the first
+  // image. The second image could be ready at 4 ms, but finds no slot before 3 ms.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}};
   workload.edges = {{0, 1, 1, 1}};

@@ -27,7 +27,7 @@ TEST(LowerBound, one_sample_takes_its_path_forward_and_back) {
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 2 + 0.5 + 3 + 6 + 0.5 + 4);
 }
 
-/// Equal samples in a single section.
+/// Returns equal samples in a single section.
 Workload alike(std::size_t samples, std::int64_t replicas) {
   Workload workload;
   workload.sections = {{"llm", true, replicas, no_limit, {}}};
@@ -61,7 +61,7 @@ TEST(LowerBound, lanes_that_have_a_device_in_common_run_one_at_a_time) {
 }
 
 TEST(LowerBound, a_lane_of_several_devices_takes_its_time_on_each) {
-  // Any two of the lanes overlap, yet no device is in all three: 6 samples of 3 ms, on two devices each.
+  // Any two lanes overlap, but no device is in all three: 6 samples of 3 ms, on two devices each.
   Workload workload = alike(6, 3);
   workload.sections[0].devices = {{0, 1}, {1, 2}, {2, 0}};
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 6 * 3 * 2 / 3);
@@ -70,7 +70,7 @@ TEST(LowerBound, a_lane_of_several_devices_takes_its_time_on_each) {
 }
 
 TEST(LowerBound, lanes_wait_for_the_first_pictures_in_turn) {
-  // A single encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
+  // A single encoder serves four lanes: their first inputs are ready at 1, 2, 3 and 4, and each has 60 to do.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 4, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
@@ -94,8 +94,8 @@ TEST(LowerBound, a_sample_in_flight_keeps_its_place_until_its_gradient_is_back) 
   EXPECT_LT(lower_bound_ms(workload), 2 * 35);
 }
 
-/// Three samples whose two stages take the given times, in sections of a single lane; `between` are the times of two
-/// sections beside each other that join the stages.
+/// Returns three samples whose two stages take the given times, in sections with a single lane; `between` has the times
+/// of two parallel sections that join the stages.
 Workload diamond(const std::vector<std::pair<double, double>>& stages, std::pair<double, double> between) {
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}},
@@ -115,13 +115,13 @@ Workload diamond(const std::vector<std::pair<double, double>>& stages, std::pair
 }
 
 TEST(LowerBound, the_longer_of_two_paths_lies_between_two_stages) {
-  // Johnson's order of the stages is that of the samples; the second stage ends at 14 but for the time between them.
+  // Johnson's order of the stages is the sample order; without the time between the stages, the second would end at 14.
   EXPECT_DOUBLE_EQ(lower_bound_ms(diamond({{1, 3}, {5, 6}, {4, 2}}, {1, 10})), 14 + 10);
   EXPECT_DOUBLE_EQ(lower_bound_ms(diamond({{1, 3}, {5, 6}, {4, 2}}, {10, 1})), 14 + 10);
 }
 
 TEST(LowerBound, a_middle_stage_counts_with_the_shortest_time_behind_it) {
-  // Johnson's order (3, 5), (8, 7), (4, 2) ends at 20, and each sample has 2 or more to go.
+  // Johnson's order (3, 5), (8, 7), (4, 2) ends at 20, and each sample still takes at least 2.
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}, {"judge", false, 3, 0, {}}};
   workload.edges = {{0, 1, no_limit, 0}, {1, 2, no_limit, 0}};
@@ -136,7 +136,7 @@ TEST(LowerBound, a_middle_stage_counts_with_the_shortest_time_behind_it) {
 }
 
 TEST(PreemptiveSchrage, is_exact_on_a_known_instance) {
-  // Carlier 1982, table 1: heads, bodies and tails of seven jobs; the middle three make 11 + 17 + 21.
+  // Carlier 1982, table 1: heads, bodies and tails of seven jobs; the middle three add up to 11 + 17 + 21.
   const std::vector<BoundedJob> jobs = {{10, 5, 7}, {13, 6, 26}, {11, 7, 24}, {20, 4, 21},
                                         {30, 3, 8}, {0, 6, 17},  {30, 2, 0}};
   EXPECT_DOUBLE_EQ(preemptive_schrage(jobs), 49);
@@ -147,7 +147,7 @@ TEST(ParallelBound, takes_the_smallest_heads_and_tails_once_each) {
   EXPECT_DOUBLE_EQ(parallel_bound(jobs, 2), (1 + 2 + 40 + 2 + 3) / 2.0);
 }
 
-/// The definition: the largest over all l and k, where parallel_bound() looks at two k for each l.
+/// Returns the bound by definition: the largest over all l and k; parallel_bound() considers two k for each l.
 double parallel_bound_over_all(std::vector<BoundedJob> jobs, std::size_t machines, const EdgeSums& edges) {
   std::ranges::sort(jobs, std::greater<>(), &BoundedJob::body);
   double bound = 0;
@@ -204,7 +204,7 @@ TEST_P(LowerBoundOfTinyWorkloads, is_never_beyond_the_shortest_schedule) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const GeneratedWorkload generated = generate_tiny_workload(GetParam(), seed, 5);
     const ExhaustiveResult shortest = shortest_schedule(generated.workload, 20'000);
-    if (shortest.schedule.passes.empty()) continue;  // cut short before the first schedule
+    if (shortest.schedule.passes.empty()) continue;  // stopped before the first schedule
     const Status legal = check_schedule(generated.workload, shortest.schedule);
     ASSERT_TRUE(legal.ok()) << generated.name << ": " << legal.error().message;
     const double bound = lower_bound_ms(generated.workload);

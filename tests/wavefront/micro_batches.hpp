@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random steps of micro-batches: sections pack samples differently, so that a task reads several outputs and an output
-// goes to several tasks. Some tasks take no time.
+// Random steps of micro-batches: sections pack samples differently, so that a task reads several outputs and several
+// tasks read an output. Some tasks take no time.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace maestro {
 
-/// vision -> llm, each with micro-batches of its own size over up to 32 samples; at times audio beside it. Limits are
-/// such that a single path at a time always fits.
+/// Returns vision -> llm, with different micro-batch sizes over up to 32 samples; sometimes also audio. Limits are
+/// large enough for a single path at a time.
 inline Workload micro_batch_workload(std::uint64_t seed) {
   Random random(seed, 7);
   const auto draw = [&](std::uint64_t low, std::uint64_t high) {
@@ -46,7 +46,7 @@ inline Workload micro_batch_workload(std::uint64_t seed) {
   const std::int64_t size = draw(1, 4);
   for (std::int64_t first = 0; first < samples; first += size) {
     WorkloadTask task{llm, first / size, static_cast<double>(draw(0, 9)), static_cast<double>(draw(0, 18)), {}};
-    std::map<std::size_t, std::size_t> inputs;  // task -> edge, once each
+    std::map<std::size_t, std::size_t> inputs;  // edge by task, each task once
     for (std::int64_t sample = first; sample < std::min(first + size, samples); ++sample) {
       for (std::size_t section = 0; section < llm; ++section) {
         if (const auto found = encoded.find({section, sample}); found != encoded.end()) inputs[found->second] = section;
@@ -55,8 +55,8 @@ inline Workload micro_batch_workload(std::uint64_t seed) {
     for (const auto& [producer, edge] : inputs) task.inputs.push_back({edge, producer});
     workload.tasks.push_back(std::move(task));
   }
-  // An output is read by at most four tasks and a task reads at most four outputs of a section, of which each may be
-  // waiting for the next task: nine slots let every path through, and so do four tasks in flight.
+  // At most four tasks read an output, and a task reads at most four outputs of a section. Each may wait for the next
+  // task: nine slots let every path through, and so do four tasks in flight.
   for (WorkloadEdge& edge : workload.edges) edge.slots = draw(0, 1) == 0 ? no_limit : draw(9, 12);
   for (std::size_t section = 0; section < llm; ++section) {
     workload.sections[section].max_in_flight = draw(0, 1) == 0 ? no_limit : draw(5, 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and the invariants of each policy.
+// PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and each policy's invariants.
 #include "runtime/wavefront/policy.hpp"
 
 #include <gmock/gmock.h>
@@ -193,7 +193,7 @@ TEST(Arrival, deals_tasks_round_robin_and_runs_them_in_order) {
   }
 }
 
-/// Johnson 1954: with min(a_i, b_j) <= min(a_j, b_i) sample i goes before j.
+/// Johnson 1954: if min(a_i, b_j) <= min(a_j, b_i), sample i goes before j.
 double johnson_ms(std::vector<std::pair<double, double>> samples) {
   std::sort(samples.begin(), samples.end(), [](const auto& x, const auto& y) {
     const auto key = [](const auto& s) {
@@ -282,11 +282,11 @@ TEST(Wavefront, ends_before_its_budget_with_a_schedule_near_the_lower_bound) {  
   for (std::int64_t sample = 0; sample < 8; ++sample) workload.tasks.push_back(task(0, sample, 1, 2));
   PolicyOptions options;
   options.deterministic = false;
-  options.budget_ms = 3'600'000;  // the test runs out of time if the search does not end early
+  options.budget_ms = 3'600'000;  // the test times out if the search does not end early
   EXPECT_DOUBLE_EQ(plan("wavefront", workload, options).makespan_ms, lower_bound_ms(workload));
 }
 
-TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean that is promised, with the default budget
+TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the documented mean, with the default budget
   double sum = 0;
   int count = 0;
   for (const WorkloadKind kind : workload_kinds()) {
@@ -349,7 +349,7 @@ TEST(Wavefront, plans_by_the_portfolio_when_there_is_no_time_at_all) {  // WF-3
   EXPECT_LT(hurried_ms, plan("arrival", workload).makespan_ms);
 }
 
-TEST(Wavefront, many_lanes_share_the_one_slot_of_the_section_they_feed) {  // 1.6 if they held it for whole passes
+TEST(Wavefront, many_lanes_share_the_one_slot_of_the_section_they_feed) {  // 1.6 if slots were held for complete passes
   for (const std::uint64_t seed : {504, 505}) {
     const GeneratedWorkload generated = generate_workload(WorkloadKind::generation, seed);
     const Schedule schedule = plan("wavefront", generated.workload, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orders of the portfolio, each by itself: a plan cannot show a broken order, as another makes up for it.
+// Each order of the portfolio by itself: a plan cannot reveal a broken order, since another makes up for it.
 #include "runtime/wavefront/portfolio.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::vector<std::vector<int>> orders_of(const Workload& workload) {
   return anchor_orders(Anchors(workload, PlanningGraph(workload, Binding::late)));
 }
 
-/// An llm of a lane behind an encoder of four: the encoder has more work, the llm more per lane.
+/// Returns an llm with one lane that follows an encoder with four: the encoder has more work, the llm more per lane.
 Workload wide_encoder() {
   Workload workload;
   workload.sections = {{"vision", true, 4, 2, {}}, {"llm", true, 1, no_limit, {}}};
@@ -70,7 +70,7 @@ TEST(Anchors, carry_the_times_around_their_tasks) {
 }
 
 TEST(AnchorOrders, hold_johnsons_order_of_the_critical_section_and_the_section_before_it) {
-  // Rising by the first stage while it is the shorter of the two; then falling by the second.
+  // Rising by the first stage while it is shorter than the second; then falling by the second.
   EXPECT_THAT(orders_of(flow_shop({{9, 7}, {3, 8}, {5, 2}, {1, 6}, {10, 4}, {2, 9}})),
               Contains(ElementsAre(3, 5, 1, 0, 4, 2)));
 }
@@ -98,7 +98,7 @@ TEST(AnchorOrders, are_permutations) {
   }
 }
 
-/// Two encoder tasks and the llm tasks that read them, in sections of a lane.
+/// Returns two encoder tasks and the llm tasks that read them, in sections with one lane.
 Workload shared_pictures(const std::vector<std::size_t>& picture_of) {
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};

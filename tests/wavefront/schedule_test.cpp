@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t vision_0 = 0, llm_0 = 1, vision_1 = 2, llm_1 = 3, llm_2 = 4;
 
-/// Samples 0 and 1 have pictures, sample 2 has none.
+/// Samples 0 and 1 have images, sample 2 has none.
 Workload two_sections() {
   Workload workload;
   workload.sections = {{"vision", true, 1, 2, {}}, {"llm", true, 2, 1, {}}};
@@ -60,7 +60,7 @@ std::string problem(const Workload& workload, const Schedule& schedule) {
   return status.ok() ? "legal" : status.error().message;
 }
 
-/// Returns the error of the legal schedule after a change.
+/// Returns the error for the legal schedule after a change.
 std::string problem_after(const std::function<void(Workload&, Schedule&)>& change) {
   Workload workload = two_sections();
   Schedule schedule = legal_schedule();
@@ -209,7 +209,7 @@ TEST(CheckSchedule, a_backward_pass_waits_for_the_run_of_frozen_sections_behind_
       "at 6 ms");
 }
 
-/// Both picture samples go to lane 0, the second behind the first; the first is taken at `taken_ms`.
+/// Puts both image samples on lane 0, one after the other; the first is taken at `taken_ms`.
 Schedule on_one_lane(double taken_ms) {
   Schedule schedule = legal_schedule();
   for (const bool backward : {false, true}) {

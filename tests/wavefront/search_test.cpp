@@ -15,7 +15,7 @@
 namespace maestro {
 namespace {
 
-/// A graph, its simulator, and a candidate from random rules that end.
+/// A graph, its simulator, and a candidate from random rules that do not deadlock.
 struct Start {
   Start(const Workload& workload, Random& random) : graph(workload, Binding::late), simulator(graph) {
     do {

@@ -24,7 +24,7 @@ inline WorkloadTask task(std::size_t section, std::int64_t sample, double forwar
   return {section, sample, forward_ms, backward_ms, std::move(inputs)};
 }
 
-/// An encoder and an llm of a single lane each, both forward only: a flow shop of two machines. By sample, the times.
+/// Returns an encoder and an llm with one lane each, both forward only: a flow shop of two machines. `times` by sample.
 inline Workload flow_shop(const std::vector<std::pair<double, double>>& times) {
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}};
@@ -37,7 +37,7 @@ inline Workload flow_shop(const std::vector<std::pair<double, double>>& times) {
   return workload;
 }
 
-/// Puts the lanes of most sections on random sets of up to four devices.
+/// Places the lanes of most sections on random sets of up to four devices.
 inline void spread_over_devices(Workload& workload, Random& random) {
   const std::uint64_t devices = 1 + random.below(4);
   for (WorkloadSection& section : workload.sections) {
@@ -53,7 +53,7 @@ inline void spread_over_devices(Workload& workload, Random& random) {
   }
 }
 
-/// Rules of a list in the given order of tasks, by section.
+/// Returns list rules with the given order of tasks, by section.
 inline DispatchRules list_rules(const PlanningGraph& graph, std::vector<int> order) {
   DispatchRules rules;
   rules.order = std::move(order);
@@ -61,7 +61,7 @@ inline DispatchRules list_rules(const PlanningGraph& graph, std::vector<int> ord
   return rules;
 }
 
-/// An order of the portfolio with a few exchanges, and every switch at random.
+/// Returns an order of the portfolio with a few exchanges, and every switch at random.
 inline DispatchRules random_rules(const Workload& workload, const PlanningGraph& graph, Random& random) {
   constexpr std::array thetas{0.0, 0.5, 1.0, 3.0, forward_first};
   constexpr std::array depths{0.0, 1.0, 2.0, 1e9};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the simulator, each by itself (Admission: admission_test.cpp).
+// Each part of the simulator by itself (Admission: admission_test.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(PrioritySet, finds_the_next_member_as_a_sorted_set_does) {
   }
 }
 
-/// A section of 70 lanes behind a section of three.
+/// Returns a section with 70 lanes that follows a section with three.
 PlanningGraph wide_graph() {
   Workload workload;
   workload.sections = {{"vision", true, 3, 2, {}}, {"llm", true, 70, no_limit, {}}};
@@ -146,7 +146,7 @@ TEST(Lanes, have_room_below_their_in_flight_limit) {
   EXPECT_EQ(lanes.masks().candidates(0, 0, true), 0b111u);
 }
 
-/// A Dispatch with all that it refers to.
+/// A Dispatch and everything that it refers to.
 struct DispatchBench {
   explicit DispatchBench(const Workload& workload, Binding binding = Binding::late)
       : graph(workload, binding),
@@ -209,7 +209,7 @@ TEST(Dispatch, a_withdrawn_task_has_neither_taken_its_input_nor_made_its_output)
 }
 
 TEST(Dispatch, passes_over_a_task_that_its_lane_may_not_take_for_the_next_most_urgent_of_any_class) {  // DI-1
-  // A slot on each of two lanes; the first two tasks of the llm have inputs, the third has none.
+  // One slot on each of two lanes; the first two tasks of the llm have inputs, the third has none.
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
   workload.edges = {{0, 1, 1, 0}};
@@ -254,7 +254,7 @@ TEST(Dispatch, with_hungry_producers_first_takes_the_input_of_the_lane_that_runs
       bench.lanes.enter_flight(lane);
       bench.dispatch.add_input(2 + lane);
     }
-    bench.lanes.enter_flight(1);  // the second lane of the encoder has reached its limit
+    bench.lanes.enter_flight(1);  // the encoder's second lane has reached its limit
     EXPECT_EQ(bench.dispatch.pick(2).task, hungry ? 3 : 2);
   }
 }

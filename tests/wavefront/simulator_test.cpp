@@ -17,7 +17,7 @@
 namespace maestro {
 namespace {
 
-/// Checks the schedules of random rules under every binding; returns how many of them end.
+/// Checks the schedules of random rules under every binding. Returns how many of them end.
 int check_random_rules(const std::string& name, const Workload& workload, Random& random, int turns) {
   int ended = 0;
   for (const Binding binding : {Binding::late, Binding::mixed, Binding::early}) {
@@ -66,7 +66,7 @@ TEST(Simulator, every_schedule_of_random_rules_obeys_sets_of_devices) {  // VT-1
 }
 
 TEST(Simulator, a_pass_waits_for_all_devices_of_its_lane_and_occupies_them_all) {
-  // The llm takes devices 0 and 1, which an encoder of 2 ms and one of 3 ms use as well.
+  // The llm uses devices 0 and 1, which encoders of 2 ms and 3 ms also use.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {{1}}},
                        {"audio", false, 1, no_limit, {{0}}},
@@ -176,7 +176,7 @@ TEST(Simulator, ends_early_when_every_schedule_of_the_rules_is_beyond_the_cutoff
 }
 
 TEST(Simulator, rules_that_deadlock_cost_infinity) {  // VT-1
-  // The section starts sample 1 first, whose input does not fit beside that of sample 0 in the only slot.
+  // The section starts sample 1 first, whose input does not fit into the only slot together with sample 0's.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}};
   workload.edges = {{0, 1, 1, 0}};
@@ -191,7 +191,7 @@ TEST(Simulator, rules_that_deadlock_cost_infinity) {  // VT-1
 }
 
 TEST(Simulator, theta_decides_between_a_forward_pass_and_a_gradient) {
-  // At 4 vision can encode sample 2 or run the gradient of sample 0, which arrived at 3.
+  // At 4, vision can encode sample 2 or run the gradient of sample 0, which arrived at 3.
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
@@ -210,13 +210,13 @@ TEST(Simulator, theta_decides_between_a_forward_pass_and_a_gradient) {
     }
     return last_ms;
   };
-  EXPECT_DOUBLE_EQ(last_forward_ms(1), 4);          // after the two passes before it
-  EXPECT_DOUBLE_EQ(last_forward_ms(0), 4 + 2 * 4);  // after their gradients as well
+  EXPECT_DOUBLE_EQ(last_forward_ms(1), 4);          // after the two earlier passes
+  EXPECT_DOUBLE_EQ(last_forward_ms(0), 4 + 2 * 4);  // after their gradients, too
 }
 
 TEST(Simulator, a_pass_that_waits_at_its_end_for_a_slot_gives_way_to_a_gradient) {
-  // The third picture ends at 40, when the llm takes the second, and lies in the only slot until 140. The fourth ends
-  // at 50 without a slot; the gradient of the first, which arrived at 44, takes its lane.
+  // The third image ends at 40, when the llm takes the second, and occupies the only slot until 140. The fourth ends at
+  // 50 without a slot; the gradient of the first, which arrived at 44, takes its lane.
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
   workload.edges = {{0, 1, 1, 4}};
@@ -249,7 +249,7 @@ TEST(Simulator, reports_how_long_lanes_wait_and_how_much_of_their_work_is_late) 
   rules.theta = {0.5, 0.5};
   EXPECT_DOUBLE_EQ(simulator.run(rules, 100), 7);
   EXPECT_DOUBLE_EQ(simulator.idle_ms(0), 0);
-  EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // of the lane that has its input at 2
+  EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // the lane with its input at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(4), 1 + 3);  // the lanes end at 5 and 7, the encoder at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(7), 0);
   EXPECT_EQ(simulator.last_task(), 2);

@@ -49,12 +49,12 @@ TEST(SlotLedger, a_lane_does_not_take_the_only_slot_that_an_older_input_can_have
   SlotLedger ledger;
   ledger.reset(2, 1);
   make(ledger, 1);
-  ledger.claim(0, 1, 4);  // lane 0 is free since 4, lane 1 since ever
+  ledger.claim(0, 1, 4);  // lane 0 is free since 4, lane 1 from the start
   make(ledger, 5);
   make(ledger, 6);
-  ledger.claim(0, 5, 7);  // lane 0 is free since 7: the input of 6 can lie in lane 1 only
+  ledger.claim(0, 5, 7);  // lane 0 is free since 7: only lane 1 can hold the input of 6
   make(ledger, 8);
-  EXPECT_FALSE(ledger.can_claim(1, 8));  // it would leave the input of 6 without a slot
+  EXPECT_FALSE(ledger.can_claim(1, 8));  // otherwise the input of 6 would be without a slot
   EXPECT_TRUE(ledger.can_claim(0, 8));
   EXPECT_TRUE(ledger.can_claim(1, 6));
 }
@@ -78,7 +78,7 @@ TEST(SlotLedger, the_only_slot_that_the_last_input_can_have_lain_in_is_not_reser
   ledger.reset(2, 1);
   make(ledger, 1);
   make(ledger, 5);
-  ledger.claim(0, 1, 10);  // lane 0 is free since 10: the input of 5 can lie in lane 1 only
+  ledger.claim(0, 1, 10);  // lane 0 is free since 10: only lane 1 can hold the input of 5
   EXPECT_FALSE(ledger.can_reserve(1, 1));
   EXPECT_TRUE(ledger.can_reserve(0, 1));
 }
@@ -112,7 +112,7 @@ TEST(SlotLedger, an_input_that_is_put_back_waits_where_it_was) {  // LG-1, LG-3
   EXPECT_TRUE(ledger.can_claim(1, 1));
 }
 
-/// Inputs [made, taken) of a lane never overlap more than its slots, whichever are claimed in which order.
+/// The inputs [made, taken) of a lane never overlap more than its slots, whichever are claimed in any order.
 TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots) {  // LG-2, LG-3
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
@@ -162,7 +162,7 @@ TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots
       ledger.put_back(aside.lane, aside.made, aside.unit);
       waiting.push_back(aside.made);
     }
-    // Some lane can always take the inputs that are left, in turn.
+    // Some lane can always take the remaining inputs, in turn.
     for (double now = 200; !waiting.empty(); now += 1) {
       int lane = 0;
       while (lane < lanes && !ledger.can_claim(lane, waiting.front())) ++lane;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of the bounds' parts: a bound that is too low is legal, so plans do not show it.
+// Values of the bounds' parts: a bound that is too low is legal, so plans do not reveal it.
 #include "runtime/wavefront/stage_bound.hpp"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(StageBound, the_earliest_starts_are_those_of_the_shortest_neighbour_work) {
   EXPECT_THAT(earliest_start_sums(work, {5}, 2), ElementsAre(0, 5, 5 + 6)) << "a free job starts at its head";
   work.other_machines = 2;
   EXPECT_THAT(earliest_start_sums(work, {}, 3), ElementsAre(0, 6, 6 + 8, 6 + 8 + 15));
-  work.separate = false;  // of shared neighbour work only the capacity limits
+  work.separate = false;  // shared neighbour work is limited only by capacity
   EXPECT_THAT(earliest_start_sums(work, {}, 2), ElementsAre(0, 5, 5 + 7));
 }
 
@@ -51,7 +51,7 @@ TEST(StageBound, weighted_starts_follow_smiths_ratio) {
 }
 
 TEST(PassPaths, are_the_shortest_times_around_each_pass) {
-  // vision (trained) -> llm (trained), and vision -> probe, which is not trained and sends nothing back.
+  // vision (trained) -> llm (trained), and vision -> probe, which is not trained and returns nothing.
   Workload workload;
   workload.sections = {
       {"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}, {"probe", false, 1, no_limit, {}}};

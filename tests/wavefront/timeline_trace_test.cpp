@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A teacher replica and two student replicas, of which the first is idle.
+/// Returns the trace of a teacher replica and two student replicas; the first of these is idle.
 json trace() {
   Workload workload;
   workload.sections = {{"teacher", false, 1, no_limit, {}}, {"student", true, 2, no_limit, {}}};

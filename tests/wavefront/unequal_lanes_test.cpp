@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies and bounds where the lanes of a section have different speeds.
+// Policies and bounds if a section's lanes have different speeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Schedule plan(std::string_view name, const Workload& workload, std::int64_t eval
   return make_policy(name, options)->plan(workload).value_or_throw();
 }
 
-/// Equal samples of 1 + 2 ms in a section whose lanes have these speeds.
+/// Returns equal samples of 1 + 2 ms in a section whose lanes have these speeds.
 Workload alike(std::size_t samples, std::vector<double> speeds) {
   Workload workload;
   workload.sections = {{"llm", true, std::ssize(speeds), no_limit, {}, std::move(speeds)}};
@@ -41,7 +41,7 @@ std::vector<std::int64_t> tasks_by_replica(const Workload& workload, const Sched
   return tasks;
 }
 
-/// Gives the lanes of most sections speeds of their own.
+/// Gives the lanes of most sections different speeds.
 void make_unequal(Workload& workload, Random& random) {
   for (WorkloadSection& section : workload.sections) {
     if (random.below(4) == 0) continue;
@@ -71,7 +71,7 @@ TEST(UnequalLanes, share_out_the_tasks_by_their_speeds) {
 TEST(UnequalLanes, a_slow_lane_leaves_the_last_tasks_to_a_faster_one) {
   EXPECT_NEAR(plan("wavefront", alike(4, {0.2, 1})).makespan_ms, 12, 1e-9);  // not 15
   EXPECT_NEAR(plan("wavefront", alike(7, {1, 0.5})).makespan_ms, 15, 1e-9);
-  // It leaves no others: the first rules that are tried share them out.
+  // The slow lane leaves no other tasks: the first rules that are tried distribute them.
   EXPECT_NEAR(plan("wavefront", alike(50, {0.25, 1}), 1).makespan_ms, 120, 1e-9);
 }
 

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// The example of docs/workloads.md.
+/// Returns the example in docs/workloads.md.
 json example() {
   return json::parse(R"({
     "sections": [{"name": "vision", "replicas": 2, "mode": "forward_backward", "max_in_flight": 4},
@@ -23,7 +23,7 @@ json example() {
                  {"id": 1, "forward_ms": {"llm": 8.0}, "backward_ms": {"llm": 16.0}}]})");
 }
 
-/// Returns the line with which the file is refused.
+/// Returns the error line for the file.
 std::string refusal(const std::string& text) {
   try {
     parse_workload(text, "w.json");
@@ -34,7 +34,7 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
-/// The same after a change to the example: `value` at `pointer`.
+/// Returns the error after a change to the example: `value` at `pointer`.
 std::string refusal_with(const std::string& pointer, const json& value) {
   json changed = example();
   changed[json::json_pointer(pointer)] = value;
@@ -64,7 +64,7 @@ TEST(WorkloadFile, every_sample_becomes_one_task_per_section_that_it_activates) 
   ASSERT_EQ(workload.tasks[1].inputs.size(), 1u);
   EXPECT_EQ(workload.tasks[1].inputs[0].task, 0u);
   EXPECT_EQ(workload.tasks[2].sample, 1);
-  EXPECT_TRUE(workload.tasks[2].inputs.empty());  // it has no picture, so it waits for none
+  EXPECT_TRUE(workload.tasks[2].inputs.empty());  // without an image it waits for none
 }
 
 TEST(WorkloadFile, sections_may_stand_in_any_order) {
@@ -244,7 +244,7 @@ TEST(WorkloadFile, a_sample_leaves_no_gap_between_two_sections) {
   EXPECT_EQ(
       refusal(workload.dump()),
       "w.json: samples[0].forward_ms: the sample runs vision and llm, but has no time for projector between them");
-  workload["edges"].push_back({{"from", "vision"}, {"to", "llm"}});  // now there is a way round
+  workload["edges"].push_back({{"from", "vision"}, {"to", "llm"}});  // an edge that bypasses the projector
   EXPECT_EQ(refusal(workload.dump()), "accepted");
 }
 
