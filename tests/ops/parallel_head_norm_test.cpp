@@ -31,7 +31,7 @@ Values columns_of(const Values& whole, RowRange range) {
   return part;
 }
 
-/// Returns the heads of rank `rank` out of `ranks`, as columns of [q | k | v].
+/// Returns a rank's heads as columns of [q | k | v].
 Values heads_of(const Values& qkv, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t queries = all_heads.out_columns();
   const std::int64_t keys = all_heads.kv_heads * all_heads.head_size;
