@@ -39,8 +39,7 @@ frame.onload = () => {{
 
 
 class Card(html.parser.HTMLParser):
-    """Parsed card. tables: {title: [[(text, value)]]}; charts: {label: (attributes, {section: points of its moving
-    mean})}."""
+    """tables: {title: [[(text, value)]]}; charts: {label: (attributes, {section: points of its moving mean})}."""
 
     def __init__(self, text):
         super().__init__()

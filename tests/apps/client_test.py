@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client, clients/python: it attaches to real runs, follows them to their end, steers them and logs their
-rows."""
+"""The Python client, clients/python: it attaches to real runs, follows and steers them, and logs their rows."""
 
 import dataclasses
 import importlib.util

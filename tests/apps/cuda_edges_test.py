@@ -89,8 +89,7 @@ class BetweenProcesses(OnDevices):
                                  told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
-        """Two teachers, the first in the student's process and the second in another, send halves of its
-        micro-batches."""
+        """Two teachers, one in the student's process and one in another, send halves of its micro-batches."""
         job = distillation({"global_batch": 8}, teacher={"micro_batch": 2}, student={"micro_batch": 4})
         expected = self.train(job)
         for devices in ([ONE, OTHER], [ONE, "cpu:0"], ["cpu:0", ONE]):

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro distill` with given models: from text and folders to a trained student; wrong input is refused in one line.
-"""
+"""`maestro distill` with given models: from text and folders to a trained student; refusals take one line."""
 
 import json
 import shutil

@@ -45,8 +45,7 @@ def period_ms(report, left_out=5):
 
 class EmulatedLayouts(HttpTest):
     def trained(self, teacher_on, student_on):
-        """Returns a finished run, its pass times and the time of a step's end; all times are multiplied by
-        `self.stretch`."""
+        """Returns a finished run, its pass times and a step end's time, all multiplied by `self.stretch`."""
         step_ms = STEP_MS * self.stretch
         finished = self.train(job(teacher_on, student_on, gflops=GFLOPS / self.stretch, step_ms=step_ms))
         return finished, {name: ms * self.stretch for name, ms in pass_ms(finished.report).items()}, step_ms

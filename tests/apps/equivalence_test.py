@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same job under many plans: fp32 curves are bitwise equal with a single student replica, nearly equal with two.
-"""
+"""The same job under many plans: bitwise equal fp32 curves with one student replica, nearly equal with two."""
 
 import os
 import unittest

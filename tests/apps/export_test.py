@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A trained section is written as a complete Hugging Face folder: in checkpoints, at the end, and by `maestro export`.
-"""
+"""A trained section as a complete Hugging Face folder: in checkpoints, at the end, and by `maestro export`."""
 
 import json
 import shutil

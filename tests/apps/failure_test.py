@@ -24,8 +24,7 @@ def exchange(a, b):
 
 
 def laid_out():
-    """Returns a job; both processes have stages of all trained sections, and the ranks of each stage meet in
-    collectives."""
+    """Returns a job whose processes have stages of all trained sections, with ranks that meet in collectives."""
     job = distillation(steps=ENDLESS)
     job["student"] = decoder(heads=8, tensor=2, pipeline=2)
     job["plain"] = decoder(heads=8, tensor=2, context=2, pipeline=2, replicas=2)

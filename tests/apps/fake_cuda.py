@@ -4,10 +4,9 @@
 MAESTRO_FAKE_CUDA names the backend over the fakes of the CUDA runtime, cuBLASLt and NCCL: it has four devices, and
 runs every kernel on the CPU, thread by thread. So models and runs are tiny.
 
-On a machine with a GPU the same tests use the real backend:
-MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so MAESTRO_TEST_DEVICES=cuda:0 (or more, separated by
-spaces). With a single device, sections that would have separate devices share it, and tests of replicas or ranks on
-several devices are skipped.
+On a machine with a GPU, MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so MAESTRO_TEST_DEVICES=cuda:0 (or
+more, separated by spaces) selects the real backend. With a single device, all sections share it, and tests of replicas
+or ranks on several devices are skipped.
 """
 
 import os
@@ -21,8 +20,7 @@ DOUBLE = os.environ.get("MAESTRO_FAKE_CUDA", "")
 STEPS = 10  # for a language model on a single device
 FEW, HALF = 6, 3  # for all other jobs
 VOCABULARY = 61
-# Kernels add fp32 products in another order, with differences of 6e-8; some steps of a distillation amplify them to
-# 3e-6.
+# Kernels add fp32 products in another order: differences of 6e-8, which a distillation amplifies to 3e-6.
 FP32_TOLERANCE = 2e-5
 BF16_TOLERANCE = 2e-2  # bf16 has 8 significant bits; the two sides round at different places
 DEVICES = os.environ.get("MAESTRO_TEST_DEVICES", "cuda:0 cuda:1 cuda:2 cuda:3").split()

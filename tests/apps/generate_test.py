@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro generate` continues prompts with a model folder, prints text as it arrives, and refuses wrong input in one
-line."""
+"""`maestro generate` continues prompts with a model folder, streams its text, and refuses wrong input in one line."""
 
 import datetime
 import json

@@ -26,8 +26,7 @@ def job(**guard):
 
 
 def going_back(made):
-    """Makes two poisoned steps count as one lasting spike; a checkpoint is 18 to 20 steps before the samples that are
-    left out."""
+    """Two poisoned steps become a lasting spike; a checkpoint is 18 to 20 steps before the left-out samples."""
     made["train"] |= {"checkpoint_every": 20, "recover": "restart"}
     made["guard"] |= {"action": "rollback", "patience": 1}
     return made

@@ -23,8 +23,7 @@ class Hostile(HttpTest):
         return peer
 
     def heard(self, peer):
-        """Returns everything that the service sends until it closes the connection; nothing if it resets the
-        connection."""
+        """Returns all bytes sent until the service closes the connection; nothing if it resets the connection."""
         text = b""
         try:
             while chunk := peer.recv(65536):

@@ -92,8 +92,7 @@ class CtrlC(Interrupted):
 
 
 class Signals(Interrupted):
-    """Signals from schedulers, `timeout`, a closed terminal and an exceeded limit: save, and exit with a single line.
-    """
+    """Signals from schedulers, `timeout`, a closed terminal, an exceeded limit: save, and exit with a single line."""
 
     def stopped_by(self, processes, send):
         run = self.start(self.job(), "--processes", processes)

@@ -85,8 +85,7 @@ class Joining(SystemTest):
         self.assertTrue(run.wait_for(lambda: self.teachers() == wanted), f"{self.teachers()} and {run.text}")
 
     def finish(self, run):
-        """Lets the run continue and stops it. Its losses equal a twin's, which no process joins and which ends at the
-        same step."""
+        """Lets the run continue and stops it. Its losses equal a run of the same length that no process joins."""
         before = self.status()["step"]
         self.control("continue")
         self.assertTrue(run.wait_for(lambda: self.status()["step"] >= before + 10), run.text)

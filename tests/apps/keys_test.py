@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro keys` makes a set that OpenSSL's tools accept, and overwrites nothing. Only its user can read a run's
-files."""
+"""`maestro keys` makes a set that OpenSSL accepts, and overwrites nothing. Only its user can read a run's files."""
 
 import os
 import shutil

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A section with low-rank adapters: trained under any layout, resumed bitwise, exported in PEFT's format, and merged.
-"""
+"""A section with low-rank adapters: trained in any layout, resumed bitwise, exported for PEFT, and merged."""
 
 import json
 import struct

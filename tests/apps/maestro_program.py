@@ -88,8 +88,7 @@ def language_model(**train):
 
 
 def distillation(**train):
-    """Returns a job with three sections: a frozen (random) teacher, a student that learns from it, and a plain
-    student."""
+    """Returns a job: a frozen (random) teacher, a student that learns from it, and a plain student."""
     job = language_model(**train)
     job["app"] = "distillation"
     job["teacher"] = {"layers": 2, "width": 48, "heads": 2, "positions": 32, "micro_batch": 8, "replicas": 1,
@@ -136,8 +135,7 @@ class Finished:
         return [line for line in self.err.splitlines() if line.startswith("error:")]
 
     def curve(self, *names, after=0):
-        """Returns {(section, step): values of the named columns, if it has them} of the training steps after `after`.
-        """
+        """Returns {(section, step): values of the given columns, if present} for training steps after `after`."""
         names = names or ("loss", "grad_norm")
         return {(row["section"], row["step"]): tuple(row.get(name) for name in names)
                 for row in self.report["steps"] if row["step"] > after}

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The complete path of a published model: checked, distilled, written as a complete folder, exported, continuing text.
-"""
+"""The complete path of a published model: checked, distilled, written as a folder, exported, continuing text."""
 
 import json
 import unittest

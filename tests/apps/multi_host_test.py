@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job over three hosts: same losses, asynchrony that hides latency, a host that is cut off, nothing open to
-strangers."""
+"""A job over three hosts: same losses, hidden latency, a host that is cut off, nothing open to strangers."""
 
 import os
 import re
@@ -24,8 +23,7 @@ LATENCY_MS = 20
 
 
 def placed(**train):
-    """Returns a job in which teacher, student and plain student have a device each: rank 0 has the teacher, ranks 1
-    and 2 train."""
+    """Returns a job with a device per section: rank 0 has the teacher, ranks 1 and 2 train."""
     job = distillation(peer_timeout_s=PEER_TIMEOUT_S, **train)
     job["teacher"]["replicas"] = 1
     return job

@@ -139,8 +139,7 @@ class ARecoveredRun(SystemTest):
 
 
 def fields(message):
-    """Returns [(number, value)] of a protocol buffer message; bytes for lengths, otherwise numbers or the bytes of
-    fixed fields."""
+    """Returns [(number, value)] of a protocol buffer message; values are numbers or bytes."""
     found, at = [], 0
 
     def varint():

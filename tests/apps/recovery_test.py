@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that lose a process continue with train.recover = "restart": bitwise, with every sample once, and a line per
-loss."""
+"""Runs that lose a process recover by restarting: bitwise, with every sample once, and a line per loss."""
 
 import os
 import random
@@ -196,16 +195,14 @@ class OfAPairOfStudents(Recovers):
             now = run.members()
             self.assertEqual([rank for rank in first if now.get(rank) != first[rank]], [2], "the others stay")
         self.check(run, expected, victims)
-        # A loss while the losses of a step were not yet reported takes the run further back; this never happens to
-        # both.
+        # A process lost before a step's losses are reported takes the run further back; it happens at most once.
         near = re.findall(r"recovered: went on after step \d+ within [\d.]+ s; [0-3] steps? w", run.text["out"])
         self.assertIn(len(near), (1, 2), run.text)
         self.assertIn(run.text["err"].count("starting again from /dev/shm/maestro-"), (1, 2), run.text)
 
 
 class InPlace(Recovers):
-    """Four processes: 1 and 2 have only a replica of the teacher each; process 0 has the third replica, process 3 the
-    student."""
+    """Processes 1 and 2 have only a teacher replica each; process 0 has the third replica, process 3 the student."""
 
     REPLICAS, PROCESSES = 3, 4
 

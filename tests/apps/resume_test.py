@@ -255,8 +255,7 @@ class ACheckpointOfOneLayout(SystemTest):
 
     @staticmethod
     def tensors_in(folder):
-        """Returns {name: (type, shape)} for the files of a Hugging Face folder; each name may occur in one file only.
-        """
+        """Returns {name: (type, shape)} for a Hugging Face folder's files; a name may occur in one file only."""
         found = []
         for path in folder.glob("model*.safetensors"):
             content = path.read_bytes()

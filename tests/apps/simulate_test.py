@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro simulate`: a JSON object with a legal timeline, the same in every run, and a single line for wrong input.
-"""
+"""`maestro simulate`: a JSON object with a legal timeline, equal in every run; refusals take one line."""
 
 import json
 import random

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs under a real SLURM: tasks of an srun step form a job without options; a batch script without srun is a single
-process."""
+"""Jobs under a real SLURM: an srun step's tasks form a job; a batch script without srun is one process."""
 
 import json
 import shlex

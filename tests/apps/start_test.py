@@ -19,8 +19,7 @@ NO_HOSTS = why_not()
 PR_SET_CHILD_SUBREAPER = 36
 CONNECTIONS = 300
 
-# Makes connections to every TCP port that listens in this network namespace: `kind` connections each, at least 300 in
-# all.
+# Makes connections to every TCP port that listens in this network namespace: `kind` connections, 300 or more.
 SCANNER = r"""
 import socket, sys, threading
 kind = sys.argv[1]

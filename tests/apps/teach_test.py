@@ -56,8 +56,7 @@ class Teaching(SystemTest):
         return run
 
     def blocked_at(self, shard, *options, out):
-        """Returns a run that blocks while it writes a shard, since the shard is a full pipe, and the pipe's reading
-        end."""
+        """Returns a run that blocks while it writes a shard, which is a full pipe, and the pipe's reading end."""
         pipe = self.folder / out / f"teacher-{shard:05}.safetensors"
         pipe.parent.mkdir()
         os.mkfifo(pipe)

@@ -356,8 +356,7 @@ class Stages(VisionLanguageTest):
                 given = {f"{name}.weights": str(self.weights(start, name)) for name in SECTIONS}
                 stage = self.train(vision_language(), settings=given | {f"{frozen}.trained": False, "train.out": frozen})
                 self.assertFalse(self.weights(stage, frozen).exists())
-                # Validates the frozen section's first weights with the others' last weights: the result must be the
-                # stage's.
+                # Validating the frozen section's first weights with the others' last gives the stage's result.
                 again = {f"{name}.weights": str(self.weights(stage, name)) for name in SECTIONS if name != frozen}
                 settings = given | again | {f"{name}.lr": 0.0 for name in SECTIONS} | {"train.steps": 1}
                 measured = self.train(vision_language(), settings=settings)

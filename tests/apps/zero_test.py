@@ -9,8 +9,7 @@ from maestro_program import SystemTest, decoder
 
 STEPS = 6
 DEVICES = ("--cpu-devices", 16)
-# Norms are f64 sums in another order, which differ by a few units of 1e-16; the factor that clips is fp32, so
-# everything else stays bitwise.
+# Norms are f64 sums in another order, within some 1e-16; the factor that clips is fp32, so all else is bitwise.
 NORM_TOLERANCE = 1e-12
 
 LAYOUTS = {

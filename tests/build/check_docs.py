@@ -48,8 +48,7 @@ def documents(root):
 
 
 def entries_of(file):
-    """Returns the invariants that a file defines. A source may cite invariants, too, so in sources only named ones
-    count."""
+    """Returns the invariants that a file defines; in a source, only named invariants, since it may cite others."""
     found = []
     goes_on = False
     for line in file.read_text(encoding="utf-8").splitlines():

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client: setup.py packs it with code generated from its Thrift interfaces, which a clone does not contain.
-"""
+"""The Python client: setup.py packs it with generated code for its Thrift interfaces, which a clone lacks."""
 
 import importlib.util
 import os

@@ -78,8 +78,7 @@ class ClassFigures:
 
 
 def classes(tags):
-    """Returns {name: ClassFigures}. A name in an unnamed namespace counts by source, since another source may have it
-    too."""
+    """Returns {name: ClassFigures}. Names in unnamed namespaces count by source: other sources may have them too."""
     found = collections.defaultdict(ClassFigures)
 
     def key(tag, name):

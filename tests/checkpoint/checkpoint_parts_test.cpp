@@ -46,8 +46,7 @@ class CheckpointParts : public testing::Test {
     std::erase_if(manifest_.files, [&](const FileRecord& record) { return record.path == "deep/" + file; });
   }
   Status commit() { return store_.commit(staging_, manifest_); }
-  /// Commits parts that must be refused. Returns the message, and checks that reading such a checkpoint is refused,
-  /// too.
+  /// Commits parts that must be refused, and checks that reading them is refused, too. Returns the message.
   std::string refusal() {
     const Status committed = commit();
     EXPECT_FALSE(committed.ok());

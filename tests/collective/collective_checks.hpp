@@ -156,8 +156,7 @@ void check_reduce_scatter(Communicator& group, const RowCase& at) {
   EXPECT_TRUE(same_bits(own, kept)) << "the whole is only read";
 }
 
-/// Checks exchange() as context parallelism uses it: every rank has its rows of all columns, and receives its columns
-/// of all rows.
+/// Checks an exchange as in context parallelism: a rank has its rows of all columns, receives its columns of all rows.
 template <class T>
 void check_exchange(Communicator& group, const RowCase& at) {
   const std::vector<std::int64_t> rows = parts_of(at.rows, group.size(), at.uneven);

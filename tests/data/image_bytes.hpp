@@ -28,8 +28,7 @@ std::string png_promising(int colour_type, bool interlaced, ImageSize size, std:
 /// Returns the JPEG with an EXIF block, which holds the orientation, after the first marker; `little`: its byte order.
 std::string with_orientation(const std::string& jpeg, int orientation, bool little);
 
-/// Returns the PNG with an eXIf chunk, which holds the orientation, before or after the pixels; `marked`: with
-/// "Exif\0\0".
+/// Returns the PNG with the orientation in an eXIf chunk before or after the pixels; `marked`: with "Exif\0\0".
 std::string png_with_orientation(const std::string& png, int orientation, bool after, bool marked);
 
 enum class JpegForm { gray, colour, inks_of_adobe, inks };

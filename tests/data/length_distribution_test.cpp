@@ -59,8 +59,7 @@ Drawn draw(const LengthDistribution& lengths, int count) {
   Drawn drawn;
   Random random(1, 2);
   for (int at = 0; at < count; ++at) {
-    // A grid with a random point in each cell, so that rare lengths (a few in 100,000) are drawn as often as they
-    // should be.
+    // A grid with a random point in each cell, so that rare lengths are drawn at the right rate.
     const double share = (at + 1 - random.uniform()) / count;
     const std::int64_t length = lengths.at(share);
     drawn.tokens += static_cast<double>(length);

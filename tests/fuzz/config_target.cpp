@@ -11,8 +11,7 @@
 namespace maestro::fuzz {
 namespace {
 
-/// Returns whether the widths are present: a file may lack a projector's widths, which the run sets before it writes a
-/// file.
+/// Returns whether the widths are present; a run sets missing ones before it writes a file.
 bool complete(const ProjectorConfig& config) {
   return config.vision_width > 0 && config.width > 0;
 }

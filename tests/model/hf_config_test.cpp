@@ -186,8 +186,7 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
   }
 }
 
-/// Returns the text for a family that, like most, transformers computes with complete heads, flat rotary settings and
-/// no caps.
+/// Returns the text of a family, computed in transformers with complete heads, flat rotary settings and no caps.
 std::string of_family(const std::string& type, const std::string& more) {
   return replaced(replaced(llama_text, "\"llama\"", "\"" + type + "\""), "\"rope_scaling\": null", more);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tolerances: f32 results differ from double-precision results by the rounding of sums with up to a few hundred terms,
-// 2e-5 of the largest value; bf16 storage rounds each result once (2^-9) and the backward pass reads an `out` that is
-// rounded once: 1e-2.
+// Tolerances relative to the largest value: f32 sums of up to a few hundred terms, 2e-5; bf16 rounds each result once
+// (2^-9), and the backward pass reads an `out` that is rounded once: 1e-2.
 #include "runtime/ops/cpu/attention/attention.hpp"
 
 #include <gtest/gtest.h>

@@ -65,8 +65,7 @@ class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DTy
   [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
   [[nodiscard]] double tolerance() const { return act() == DType::f32 ? 2e-5 : 1e-2; }
 
-  /// Returns the results for all rows of a sequence that arrives in pieces of the given sizes; the cache has `spare`
-  /// more rows.
+  /// Returns the results for a sequence that arrives in pieces of the given sizes; the cache has `spare` more rows.
   [[nodiscard]] Values in_pieces(const Sequence& sequence, const std::vector<std::int64_t>& pieces,
                                  std::int64_t spare = 3) const {
     const AttentionShape& shape = sequence.shape;

@@ -11,8 +11,7 @@ namespace {
 
 constexpr double epsilon = 1e-5;
 
-/// Returns the largest dy weight rstd. A norm's dx is a difference of such terms; with a single column almost nothing
-/// remains.
+/// Returns the largest dy weight rstd; dx is a difference of such terms, almost nothing for a single column.
 double largest_norm_term(const Call& c, const OwnedTensor& rstd, double offset = 0) {
   const auto columns = c.size.columns;
   double largest = 0;

@@ -79,8 +79,7 @@ positions = 40
 micro_batch = 4
 )";
 
-/// Composes the app of one of the jobs above, with 4 devices per host; `hosts` is a list such as "a,b"; empty: this
-/// host only.
+/// Composes the app of a job above, with 4 devices on each of `hosts`, such as "a,b"; empty: this host only.
 inline ResolvedJob plan_of(const std::string& job, const std::vector<std::string>& settings = {},
                            const std::string& hosts = {}) {
   static std::ostringstream out;

@@ -43,8 +43,7 @@ LayoutChoices drawn_section(std::mt19937& random, int devices) {
 
 using Placed = std::vector<std::map<int, std::vector<double>>>;  // work of each device, by core, for each section
 
-/// Returns the bound for sections placed on cores as LB-2 states it: for every selection of sections, their work over
-/// their cores.
+/// Returns the bound as LB-2 states it: for every selection of sections, their work over their cores.
 double bound_by_selections(const Placed& placed) {
   double bound = 0;
   for (const auto& section : placed) {

@@ -81,8 +81,7 @@ GraphNode node(const char* name, Role role, std::int64_t micro_batch, Ports port
   return made;
 }
 
-/// Returns data -> teacher -> student; the teacher runs for source 1 of two, and the student also receives tokens for
-/// all samples.
+/// Returns data -> teacher, for the samples of source 1 of two, -> student, which gets tokens for all samples.
 SectionGraph taught(std::int64_t teacher_batch, std::int64_t student_batch) {
   const Port tokens{"tokens", DType::i32, 1, false, false};
   Port lesson{"lesson", DType::f32, 4, false, false};

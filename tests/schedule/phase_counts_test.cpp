@@ -18,8 +18,7 @@ MicroBatchPlan batch(std::uint32_t section, std::uint32_t group, std::uint32_t f
   return plan;
 }
 
-/// Returns a graph with a trained "encoder" that feeds a trained "decoder": the encoder awaits gradients, the decoder
-/// does not.
+/// Returns a trained "encoder", which awaits gradients, that feeds a trained "decoder", which does not.
 SectionGraph two_sections() {
   SectionGraph graph;
   testing::add_section(graph, "text", Role::source, {});

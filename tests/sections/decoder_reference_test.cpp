@@ -109,8 +109,7 @@ TEST_P(DecoderReference, adamw_steps_track_those_of_pytorch) {
     ASSERT_TRUE(done.ok());
     // Later steps amplify rounding differences of the first step, here to about 1e-5.
     EXPECT_NEAR(loss, recorded("train.loss", step - 1), 1e-4) << step;
-    // A gradient's difference exceeds a loss's, and depends on the build's order of sums: 4e-4 of it without
-    // optimisation.
+    // A gradient differs more than a loss, and with the build's order of sums: 4e-4 without optimisation.
     EXPECT_NEAR(done->norm, recorded("train.norm", step - 1), 1e-3 * std::max(1.0, done->norm)) << step;
     EXPECT_NEAR(done->lr, recorded("train.lr", step - 1), 1e-9) << step;
   }

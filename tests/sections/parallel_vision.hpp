@@ -95,8 +95,7 @@ inline void expect_same_gradients(ParallelBench& found, ParallelBench& expected)
   expect_close(gradients, of_one_rank, tolerance);
 }
 
-/// A section on a single rank and on a layout's ranks, with equal values that are large enough for every term to
-/// matter.
+/// A section on a single rank and on a layout's ranks, with equal values large enough for every term to matter.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), ranks(layout, context, build) {

@@ -22,8 +22,7 @@ class Chain final : public Section {
         projector(bench.context("projector", trained), {{16, 16, 0.02}, {}, {}}),
         decoder(bench.context("decoder", trained), {tiny_decoder(family), {}, {}}) {
     for (Section* section : all()) randomise(*section, 21);
-    // Rows as large as a trained model's: for small rows the norm after them is so curved that differences are
-    // inaccurate.
+    // Rows as large as a trained model's: for small rows the norm's curvature makes differences inaccurate.
     for (float& value : projector.parameters().values()) value *= 3;
     projector.parameters().values_changed();
   }

@@ -23,8 +23,7 @@ class CoordinatorRescue : public CoordinatorTest {
     done.step = StepId(step);
     bench_.send(coordinator_, done);
   }
-  /// Checks that the checkpoint of step 1 is written, with `section` recorded as ahead: it has already trained on step
-  /// 2.
+  /// Checks that the checkpoint of step 1 is written, with `section` recorded as ahead by one step.
   void expect_written_with_ahead(const std::string& section) {
     ASSERT_EQ(snapshots(), 2u);
     const StepBoundary mark = marks_.back();

@@ -11,10 +11,7 @@
 
 namespace outside {
 
-/// Predicts the next token from the present token: embedding, a hidden layer with a residual connection, output layer,
-/// loss.
-///
-/// Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
+/// Predicts the next token from the present: embedding, hidden layer with residual connection, output layer, loss.
 class BigramModel final : public maestro::Section {
  public:
   struct Options {

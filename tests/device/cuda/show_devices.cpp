@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints this machine's CUDA devices, one per line, and exits with 0; without a device prints the reason and exits with
-// 1.
+// Prints this machine's CUDA devices, one per line, and exits with 0; without devices, the reason, with 1.
 #include <iostream>
 
 #include "runtime/device/backend.hpp"

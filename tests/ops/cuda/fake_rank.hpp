@@ -13,8 +13,7 @@ namespace maestro::cuda {
 
 class FakeRank {
  public:
-  /// `ranks`: communicator of the thread that constructs this rank and calls its functions. `logits_bytes`: option of
-  /// the table.
+  /// `ranks`: communicator of the thread that constructs and uses this rank. `logits_bytes`: the table's option.
   FakeRank(Communicator& ranks, std::size_t logits_bytes)
       : memory_(0, work_, std::make_shared<EventPool>(0)),
         ops_(options(logits_bytes)),

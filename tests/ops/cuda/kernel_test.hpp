@@ -51,8 +51,7 @@ class KernelTest : public ::testing::Test {
     if (!available_) GTEST_SKIP() << "no CUDA device";
   }
 
-  /// Returns device memory, freed at the end of the test; over the fake it is filled with NaN. `offset`: elements after
-  /// an aligned address.
+  /// Returns device memory, NaN over the fake, until the end of the test; `offset` elements after an aligned address.
   Tensor empty(DType dtype, Shape shape, std::int64_t offset = 0) {
     if (!available_) return {};  // called by a member of a skipped test
     void* memory = nullptr;

@@ -74,8 +74,7 @@ class DeviceRanks {
       import_tensors(section, ParameterBuffer::values, values.tensors, "snapshot").or_throw();
     }
   }
-  /// Runs a pass like ParallelBench::run. All ranks get the complete gradients of `feeds`; the metrics of all ranks are
-  /// concatenated.
+  /// Runs a pass like ParallelBench::run; all ranks get complete gradients of `feeds`. Concatenates their metrics.
   [[nodiscard]] ParallelPass run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds) {
     std::vector<PassMetrics> metrics(ranks_.size());
     for (const auto& rank : ranks_) rank->input_gradients.clear();

@@ -104,8 +104,7 @@ struct Runtime {
   /// Returns null if the arena does not have enough room.
   void* allocate(std::size_t bytes, cudaMemoryType type);
   void release(void* memory);
-  /// Returns the type of the memory that holds [memory, memory + bytes): an allocation, or opened memory of another
-  /// process.
+  /// Returns the type of memory at [memory, memory + bytes): an allocation, or opened memory of another process.
   [[nodiscard]] std::optional<cudaMemoryType> type_of(const void* memory, std::size_t bytes) const;
 
  private:
