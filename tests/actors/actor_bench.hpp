@@ -41,7 +41,6 @@ class ActorBench {
     caf::anon_send(to, std::move(message));
   }
   [[nodiscard]] bool idle() { return scheduler().jobs.empty(); }
-  /// Delivers messages until none is pending.
   void deliver_all() {
     while (!idle()) scheduler().run_once();
   }

@@ -106,7 +106,6 @@ class CardTest(SystemTest):
         return record_test.lines(self.folder / "out", "steps.jsonl")
 
     def check_figures(self, card):
-        """Compares the table of figures with the record."""
         expected = {}
         for row in self.rows():
             for section, metrics in row["sections"].items():

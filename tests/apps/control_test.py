@@ -41,7 +41,6 @@ class ControlTest(SystemTest):
         return done.returncode, done.stdout, done.stderr
 
     def until(self, control, condition):
-        """Returns the first status that meets `condition`."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             status = control.status()

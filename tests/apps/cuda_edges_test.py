@@ -13,8 +13,6 @@ from maestro_program import ENDLESS
 
 
 class BetweenProcesses(OnDevices):
-    """Teacher and student in separate processes."""
-
     APART = ("--processes", 2)
     EDGE = "teacher.hidden -> student.teacher_hidden: "
     BY_IPC = EDGE + "by CUDA IPC"

@@ -12,7 +12,6 @@ from layouts_test import figures_of
 
 class APlanForGpus(OnDevices):
     def job(self, **student):
-        """Returns a distillation without layouts."""
         sections = {"teacher": llama(weights="random"), "student": gpt2(**LEARNS, **student)}
         for section in sections.values():
             del section["micro_batch"], section["replicas"]

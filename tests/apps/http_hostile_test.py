@@ -13,8 +13,6 @@ from maestro_program import LOADED, distillation
 
 
 class Hostile(HttpTest):
-    """Hostile clients against a run whose curve is known."""
-
     STEPS = 150
 
     def connect(self, at):
@@ -103,7 +101,6 @@ class Hostile(HttpTest):
                     pass  # the run is over
 
         def never_read():
-            """Sends requests and never reads the answers."""
             try:
                 with socket.create_connection(at, timeout=30) as peer:
                     while not ended.is_set():

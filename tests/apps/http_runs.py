@@ -34,7 +34,6 @@ class HttpTest(SystemTest):
             connection.close()
 
     def until(self, at, path, condition):
-        """Returns the first text of `path` that meets `condition`."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             status, _, text = self.get(at, path)

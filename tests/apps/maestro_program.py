@@ -305,7 +305,6 @@ def listening_ports(pid):
 
 
 def free_port():
-    """Returns a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -349,7 +348,6 @@ class SystemTest(unittest.TestCase):
         return run
 
     def train(self, job, *options, settings=None, launcher=(), variables=None):
-        """Trains a run that must succeed."""
         finished = self.start(job, *options, settings=settings, launcher=launcher, variables=variables).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         return finished

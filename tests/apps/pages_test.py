@@ -123,7 +123,6 @@ class Pages(SystemTest):
         (self.folder / path).write_text(text)
 
     def put_model(self, name, config, tokenizer="smollm2"):
-        """Writes a model into this test's hub cache."""
         folder = self.folder / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
         text = tokenizer_text(tokenizer)
         tokens = 1 + max(json.loads(text)["model"]["vocab"].values())

@@ -17,8 +17,6 @@ TENSOR = {"tensor": 2, "replicas": 1}
 
 
 class Replays:
-    """Shared by the tests of several apps."""
-
     def replay(self, steps, *options):
         return self.call("replay", "out", "--steps", steps, "--check", *options)
 

@@ -76,7 +76,6 @@ def invariants(root, suffixes=frozenset(HEADERS)):
 
 
 def invariant_page(root):
-    """Returns the text of INVARIANT_PAGE."""
     lines = ["# Invariants\n", "The numbered invariants of all headers. The header is the contract, with the words around its",
              "invariants. Tests cite an invariant by its code."]
     for header, entries in invariants(root):
@@ -167,7 +166,6 @@ def cited(root):
 
 
 def invariant_problems(root):
-    """Returns violations of DC-4."""
     citations = cited(root)
     codes = {}
     prefixes = {}

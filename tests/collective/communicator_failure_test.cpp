@@ -14,7 +14,6 @@
 namespace maestro {
 namespace {
 
-/// A tensor with its memory.
 class Owned {
  public:
   Owned(std::int64_t rows, std::int64_t columns, DType dtype = DType::f32)

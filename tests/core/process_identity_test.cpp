@@ -18,7 +18,6 @@ class Child {
   ~Child() { end(); }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  /// Ends the child. Returns the signal that ended it.
   int end() {
     if (pid_ <= 0) return 0;
     int status = 0;

@@ -43,7 +43,6 @@ std::string webp_bytes(bool lossless, bool alpha, ImageSize size, const std::vec
 /// specification, and an EXIF chunk that holds the orientation.
 std::string webp_extended(const std::string& picture, ImageSize size, int flags, int orientation);
 
-/// Returns an image with a single colour.
 Image plain_image(ImageSize size, std::uint8_t red, std::uint8_t green, std::uint8_t blue);
 
 }  // namespace maestro

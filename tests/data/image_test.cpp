@@ -221,7 +221,6 @@ TEST(Image, more_pixels_than_the_limit_are_refused_though_each_side_is_small_eno
   EXPECT_EQ(image_size(file).error().message, wanted);
 }
 
-/// Returns this process's peak memory.
 std::int64_t peak_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -36,7 +36,6 @@ void check_invariants(const SampleIndexOptions& options) {
   for (const int reader : readers) ASSERT_NE(reader, by_train | by_validation) << "a token is read by both splits";
 }
 
-/// Returns the smallest accepted number of tokens.
 std::int64_t fewest_tokens(SampleIndexOptions options) {
   for (options.tokens = 0;; ++options.tokens) {
     try {

@@ -54,7 +54,6 @@ TEST(DamagedSafetensors, a_file_cut_anywhere_is_refused) {
   EXPECT_FALSE(open_and_touch(folder, sound + "x").ok()) << "bytes outside of all tensors";
 }
 
-/// Returns the bytes that this process has allocated.
 std::size_t taken_bytes() {
   return mallinfo2().uordblks + mallinfo2().hblkhd;
 }

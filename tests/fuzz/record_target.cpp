@@ -10,7 +10,6 @@
 namespace maestro::fuzz {
 namespace {
 
-/// Returns a run folder with a record.
 const std::filesystem::path& run_folder() {
   static const std::filesystem::path folder = [] {
     std::filesystem::create_directories(scratch().path() / "record");

@@ -129,7 +129,6 @@ void receive_of_served(std::string_view bytes) {
   });
 }
 
-/// Finds the place of a process with these variables.
 void find_place(std::string_view variables) {
   std::map<std::string, std::string, std::less<>> values;
   std::istringstream lines{std::string(variables)};

@@ -22,7 +22,6 @@ inline void PrintTo(const Backend& backend, std::ostream* out) {
   *out << backend.name;
 }
 
-/// Returns every backend that this machine can run.
 std::vector<Backend> backends();
 
 }  // namespace maestro::testing

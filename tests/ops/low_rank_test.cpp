@@ -16,7 +16,6 @@ namespace {
 constexpr std::int64_t rows = 7, width = 32, rank = 3;
 constexpr double scale = 2.5;
 
-/// A matrix in double precision.
 struct Matrix {
   std::int64_t height = 0, width = 0;
   Values values = Values(static_cast<std::size_t>(height * width));

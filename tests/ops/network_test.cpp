@@ -16,7 +16,6 @@ namespace {
 
 constexpr double norm_epsilon = 1e-5;
 
-/// The network in record_references.py.
 class Network {
  public:
   explicit Network(const Recorded& recorded) : recorded_(recorded) {

@@ -64,7 +64,6 @@ inline std::size_t count(std::int64_t rows, std::int64_t columns) {
 
 /// Returns the norms, which operator_cases() includes.
 std::vector<std::shared_ptr<const OperatorCase>> norm_cases();
-/// Returns an object for each operator.
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases();
 
 }  // namespace maestro::testing

@@ -47,7 +47,6 @@ class ParallelFunctions : public ::testing::TestWithParam<std::tuple<std::int64_
  protected:
   [[nodiscard]] std::int64_t ranks() const { return std::get<0>(GetParam()); }
   [[nodiscard]] DType dtype() const { return std::get<1>(GetParam()); }
-  /// Returns a tensor for each rank.
   [[nodiscard]] std::vector<OwnedTensor> one_each(Shape shape) const {
     std::vector<OwnedTensor> tensors;
     for (std::int64_t rank = 0; rank < ranks(); ++rank) tensors.push_back(eighths(dtype(), shape, 50 + rank));

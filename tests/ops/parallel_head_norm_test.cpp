@@ -63,7 +63,6 @@ class HeadNormOverRanks : public ::testing::TestWithParam<std::tuple<std::int64_
   [[nodiscard]] DType dtype() const { return std::get<2>(GetParam()); }
   [[nodiscard]] double tolerance() const { return dtype() == DType::f32 ? 1e-5 : 1e-2; }
 
-  /// Returns a rank's part of a weight.
   [[nodiscard]] Values weight_of(const Values& weight, std::int64_t count, std::int64_t rank) const {
     if (!whole()) return weight;
     const auto part = static_cast<std::int64_t>(weight.size()) / count;

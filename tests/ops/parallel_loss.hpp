@@ -15,7 +15,6 @@ namespace maestro::testing {
 
 using cpu::LossProblem;
 
-/// A rank's place: its operator table and its group.
 struct RankPlace {
   const OperatorTable& ops;
   Communicator* group = nullptr;         ///< rank's group; null: a single rank with everything

@@ -6,7 +6,6 @@
 
 namespace maestro {
 
-/// Returns how often `part` occurs in `text`.
 inline std::size_t count_of(std::string_view text, std::string_view part) {
   std::size_t count = 0;
   for (auto at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++count;

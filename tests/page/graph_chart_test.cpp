@@ -15,7 +15,6 @@ struct Rect {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-/// Returns the boxes in drawing order.
 std::vector<Rect> rects_of(const std::string& svg) {
   const std::regex pattern(R"re(<rect x="([0-9.]+)" y="([0-9.]+)" width="([0-9.]+)" height="([0-9.]+)")re");
   std::vector<Rect> rects;

@@ -64,7 +64,6 @@ double bound_by_selections(const Placed& placed) {
   return bound;
 }
 
-/// Returns the work of the busiest core.
 double busiest(const Placed& placed) {
   std::map<int, double> load;
   double most = 0;

@@ -180,7 +180,6 @@ std::vector<DrawnWork> drawn_work(std::mt19937_64& random, int devices) {
   return drawn;
 }
 
-/// Returns the times at which the work ends.
 std::vector<double> ends_of(const std::vector<DrawnWork>& drawn, std::vector<int> cores) {
   VirtualClock clock;
   DeviceQueues queues(clock, std::move(cores));

@@ -267,7 +267,6 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
 
 INSTANTIATE_TEST_SUITE_P(Policies, StepPlannerTest, ::testing::Values("arrival", "bulk_synchronous", "wavefront"));
 
-/// One end of a graph's only edge.
 struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;

@@ -51,7 +51,6 @@ class PipelineBench {
   std::deque<ParallelBench> stages_;
 };
 
-/// Returns the snapshot with its tensors sorted by name.
 [[nodiscard]] TensorSnapshot by_name(TensorSnapshot snapshot);
 
 }  // namespace maestro::testing

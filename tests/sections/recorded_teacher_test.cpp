@@ -83,7 +83,6 @@ RecordedTeacher::Options opened(const std::filesystem::path& folder, const Corpu
   return RecordedTeacher::Options::read(document.root().table("teacher"), corpus);
 }
 
-/// Returns samples from a split of the small corpus.
 Batch batch_of(Split split, const std::vector<std::uint64_t>& ids) {
   const auto corpus = small_corpus();
   std::vector<std::int32_t> inputs, targets, offsets{0};

@@ -31,7 +31,6 @@ struct Batch {
         std::vector<std::int32_t> sample_offsets);
   /// Returns random tokens and targets below `ids`; every seventh target is ignored.
   static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t ids);
-  /// Adds this many patches to each sample.
   Batch& with_patches(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
   [[nodiscard]] SequenceLayout patches() const { return {patch_offsets, patch_positions}; }
@@ -40,7 +39,6 @@ struct Batch {
   [[nodiscard]] double target_tokens() const;
 };
 
-/// The CPU backend and memory for passes.
 struct Bench {
   Bench();
   [[nodiscard]] SectionContext context(std::string name, bool trained, DType precision = DType::f32) const;
@@ -98,11 +96,9 @@ Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench
 /// Largest absolute difference of two f32 tensors of equal shape.
 double largest_difference(const ConstTensor& a, const ConstTensor& b);
 
-/// Returns the folder of a recorded model, see record_references.py.
 std::filesystem::path reference_folder(const std::string& model);
 /// Returns the recorded decoders, at least one of every family.
 std::vector<std::string> recorded_decoders();
-/// Returns the values of an i32 tensor.
 std::vector<std::int32_t> integers(const SafetensorsFile& file, const std::string& name);
 /// A temporary folder for a test, removed at the end.
 class TemporaryFolder {

@@ -52,7 +52,6 @@ std::vector<PortTensor> inputs_of(Batch& batch) {
           {"targets", Tensor(batch.targets.data(), DType::i32, {batch.rows(), 1}), false}};
 }
 
-/// Returns a runner for a section with random values.
 template <class Made>
 std::unique_ptr<SectionRunner> runner_of(const Bench& bench, const OptimizerConfig& optimizer, bool trained = true) {
   const SectionContext context = bench.context("lm", trained);

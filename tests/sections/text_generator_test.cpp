@@ -46,7 +46,6 @@ class Stored {
     save_weights(whole_, folder()).or_throw();
   }
   [[nodiscard]] std::filesystem::path folder() const { return folder_.path() / "model"; }
-  /// Returns the logits of the token after `tokens`.
   [[nodiscard]] std::vector<float> logits(const Tokens& tokens) {
     const Batch batch(tokens, tokens, {0, static_cast<std::int32_t>(tokens.size())});
     MicroBatch pass(bench, whole_, batch, Pass::evaluate, precision_);

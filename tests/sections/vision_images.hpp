@@ -18,7 +18,6 @@ struct PictureSize {
   std::int32_t columns = 1;
 };
 
-/// Images of a micro-batch's samples.
 struct Pictures {
   std::vector<float> pixels;         // (P, 3 patch^2)
   std::vector<std::int32_t> places;  // (P, 3)

@@ -7,7 +7,6 @@
 namespace maestro {
 namespace {
 
-/// An Admission and everything that it refers to.
 struct AdmissionBench {
   AdmissionBench(Workload workload, Binding binding)
       : graph(workload, binding),

@@ -27,7 +27,6 @@ TEST(LowerBound, one_sample_takes_its_path_forward_and_back) {
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 2 + 0.5 + 3 + 6 + 0.5 + 4);
 }
 
-/// Returns equal samples in a single section.
 Workload alike(std::size_t samples, std::int64_t replicas) {
   Workload workload;
   workload.sections = {{"llm", true, replicas, no_limit, {}}};

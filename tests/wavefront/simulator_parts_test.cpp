@@ -146,7 +146,6 @@ TEST(Lanes, have_room_below_their_in_flight_limit) {
   EXPECT_EQ(lanes.masks().candidates(0, 0, true), 0b111u);
 }
 
-/// A Dispatch and everything that it refers to.
 struct DispatchBench {
   explicit DispatchBench(const Workload& workload, Binding binding = Binding::late)
       : graph(workload, binding),

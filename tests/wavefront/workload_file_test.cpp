@@ -23,7 +23,6 @@ json example() {
                  {"id": 1, "forward_ms": {"llm": 8.0}, "backward_ms": {"llm": 16.0}}]})");
 }
 
-/// Returns the error line for the file.
 std::string refusal(const std::string& text) {
   try {
     parse_workload(text, "w.json");

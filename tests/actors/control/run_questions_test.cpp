@@ -40,7 +40,6 @@ class RunQuestionsTest : public ::testing::Test {
       return answer;
     });
   }
-  /// Spawns an actor that never answers.
   caf::actor silent() {
     return actor([](StatusRequest) -> caf::result<WaitingFor> { return caf::skip; });
   }

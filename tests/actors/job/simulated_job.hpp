@@ -74,7 +74,6 @@ class SimulatedJob {
   BatchMetadata read(const BatchRequest& request);
   /// Waits until the writer's thread is idle; then only this thread sends messages again.
   void drain_writer();
-  /// Returns the devices of ranks, by section and replica.
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);

@@ -83,7 +83,6 @@ class Rendezvous : public TemporaryFolder {
   std::string wait_error(std::chrono::milliseconds patience = rendezvous_patience) {
     return job_error_of([&] { door_->wait_all(patience); });
   }
-  /// Waits for the first note.
   std::string note() {
     std::unique_lock lock(mutex_);
     return noted_.wait_for(lock, rendezvous_patience, [this] { return !notes_.empty(); }) ? notes_.front() : "none";

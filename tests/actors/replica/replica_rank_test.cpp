@@ -13,7 +13,6 @@
 namespace maestro::testing {
 namespace {
 
-/// A section that never runs.
 class Idle final : public Section {
  public:
   [[nodiscard]] Ports ports() const override { return {}; }

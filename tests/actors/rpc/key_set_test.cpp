@@ -39,7 +39,6 @@ class KeySets : public TemporaryFolder {
   static perms mode_of(const path& file) { return std::filesystem::status(file).permissions(); }
 };
 
-/// The certificate in a file.
 class Certificate {
  public:
   explicit Certificate(const path& file) {

@@ -32,7 +32,6 @@ class JoiningProcesses : public MovesOfPlacements {
     return answer.value();
   }
   std::string refusal(const auto& wanted) { return ask(wanted).refusal; }
-  /// Process 4 joins.
   void join() {
     const PlacementAnswer answer = ask(JoinWanted{"teacher"});
     ASSERT_EQ(answer.refusal, "");

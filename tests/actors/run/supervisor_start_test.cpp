@@ -9,7 +9,6 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor in a job with two processes.
 class SupervisorStartTest : public ::testing::Test {
  protected:
   void SetUp() override { spawn(false); }

@@ -62,7 +62,6 @@ TEST_F(SnapshotWriterTest, an_exception_of_the_work_is_reported_as_one_line) {
   EXPECT_EQ(line.get_future().get(), "the disk is full");
 }
 
-/// Writes a checkpoint of `section`.
 void store(SnapshotWriter& writer, StepId step, Plain& section, SectionSnapshot into = {}) {
   Section* const alone[] = {&section};
   SectionSnapshot snapshot = take_snapshot(alone, "plain", std::move(into)).value_or_throw();

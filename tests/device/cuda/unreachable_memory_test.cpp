@@ -11,7 +11,6 @@ constexpr std::size_t size = 512;
 
 class UnreachableMemory : public ::testing::Test {
  protected:
-  /// Returns why `exported` is not imported.
   [[nodiscard]] std::string refusal(std::span<const std::byte> exported) const {
     std::string why_not;
     EXPECT_EQ(MemorySharing().import_block(device_, exported, why_not), nullptr);

@@ -76,7 +76,6 @@ class LossKernels : public KernelTest {
     return answer;
   }
 
-  /// Runs the kernels and compares.
   void expect_agreement(const Problem& problem) {
     SCOPED_TRACE("divergence " + std::to_string(static_cast<int>(problem.weights.divergence)) + ", " +
                  std::to_string(problem.rows) + " x " + std::to_string(problem.vocabulary) + " of " +

@@ -35,7 +35,6 @@ constexpr double logits_softcap = 16;  // applied to all logits
 
 class LossParts : public KernelTest {
  protected:
-  /// A rank's part, on the device.
   struct Rank {
     LossPart part;
     PartSums own;

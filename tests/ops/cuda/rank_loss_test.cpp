@@ -159,7 +159,6 @@ TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
   }
 }
 
-/// A rank's part of the embedding and its gradients.
 struct Embedded {
   Values y, dtable, dpositions;
 };

@@ -101,7 +101,6 @@ TEST(RepeatedPasses, of_a_teacher_and_a_student_on_one_device_distil_to_the_same
   }
 }
 
-/// A micro-batch with sequences of these lengths.
 struct Text {
   Text(const std::vector<std::int64_t>& lengths, std::uint32_t index) {
     Random random(7, index);

@@ -70,7 +70,6 @@ const LaneValue* warp_exchange(unsigned mask, const LaneValue& value);
 /// Ends the kernel with a KernelError that names the place and `what`.
 [[noreturn]] void kernel_fault(const char* what);
 
-/// Returns the block's dynamic shared memory.
 [[nodiscard]] std::byte* dynamic_shared();
 /// Returns the block's shared variable for `key`; 16-byte aligned.
 [[nodiscard]] std::byte* shared_variable(const void* key, std::size_t bytes);

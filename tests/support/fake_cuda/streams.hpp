@@ -24,7 +24,6 @@
 /// A step of a stream; returns false if it has to wait for another stream.
 using Step = std::function<bool()>;
 
-/// A recording of an event.
 struct Recording {
   bool done = false;
   CUstream_st* stream = nullptr;  ///< stream; null once done
@@ -95,7 +94,6 @@ struct Runtime {
   /// Waits with the lock released, which the caller holds once: a step may wait for work that another thread queues.
   void run_all(CUstream_st* stream);
   void run_until(const std::shared_ptr<Recording>& recording);
-  /// Runs all streams of the current device.
   void run_device();
   void let_others_queue();
   void fail(cudaError_t error, const std::string& text);
