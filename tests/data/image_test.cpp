@@ -294,7 +294,7 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
 
 TEST(Image, a_jpeg_a_webp_and_a_png_are_turned_as_their_orientation_says) {
   const TempFolder folder;
-  // Four fields of 16-pixel rows, each with a single colour: a b over c d; below, the corners after each orientation.
+  // Four single-coloured fields, a b over c d, of 16 rows each; then their order after each orientation.
   constexpr int a = 40, b = 90, c = 150, d = 220;
   std::vector<std::uint8_t> samples;
   for (int row = 0; row < 32; ++row) {

@@ -8,7 +8,7 @@ import maestro
 
 
 class Counting(maestro.Corpus):
-    """Samples in which sample n counts upward from n."""
+    """Sample n counts upward from n."""
 
     vocabulary = 32
 

@@ -12,6 +12,8 @@
 namespace outside {
 
 /// Predicts the next token from the present: embedding, hidden layer with residual connection, output layer, loss.
+///
+/// Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
 class BigramModel final : public maestro::Section {
  public:
   struct Options {
