@@ -27,7 +27,7 @@ def socket_at(address, keys=None):
         return TSocket.TSocket(host, int(port))
     context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
     context.load_cert_chain(str(keys / "node.pem"), str(keys / "node.key"))
-    context.check_hostname = False  # every certificate of the job belongs to one of its processes
+    context.check_hostname = False  # any holder of a certificate of the job is trusted
     return TSSLSocket.TSSLSocket(host, int(port), ssl_context=context)
 
 

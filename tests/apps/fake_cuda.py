@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by tests of complete jobs on CUDA devices.
 
-MAESTRO_FAKE_CUDA names the backend over the fakes of the CUDA runtime, cuBLASLt and NCCL: it has four devices, and
+MAESTRO_FAKE_CUDA names the backend with the fakes of the CUDA runtime, cuBLASLt and NCCL: it has four devices, and
 runs every kernel on the CPU, thread by thread. So models and runs are tiny.
 
 On a machine with a GPU, MAESTRO_FAKE_CUDA=build/release/lib/maestro/libmaestro_cuda.so MAESTRO_TEST_DEVICES=cuda:0 (or
@@ -74,7 +74,7 @@ def setUpModule():
 
 
 class WithDevices:
-    """Lets the program find the backend over the fakes."""
+    """Lets the program find the backend with the fakes."""
 
     def setUp(self):
         super().setUp()

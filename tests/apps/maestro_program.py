@@ -29,8 +29,8 @@ RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the 
 LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # at the start of every line of a run
 # For anything that a loaded machine may delay, so that a failing test ends.
 PATIENCE_S = 600.0 if SANITIZED else 120.0
-SLOWNESS = 5 if SANITIZED else 1  # factor of processes: silence counts as a loss so many times later
-LOADED = 6 * SLOWNESS  # most times as long next to other work; benchmarks measure it
+SLOWNESS = 5 if SANITIZED else 1  # a silent process counts as lost this many times later
+LOADED = 6 * SLOWNESS  # allowed slowdown next to other work; benchmarks measure the real times
 ENDLESS = 1_000_000  # steps of a run that the test ends: more than any machine does within PATIENCE_S
 
 
@@ -340,7 +340,7 @@ class SystemTest(unittest.TestCase):
 
     def start_held(self, job, *options, after=None, **more):
         """Starts a run that cannot end before release() or wait(): it pauses after step `after` (default: half of its
-        steps) if it comes so far."""
+        steps) if it gets that far."""
         after = job["train"]["steps"] // 2 if after is None else after
         address = f"unix:{self.folder}/held{self.runs}.sock"
         run = self.start(job, *options, "--pause-after", after, "--control", address, **more)

@@ -44,7 +44,7 @@ class Recovers(SystemTest):
                 victims.append(pid)
             return victims
 
-        self.assertTrue(run.wait_for(find), run.text)  # takes as long as many steps
+        self.assertTrue(run.wait_for(find), run.text)  # this takes as long as many steps
         if after_step:
             reached = lambda: max(steps_of_checkpoints(self.folder / "out"), default=0) >= after_step  # noqa: E731
             self.assertTrue(run.wait_for(reached), run.text)

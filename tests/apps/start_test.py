@@ -166,7 +166,7 @@ class StrangersOverTls(StartTest):
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class ShortCuts(StartTest):
-    CUT_S = 1.0  # TCP may retransmit as late after it; the default peer timeout is too short on loaded machines
+    CUT_S = 1.0  # TCP may retransmit this long after the cut; the default peer timeout is too short on loaded machines
 
     def listens(self, hosts, at):
         return hosts.addresses[at] in {".".join(str(byte) for byte in bytes.fromhex(address)[::-1])

@@ -172,7 +172,7 @@ TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
   config.positions = 60;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 2}}) {
     for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
-      // More than one of four ranks has tokens: its part of the top may be all of them.
+      // 12 exceeds the tokens of one rank in four: its complete part may be in the top k.
       const auto build = trunk_of(config, boundary, 12);
       ParallelBench single({}, bench.context("teacher", false), build);
       randomise(single.section(0), 3);

@@ -90,7 +90,7 @@ TEST(Admission, outputs_wait_up_to_the_depth_of_their_edge_beside_a_filled_slot)
   for (const int depth : {0, 1}) {
     bench.rules.depth = {static_cast<double>(depth)};
     bench.admission.reset(bench.rules);
-    const int most = depth * 2 + 2 - 1;  // lanes times depth, and slots
+    const int most = depth * 2 + 2 - 1;  // depth * lanes + slots - 1
     for (int task = 0; task < most; ++task) EXPECT_TRUE(bench.admission.admit(task)) << depth << ", " << task;
     EXPECT_FALSE(bench.admission.admit(most)) << depth;
     EXPECT_GT(bench.admission.ledger(0).spare(), 0);

@@ -216,7 +216,7 @@ TEST_F(PlanChecks, emulated_stages_need_no_devices_of_the_machine_and_are_noted_
 
 TEST_F(PlanChecks, the_end_of_a_step_on_emulated_devices_is_a_ring_over_the_replicas_and_the_step_itself) {
   add("student", 1, 4);
-  plan_.held = {{.all = 25'000'000}};  // 100 MB per gradient exchange
+  plan_.held = {{.all = 25'000'000}};  // 100 MB for gradients
   EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).sum_ms, 0);
   EXPECT_EQ(emulated_step_end(plan_, SectionId(0)).step_ms, 0);
   plan_.emulation.step_ms = 3;

@@ -234,7 +234,7 @@ class RankExchangesTest : public ::testing::Test {
   ActorBench bench_;
   std::vector<caf::actor> actors_;
   std::vector<std::string> broken_;
-  std::int64_t context_parts_ = 1;  // first-stage ranks that are connected
+  std::int64_t context_parts_ = 1;  // only ranks of the first part are connected
   std::int64_t own_elements_ = own_elements;
   int handed_over_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of a device's multiprocessors, over fakes of the driver's functions that describe an H200.
+// Division of a device's multiprocessors, with fakes of the driver's functions that describe an H200.
 #include "runtime/device/cuda/green_contexts.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by tests of the CUDA device. They run on a device if there is one, and over the fake runtime anywhere; so they
+// Shared by tests of the CUDA device. They run on a device if there is one, and with the fake runtime anywhere; so they
 // access device memory only through calls of the runtime.
 #pragma once
 

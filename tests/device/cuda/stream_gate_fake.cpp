@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Over the fake, whose streams must not wait for a thread that calls CUDA.
+// With the fake, whose streams must not wait for a thread that calls CUDA.
 #include "tests/device/cuda/stream_gate.hpp"
 #include "tests/support/fake_cuda/host_cuda.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a divided vocabulary with the collectives between the kernels, on ranks that are threads. Only over the
+// Losses over a divided vocabulary with the collectives between the kernels, on ranks that are threads. Only with the
 // fake, whose device memory is CPU memory.
 #include "runtime/ops/cuda/losses/cut_loss.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test rank with a separate device: a stream, memory and a table over the fake CUDA.
+// A test rank with a separate device: a stream, memory and a table with the fake CUDA.
 #pragma once
 
 #include <memory>

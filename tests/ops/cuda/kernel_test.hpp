@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixture for tests of device kernels: tensors are copied to and from the device only through calls of the CUDA
-// runtime, so that the same tests run on a device and over the fake.
+// runtime, so that the same tests run on a device and with the fake.
 //
-// Over the fake every run() runs twice, with threads and blocks in forward and backward order, and must leave the same
+// With the fake every run() runs twice, with threads and blocks in forward and backward order, and must leave the same
 // bits in all memory: a difference is a race.
 #pragma once
 
@@ -51,7 +51,7 @@ class KernelTest : public ::testing::Test {
     if (!available_) GTEST_SKIP() << "no CUDA device";
   }
 
-  /// Returns device memory, NaN over the fake, until the end of the test; `offset` elements after an aligned address.
+  /// Returns device memory, NaN with the fake, until the end of the test; `offset` elements after an aligned address.
   Tensor empty(DType dtype, Shape shape, std::int64_t offset = 0) {
     if (!available_) return {};  // called by a member of a skipped test
     void* memory = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses, embeddings and top k over a vocabulary divided over devices, against the same on CPUs. Every rank is a thread
-// with a separate stream, memory and table over the fake CUDA.
+// with a separate stream, memory and table with the fake CUDA.
 //
 // Tolerances, relative to the largest value. f32: sums are grouped in another way and exponentials are other functions,
 // 2e-5 as for single kernels; gradients of js from a top-k teacher lose digits if the student's mass outside the k

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator table that replays passes, call by call, over the fake runtime.
+// The operator table that replays passes, call by call, with the fake runtime.
 #include "runtime/device/cuda/repeating_table.hpp"
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 //         written past an allocation ends, at the latest when the memory is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel is sticky: every later call returns it, and cudaGetErrorString() describes it,
 //         until reset_device();
-//   HR-5  another process over the fake reaches device memory by cudaIpcOpenMemHandle() while its owner lives; a
+//   HR-5  another process on the fake reaches device memory by cudaIpcOpenMemHandle() while its owner lives; a
 //         process cannot open its memory itself.
 //   HR-6  a thread that captures a stream must not allocate or free memory or query an event: such a call is refused,
 //         and the capture fails.

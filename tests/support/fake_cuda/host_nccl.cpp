@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake of NCCL over the fake CUDA runtime, linked in its place; also between processes on the same machine.
+// A fake of NCCL on the fake CUDA runtime, linked in its place; also between processes on the same machine.
 //
 // It keeps these guarantees of NCCL: work runs in stream order, after all ranks have arrived at it; a communicator
 // never blocks (ncclInProgress until all ranks have joined); grouped calls start at ncclGroupEnd; sends and receives
