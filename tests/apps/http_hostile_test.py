@@ -68,7 +68,7 @@ class Hostile(HttpTest):
                     peer.sendall(b"G")
             except OSError:
                 pass
-        held = [self.connect(at) for _ in range(300)]  # more than there are slots
+        held = [self.connect(at) for _ in range(300)]  # more than the service has slots
         drips = [threading.Thread(target=drip, args=(self.connect(at),)) for _ in range(40)]
         for thread in drips:
             thread.start()

@@ -262,7 +262,7 @@ class Refusals(PlugInTest):
         shutil.copy("/proc/self/exe", self.folder / "python.so")
         self.refuse("python.so", "python.so: is not a plug-in: it lacks the symbol maestro_plug_in, "
                     "which MAESTRO_PLUG_IN of ")
-        if not SANITIZED:  # AddressSanitizer has a symbol whose name ends with the bytes of this
+        if not SANITIZED:  # AddressSanitizer has a symbol whose name ends with these bytes
             renamed = self.changed("renamed.so", b"\0maestro_plug_in\0", b"\0maestro_plug_up\0")
             self.refuse(renamed, "renamed.so: is not a plug-in: it does not export the symbol maestro_plug_in")
 

@@ -227,7 +227,7 @@ class InPlace(Recovers):
 
     @staticmethod
     def recoveries(run):
-        """The number of replacements that have their placements."""
+        """Returns the number of replacements that have their placements."""
         return run.text["out"].count("is there again")
 
     def check_in_place(self, run, expected, victims):

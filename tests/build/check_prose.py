@@ -37,7 +37,7 @@ OPEN = {
 
     "runtime/checkpoint",
 
-    "runtime/wavefront", "tests",
+    "runtime/wavefront",
 }
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}

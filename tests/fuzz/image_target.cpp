@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures under fuzz: PNG, JPEG and WebP files and blocks of EXIF. The checksums in a PNG are replaced by the right
-// sums, too: behind them lie the parts of the decoder that a damaged file does not reach. A small image is written
-// and read back.
+// Fuzz target for images: PNG, JPEG and WebP files and EXIF blocks. Each PNG is also read with its checksums corrected,
+// which reaches parts of the decoder that a damaged file does not. A small image is written and read back.
 #include <zlib.h>
 
 #include "fuzz_target.hpp"

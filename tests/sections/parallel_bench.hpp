@@ -26,7 +26,7 @@ inline std::span<float> values_in(TensorSnapshot& snapshot, const NamedTensor& n
   return Tensor(data, DType::f32, named.tensor.shape()).span<float>();
 }
 
-/// A whole tensor for an input port.
+/// A complete tensor for an input port.
 struct Feed {
   std::string port;
   Tensor whole;  ///< (M, columns)

@@ -93,7 +93,7 @@ void randomise(Section& section, std::uint64_t seed);
 Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench, Section& section,
                                    std::int64_t number);
 
-/// Largest absolute difference of two f32 tensors of equal shape.
+/// Returns the largest absolute difference between two f32 tensors of equal shape.
 double largest_difference(const ConstTensor& a, const ConstTensor& b);
 
 std::filesystem::path reference_folder(const std::string& model);

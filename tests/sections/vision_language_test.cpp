@@ -130,7 +130,7 @@ TEST_P(VisionLanguage, image_tokens_and_rows_that_do_not_match_are_refused_with_
   };
   EXPECT_EQ(error(batch, true), "no error");
   EXPECT_EQ(error(batch, false).find("decoder: sample 0 has 8 image tokens, but its images have 0 rows"), 0u);
-  batch.with_patches({8, 1, 3});  // as many in all, but not in each sample
+  batch.with_patches({8, 1, 3});  // as many patches in all, but not in each sample
   EXPECT_EQ(error(batch, true).find("decoder: sample 1 has 0 image tokens, but its images have 1 rows"), 0u);
 }
 
@@ -171,7 +171,7 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   EXPECT_EQ(match().weight, 3);
   text.targets[94] = (text.targets[94] + 1) % 37;  // sample 2's last target
   EXPECT_EQ(match().sum, 2);
-  text.targets[30] = (text.targets[30] + 1) % 37;  // the first of sample 0
+  text.targets[30] = (text.targets[30] + 1) % 37;  // sample 0's first target
   EXPECT_EQ(match().sum, 1);
   text.targets[32] = (text.targets[32] + 1) % 37;  // the first row of sample 1
   EXPECT_EQ(match().sum, 0);

@@ -104,7 +104,7 @@ TEST_F(RunQuestionsTest, a_view_has_the_run_and_every_replica) {
 }
 
 TEST_F(RunQuestionsTest, a_view_queries_the_replicas_that_are_there_now) {
-  const auto before = directory_of({replica(0), silent()});  // whose placement moves
+  const auto before = directory_of({replica(0), silent()});  // a replica whose placement moves
   const auto after = directory_of({replica(0), replica(1)});
   RunQuestions questions(
       system_, actor([=, asked = 0](RunStatusRequest) mutable { return run_at(7, asked++ == 0 ? before : after); }));

@@ -18,22 +18,25 @@ Placement placement(SectionId section, std::uint32_t replica, std::uint32_t proc
 }
 
 TEST(Placements, go_to_the_process_with_the_fewest_placements_of_the_section) {
-  const std::vector<Placement> placements = {placement(source, 0, 0),  placement(teacher, 0, 1), placement(teacher, 1, 1), placement(teacher, 2, 2),
-                                   placement(teacher, 3, 3), placement(teacher, 4, 3), placement(student, 0, 2)};
+  const std::vector<Placement> placements = {
+      placement(source, 0, 0),  placement(teacher, 0, 1), placement(teacher, 1, 1), placement(teacher, 2, 2),
+      placement(teacher, 3, 3), placement(teacher, 4, 3), placement(student, 0, 2)};
   const auto moved = adopt_placements(distillation_graph(), placements, ProcessId(3));
   ASSERT_TRUE(moved) << moved.error().message;
   EXPECT_EQ(*moved, (std::vector<Placement>{placement(teacher, 3, 2), placement(teacher, 4, 1)}));
 }
 
 TEST(Placements, of_a_process_with_a_trained_section_stay) {
-  const std::vector<Placement> placements = {placement(teacher, 0, 1), placement(teacher, 1, 2), placement(student, 0, 2), placement(student, 1, 1)};
+  const std::vector<Placement> placements = {placement(teacher, 0, 1), placement(teacher, 1, 2),
+                                             placement(student, 0, 2), placement(student, 1, 1)};
   const auto moved = adopt_placements(distillation_graph(), placements, ProcessId(2));
   ASSERT_FALSE(moved);
   EXPECT_EQ(moved.error().message, "section 'student' has state that cannot move");
 }
 
 TEST(Placements, need_another_process_with_the_section) {
-  const std::vector<Placement> placements = {placement(source, 0, 0), placement(teacher, 0, 1), placement(teacher, 1, 1), placement(student, 0, 2)};
+  const std::vector<Placement> placements = {placement(source, 0, 0), placement(teacher, 0, 1),
+                                             placement(teacher, 1, 1), placement(student, 0, 2)};
   const auto moved = adopt_placements(distillation_graph(), placements, ProcessId(1));
   ASSERT_FALSE(moved);
   EXPECT_EQ(moved.error().message, "no other process has section 'teacher'");
@@ -58,8 +61,9 @@ TEST(Placements, stay_where_a_gpu_is_at_an_end_of_their_edges) {
 
 TEST(Placements, are_shared_with_a_process_that_joins) {
   const SectionGraph graph = distillation_graph(6, 2);
-  const std::vector<Placement> placements = {placement(teacher, 0, 1), placement(teacher, 1, 2), placement(teacher, 2, 1),
-                                   placement(teacher, 3, 2), placement(teacher, 4, 1), placement(teacher, 5, 1)};
+  const std::vector<Placement> placements = {placement(teacher, 0, 1), placement(teacher, 1, 2),
+                                             placement(teacher, 2, 1), placement(teacher, 3, 2),
+                                             placement(teacher, 4, 1), placement(teacher, 5, 1)};
   const auto moved = share_placements(graph, placements, ProcessId(3), "teacher");
   ASSERT_TRUE(moved) << moved.error().message;
   EXPECT_EQ(*moved, (std::vector<Placement>{placement(teacher, 5, 3), placement(teacher, 4, 3)}));

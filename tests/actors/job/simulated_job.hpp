@@ -77,7 +77,7 @@ class SimulatedJob {
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
-  /// Moves of placements, as supervisors make them (SV-8), in steps between which anything may be delivered.
+  /// Moves placements as supervisors do (SV-8), in steps between which any message may be delivered.
   void begin_move();
   void continue_move();
   void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);

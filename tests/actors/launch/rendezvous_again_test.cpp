@@ -56,7 +56,7 @@ TEST_F(RendezvousAgain, awaits_nobody_but_the_lost_process) {
 
 TEST_F(RendezvousAgain, refuses_a_replacement_of_another_job) {
   JoinRequest changed = request(1);
-  changed.job = "lr = 0.2\n";  // the job file was edited meanwhile
+  changed.job = "lr = 0.2\n";  // the job file was edited in between
   auto replacement = joiner(changed);
   EXPECT_THROW(door_->wait_all(start_patience), JobError);
   EXPECT_THROW((void)replacement.get(), JobError);

@@ -6,7 +6,7 @@
 namespace maestro {
 namespace {
 
-/// Returns the decision of a window of equal looks.
+/// Returns the decision after a window of equal looks.
 PlacementDecision window_of(PlacementBalance& balance, double waiting, double idle) {
   for (int look = 1; look < PlacementBalance::window; ++look)
     EXPECT_EQ(balance.look(waiting, idle), PlacementDecision::keep);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Supervisors whose processes' placements move.
+// Supervisors of processes whose placements move.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ inline Placement placement(SectionId section, std::uint32_t index, std::uint32_t
   return {section, ReplicaIndex(index), ProcessId(process)};
 }
 
-/// Supervisors of four processes: 0 has the text, 1 and 2 a teacher each, 3 the student. The test plays all other
-/// actors.
+/// Supervisors of four processes: process 0 has the text, 1 and 2 a teacher each, 3 the student. The test acts for all
+/// other actors.
 class MovesOfPlacements : public ::testing::Test {
  protected:
-  /// Notes what the supervisor of a process has it do.
+  /// Records the calls of a process's supervisor.
   class Host final : public PlacementHost {
    public:
     Host(MovesOfPlacements& test, std::uint32_t rank) : test_(test), rank_(rank) {}
@@ -64,7 +64,7 @@ class MovesOfPlacements : public ::testing::Test {
     options.process = ProcessId(rank);
     options.hosts.assign(processes_ + joining_, 0);
     options.joining = joining_;
-    options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());  // of a replacement: after the others
+    options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());  // a replacement's comes last
     options.current_step = &current_step_;
     options.summary = [rank] { return ProcessSummary{ProcessId(rank), 0, {}, 0, 0}; };
     options.recovers = true;
@@ -186,17 +186,17 @@ class MovesOfPlacements : public ::testing::Test {
   std::uint32_t processes_ = 4;  // processes at the start
   std::size_t joining_ = 0;
   std::vector<std::string> elastic_;
-  std::map<SectionId, WaitingFor> states_;  // of all replicas of a section
-  bool starts_ = false;                     // lost processes again
+  std::map<SectionId, WaitingFor> states_;  // for all replicas of a section
+  bool starts_ = false;                     // whether lost processes are started again
   std::vector<std::uint32_t> started_, placed_;
-  bool silent_ = false;  // a new replica never gives its address, and Rescue has no answer
+  bool silent_ = false;  // whether a new replica never gives its address and Rescue is not answered
   bool rescues_ = false;
   std::atomic<std::uint64_t> current_step_ = 4;
   std::vector<std::shared_ptr<OutcomePromise>> outcomes_;
   std::vector<std::shared_future<RunOutcome>> ends_;
   std::vector<std::string> lines_, noted_;
   std::vector<std::uint32_t> removed_, left_;
-  std::map<std::uint32_t, std::vector<Placement>> placements_of_;  // as each process has them
+  std::map<std::uint32_t, std::vector<Placement>> placements_of_;  // as each process has recorded them
   std::optional<BeginAgain> moved_;
   std::deque<Host> hosts_;  // a deque: supervisors keep the hosts' addresses
   std::vector<caf::actor> actors_, replicas_;

@@ -52,7 +52,7 @@ TEST_F(JoiningProcesses, take_a_fair_share_of_the_placements) {  // SV-10
   EXPECT_EQ(times("teacher2@4 begins"), 1);
   EXPECT_EQ(times("student0@3 goes on"), 1);
   EXPECT_EQ(placed_, std::vector<std::uint32_t>{4});
-  bench_.advance(std::chrono::seconds(100));  // beyond the time limits of the start
+  bench_.advance(std::chrono::seconds(100));  // longer than the time limits of a start
   EXPECT_FALSE(ended(0));
   EXPECT_TRUE(lines_.empty()) << "nothing was lost";
 }
@@ -85,7 +85,7 @@ TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-1
   EXPECT_EQ(placements(),
             (std::vector<Placement>{placement(text, 0, 0), placement(teacher, 0, 1), placement(teacher, 1, 2),
                                     placement(teacher, 2, 1), placement(teacher, 3, 2), placement(student, 0, 3)}));
-  kill(4);  // its end is no loss
+  kill(4);  // not a loss: the process has left
   for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
   EXPECT_TRUE(lines_.empty());
 }

@@ -152,7 +152,7 @@ TEST_F(Replacements, come_one_after_the_other) {  // SV-9
                                                   placement(teacher, 1, 2), placement(student, 0, 3)}));
 }
 
-/// Process 2 has no section, so that process 1 alone has the teacher.
+/// Process 2 is without sections, so only process 1 has the teacher.
 class OnlyTeacher : public Replacements {
  protected:
   bool idle(std::uint32_t rank) const override { return rank == 2; }
