@@ -208,7 +208,8 @@ Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterCon
   const auto adapted = std::make_shared<const AdaptedWeights>(*std::move(opened));
   Result<std::vector<NamedTensor>> tensors = adapted->tensors();
   if (!tensors) return tensors.error();
-  return MadeModel{*std::move(tensors), [adapted](const std::string& name, std::span<float> values) { return adapted->make(name, values); }};
+  return MadeModel{*std::move(tensors),
+                   [adapted](const std::string& name, std::span<float> values) { return adapted->make(name, values); }};
 }
 
 }  // namespace maestro

@@ -293,8 +293,8 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
     std::int64_t copied = 0;
     for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole);
     if (copied == whole.elements()) continue;
-    return Error{ErrorCode::invalid_argument, "'" + room.snapshot.tensors[i].name + "' is held in parts, " + std::to_string(copied) +
-                                                  " of " + std::to_string(whole.elements()) +
+    return Error{ErrorCode::invalid_argument, "'" + room.snapshot.tensors[i].name + "' is held in parts, " +
+                                                  std::to_string(copied) + " of " + std::to_string(whole.elements()) +
                                                   " elements here; store all tensor ranks together"};
   }
   return std::move(room.snapshot);

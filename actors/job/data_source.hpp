@@ -21,15 +21,15 @@ struct DataSourceOptions {
   DataCursor cursor = {};
 };
 
-/// Returns the samples of a validation pass: the whole split, or at most `limit` unless that is 0.
+/// Returns the number of samples in a validation pass: all of the split, or at most `limit` unless it is 0.
 [[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
 
-/// Draws the samples of a step; those that cannot be read are left out, with the reason.
+/// Draws the samples of a step and leaves out unreadable samples, with the reason.
 class BatchDrawer {
  public:
   BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler);
   [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch, const DataCursor& cursor = {}) const;
-  /// Of the whole split, or at most `limit` samples unless that is 0: the same at every step.
+  /// Returns the samples of a validation pass, the same at every step; `limit` as for validation_size().
   [[nodiscard]] BatchMetadata validation(StepId step, std::int64_t limit) const;
 
  private:
@@ -51,7 +51,7 @@ class BatchDrawer {
 
 class DataSource : public RunActor {
  public:
-  /// The corpus is shared with the source section, which reads it on its own thread.
+  /// Shares the corpus with the source section, which reads it on another thread.
   DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus, Sampler sampler,
              DataSourceOptions options);
   caf::behavior make_behavior() override;

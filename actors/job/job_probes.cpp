@@ -14,7 +14,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::size_t most_bytes = 64 << 20;  // of a PortValues
+constexpr std::size_t most_bytes = 64 << 20;  // in a PortValues
 
 /// Reads the value of a port of the corpus, as its section does.
 void read_port(const ResolvedJob& plan, const std::string& port, const MicroBatchPlan& batch, const Tensor& value) {

@@ -17,12 +17,12 @@
 
 namespace maestro {
 
-/// Values of a corpus's ports, up to some bytes of them: layouts have the micro-batches of others. Thread-safe.
+/// A bounded cache of a corpus's port values, as several layouts have equal micro-batches. Thread-safe.
 class PortValues {
  public:
   using Read = std::function<void(const Tensor& value)>;
-  /// Fills a port's value for the samples of a micro-batch, by `read` where it is not known; one call at a time, since
-  /// `read` uses the corpus.
+  /// Fills a port's value for the samples of a micro-batch, with `read` if it is not known. Calls `read` on one thread
+  /// at a time, since it uses the corpus.
   void fill(const std::string& port, const MicroBatchPlan& batch, const Tensor& value, const Read& read);
 
  private:
@@ -34,18 +34,18 @@ class PortValues {
 /// Returns the section as the job describes it; its inputs from sources are the samples of the job's corpus. `plan`
 /// outlives the result.
 [[nodiscard]] ProbedSection probed_section(const ResolvedJob& plan, SectionId section);
-/// Likewise; values that were read before are copied from `known`, which outlives the result.
+/// Returns the same; copies values that were read before from `known`, which outlives the result.
 [[nodiscard]] ProbedSection probed_section(const ResolvedJob& plan, SectionId section, PortValues& known);
 
-/// Returns whether two sections make the same calls in equal layouts: they have equal keys and edges, and pass the same
-/// calls in the layouts that the plan has of them. `samples`: of a step.
+/// Returns whether two sections make the same calls in equal layouts: their keys and edges are equal, and so are their
+/// calls in the plan's layouts. `samples`: the samples of a step.
 [[nodiscard]] bool same_work(const ResolvedJob& plan, const std::string& one, const std::string& other,
                              std::span<const SampleRef> samples);
 
-/// Returns the samples of the first training steps of the job, without those that cannot be read.
+/// Returns the samples of the job's first training steps, without unreadable samples.
 [[nodiscard]] std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps);
 
-/// Returns the micro-batches into which a run cuts the samples of a step for a section, of all replicas.
+/// Returns the section's micro-batches for the samples of a step, for all replicas.
 [[nodiscard]] std::vector<MicroBatchPlan> batches_of(const ResolvedJob& plan, SectionId section,
                                                      std::span<const SampleRef> samples);
 
@@ -54,7 +54,7 @@ struct EqualBatches {
   MicroBatchPlan first;
   std::int64_t count = 0;
 };
-/// Returns the micro-batches of batches_of(), with those that do the same work as the one before counted.
+/// Returns the micro-batches of batches_of(); consecutive micro-batches with equal work are counted as one.
 [[nodiscard]] std::vector<EqualBatches> equal_batches_of(const ResolvedJob& plan, SectionId section,
                                                          std::span<const SampleRef> samples);
 

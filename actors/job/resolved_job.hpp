@@ -21,7 +21,7 @@
 
 namespace maestro {
 
-/// A section or a stage, for each node of the graph.
+/// A section or a stage, for each graph node.
 struct PlannedSection {
   SectionConfig config;  ///< settings of the section, but `devices` of this stage
   SectionFactory factory;

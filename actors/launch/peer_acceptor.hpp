@@ -3,8 +3,8 @@
 // of this job.
 //
 // PG-1 (strangers wait outside): a connection reaches `admitted` only after its peer has sent the job's secret, and
-//       over TLS only after both certificates were accepted. Until then the peer is a stranger (placements, deadlines: CN-1,
-//       CN-2) and does not delay other connections.
+//       over TLS only after both certificates were accepted. Until then the peer is a stranger (placements, deadlines:
+//       CN-1, CN-2) and does not delay other connections.
 #pragma once
 
 #include <chrono>

@@ -98,8 +98,8 @@ struct Directory {
   }
 };
 
-/// Rank 0 to every supervisor: these placements move, because processes are lost or have joined. All replicas of repeatable
-/// sections begin anew, under this epoch. Answered with PlacementsTaken.
+/// Rank 0 to every supervisor: these placements move, because processes are lost or have joined. All replicas of
+/// repeatable sections begin anew, under this epoch. Answered with PlacementsTaken.
 struct MovePlacements {
   Epoch epoch;
   std::vector<ProcessId> lost;

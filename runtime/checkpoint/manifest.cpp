@@ -28,7 +28,7 @@ bool stays_inside(const std::string& path) {
          std::ranges::none_of(relative, [](const auto& part) { return part == ".."; });
 }
 
-/// Returns the JSON text. Bytes that are not UTF-8, such as in settings of the command line, are replaced.
+/// Returns the JSON text. Bytes that are not UTF-8, such as in command-line settings, are replaced.
 std::string dumped(const json& object, int indent = -1) {
   return object.dump(indent, ' ', false, json::error_handler_t::replace);
 }

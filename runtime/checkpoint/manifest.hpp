@@ -26,7 +26,7 @@ struct FileRecord {
 
 /// The run of a checkpoint. A run that continues with --resume keeps all three values.
 struct RunIdentity {
-  std::string id;       ///< random id from the start of the run; empty in checkpoints of older versions
+  std::string id;       ///< random id of the run; empty in checkpoints from older versions
   std::string job;      ///< name of the job
   std::string started;  ///< "2026-11-22 14:30:00 UTC"
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;

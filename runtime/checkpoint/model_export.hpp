@@ -27,7 +27,7 @@ namespace maestro {
 /// A model whose tensors are made while it is written, file by file.
 struct MadeModel {
   std::vector<NamedTensor> tensors;  ///< names and shapes, f32, without memory
-  /// Writes the values of the tensor of this name.
+  /// Writes the values of the named tensor.
   std::function<Status(const std::string&, std::span<float>)> make;
 };
 /// Returns the model of adapters and their adapted weights together. The arguments outlive it.

@@ -116,7 +116,7 @@ std::vector<WorkloadSection> read_sections(const JsonValue& place) {
     }
     sections.push_back(std::move(section));
   }
-  if (sections.empty()) place.fail("there is no section");
+  if (sections.empty()) place.fail("the list is empty; a workload needs a section");
   return sections;
 }
 
@@ -225,7 +225,7 @@ class SampleReader {
     for (std::size_t at = 0; at < workload_.sections.size(); ++at) {
       const std::string name = printable(workload_.sections[at].name);
       if (backward_ms[at] && !workload_.sections[at].has_backward) {
-        place.at("backward_ms").fail(name + " is forward_only: it has no backward passes");
+        place.at("backward_ms").fail(name + " is forward_only and does not run backward passes");
       }
       if (backward_ms[at] && !forward_ms[at]) {
         place.at("backward_ms").fail("a time for " + name + ", which has none in forward_ms");
@@ -309,7 +309,7 @@ Workload parse_workload(std::string_view text, const std::string& file_name) {
   workload.edges = std::move(graph.edges);
   SampleReader reader(workload);
   const std::vector<JsonValue> samples = root.at("samples").items();
-  if (samples.empty()) root.at("samples").fail("there is no sample");
+  if (samples.empty()) root.at("samples").fail("the list is empty; a workload needs a sample");
   for (std::size_t at = 0; at < samples.size(); ++at) reader.read(samples[at], at);
   return workload;
 }

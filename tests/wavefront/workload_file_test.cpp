@@ -202,8 +202,9 @@ TEST(WorkloadFile, what_is_missing_is_named) {
   EXPECT_EQ(refusal_without("/edges/0/to"), "w.json: edges[0].to is missing");
   EXPECT_EQ(refusal_without("/samples/1/id"), "w.json: samples[1].id is missing");
   EXPECT_EQ(refusal_without("/samples/1/forward_ms"), "w.json: samples[1].forward_ms is missing");
-  EXPECT_EQ(refusal_with("/sections", json::array()), "w.json: sections: there is no section");
-  EXPECT_EQ(refusal_with("/samples", json::array()), "w.json: samples: there is no sample");
+  EXPECT_EQ(refusal_with("/sections", json::array()),
+            "w.json: sections: the list is empty; a workload needs a section");
+  EXPECT_EQ(refusal_with("/samples", json::array()), "w.json: samples: the list is empty; a workload needs a sample");
   EXPECT_EQ(refusal_with("/samples", 3), "w.json: samples: expected a list, got 3");
 }
 
@@ -217,7 +218,7 @@ TEST(WorkloadFile, trained_sections_have_backward_times_and_others_none) {
   EXPECT_EQ(refusal_without("/samples/0/backward_ms/llm"), missing);
   EXPECT_THAT(refusal_without("/samples/0/backward_ms"), HasSubstr("samples[0]: backward_ms has no time for vision"));
   EXPECT_EQ(refusal_with("/sections/0/mode", "forward_only"),
-            "w.json: samples[0].backward_ms: vision is forward_only: it has no backward passes");
+            "w.json: samples[0].backward_ms: vision is forward_only and does not run backward passes");
   EXPECT_EQ(refusal_with("/samples/1/backward_ms/vision", 1),
             "w.json: samples[1].backward_ms: a time for vision, which has none in forward_ms");
 }
