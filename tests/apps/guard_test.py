@@ -193,8 +193,8 @@ class ARollback(Poisoned):  # PR-4, CR-7
         watched["guard"]["max_rollbacks"] = 0
         finished = self.train(watched)
         event, = [event for event in lines(self.out, "events.jsonl") if event["event"] == "not_rolled_back"]
-        self.assertEqual((event["began"], event["reason"]), (POISONED, "guard.max_rollbacks = 0 are done"))
-        self.assertIn(f"warning: the run does not go back before the spike of step {POISONED}: ", finished.err)
+        self.assertEqual((event["began"], event["reason"]), (POISONED, "guard.max_rollbacks = 0 is reached"))
+        self.assertIn(f"warning: the run is not rolled back before the spike of step {POISONED}: ", finished.err)
 
     def test_is_none_without_an_older_checkpoint(self):
         watched = going_back(job())
@@ -265,7 +265,7 @@ class ASkippedStep(Poisoned):  # NG-1
         self.write_job(made)
         ended = self.call("train", "job.toml")
         self.assertEqual(ended.status, 1, ended.describe())
-        self.assertIn("and with it guard.patience = 4 steps in a row; lower lr", ended.err)
+        self.assertIn("; guard.patience = 4 steps in a row were skipped: lower lr", ended.err)
 
 
 class AnArchive(SystemTest):

@@ -102,7 +102,7 @@ TEST_F(RunRehearsalTest, a_run_that_cannot_be_rehearsed_has_a_reason) {
   steps_.clear();
   run(16);
   steps_[5].passes[plan_.graph.find("student")->value()].pop_back();
-  EXPECT_THAT(problem(), HasSubstr("step 6 had other micro-batches"));
+  EXPECT_THAT(problem(), HasSubstr("step 6 had different micro-batches"));
   steps_.clear();
   run(16);
   steps_[3].planning_ms = 6000;

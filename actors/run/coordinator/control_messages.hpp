@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of the control service to the coordinator, inside rank 0's process. Answers are values and handles that
-// never change again: the service reads them on its own threads.
+// Requests of the control service to the coordinator, inside rank 0's process. Answers are immutable values and
+// handles: the service reads them on its threads.
 #pragma once
 
 #include <cstdint>
@@ -23,38 +23,38 @@ struct RunStatusRequest {};
 struct RunStatus {
   RunState state = RunState::starting;
   std::uint64_t last_step = 0;  ///< the last complete step
-  std::uint64_t position = 0;   ///< of the sampler after that step
-  std::vector<RunUnit> units;   ///< announced and not complete, oldest first
-  double elapsed_s = 0;         ///< since the first step began
-  double samples_per_s = 0;     ///< over the last steps
+  std::uint64_t position = 0;   ///< the sampler's position after that step
+  std::vector<RunUnit> units;   ///< announced units that have not ended, oldest first
+  double elapsed_s = 0;         ///< time since the first step began
+  double samples_per_s = 0;     ///< mean over the last steps
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
-  std::optional<double> loss;                  ///< of the section whose loss the progress line shows
-  std::map<std::string, StepRow> latest;       ///< the last row of each section that has rows
-  std::optional<SchedulingRow> scheduling;     ///< of the last complete step
+  std::optional<double> loss;                  ///< loss in the progress line
+  std::map<std::string, StepRow> latest;       ///< last row of each section that has rows
+  std::optional<SchedulingRow> scheduling;     ///< row of the last complete step
   std::string checkpoint;                      ///< path of the last checkpoint
   std::vector<std::string> recoveries;         ///< a line for each
   std::uint64_t left_out = 0;                  ///< samples that could not be read
-  StepTotals figures;                          ///< of the steps that have ended
+  StepTotals figures;                          ///< totals of the finished steps
   bool announced = false;                      ///< some announced work has not ended
   std::uint64_t events = 0;                    ///< progress messages so far
-  std::string working;                         ///< work of the coordinator or on its behalf; empty: none
+  std::string working;                         ///< the coordinator's pending background work; empty: none
   std::shared_ptr<const Directory> directory;  ///< null until all processes are connected
-  std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
+  std::shared_ptr<const PlannedStep> planned;  ///< oldest unit's plan; null if no unit has one
 };
 
-/// Rows are numbered from 0 in the order of their creation, steps and validations apart; a row that is made again after
-/// a recovery has a new number. A negative number counts from the end. Rows that have left memory are left out: the
-/// record's files have them.
+/// Rows are numbered from 0 in the order of their creation, steps and validations separately; a row that is made again
+/// after a recovery gets a new number. A negative number counts from the end. Rows that are no longer in memory are
+/// left out: the record's files have them.
 struct MetricsRequest {
   std::int64_t first_step_row = 0;
   std::int64_t first_validation_row = 0;
-  std::int64_t most = 0;  ///< of either kind
+  std::int64_t most = 0;  ///< maximum number of rows of each kind
 };
 struct MetricsRows {
   std::vector<StepRow> steps;
   std::vector<StepRow> validations;
-  std::int64_t first_step_row = 0;  ///< of `steps`; later than requested where rows have left memory
+  std::int64_t first_step_row = 0;  ///< first number in `steps`; above the requested one if rows have left memory
   std::int64_t next_step_row = 0;
   std::int64_t first_validation_row = 0;
   std::int64_t next_validation_row = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of the control service that wait for their answer, and the rows that answer a request for metrics. Owns
-// the promises (CR-4). Coordinator's thread only.
+// Requests of the control service that wait for an answer, and the rows for a metrics request. Owns the promises
+// (CR-4). Coordinator's thread only.
 #pragma once
 
 #include <utility>

@@ -106,7 +106,7 @@ void Coordinator::announce() {
 bool Coordinator::leave_out(const BatchMetadata& batch) {
   auto& all = options_.record->left_out;
   for (const std::string& reason : batch.left_out) {
-    if (std::ranges::find(all, reason) != all.end()) continue;  // drawn again in a later epoch or validation
+    if (std::ranges::find(all, reason) != all.end()) continue;  // the sample was drawn before
     all.push_back(reason);
     options_.console->note("left out: " + reason);
     options_.note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
@@ -146,7 +146,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
       send_to(this, lane, MicroBatchOrder{replay_->announced(micro_batch)});
       continue;
     }
-    // Its samples are used again for measured passes only.
+    // Only measured passes need the samples later.
     send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
   send_end_of_step(open, false);
@@ -195,7 +195,7 @@ void Coordinator::send_end_of_step(const OpenUnit& open, bool again) {
 void Coordinator::micro_batch_done(const MicroBatchDone& message) {
   if (replay_ && replay_->repeatable(message.section) &&
       !replay_->done(message.section, message.step, message.pass, message.index)) {
-    return;  // done again (CR-5)
+    return;  // repeated work (CR-5)
   }
   recorder_.micro_batch_done(open_.at(key_of(message.step, message.pass)), message);
 }
@@ -205,7 +205,7 @@ void Coordinator::step_done(const StepDone& message) {
   const auto found = open_.find(key);
   const bool again =
       found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
-  if (again) return;  // of a replica that has begun anew (CR-5)
+  if (again) return;  // the replica has begun anew (CR-5)
   OpenUnit& open = found->second;
   const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
   open.norm_and_lr.try_emplace(message.section, norm_and_lr);
@@ -297,7 +297,7 @@ void Coordinator::commit(const RunUnit& unit) {
 void Coordinator::committed(const CheckpointCommitted& committed) {
   const UnitKey key = key_of(checkpoint_unit(committed.step, committed.shadow));
   const bool rescues = rescue_ && rescue_->makes(key);
-  checkpoints_.committed(committed, rescues || !rescue_ || !rescue_->written());  // the checkpoint of a rescue is newer
+  checkpoints_.committed(committed, rescues || !rescue_ || !rescue_->written());  // a rescue's checkpoint is newer
   if (rescues) rescue_->end();
   if (!committed.shadow) requests_.answer_checkpoints(committed);
   close(key);
@@ -379,7 +379,7 @@ RunStatus Coordinator::status() const {
 
 caf::result<CheckpointAnswer> Coordinator::checkpoint_requested() {
   if (!options_.schedule.keeps_state) {
-    return CheckpointAnswer{{}, {}, "emulated devices train nothing: there is no state to store"};
+    return CheckpointAnswer{{}, {}, "emulated devices train nothing, so a checkpoint would be empty"};
   }
   if (finished_) return CheckpointAnswer{{}, {}, "the run is at its end"};
   const std::optional<StepId> step = schedule_.request_checkpoint();
@@ -394,7 +394,7 @@ caf::result<CheckpointAnswer> Coordinator::checkpoint_requested() {
 caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& request) {
   if (request.pause) {
     schedule_.pause();
-    options_.record->pause_after = schedule_.last_step();  // a loss does not end the pause
+    options_.record->pause_after = schedule_.last_step();  // the pause outlives a lost process (CR-8)
     answer_pauses();
   } else {
     options_.record->pause_after.reset();

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wavefront coordinator: requests a plan of each global batch, sends work items to their lanes, keeps a bounded
-// number of units announced, and counts their ends. Its parts order the units (RunSchedule), record finished work
-// (StepRecorder), make checkpoints (RunCheckpoints), answer spikes (SpikeResponse) and losses (LossRescue), and keep
-// the requests of the control service (ControlRequests).
+// The wavefront coordinator: requests a plan for each global batch, sends work items to their lanes, keeps a bounded
+// number of units announced, and counts the finished ones. Its parts order the units (RunSchedule), record finished
+// work (StepRecorder), make checkpoints (RunCheckpoints), answer spikes (SpikeResponse) and lost processes
+// (LossRescue), and keep the requests of the control service (ControlRequests).
 //
 // CR-1 (single order): lanes receive micro-batches and step boundaries in the order of RunSchedule.
 // CR-2 (bounded lead): at most `ahead` training steps are announced beyond the oldest unfinished unit.
-// CR-3 (whole checkpoints): a checkpoint is committed only when every trained section has written its part of the same
-//       step.
+// CR-3 (complete checkpoints): a checkpoint is committed only after every trained section has written its part for the
+//       same step.
 // CR-4 (no lost request): every request of the control service is answered, at the latest when the run has ended.
-// CR-5 (moved placements): after BeginAgain every unit that is open ends as if its work items had been sent only once.
-// CR-6 (rescue): after a Rescue nothing is announced. The checkpoint that it makes is of the last finished step; a
-//       validation and a checkpoint of that step that have not ended are the first units of the run that goes on.
-// CR-7 (rollback): a spike that lasts is answered with guard.action = "rollback" by no further step. The run ends when
-//       all that was announced and a checkpoint have ended; the starting thread has the way back in
-//       RunRecord::rollback.
-// CR-8 (lasting pause): a pause outlives the loss of a process. The run that goes on does the steps again up to the one
-//       that it stood still after, and is paused there.
+// CR-5 (moved placements): after BeginAgain every open unit ends as if its work items had been sent only once.
+// CR-6 (rescue): after a Rescue nothing is announced. The rescue's checkpoint is of the last finished step; if a
+//       validation or a checkpoint of that step has not ended, the continued run begins with it.
+// CR-7 (rollback): after a lasting spike with guard.action = "rollback" no further step is announced. The run ends
+//       after all announced units and a checkpoint; RunRecord::rollback then describes the rollback to the starting
+//       thread.
+// CR-8 (lasting pause): a pause outlives the loss of a process. The continued run repeats the steps up to the one after
+//       which it was paused, and is paused there again.
 #pragma once
 
 #include "actors/messages/run_actor.hpp"
@@ -50,15 +50,15 @@ class Coordinator : public RunActor {
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);
-  /// Returns false, and fails the run, at the batch by which every training sample was drawn, or as many as there are
-  /// steps for, and all of them were left out.
+  /// Returns false, and fails the run, if every sample was left out so far, and all training samples, or all that the
+  /// run's steps need, have been drawn.
   bool trains_something(const BatchMetadata& batch);
   void announce_step(const StepPlanned& planned);
   void placements_lost(const PlacementsLost& loss) { recorder_.placements_lost(loss); }
   void begin_again(const BeginAgain& moved);
   void open_phase(StepId step, const PhaseCounts::Opening& opening);
   void phase_pass_done(const PhasePassDone& message);
-  /// Sends the end of the step to the replicas that have not reported it; `again`: only of repeatable sections.
+  /// Sends the end of the step to the replicas that have not reported it; `again`: only to repeatable sections.
   void send_end_of_step(const OpenUnit& open, bool again);
   void micro_batch_done(const MicroBatchDone& message);
   void step_done(const StepDone& message);
@@ -74,7 +74,7 @@ class Coordinator : public RunActor {
   // Rollback (CR-7).
   [[nodiscard]] SpikeResponse::Kept base_receiver();
   void base_kept(const SpikeBase& base);
-  /// Leaves the rollback to the starting thread, after all that was announced has ended.
+  /// Leaves the rollback to the starting thread, after all announced units have ended.
   void go_back();
   // The loss of a process (CR-6).
   caf::result<Rescued> rescue(const Rescue& loss);
@@ -97,12 +97,12 @@ class Coordinator : public RunActor {
   std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
   OpenUnits open_;
   bool awaiting_batch_ = false;
-  bool any_kept_ = false;  // some training sample drawn so far could be read
+  bool any_kept_ = false;  // at least one training sample drawn so far could be read
   bool began_ = false;
   bool finished_ = false;
   std::optional<ForwardReplay> replay_;  // none: placements do not move
   NormTotals norms_;
-  PlanStep next_plan_;  // next request to the planner, without its batch
+  PlanStep next_plan_;  // next request to the planner, before its batch is known
   StepRecorder recorder_;
   RunCheckpoints checkpoints_;
   SpikeResponse spikes_;

@@ -23,18 +23,18 @@ struct CoordinatorOptions {
   bool measure = false;                       ///< plans follow measured times
   PlanConfig predicted = {};                  ///< [plan]
   bool moves_placements = false;              ///< replicas of repeatable sections may begin anew
-  std::map<SectionId, StepId> trained_until;  ///< sections whose state was further than the first step at the start
+  std::map<SectionId, StepId> trained_until;  ///< sections that had trained beyond the first step at the start
   bool global_clip = false;                   ///< gradients are clipped by the norm over all sections
-  bool joined_norms = false;                  ///< the norms of all trained sections are answered together
+  bool joined_norms = false;                  ///< all trained sections receive their norms together
   std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it after the run
-  std::shared_ptr<RunJournal> journal;        ///< null: the run leaves no record
+  std::shared_ptr<RunJournal> journal;        ///< null: the run writes no record
   std::optional<RunGuard> guard;              ///< none: losses are not judged
-  /// Figures of the run; only the coordinator uses them until the run is over.
+  /// Figures of the run; only the coordinator uses them until the run has ended.
   std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
   std::uint64_t rollbacks = 0;      ///< rollbacks of the run so far
   DataCursor cursor;                ///< position in the training data at each step
-  std::uint64_t archive_every = 0;  ///< checkpoints of such steps are also kept in `archive`
+  std::uint64_t archive_every = 0;  ///< checkpoints of its multiples are also kept in `archive`
   ArchiveForm archive_form = ArchiveForm::full;
   std::optional<CheckpointArchive> archive;  ///< required by archive_every and by the guard
   SnapshotWriter* snapshots = nullptr;

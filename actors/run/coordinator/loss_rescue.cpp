@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns the units left after `step`, as units of this step.
+/// Returns the units left to do after `step`, as units of this step.
 std::vector<RunUnit> owed_after(StepId step, const OpenUnits& open, const RunSchedule& schedule) {
   std::set<RunUnit::Kind> kinds;  // in the order of RS-1
   for (const RunUnit& unit : schedule.owed(step)) kinds.insert(unit.kind);
@@ -46,7 +46,7 @@ std::vector<StepDone> LossRescue::missing_ends(const OpenUnits& open, const Dire
   std::vector<StepDone> ends;
   for (const auto& [key, unit] : open) {
     if (key.second != RunUnit::Kind::train) break;
-    std::set<SectionId> awaited;  // sections of which a survivor has not reported
+    std::set<SectionId> awaited;  // sections with a surviving replica that has not reported
     for (const ReplicaAddress& at : directory.replicas()) {
       if (at.process != lost_ && !unit.replicas_done.contains({at.section, at.replica})) awaited.insert(at.section);
     }
@@ -98,7 +98,7 @@ std::optional<RescueCheckpoint> LossRescue::checkpoint(const OpenUnits& open, co
   checkpoint.ahead = point->ahead;
   checkpoint.owed = owed_after(step, open, schedule);
   for (const auto& [section, at] : point->writers) checkpoint.writers.push_back(standing_[at].second);
-  const bool begun = open.contains(key_of(checkpoint.unit));  // parts of it may be written already
+  const bool begun = open.contains(key_of(checkpoint.unit));  // some parts may be written already
   if (begun || !may_stay_ahead(checkpoint, open, schedule)) return std::nullopt;
   return checkpoint;
 }

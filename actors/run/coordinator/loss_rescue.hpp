@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rescue after the loss of a process (CR-6): replicas of the trained sections that survive stand still, and a
-// checkpoint of the last finished step is made of their state. Owns the answers of the replicas and the request that
-// waits for the checkpoint. Decides only; the coordinator sends. Coordinator's thread only.
+// The rescue after the loss of a process (CR-6): surviving replicas of trained sections stop, and their state becomes a
+// checkpoint of the last finished step. Owns the replicas' answers and the request that waits for the checkpoint. Only
+// decides; the coordinator sends. Coordinator's thread only.
 #pragma once
 
 #include "actors/run/coordinator/coordinator_options.hpp"
@@ -9,16 +9,16 @@
 
 namespace maestro {
 
-/// Returns the replicas of trained sections on other processes; none if a section has no such replica.
+/// Returns the replicas of trained sections on other processes; empty if a section lacks such a replica.
 [[nodiscard]] std::vector<caf::actor> trained_survivors(const SectionGraph& graph, const Directory& directory,
                                                         ProcessId lost);
 
 /// A checkpoint that survivors can write.
 struct RescueCheckpoint {
   RunUnit unit;
-  std::map<SectionId, StepId> ahead;  ///< sections whose state is of a later step
+  std::map<SectionId, StepId> ahead;  ///< sections whose state is from a later step
   std::vector<caf::actor> writers;
-  std::vector<RunUnit> owed;  ///< units left after the step: RunRecord::owed
+  std::vector<RunUnit> owed;  ///< units left to do after the step: RunRecord::owed
 };
 
 class LossRescue {
@@ -27,12 +27,12 @@ class LossRescue {
   LossRescue(const CoordinatorOptions& options, ProcessId lost, std::size_t survivors, caf::response_promise request)
       : options_(&options), lost_(lost), due_(survivors), request_(std::move(request)) {}
 
-  /// Returns whether the last answer is there, as skip_answer() does for a replica that does not answer.
+  /// Returns whether it was the last answer; skip_answer() does so for a replica that does not answer.
   [[nodiscard]] bool add_answer(const StandsStill& still, const caf::actor& replica);
   [[nodiscard]] bool skip_answer() { return --due_ == 0; }
-  /// Returns the reports that open steps lack only because of the lost process, of sections that have ended elsewhere.
+  /// Returns the reports of the lost process that open steps lack, for sections that have ended on all other processes.
   [[nodiscard]] std::vector<StepDone> missing_ends(const OpenUnits& open, const Directory& directory) const;
-  /// Returns the checkpoint to be made; nothing if the newest one, or state that is held by survivors, rules it out.
+  /// Returns the checkpoint to make; nothing if the newest one is as recent, or if survivors lack the state for it.
   [[nodiscard]] std::optional<RescueCheckpoint> checkpoint(const OpenUnits& open, const RunSchedule& schedule,
                                                            std::optional<StepId> newest) const;
   /// Notes that replicas write the checkpoint.
@@ -43,9 +43,9 @@ class LossRescue {
   void end();
 
  private:
-  /// Whether the record has the section's figures of the step.
+  /// Returns whether the record has the section's figures of the step.
   [[nodiscard]] bool is_recorded(const OpenUnit& open, SectionId section) const;
-  /// Whether sections may keep what they have trained after `step`: no validation or checkpoint lies between, and the
+  /// Returns whether sections may keep their state from later steps: no validation or checkpoint lies between, and the
   /// record has their figures.
   [[nodiscard]] bool may_stay_ahead(const RescueCheckpoint& checkpoint, const OpenUnits& open,
                                     const RunSchedule& schedule) const;

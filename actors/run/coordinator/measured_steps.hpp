@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last training steps of a run as rank 0 has measured them: enough to rehearse them, and to compare them with a
-// prediction. Plain data.
+// The last training steps of a run, measured on rank 0: enough to rehearse them and to compare them with a prediction.
+// Plain data.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace maestro {
 
 using Lane = std::pair<SectionId, ReplicaIndex>;
-/// What a replica reported at the end of a step or a validation.
+/// A replica's report at the end of a step or a validation.
 struct LaneReport {
   LaneTimes times;
   SentBytes sent;
@@ -26,28 +26,28 @@ struct LaneReport {
 };
 using LaneReports = std::map<Lane, LaneReport>;
 
-/// The passes of a step in milliseconds, by section and MicroBatchPlan::index.
+/// Pass times of a step in milliseconds, by section and MicroBatchPlan::index.
 using PassTimes = std::vector<std::vector<PassCost>>;
 
-/// A finished step that all its sections have trained.
+/// A finished step that all of its sections have trained.
 struct MeasuredStep {
   StepId step;
-  double ms = 0;  ///< from the end of the unit before it to its own, without pauses
+  double ms = 0;  ///< time from the previous unit's end to the step's, without pauses
   double planning_ms = 0;
   std::vector<SampleRef> samples;
   PassTimes passes;
   LaneReports lanes;
 };
 
-/// Returns how many steps a run keeps: those of a rehearsal, with twenty to compare.
+/// Returns the number of steps that a run keeps: enough for a rehearsal that compares twenty.
 [[nodiscard]] constexpr std::size_t measured_steps_kept(std::int64_t ahead) {
   return static_cast<std::size_t>(ahead) + 23;
 }
 
-/// Returns the time of a lane between two steps, waits included.
+/// Returns a lane's time from one step's end to the next, waits included.
 [[nodiscard]] double whole_ms(const LaneTimes& times);
 
-/// Returns the milliseconds of a step in passes by section, the mean of its replicas and stages; sources left out.
+/// Returns the pass milliseconds of a step by section, the mean over its replicas and stages, without sources.
 [[nodiscard]] std::map<std::string, double> passes_by_section(const MeasuredStep& step, const SectionGraph& graph);
 
 }  // namespace maestro

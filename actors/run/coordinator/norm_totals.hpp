@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up the sums of squares that replicas report at the end of a step, into the totals that gradients are clipped by.
-// Pure.
+// Adds up the replicas' sums of squares at the end of a step, to totals for clipping gradients. Pure.
 //
-// NT-1 (fixed order): parts are added in order of sections, and in a section in order of replicas, whatever the order
-//       of the reports: totals repeat bitwise.
-// NT-2 (single answer): a section receives its total once per step, together with all sections that are answered with
-//       it, when each of them is complete.
+// NT-1 (fixed order): parts are added by section and then by replica, in whichever order reports arrive: totals repeat
+//       bitwise.
+// NT-2 (single answer): a section receives its total once per step, together with all sections that share the answer,
+//       when each of them is complete.
 #pragma once
 
 #include <cstddef>

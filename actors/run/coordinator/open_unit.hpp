@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The units of a run that are announced and have not ended, with the reports of replicas so far.
+// Announced units of a run that have not ended, with the replicas' reports so far.
 #pragma once
 
 #include <set>
@@ -15,7 +15,7 @@ struct OpenUnit {
   std::map<SectionId, std::size_t> replicas_done_of;
   std::set<SectionId> sections_done;
   std::map<SectionId, MetricTotals> totals;
-  std::map<std::string, std::map<std::string, double>> figures;  ///< results of a validation, by section
+  std::map<std::string, std::map<std::string, double>> figures;  ///< validation results, by section
   std::map<SectionId, std::pair<double, double>> norm_and_lr;
   LaneReports lanes;
   std::vector<SampleRef> samples;

@@ -14,8 +14,8 @@ namespace maestro {
 
 namespace {
 
-constexpr double tolerated = 0.1;          // of a step
-constexpr double least_difference = 0.05;  // of a section's passes: below it they are as predicted
+constexpr double tolerated = 0.1;          // share of the step time
+constexpr double least_difference = 0.05;  // share of a section's pass time: below it, passes are as predicted
 
 std::string in_ms(double ms) {
   std::array<char, 32> text{};
@@ -57,12 +57,12 @@ PlanDrift drift_from(const PlanConfig& predicted, const SectionGraph& graph, con
 std::string text_of(const PlanDrift& drift) {
   const double share = drift.measured_ms / drift.predicted_ms - 1;
   const std::string passes = drift.section.empty()
-                                 ? "; the passes of no section account for it"
+                                 ? "; no section's passes explain it"
                                  : "; passes of " + drift.section + " take " + in_ms(drift.measured_passes_ms) +
                                        " instead of " + in_ms(drift.predicted_passes_ms);
   return "steps take " + in_ms(drift.measured_ms) + ", " + std::to_string(std::lround(std::abs(share) * 100)) +
          (share > 0 ? "% above the " : "% below the ") + in_ms(drift.predicted_ms) + " of [plan]" + passes +
-         ": choose again on this machine (maestro plan JOB.toml --vary all)";
+         ": choose the layout again on this machine (maestro plan JOB.toml --vary all)";
 }
 
 }  // namespace maestro

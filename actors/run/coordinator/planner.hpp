@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans steps beside training: a thin shell around StepPlanner on its own thread, so that planning step k+1 is never on
-// the path of step k. It answers each PlanStep with StepPlanned, in the order of the requests. A trace has a slice of
-// each plan, with the samples of the step.
+// Plans steps during training: a thin shell around StepPlanner on a separate thread, so that planning step k+1 never
+// delays step k. It answers each PlanStep with StepPlanned, in the order of the requests. A trace has a slice for each
+// plan, with the samples of the step.
 #pragma once
 
 #include "actors/messages/run_actor.hpp"
@@ -23,7 +23,7 @@ class Planner : public RunActor {
 
   StepPlanner planner_;
   TraceRecorder* trace_;
-  StepId step_;  // of the last request
+  StepId step_;  // step of the last request
 };
 
 }  // namespace maestro

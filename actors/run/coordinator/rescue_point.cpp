@@ -44,8 +44,8 @@ bool is_read_by_others(const SectionGraph& graph, const Sections& sections) {
                              [&](const GraphEdge& edge) { return in_set(edge.from) && !in_set(edge.to); });
 }
 
-/// Returns the places in `standing` of replicas with the whole state of each trained section after `step`; fewer if
-/// some have none.
+/// Returns an index in `standing` for each trained section: a replica with the section's complete state after `step`.
+/// Sections without such a replica are left out.
 std::map<SectionId, std::size_t> writers_of(const SectionGraph& graph, const Sections& sections, StepId step,
                                             std::span<const StandsStill> standing) {
   std::map<SectionId, std::size_t> writers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A way back that the guard has chosen: from a spike that lasts to a checkpoint before it.
+// A rollback that the guard has chosen: from a lasting spike to a checkpoint before it.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace maestro {
 
-/// Of the starting thread, which carries it out when all actors of the run have ended.
+/// Starting thread only, which rolls back after all actors of the run have ended.
 struct Rollback {
   std::string cause;                ///< a line
-  std::string section;              ///< whose loss it was
-  std::uint64_t spike = 0;          ///< its first step
-  std::string base;                 ///< path of the checkpoint
-  DataCursor before;                ///< of the run so far
-  DataCursor cursor;                ///< of the run that goes on
-  std::uint64_t left_out_from = 0;  ///< the step from which on the two differ
+  std::string section;              ///< section whose loss has the spike
+  std::uint64_t spike = 0;          ///< the spike's first step
+  std::string base;                 ///< the checkpoint's path
+  DataCursor before;                ///< cursor of the run so far
+  DataCursor cursor;                ///< cursor of the continued run
+  std::uint64_t left_out_from = 0;  ///< first step at which the two cursors differ
 };
 
 }  // namespace maestro

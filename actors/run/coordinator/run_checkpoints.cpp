@@ -60,7 +60,7 @@ Manifest RunCheckpoints::manifest_of(StepId step, const Parts& complete) const {
       options_->cursor.position(manifest.step + 1, static_cast<std::uint64_t>(options_->global_batch));
   if (options_->cursor.segments().size() > 1) manifest.cursor = options_->cursor.segments();
   manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_->epoch_samples, 1);
-  manifest.random_state = {options_->seed};  // streams are counter-based: (seed, name, step) is all the state there is
+  manifest.random_state = {options_->seed};  // streams are counter-based: their only state is (seed, name, step)
   manifest.files = complete.files;
   for (const auto& [section, until] : complete.ahead) {
     if (until > step) manifest.ahead[options_->graph->node(section).section_name()] = until.value();

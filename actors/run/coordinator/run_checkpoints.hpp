@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoints of a run, on disk and in memory: replicas write the parts into a common folder; the last part makes
-// it complete, and the writer's thread commits it (CR-3). Owns the checkpoints that are not committed and the steps of
-// the last ones that are. Coordinator's thread only.
+// The checkpoints of a run, on disk and in memory: replicas write their parts into a common folder; after the last
+// part, the writer's thread commits the checkpoint (CR-3). Owns the uncommitted checkpoints and the steps of the last
+// committed ones. Coordinator's thread only.
 #pragma once
 
 #include "actors/run/coordinator/coordinator_options.hpp"
@@ -18,14 +18,14 @@ class RunCheckpoints {
   /// The options outlive it.
   explicit RunCheckpoints(const CoordinatorOptions& options);
 
-  /// Creates the folder of a checkpoint, the only file work on the caller's thread. Returns the boundary at which
-  /// replicas write their parts. `ahead`: sections whose part is of a later step.
+  /// Creates a checkpoint's folder, the only file work on the caller's thread. Returns the boundary at which replicas
+  /// write their parts. `ahead`: sections whose part is from a later step.
   [[nodiscard]] Result<StepBoundary> begin(const RunUnit& unit, std::map<SectionId, StepId> ahead);
   void add_part(const SnapshotWritten& written);
   [[nodiscard]] bool complete(const RunUnit& unit) const { return open_.at(key_of(unit)).parts == trained_sections_; }
   /// Commits a complete checkpoint on the writer's thread, and copies it to the archive if the step is due.
   void commit(const RunUnit& unit, const Committed& done, const Failed& failed);
-  /// Records a committed checkpoint. `newest`: a run that goes on after a loss begins with it.
+  /// Records a committed checkpoint. `newest`: a run that continues after a lost process starts from it.
   void committed(const CheckpointCommitted& committed, bool newest);
 
   /// Returns the step of RunRecord::checkpoint, if this run wrote it.
@@ -44,7 +44,7 @@ class RunCheckpoints {
     return kind == RunUnit::Kind::shadow ? *options_->shadows : options_->snapshots->store();
   }
   [[nodiscard]] Manifest manifest_of(StepId step, const Parts& complete) const;
-  /// Returns the copy of a committed checkpoint to the archive, for the writer's thread; empty: none is due.
+  /// Returns a function for the writer's thread that copies a committed checkpoint to the archive; empty: none is due.
   [[nodiscard]] std::function<Status(const std::filesystem::path&)> archiving(const RunUnit& unit) const;
 
   const CoordinatorOptions* options_;

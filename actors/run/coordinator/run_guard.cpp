@@ -33,7 +33,7 @@ bool is_skipped(const StepRow& row) {
   return row.metrics.contains(skipped_metric);
 }
 
-/// Returns the rows of a line of a step, with NaN for null: it was not finite.
+/// Returns the rows of a step's line, with NaN for null, which stands for a value that was not finite.
 std::vector<StepRow> rows_of(const JsonValue& line) {
   std::vector<StepRow> rows;
   for (const auto& [section, metrics] : line.at("sections").members()) {
@@ -60,7 +60,7 @@ std::string text_of(const GuardFinding& finding) {
     case Kind::began:
       return place + "a spike of the loss begins: " + value + ", usual is " + usual;
     case Kind::ended:
-      return place + spike + " has ended: " + value + ", at most it was " + rounded(found.highest);
+      return place + spike + " has ended: " + value + ", its highest value was " + rounded(found.highest);
     case Kind::lasts:
       return place + spike + " lasts: " + value + ", usual was " + usual;
     case Kind::not_finite:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches the losses and gradient norms of all sections of a run for spikes, with a SpikeJudge each, and decides with a
-// NormGate which steps are skipped. Pure but for learn_recorded().
+// Watches the losses and gradient norms of a run's sections for spikes, with a SpikeJudge each, and decides with a
+// NormGate which steps are skipped. Pure except for learn_recorded().
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@
 
 namespace maestro {
 
-/// 1 in the row of a step that no section trains on; in no other.
+/// Metric with value 1, only in the rows of steps on which no section trains.
 inline constexpr const char* skipped_metric = "skipped";
 
 struct GuardFinding {
@@ -38,27 +38,27 @@ struct GuardFinding {
 [[nodiscard]] std::string text_of(const RefusedNorm& refused, StepId step);
 [[nodiscard]] EventFields fields_of(const RefusedNorm& refused, StepId step);
 
-/// To the coordinator itself, from the writer's thread: the checkpoint before a spike, which is kept.
+/// Message from the writer's thread to the coordinator: the checkpoint before a spike has been kept.
 struct SpikeBase {
   std::uint64_t spike = 0;
-  std::string path;     ///< empty: there is none
-  std::string problem;  ///< why it could not be kept
+  std::string path;     ///< empty: none
+  std::string problem;  ///< reason if it could not be kept
 };
 
 /// Not thread-safe.
 class RunGuard {
  public:
   explicit RunGuard(const GuardConfig& config);
-  /// Decides before a step is trained whether it is: returns the norm for which it is not (guard.action = "skip").
+  /// Returns the norm for which a step is skipped (guard.action = "skip"); nothing if the step is trained.
   [[nodiscard]] std::optional<RefusedNorm> refuse(const SectionNorms& norms);
-  /// Returns whether as many steps in a row were refused as are allowed.
+  /// Returns whether the allowed number of consecutive steps were refused.
   [[nodiscard]] bool refuses_for_too_long() const;
   /// Judges the rows of a finished training step, unless it was skipped.
   [[nodiscard]] std::vector<GuardFinding> judge(const std::vector<StepRow>& rows);
-  /// Takes the last steps of a record (steps.jsonl) up to `last` as judged before. Errors name the file.
+  /// Judges the last steps of a record (steps.jsonl) up to `last` again. Errors name the file.
   Status learn_recorded(const std::filesystem::path& steps, std::uint64_t last);
-  /// Returns the last spike of a record that lasts, with guard.action = "rollback": a run that has gone back has no
-  /// such line.
+  /// Returns the lasting spike that a record ends with, with guard.action = "rollback": the record of a run that was
+  /// rolled back does not end with one.
   [[nodiscard]] const std::optional<GuardFinding>& unanswered() const { return unanswered_; }
   [[nodiscard]] const GuardConfig& config() const { return config_; }
 

@@ -22,7 +22,7 @@ double median_of(std::vector<double> values) {
   return values.empty() ? 0 : quantile_of(std::move(values), 0.5);
 }
 
-/// The times of a run's steps, for their rehearsal.
+/// Times of a run's steps, for their rehearsal.
 class MeasuredTimes {
  public:
   MeasuredTimes(const ResolvedJob& plan, const std::deque<MeasuredStep>& steps) : plan_(&plan), all_(&steps) {
@@ -49,12 +49,12 @@ class MeasuredTimes {
     made.sharing = DeviceSharing::measured;
     return made;
   }
-  /// Returns a step of which the run had other micro-batches.
+  /// Returns a step that the run had cut into different micro-batches.
   [[nodiscard]] std::optional<StepId> differs() const { return differs_; }
 
  private:
   struct StepEndTimes {
-    double sum = 0;  // timed, on emulated devices
+    double sum = 0;  // timed sum, on emulated devices
     double reduction = 0;
     double norm = 0;
     double rest = 0;
@@ -110,7 +110,7 @@ class MeasuredTimes {
     });
   }
 
-  /// Returns the median over the steps of the time that the last lane, among those of the sections, waits.
+  /// Returns the wait of the lane that waits least, among the joined sections; median over the steps.
   template <class Joins>
   [[nodiscard]] double shortest_wait(WaitKind kind, const Joins& joins) const {
     std::vector<double> waits;
@@ -135,7 +135,7 @@ class MeasuredTimes {
   std::optional<StepId> differs_;
 };
 
-/// Adds the measured shares of the compared steps, the first of which is `from`.
+/// Adds the measured shares of the compared steps, beginning at index `from`.
 void add_measured(RunRehearsal& rehearsal, const ResolvedJob& plan, const std::deque<MeasuredStep>& steps,
                   std::size_t from) {
   std::map<std::string, double> whole;
@@ -175,12 +175,12 @@ Result<RunRehearsal> rehearse_run(const ResolvedJob& plan, const std::deque<Meas
   if (!steady) return steady.error();
   if (times.differs()) {
     return Error{ErrorCode::unavailable,
-                 "step " + std::to_string(times.differs()->value()) + " had other micro-batches in the run"};
+                 "step " + std::to_string(times.differs()->value()) + " had different micro-batches in the run"};
   }
   RunRehearsal rehearsal;
   rehearsal.steps = steady->time.steps;
   const std::vector<double>& ends = steady->rehearsed.unit_ends_ms;
-  const std::size_t ahead = static_cast<std::size_t>(plan.train.ahead) + 1;  // behind the steps that count
+  const std::size_t ahead = static_cast<std::size_t>(plan.train.ahead) + 1;  // steps after the compared ones
   const std::size_t from = measured.size() - ahead - rehearsal.steps;
   std::vector<double> rehearsed_ms;
   std::vector<double> measured_ms;

@@ -8,7 +8,7 @@ namespace maestro {
 namespace {
 
 constexpr std::uint64_t recent = 64;      // steps that are never summed up
-constexpr std::size_t most_marks = 1024;  // of the newest checkpoints
+constexpr std::size_t most_marks = 1024;  // marks of the newest checkpoints
 
 void add(StepCounts& sum, const StepCounts& counts) {
   sum.read += counts.read;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the samples of a run by its steps, in memory that does not grow with them. Pure.
+// Counts the samples of a run by step, in memory that does not grow with the number of steps. Pure.
 //
-// SX-1 (exact sums): totals() is the sum over all steps, each as often as it stands after go_back(), whatever steps
-//       were summed up before.
+// SX-1 (exact sums): totals() is the sum over all steps that go_back() has not removed, whatever steps were summed up
+//       before.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace maestro {
 struct StepCounts {
   std::uint64_t read = 0;
   std::uint64_t trained = 0;
-  std::uint64_t tokens = 0;  ///< of the samples read
+  std::uint64_t tokens = 0;  ///< tokens of the samples read
 };
 
 /// Not thread-safe.
@@ -22,12 +22,12 @@ class SampleCounts {
  public:
   /// Returns the counts of a step that is not summed up.
   StepCounts& operator[](std::uint64_t step) { return steps_[step]; }
-  /// Sums up the steps up to `step` but for the last of them: their counts no longer change.
+  /// Sums up the steps up to `step` except the most recent ones: their counts no longer change.
   void settle(std::uint64_t step);
-  /// The run may go back to after `step`, which has a checkpoint.
+  /// Keeps the sums up to `step`, which has a checkpoint, so that the run can go back to it.
   void mark(std::uint64_t step);
-  /// Removes the steps after `step`, which had a mark or is where the run began, as they are done again. Of the steps
-  /// up to `until` the samples trained stay.
+  /// Removes the steps after `step`, since they are done again, but keeps the trained samples of steps up to `until`.
+  /// `step` has a mark, or the run began after it.
   void go_back(std::uint64_t step, std::uint64_t until);
   /// Returns the sums of all steps; tokens up to `last_step` only.
   [[nodiscard]] StepCounts totals(std::uint64_t last_step) const;
@@ -37,11 +37,11 @@ class SampleCounts {
  private:
   [[nodiscard]] StepCounts sum_until(std::uint64_t step) const;
 
-  std::map<std::uint64_t, StepCounts> steps_;  // that are not summed up
-  StepCounts settled_;                         // sum of the steps before
+  std::map<std::uint64_t, StepCounts> steps_;  // steps that are not summed up
+  StepCounts settled_;                         // sum of the earlier steps
   std::uint64_t settled_until_ = 0;
   std::map<std::uint64_t, StepCounts> marks_;  // sums up to the step of each checkpoint
-  std::uint64_t partly_ = 0;                   // after this step some are trained ahead: none is summed up; 0: none
+  std::uint64_t partly_ = 0;  // steps after it are not summed up: some sections have trained ahead; 0: none have
 };
 
 }  // namespace maestro

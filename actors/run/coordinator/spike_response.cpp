@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns the first step whose samples are left out after a rollback; 0: a spike so early has none before it.
+/// Returns the first step whose samples are left out after a rollback; 0: the spike is too early.
 std::uint64_t left_out_from(const GuardConfig& guard, std::uint64_t spike) {
   const auto before = static_cast<std::uint64_t>(guard.skip_steps / 2);
   return spike > before ? spike - before : 0;
@@ -34,8 +34,9 @@ std::optional<SkippedStep> SpikeResponse::skip(StepId step, const NormTotals::An
   const std::string text = text_of(*refused, step);
   options_->console->warning(text);
   if (!guard_->refuses_for_too_long()) return SkippedStep{};
-  return SkippedStep{text + ", and with it guard.patience = " + std::to_string(guard_->config().patience) +
-                     " steps in a row; lower lr, lengthen warmup_steps, or go on from an earlier checkpoint"};
+  return SkippedStep{text + "; guard.patience = " + std::to_string(guard_->config().patience) +
+                     " steps in a row were skipped: lower lr, lengthen warmup_steps, or continue from an earlier "
+                     "checkpoint"};
 }
 
 void SpikeResponse::judge(const std::vector<StepRow>& rows, const Kept& kept) {
@@ -65,7 +66,7 @@ void SpikeResponse::drop_base(std::uint64_t spike) {
   if (const auto found = spiking_.find(spike); found != spiking_.end() && --found->second > 0) return;
   options_->snapshots->run(
       [folder = options_->archive->root() / spike_folder_name(spike)]() -> SnapshotWriter::Report {
-        std::error_code ignored;  // links of files
+        std::error_code ignored;  // the folder holds only links of files
         std::filesystem::remove_all(folder, ignored);
         return [] {};
       },
@@ -107,7 +108,7 @@ bool SpikeResponse::base_kept(const SpikeBase& base) {
 
 void SpikeResponse::stay(const GuardFinding& finding, const std::string& reason) const {
   const std::uint64_t spike = finding.found.began;
-  options_->console->warning("the run does not go back before the spike of step " + std::to_string(spike) + ": " +
+  options_->console->warning("the run is not rolled back before the spike of step " + std::to_string(spike) + ": " +
                              reason);
   options_->note_event("not_rolled_back", {{"section", finding.section}, {"began", spike}, {"reason", reason}});
 }
@@ -119,7 +120,7 @@ void SpikeResponse::roll_back(const GuardFinding& finding) {
   if (rollback_ || schedule_->stopped()) return;
   const GuardConfig& config = guard_->config();
   if (static_cast<std::int64_t>(options_->rollbacks) >= config.max_rollbacks) {
-    return stay(finding, "guard.max_rollbacks = " + std::to_string(config.max_rollbacks) + " are done");
+    return stay(finding, "guard.max_rollbacks = " + std::to_string(config.max_rollbacks) + " is reached");
   }
   if (!base->problem.empty()) return stay(finding, base->problem);
   if (base->path.empty()) {
@@ -136,7 +137,7 @@ void SpikeResponse::roll_back(const GuardFinding& finding) {
   way.cursor.skip(way.left_out_from, static_cast<std::uint64_t>(config.skip_steps),
                   static_cast<std::uint64_t>(options_->global_batch));
   schedule_->pause();
-  (void)schedule_->request_checkpoint();  // of the spike's state, to be kept
+  (void)schedule_->request_checkpoint();  // keeps the state during the spike
 }
 
 }  // namespace maestro

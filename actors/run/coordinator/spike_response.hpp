@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The response to the guard's findings: warnings, skipped steps, and the way back before a spike that lasts (CR-7).
-// Owns the guard, the checkpoints kept for spikes and the rollback that the run ends for. Coordinator's thread only.
+// The response to the guard's findings: warnings, skipped steps, and the rollback before a lasting spike (CR-7). Owns
+// the guard, the checkpoints kept for spikes and the rollback for which the run ends. Coordinator's thread only.
 #pragma once
 
 #include "actors/run/coordinator/coordinator_options.hpp"
@@ -8,7 +8,7 @@
 
 namespace maestro {
 
-/// A step that no section trains on, since the guard has refused a norm.
+/// A step on which no section trains, since the guard has refused a norm.
 struct SkippedStep {
   std::optional<std::string> failure;  ///< none: the run goes on
 };
@@ -22,32 +22,32 @@ class SpikeResponse {
   SpikeResponse(std::optional<RunGuard> guard, const CoordinatorOptions& options, RunSchedule& schedule)
       : guard_(std::move(guard)), options_(&options), schedule_(&schedule) {}
 
-  /// Answers the spike that the run's record ends with, if it lasts.
+  /// Responds to the spike with which the run's record ends, if it lasts.
   void answer_recorded(const Kept& kept);
   /// Judges the norms of a step before it is trained.
   [[nodiscard]] std::optional<SkippedStep> skip(StepId step, const NormTotals::Answers& norms);
   /// Judges the rows of a finished step.
   void judge(const std::vector<StepRow>& rows, const Kept& kept);
-  /// Takes the result of a copy; returns whether a spike that lasts waited for it.
+  /// Takes the result of a copy. Returns whether a lasting spike waited for it.
   bool base_kept(const SpikeBase& base);
   /// Returns the rollback for which the schedule has been paused; none: the run goes on.
   [[nodiscard]] const std::optional<Rollback>& rollback() const { return rollback_; }
 
  private:
   void act_on(const GuardFinding& finding, const Kept& kept);
-  /// Copies the newest checkpoint before the spike on the writer's thread: it may have been replaced by the time it is
+  /// Copies the newest checkpoint before the spike on the writer's thread, as it may have been replaced when it is
   /// needed.
   void keep_base(std::uint64_t spike, const Kept& kept);
   /// Removes the copy after the spike has ended in all sections.
   void drop_base(std::uint64_t spike);
   void roll_back(const GuardFinding& finding);
-  /// Reports why the run does not go back.
+  /// Reports why the run is not rolled back.
   void stay(const GuardFinding& finding, const std::string& reason) const;
 
   std::optional<RunGuard> guard_;
   const CoordinatorOptions* options_;
   RunSchedule* schedule_;
-  std::map<std::uint64_t, std::optional<SpikeBase>> bases_;  // by the spike's first step; none: being kept
+  std::map<std::uint64_t, std::optional<SpikeBase>> bases_;  // by the spike's first step; none: the copy has not ended
   std::map<std::uint64_t, int> spiking_;                     // number of sections, by the spike's first step
   std::vector<GuardFinding> lasting_;                        // findings that wait for their base
   std::optional<Rollback> rollback_;

@@ -100,7 +100,7 @@ TEST_F(CoordinatorTest, no_section_trains_on_a_step_with_a_norm_that_is_not_fini
   }
   report(3, std::numeric_limits<double>::infinity());
   EXPECT_TRUE(skipped());
-  EXPECT_THAT(failure_, HasSubstr("guard.patience = 2 steps in a row; lower lr"));
+  EXPECT_THAT(failure_, HasSubstr("guard.patience = 2 steps in a row were skipped: lower lr"));
 }
 
 TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  // RS-2
