@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last rows of a list that grows as long as a run does. Pure.
+// The most recent rows of a list that grows throughout a run. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace maestro {
 
-/// Rows are numbered from 0 in the order of their addition. A number is used once: a row keeps it, and that of a
-/// removed row stays free. Not thread-safe.
+/// Numbers rows from 0 in the order of their addition. A row keeps its number; the numbers of removed rows are not used
+/// again. Not thread-safe.
 template <class Row>
 class RecentRows {
  public:
-  /// At most this many rows are kept from now on.
+  /// Keeps at most this many rows from now on.
   void keep(std::size_t most) {
     most_ = most;
     drop_old();
@@ -30,7 +30,7 @@ class RecentRows {
     push_back(Row());
     return rows_.back();
   }
-  /// Removes the kept rows of which `condition` is true.
+  /// Removes the kept rows for which `condition` is true.
   template <class Condition>
   void erase_if(Condition condition) {
     std::size_t kept = 0;
@@ -45,17 +45,17 @@ class RecentRows {
 
   /// Returns the number of the next row that is added.
   [[nodiscard]] std::size_t next() const { return next_; }
-  /// Returns the number from which on all rows are kept that were not removed.
+  /// Returns a number: all later rows and its own are kept, except for rows removed by erase_if().
   [[nodiscard]] std::size_t first() const { return left_; }
-  /// Returns the place in kept() of the first row with this number or a later one.
+  /// Returns the index in kept() of the first row with at least this number.
   [[nodiscard]] std::size_t place_of(std::size_t number) const {
     return static_cast<std::size_t>(std::ranges::lower_bound(numbers_, number) - numbers_.begin());
   }
-  /// Returns the number of the row at a place in kept(), or of the next row behind the last place.
+  /// Returns the number of the row at an index in kept(); next() for an index past the last row.
   [[nodiscard]] std::size_t number_at(std::size_t place) const {
     return place < numbers_.size() ? numbers_[place] : next_;
   }
-  /// The kept rows; most of the operations of a std::deque.
+  /// Returns the kept rows, oldest first.
   [[nodiscard]] const std::deque<Row>& kept() const { return rows_; }
 
  private:
@@ -68,7 +68,7 @@ class RecentRows {
   }
 
   std::deque<Row> rows_;
-  std::deque<std::size_t> numbers_;  // of the rows
+  std::deque<std::size_t> numbers_;  // numbers of the rows
   std::size_t next_ = 0;
   std::size_t left_ = 0;
   std::size_t most_ = std::numeric_limits<std::size_t>::max();

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* began_event = "began";
 
-/// Calls `add` with the name and the value of each member of the object of a step's times.
+/// Calls `add` with each member of a SchedulingRow and the member's name in JSON.
 template <class Row, class Add>
 void for_members(Row& times, const Add& add) {
   add("begin_ms", times.begin_ms);
@@ -42,7 +42,7 @@ double to_microseconds(double ms) {
   return std::round(ms * 1000) / 1000;
 }
 
-/// One line, whatever bytes texts have.
+/// Returns the object as a single line, also if texts are not UTF-8.
 std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -119,7 +119,7 @@ Result<std::vector<RunStart>> recorded_starts(const fs::path& record) {
                         line->at("lanes"), line->at("data"), line->value("cursor", std::vector<DataCursor::Segment>()),
                         line->at("job_file")});
     } catch (const nlohmann::json::exception&) {
-      return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member or has another of that name"};
+      return Error{ErrorCode::corrupt, file.string() + ": an event lacks a member, or a member has another type"};
     }
   }
   return starts;
@@ -160,7 +160,7 @@ namespace {
 
 using AddRow = std::function<Status(std::string_view)>;
 
-/// Calls `add` with the rows that `rows_of` returns of each line of a step.
+/// Calls `add` with the rows that `rows_of` returns for each line.
 Status for_recorded(const fs::path& file, std::uint64_t after, std::uint64_t last, const AddRow& add,
                     const std::function<std::vector<std::string>(const Json& line)>& rows_of) {
   Status result;
@@ -170,7 +170,7 @@ Status for_recorded(const fs::path& file, std::uint64_t after, std::uint64_t las
     if (step > last) return false;
     const Json line = Json::parse(text, nullptr, false);
     if (line.is_discarded()) {
-      result = Error{ErrorCode::corrupt, file.string() + ": the line of step " + std::to_string(step) + " is no JSON"};
+      result = Error{ErrorCode::corrupt, file.string() + ": the line of step " + std::to_string(step) + " is not JSON"};
       return false;
     }
     for (const std::string& row : rows_of(line)) {
@@ -238,7 +238,7 @@ RunJournal::RunJournal(RunLog log, std::optional<TensorBoardWriter> board, Snaps
     : shared_(std::make_shared<Shared>(Shared{std::move(log), std::move(board), console, std::move(observers), {}})),
       writer_(writer) {}
 
-/// Calls each observer, made at its first line: by the thread that calls it from then on.
+/// Calls each observer. An observer is made at its first line, by the thread that calls it from then on.
 void RunJournal::Shared::observe(const std::function<void(RunObserver&)>& call) {
   const auto ends = [this](const std::string& name, const std::string& problem) {
     console.warning("observer '" + name + "' ends here, the run goes on: " + printable(problem));
@@ -257,7 +257,7 @@ void RunJournal::Shared::observe(const std::function<void(RunObserver&)>& call) 
     } catch (const std::exception& problem) {
       ends(observer.first, problem.what());
     } catch (...) {
-      ends(observer.first, "an exception that is no std::exception");
+      ends(observer.first, "an exception that is not a std::exception");
     }
     return true;
   });

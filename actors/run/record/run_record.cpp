@@ -22,7 +22,7 @@ std::map<std::string, double> MetricTotals::means() const {
 }
 
 std::string text_of(const Recovery& recovery) {
-  if (recovery.seconds == 0) return "the run did not get as far as its next pass";
+  if (recovery.seconds == 0) return "the run ended before its next pass";
   std::array<char, 32> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.*f", recovery.in_place ? 2 : 1, recovery.seconds);
   const std::string where = recovery.in_place ? "in place" : "after step " + std::to_string(recovery.after_step);

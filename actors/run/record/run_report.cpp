@@ -48,7 +48,7 @@ void describe_plan(const ResolvedJob& plan, Report& report) {
   }
 }
 
-/// Returns the memory of a GPU that all processes of its host have used.
+/// Returns the GPU memory used by all processes of the host.
 double used_of(const ResolvedJob& plan, const ProcessTotals& totals, std::uint32_t host, const std::string& device) {
   const std::vector<std::uint32_t>& hosts = plan.options.launch_info.place.hosts;
   double mb = 0;
@@ -60,7 +60,7 @@ double used_of(const ResolvedJob& plan, const ProcessTotals& totals, std::uint32
   return mb;
 }
 
-/// Returns the most that arenas of a rank have held, in whichever processes it was; 0 for emulated sections.
+/// Returns the peak size of the rank's arenas in any process; 0 for emulated sections.
 double arenas_of(const ResolvedJob& plan, const ProcessTotals& totals, const RankMemory& rank) {
   const std::string name = rank_text(plan.graph, rank.section, rank.replica, rank.rank);
   double mb = 0;
@@ -86,7 +86,7 @@ void describe_memory(const ResolvedJob& plan, const ProcessTotals& totals, Repor
                                     {"edges_mb", rank.use.edges / bytes_per_mb},
                                     {"checkpoint_mb", rank.use.checkpoint / bytes_per_mb}});
   }
-  for (const auto& [process, mb] : totals.rss_mb) {  // a process that joined later is in no plan
+  for (const auto& [process, mb] : totals.rss_mb) {  // the plan lacks processes that joined later
     const bool planned = process.value() < estimate.processes.size();
     report.add_row("memory.processes",
                    {{"process", process.value()},
@@ -112,8 +112,8 @@ void describe_validation(const RunRecord& record, Report& report) {
     const auto teacher = metrics.find("teacher_ce");
     if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
     if (ce == metrics.end()) continue;
-    // A section with a teacher is the distilled student; without, the plain student, or the teacher while it is
-    // trained.
+    // A section with a teacher is the distilled student; a section without one is the plain student or a trained
+    // teacher.
     if (metrics.contains("kl"))
       report.set("validation.distilled_ce", ce->second);
     else

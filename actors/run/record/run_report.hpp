@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a finished run, and the metrics returned to an app. Pure.
+// The report of a finished run, and the result that an app receives. Pure.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ struct ProcessTotals {
   std::string provider;
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
-  std::map<ProcessId, double> rss_mb = {};                             ///< peaks
-  std::map<std::pair<ProcessId, std::string>, double> device_mb = {};  ///< peaks, by process and ProcessSummary's key
+  std::map<ProcessId, double> rss_mb = {};                             ///< peak of each process
+  std::map<std::pair<ProcessId, std::string>, double> device_mb = {};  ///< peak by process and ProcessSummary's key
 };
 [[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
 
@@ -32,7 +32,7 @@ struct ProcessTotals {
 /// Sets the member "rehearsal": {"steps", "step_ms", "measured_step_ms", "passes", "measured_passes", "step_ends",
 /// "measured_step_ends": {section or stage: share}}, or {"reason"}.
 void add_rehearsal(const Result<RunRehearsal>& rehearsal, Report& report);
-/// Returns its members.
+/// Returns the members of "rehearsal".
 [[nodiscard]] EventFields fields_of(const Result<RunRehearsal>& rehearsal);
 [[nodiscard]] RunResult make_result(const RunRecord& record, const ProcessTotals& totals);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Calls `each` with the place, the name and the value of every figure that does not depend on time.
+/// Calls `each` with place, name and value of every figure that does not depend on time.
 template <class Each>
 void for_figures(const Json& line, const Each& each) {
   for (const char* name : {"samples", "tokens", "samples_digest"}) each("", name, line.value(name, Json()));
@@ -24,7 +24,7 @@ void for_figures(const Json& line, const Each& each) {
   }
 }
 
-/// {place and name: value}
+/// Returns values by "place: name".
 std::map<std::string, Json> figures_of(const Json& line) {
   std::map<std::string, Json> figures;
   for_figures(line, [&](const std::string& place, const std::string& name, const Json& value) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the training steps that have ended, for those who watch a run: how long they took, what they trained, and
-// the passes of the last few; and the last steps as they were measured, for a rehearsal. Pure; filled by the
-// coordinator, kept from one start of the processes to the next.
+// Figures of finished training steps for watching a run: their times, sample counts and last passes, and the last
+// measured steps, for a rehearsal. Pure; filled by the coordinator, kept when the processes start again.
 //
-// FG-1 (each end once): every end of a step adds to each figure once, also of a step that is done again after a loss,
-//       so no figure falls.
-// FG-2 (bounded): the passes of at most `kept_steps` ended steps are kept, and at most `kept_passes` of each; of
-//       measured steps as many as keep_measured() allows.
-// FG-3 (each measured step once): a step that is done again replaces those from it on.
+// FG-1 (each end once): every step end adds to each figure once, also if the step is done again after a loss, so
+//       figures never fall.
+// FG-2 (bounded): passes are kept for the last `kept_steps` finished steps, at most `kept_passes` for each step;
+//       keep_measured() bounds the measured steps.
+// FG-3 (each measured step once): a step that is done again replaces its earlier measurement and all later steps.
 #pragma once
 
 #include <chrono>
@@ -28,7 +27,7 @@ namespace maestro {
 /// Returns the mean time of a piece on each channel, for the cost model.
 [[nodiscard]] std::vector<MeasuredTransfer> measured_transfers(const LaneReports& lanes);
 
-/// A pass on a lane, as the device measured it; placed in time by the arrival of its report.
+/// A pass on a lane. The device measured its duration; its place in time is that at which the report arrived.
 struct DonePass {
   SectionId section;
   ReplicaIndex replica;
@@ -40,20 +39,20 @@ struct DonePass {
 struct StepPasses {
   StepId step;
   std::vector<DonePass> passes;
-  std::size_t left_out = 0;  ///< passes beyond those (FG-2)
+  std::size_t left_out = 0;  ///< number of further passes (FG-2)
 };
 
-/// The figures, copied into answers.
+/// The figures; answers hold copies.
 struct StepTotals {
-  Histogram seconds;          ///< of a step: from the end of the unit before it to its own end, without pauses
-  double longest_s = 0;       ///< step
-  std::uint64_t samples = 0;  ///< trained
-  std::uint64_t tokens = 0;   ///< read
+  Histogram seconds;          ///< step times, from the end of the previous unit, without pauses
+  double longest_s = 0;       ///< longest step time
+  std::uint64_t samples = 0;  ///< samples trained
+  std::uint64_t tokens = 0;   ///< tokens read
   std::optional<std::chrono::steady_clock::time_point> last_end;
   std::optional<std::chrono::system_clock::time_point> last_end_time;
   LaneReports lanes;                                      ///< sums over training steps and validations
-  LaneReports last_lanes;                                 ///< of the last training step
-  std::vector<std::shared_ptr<const StepPasses>> recent;  ///< the oldest first
+  LaneReports last_lanes;                                 ///< reports of the last training step
+  std::vector<std::shared_ptr<const StepPasses>> recent;  ///< passes of the last steps, oldest first
 };
 
 /// Not thread-safe.
@@ -64,15 +63,15 @@ class StepFigures {
   static constexpr std::size_t kept_passes = 1000;
 
   StepFigures();
-  /// Forgets the passes of steps that have not ended: they are done again.
+  /// Removes the passes of unfinished steps, which are done again.
   void begin_again() { open_.clear(); }
   void pass_done(const MicroBatchDone& done, Clock::time_point now);
-  /// Of a training step, or of a validation.
+  /// Adds the reports of a training step (`trained`) or a validation.
   void lanes_ended(const LaneReports& lanes, bool trained);
   void step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
                   std::chrono::system_clock::time_point time);
   [[nodiscard]] const StepTotals& totals() const { return totals_; }
-  /// At most this many measured steps are kept from now on.
+  /// Keeps at most this many measured steps from now on.
   void keep_measured(std::size_t most) { measured_.keep(most); }
   void step_measured(MeasuredStep step);
   [[nodiscard]] const RecentRows<MeasuredStep>& measured() const { return measured_; }

@@ -7,7 +7,7 @@ namespace maestro {
 
 SectionId watched_section(const SectionGraph& graph) {
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
-    // A section that awaits gradients has no loss of its own.
+    // A section that awaits gradients computes no loss.
     if (!graph.nodes()[index].runs_backward() || graph.awaits_gradient(SectionId(index))) continue;
     return SectionId(index);
   }

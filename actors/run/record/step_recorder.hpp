@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a run as its work ends: rows of sections and steps in RunRecord, journal and figures, recoveries, and
-// the console's lines of progress and validation. Owns the times that rows are measured from and the last row of each
-// section. Coordinator's thread only.
+// Records finished work: rows of sections and steps in RunRecord, journal and figures, recoveries, and the console's
+// lines on progress and validation. Owns the begin times of the rows and each section's last row. Coordinator's thread
+// only.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// Returns the section whose loss and samples represent the run: the first with a loss of its own.
+/// Returns the section whose loss and samples represent the run: the first that computes a loss.
 [[nodiscard]] SectionId watched_section(const SectionGraph& graph);
 
 class StepRecorder {
@@ -22,18 +22,18 @@ class StepRecorder {
   /// The options outlive it.
   explicit StepRecorder(const CoordinatorOptions& options);
 
-  /// Starts the clocks; if the run goes on after a loss or a rollback, records that it has recovered.
+  /// Starts the clocks. If the run continues after a loss or a rollback, records the recovery.
   void begin();
-  /// Measures times from now on: a pause belongs to no step.
+  /// Measures times from now on: steps do not include a pause.
   void restart_clocks();
 
   void step_announced(const OpenUnit& step);
   void micro_batch_done(OpenUnit& open, const MicroBatchDone& message);
-  /// Records the figures of a section after all its replicas have ended the unit.
+  /// Records the figures of a section after all of its replicas have ended the unit.
   void section_ended(OpenUnit& open, SectionId section);
   /// Records that a training step has ended. Returns its rows, by section.
   std::vector<StepRow> step_ended(const OpenUnit& step);
-  /// Writes the step to journal and figures; its samples and the reports of its lanes are moved.
+  /// Writes the step to the journal and the figures; moves its samples and lane reports out of `step`.
   void keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::time_point end);
   void unit_ended(const OpenUnit& open, Clock::time_point end);
 
@@ -41,7 +41,7 @@ class StepRecorder {
   /// `repeated`: number of micro-batches that are done again.
   void seats_moved(const std::string& reason, std::size_t repeated);
 
-  /// Sets the fields of the status that come from the record.
+  /// Sets the status fields that come from the record.
   void describe(RunStatus& status) const;
 
  private:
@@ -49,7 +49,7 @@ class StepRecorder {
   void validated(OpenUnit& open, StepRow row);
   void report_progress(StepId step);
   void print_validation(const OpenUnit& open) const;
-  /// Returns the times of the lanes by "section/replica", except the source's, which computes nothing.
+  /// Returns the lane times by "section/replica", without the source, which computes nothing.
   [[nodiscard]] std::map<std::string, LaneTimes> lanes_of(const OpenUnit& open) const;
   void keep_measured(OpenUnit& open, double seconds);
   /// Compares the run with the prediction of its job, once.
@@ -62,7 +62,7 @@ class StepRecorder {
   std::vector<Clock::time_point> last_end_;  // end of the last step or validation, by section
   ProgressMeter meter_;
   double loss_ = 0;                        // last loss of the watched section
-  std::map<std::string, double> parts_;    // other figures of its last step
+  std::map<std::string, double> parts_;    // other figures of the watched section's last step
   std::map<std::string, StepRow> latest_;  // last row, by section
 };
 

@@ -136,7 +136,7 @@ TEST_F(RunJournalTest, a_damaged_line_ends_the_rows_with_its_step) {
   log.append_step(R"({"step":1,"sections" {}})").or_throw();
   const Status refused = recorded_rows(record_, 0, 9).steps([](std::string_view) { return Status(); });
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("steps.jsonl: the line of step 1 is no JSON"));
+  EXPECT_THAT(refused.error().message, HasSubstr("steps.jsonl: the line of step 1 is not JSON"));
 }
 
 TEST_F(RunJournalTest, the_start_of_a_step_is_the_last_that_may_have_trained_it) {

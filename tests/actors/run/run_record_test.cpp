@@ -142,7 +142,7 @@ TEST(SampleCounts, keep_what_was_trained_ahead_also_at_a_second_return) {  // SX
 
 TEST(Recovery, is_told_with_its_cost) {
   Recovery recovery;
-  EXPECT_EQ(text_of(recovery), "the run did not get as far as its next pass");
+  EXPECT_EQ(text_of(recovery), "the run ended before its next pass");
   recovery.after_step = 8;
   recovery.repeated = 3;
   recovery.seconds = 1.26;
