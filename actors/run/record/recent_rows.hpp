@@ -45,7 +45,7 @@ class RecentRows {
 
   /// Returns the number of the next row that is added.
   [[nodiscard]] std::size_t next() const { return next_; }
-  /// Returns a number: all later rows and its own are kept, except for rows removed by erase_if().
+  /// Returns the number of the oldest row that was not dropped because of keep().
   [[nodiscard]] std::size_t first() const { return left_; }
   /// Returns the index in kept() of the first row with at least this number.
   [[nodiscard]] std::size_t place_of(std::size_t number) const {

@@ -45,7 +45,7 @@ StallJudge::Verdict StallJudge::judge(const StallLook& look, Duration now) {
   last_look_ = now;
   const Duration quiet = now - last_event_;
   if (!look.announced) {
-    last_event_ = now;  // a pause is no silence of an actor
+    last_event_ = now;  // in a pause, silence is expected
     last_.reset();
   } else if (!look.silent.empty()) {
     if (before && before->silent == look.silent)

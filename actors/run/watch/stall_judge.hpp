@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges from looks at a run whether it is stalled: work is announced, but nothing computes, moves or ends.
 //
-// SJ-1 (adaptive): a look is due when no event has occurred for `limit()`: the given time, or four times the longest
-//       gap between events so far.
-// SJ-2 (two looks): only two consecutive looks, half a limit apart, with equal findings and no event between them end a
-//       run.
-// SJ-3 (work is no stall): while any actor computes, the run is reported after `reports_after` limits, and again
-//       whenever that time has doubled; it is ended only after the limit of work, if one is given.
+// SJ-1 (adaptive): a look is due if no event has occurred for `limit()`: the given time, or four times the longest gap
+//       between events so far.
+// SJ-2 (two looks): only two consecutive looks, half a limit apart, with equal findings and without an event between
+//       them end a run.
+// SJ-3 (work is not a stall): while any actor computes, the run is reported after `reports_after` limits, and again
+//       whenever that time has doubled. Only the work limit, if given, ends such a run.
 #pragma once
 
 #include <chrono>
@@ -27,17 +27,17 @@ struct StallLook {
   std::vector<std::string> waiting;  ///< "replica A waits for ..."
 };
 
-/// Not thread-safe. Times are those of a RunClock.
+/// Not thread-safe. Times come from a RunClock.
 class StallJudge {
  public:
   using Duration = RunClock::Duration;
   static constexpr int reports_after = 6;
 
-  /// `work_limit` 0: work may last for ever.
+  /// `work_limit` 0: work may last forever.
   explicit StallJudge(Duration limit, Duration work_limit = Duration(0))
       : least_(limit), work_limit_(work_limit), report_at_(0) {}
 
-  /// Whether a look is due. `events`: a counter that every event of the run increments.
+  /// Returns whether a look is due. `events`: a counter that every event of the run increments.
   [[nodiscard]] bool wants_look(std::uint64_t events, Duration now);
   /// Judges a look, after wants_look() returned true.
   struct Verdict {
@@ -54,7 +54,7 @@ class StallJudge {
   Duration longest_gap_{0};
   Duration last_event_{0};
   std::uint64_t events_ = 0;
-  std::optional<StallLook> last_;  // since the last event
+  std::optional<StallLook> last_;  // last look since the last event
   Duration last_look_{0};
   Duration report_at_;
 };

@@ -19,7 +19,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
   for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
     const auto& [section, index] = planned_->tasks[task];
     auto& tasks = task_of_[section.value()];
-    if (tasks.size() <= index) tasks.resize(index + 1);  // numbers of micro-batches have no gaps
+    if (tasks.size() <= index) tasks.resize(index + 1);  // micro-batches are numbered without gaps
     tasks[index] = task;
   }
   for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
@@ -65,7 +65,7 @@ SchedulingRow StepWatch::row(Clock::time_point run_began) const {
   const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
   if (begin_) row.begin_ms = ms(*begin_ - run_began);
   if (!measured_.tasks.empty()) row.lower_bound_ms = lower_bound_ms(measured_);
-  // Reports that the coordinator handled late, all at once, make the passes seem to have ended together.
+  // If the coordinator handles late reports all at once, the passes seem to have ended together.
   if (begin_) row.makespan_ms = std::max(ms(end_ - *begin_), row.lower_bound_ms);
   const std::vector<double> planned = utilization(planned_->workload, planned_->schedule);
   for (std::size_t index = 0; index < planned.size(); ++index) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution of a planned step: begin and duration of its passes, compared with the plan and with the lower bound. Pure;
-// belongs to the coordinator.
+// Execution of a planned step: begin and duration of its passes, compared with the plan and with the lower bound. Pure.
+// Coordinator's thread only.
 #pragma once
 
 #include <chrono>
@@ -22,41 +22,42 @@ class StepWatch {
  public:
   using Clock = std::chrono::steady_clock;
   StepWatch() = default;
-  /// Samples may be moved out of the plan afterwards, unless measured() is used.
+  /// If measured() is not used, samples may be moved out of the plan afterwards.
   StepWatch(const SectionGraph& graph, StepPlanned planned);
 
   /// Records that the passes of a micro-batch are done.
   void done(const MicroBatchDone& message, Clock::time_point now);
-  /// Returns the makespan from the begin of the first pass to the end of the last, and the lower bound of the measured
-  /// times, which the makespan is never below.
+  /// Returns the makespan from the first pass's begin to the last pass's end, and its lower bound with the measured
+  /// times. The makespan is never below the bound.
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
-  /// Returns the measured passes, for the cost model, as if on the fastest lanes of their sections. Needs the samples
-  /// of the plan.
+  /// Returns the measured passes, for the cost model, as if on the fastest lanes of their sections. Needs the plan's
+  /// samples.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
-  /// Returns their times by section and MicroBatchPlan::index; nothing where a section was trained on the step already.
+  /// Returns the pass times by section and MicroBatchPlan::index; empty for a section that had trained on the step
+  /// already.
   [[nodiscard]] PassTimes times() const;
-  /// Whether the passes of all micro-batches of the section are done.
+  /// Returns whether the passes of all micro-batches of the section are done.
   [[nodiscard]] bool complete(SectionId section) const { return planned_ && left_.at(section.value()) == 0; }
-  /// Whether the section has a micro-batch in the step.
+  /// Returns whether the section has a micro-batch in the step.
   [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
-  /// Null before the step was planned.
+  /// Returns the plan; null before the step was planned.
   [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
 
-  /// Of a bulk-synchronous plan; else without phases.
+  /// Returns the phases of a bulk-synchronous plan; empty for other plans.
   [[nodiscard]] PhaseCounts& phases() { return phases_; }
 
  private:
-  /// Returns nothing for the source, which is not planned.
+  /// Returns the index of a task; nothing for the source, which is not planned.
   [[nodiscard]] std::optional<std::size_t> task_of(SectionId section, std::uint32_t index) const;
 
   std::shared_ptr<PlannedStep> planned_;
   double planning_ms_ = 0;
-  Workload measured_;                              // of the plan, with measured times
+  Workload measured_;                              // the plan's workload, with measured times
   std::vector<double> busy_ms_;                    // by section of the workload
   std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section
-  std::vector<std::size_t> left_;                  // by section: micro-batches whose passes are not done
+  std::vector<std::size_t> left_;                  // micro-batches whose passes are not done, by section
   PhaseCounts phases_;
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;

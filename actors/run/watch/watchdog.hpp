@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a process that ends a hanging run, whatever the cause.
+// A process's thread that ends a hanging run, whatever the cause.
 //
 // WD-1 (bounded phases): a phase that exceeds its limit causes a single call of `expired`, which ends the process.
 // WD-2 (progress): while progress is watched, a stalled run causes a single call of `stalled` (StallJudge).
 //
-// Only time in which this process ran counts (RunClock).
+// Only time counts during which this process ran (RunClock).
 #pragma once
 
 #include <atomic>
@@ -30,21 +30,21 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Begins a phase, in place of its predecessor: "closing the network".
+  /// Begins a phase, such as "closing the network", and ends the previous one.
   void limit(std::string phase, std::chrono::milliseconds most);
   void no_limit() { limit({}, std::chrono::milliseconds(0)); }
 
   struct Progress {
     const std::atomic<std::uint64_t>* events = nullptr;  ///< incremented by every event of the run
     std::chrono::milliseconds limit{10000};
-    std::chrono::milliseconds work_limit{0};  ///< of work that does not end; 0: none
+    std::chrono::milliseconds work_limit{0};  ///< limit of work that does not end; 0: none
     std::function<StallLook()> look;  ///< may block for a few seconds; an exception counts as a silent coordinator
     Line stalled;
     Line report;
   };
   /// Watches until stop_watching(), or until `stalled` was called.
   void watch(Progress progress);
-  /// After it returns, no callback of watch() runs.
+  /// Ends watching. After it returns, the callbacks of watch() do not run.
   void stop_watching();
 
  private:
