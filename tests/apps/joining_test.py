@@ -184,7 +184,7 @@ class AProcess(Joining):
                      "join", "--section", "student")
         self.refused("no section is named 'teecher'; processes can join 'teacher'", "join", "--section", "teecher")
         self.refused("process 0 coordinates the run", "leave", "--process", "0")
-        self.refused("there is no process 7", "leave", "--process", "7")
+        self.refused("process 7 is not part of the run", "leave", "--process", "7")
         self.refused("process 1 cannot leave: section ", "leave", "--process", "1")
         self.refused('--devices: "cpu:99" is not a device here; use cpu:0 to cpu:15', "join", "--section", "teacher",
                      "--devices", "cpu:99")

@@ -32,7 +32,7 @@
 
 namespace maestro {
 
-/// A finished training step: the content of a line.
+/// A finished training step, with the values for its line.
 struct FinishedStep {
   StepId step;
   std::vector<StepRow> sections;

@@ -43,7 +43,7 @@ PlacementDecision ElasticWatch::judge(const Directory& directory, const std::str
     waiting += answer->kind == WaitKind::input && is_of(answer->peer, section) ? 1 : 0;
     without_work += answer->kind == WaitKind::work ? 1 : 0;
   }
-  if (consumers == without_work || busy.empty()) return PlacementDecision::keep;  // the run stands still
+  if (consumers == without_work || busy.empty()) return PlacementDecision::keep;  // without work for any consumer
   const auto idle = std::ranges::count_if(busy, [](const auto& process) { return !process.second; });
   const double idle_share = static_cast<double>(idle) / static_cast<double>(busy.size());
   return balances_[section].look(waiting / consumers, idle_share);
@@ -58,13 +58,13 @@ std::vector<ProcessId> ElasticWatch::extra(const Directory& directory, const std
 }
 
 std::string ElasticWatch::text_of_start(const std::string& section, ProcessId process) const {
-  return "section '" + section + "' is waited for in " + percent(balances_.at(section).waiting()) +
+  return "replicas wait for section '" + section + "' in " + percent(balances_.at(section).waiting()) +
          " of the time: starting process " + std::to_string(process.value()) + " for it";
 }
 
 std::string ElasticWatch::text_of_end(const std::string& section, ProcessId process) const {
-  return "the processes of section '" + section + "' have nothing to do in " + percent(balances_.at(section).idle()) +
-         " of the time: process " + std::to_string(process.value()) + " ends";
+  return "the processes of section '" + section + "' are idle in " + percent(balances_.at(section).idle()) +
+         " of the time: ending process " + std::to_string(process.value());
 }
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elastic sections (SV-11): looks at the replicas of a running job, and decides which section needs one more process or
-// one less (PlacementBalance). Pure; belongs to the supervisor of rank 0.
+// Elastic sections (SV-11): looks at a running job's replicas, and decides which section needs one more process or one
+// less (PlacementBalance). Pure; belongs to rank 0's supervisor.
 #pragma once
 
 #include <map>
@@ -23,14 +23,14 @@ class ElasticWatch {
       : graph_(&graph), sections_(std::move(sections)) {}
 
   [[nodiscard]] bool empty() const { return sections_.empty(); }
-  /// A replica has answered the current look.
+  /// Adds a replica's answer to the current look.
   void add(const WaitingFor& answer) { answers_.push_back(answer); }
   /// Ends the current look at the replicas of `directory`. Returns the sections to change. `quiet`: no placements move.
   [[nodiscard]] std::vector<std::pair<std::string, PlacementDecision>> look(const Directory& directory, bool quiet);
-  /// Returns the processes of a section that were started for it, a process for each of its replicas there.
+  /// Returns the processes that were started for a section, repeated for each of their replicas.
   [[nodiscard]] std::vector<ProcessId> extra(const Directory& directory, const std::string& section) const;
   void started(ProcessId process) { started_.insert(process); }
-  /// The process ends, or its number is another's from now on.
+  /// Forgets a process that ends, or whose number is used again.
   void forget(ProcessId process) { started_.erase(process); }
   /// Returns a line about a process that starts.
   [[nodiscard]] std::string text_of_start(const std::string& section, ProcessId process) const;
@@ -46,7 +46,7 @@ class ElasticWatch {
   const SectionGraph* graph_;
   std::vector<std::string> sections_;
   std::map<std::string, PlacementBalance> balances_;
-  std::vector<WaitingFor> answers_;  // to the current look
+  std::vector<WaitingFor> answers_;  // answers to the current look
   std::set<ProcessId> started_;
 };
 

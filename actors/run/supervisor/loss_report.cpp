@@ -22,7 +22,7 @@ void LossReport::add(const WaitingFor& survivor) {
 
 std::string LossReport::text() const {
   const RunMembership& membership = run_->membership;
-  const bool settled = membership.is_root() && membership.loss();  // then the launcher has reported a death
+  const bool settled = membership.is_root() && membership.loss();  // the launcher would have reported a death by now
   std::string how = settled ? "it was silent for too long" : "it died, or was silent for too long";
   if (const auto end = membership.how_ended(process_)) how = "it ended with " + *end;
   return "lost " + label_ + " in step " + step_ + ": " + how;

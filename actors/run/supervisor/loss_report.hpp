@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report about a lost process: its label, its step, how it ended, and the waits of the survivors (SV-4). Pure.
+// The report about a lost process: its label and step, how it ended, and what the survivors wait for (SV-4). Pure.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace maestro {
 /// Belongs to the supervisor; the run must outlive it.
 class LossReport {
  public:
-  /// The loss is noticed now.
+  /// Takes the current time as that at which the loss was noticed.
   LossReport(const SupervisedRun& run, const ProcessInfo& lost);
   void add(const WaitingFor& survivor);
   void add(std::string line) { lines_.push_back(std::move(line)); }
-  /// Returns "lost process 2 (pid 4711) in step 7: it ended with signal 9", as known now.
+  /// Returns the known facts: "lost process 2 (pid 4711) in step 7: it ended with signal 9".
   [[nodiscard]] std::string text() const;
   /// Returns the outcome of a run that ends with this loss.
   [[nodiscard]] RunOutcome outcome() const;

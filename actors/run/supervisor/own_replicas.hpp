@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actors of a process, as its supervisor watches them (SV-6), and their part in a move of placements (SV-8):
-// replicas of repeatable sections begin anew, all others renew their inputs.
+// The actors of a process, watched by its supervisor (SV-6), and their part in a move of placements (SV-8): replicas of
+// repeatable sections begin anew, all others renew their inputs.
 #pragma once
 
 #include <map>
@@ -18,11 +18,11 @@ class OwnReplicas {
   explicit OwnReplicas(SupervisedRun& run) : run_(run) {}
 
   void watch(const std::vector<OwnActor>& actors);
-  /// Returns the label of an actor; null: it is not watched.
+  /// Returns the label of a watched actor; null for others.
   [[nodiscard]] const std::string* find(const caf::actor_addr& actor) const;
-  /// Takes the placements of a move, and sends the addresses of all replicas to rank 0.
+  /// Takes this process's new placements, and sends the addresses of all replicas to rank 0.
   void move(const MovePlacements& order);
-  /// Ends the move: all replicas receive the new directory.
+  /// Ends the move: sends the new directory to all replicas.
   void go_on(const PlacementsMoved& moved);
   void cannot_move(const std::string& problem) const;
   /// Returns whether another actor has taken the placement of this one.
@@ -36,8 +36,8 @@ class OwnReplicas {
   SupervisedRun& run_;
   std::map<caf::actor_addr, std::string> labels_;
   std::set<caf::actor_addr> retired_;
-  PlacementsTaken taken_;        // while replicas move
-  std::size_t answers_due_ = 0;  // of replicas
+  PlacementsTaken taken_;        // answer to rank 0, while replicas move
+  std::size_t answers_due_ = 0;  // replicas that have not answered
 };
 
 }  // namespace maestro

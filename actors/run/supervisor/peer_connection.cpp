@@ -26,7 +26,7 @@ constexpr milliseconds attempt_limit(5000);
 constexpr milliseconds pause(50);
 constexpr std::uint16_t any_port = 1;  // CAF names published actors by ports
 
-/// Moves the bytes of CAF's streams; on the multiplexer's thread.
+/// Moves the bytes of CAF's streams. Multiplexer's thread only.
 class PeerPolicy {
  public:
   explicit PeerPolicy(TlsSession tls) : tls_(std::move(tls)) {}
@@ -57,7 +57,7 @@ class PeerPolicy {
   TlsSession tls_;
 };
 
-/// A connection, as CAF's broker of processes uses it.
+/// A connection in the form of CAF's broker.
 class PeerScribe final : public caf::io::scribe {
  public:
   PeerScribe(default_multiplexer& multiplexer, PeerSocket&& peer, int descriptor)
@@ -97,13 +97,13 @@ caf::io::scribe_ptr make_scribe(default_multiplexer& multiplexer, PeerSocket pee
   return caf::make_counted<PeerScribe>(multiplexer, std::move(peer), descriptor);
 }
 
-/// Takes the place of CAF's own listener: a PeerAcceptor delivers new connections.
+/// Replaces CAF's listener: a PeerAcceptor delivers new connections.
 class GateDoorman final : public caf::io::doorman {
  public:
   explicit GateDoorman(default_multiplexer& multiplexer)
       : doorman(caf::io::accept_handle::from_int(any_port)), multiplexer_(multiplexer) {}
 
-  /// On the multiplexer's thread.
+  /// Multiplexer's thread only.
   void take(PeerSocket peer) {
     if (detached()) return;
     caf::io::scribe_ptr scribe = make_scribe(multiplexer_, std::move(peer));
@@ -128,7 +128,7 @@ caf::actor broker_of(caf::actor_system& system) {
   return system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
 }
 
-/// To the connector itself.
+/// Message from the connector to itself.
 struct TryAgain {
   ConnectPeer peer;
   caf::response_promise promise;
@@ -175,7 +175,7 @@ class Connector final : public caf::event_based_actor {
               },
               [this, wanted](const caf::error& problem) { try_later(wanted, system().render(problem)); });
     } catch (const JobError& problem) {
-      const bool dead = wanted.peer.host.starts_with("unix:") &&  // it listened before it was named
+      const bool dead = wanted.peer.host.starts_with("unix:") &&  // a local process listens before its name is sent
                         (problem.code() == ErrorCode::unavailable || problem.code() == ErrorCode::not_found);
       if (dead) return wanted.promise.deliver(PeerConnected{nullptr, problem.what()});
       try_later(wanted, problem.what());

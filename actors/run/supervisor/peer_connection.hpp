@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes connections to CAF that a PeerAcceptor has admitted or connect_to_gate() has made. CAF 0.17 itself does not
-// listen: it would accept TLS in blocking mode on the single thread that serves all connections, heartbeats included.
+// Passes connections from PeerAcceptor or connect_to_gate() to CAF. CAF 0.17 does not listen itself: it would accept
+// TLS in blocking mode on the single thread that serves all connections, heartbeats included.
 #pragma once
 
 #include <chrono>
@@ -13,23 +13,23 @@
 
 namespace maestro {
 
-/// Makes `actor` the actor that the other end of an accepted connection finds. The returned function, of any thread,
-/// passes a connection to CAF. Blocks briefly; not from an actor.
+/// Publishes `actor` to the other ends of accepted connections. Returns a thread-safe function that passes an accepted
+/// connection to CAF. Blocks briefly; do not call from an actor.
 [[nodiscard]] std::function<void(PeerSocket)> make_reachable(caf::actor_system& system, const caf::actor& actor);
 
-/// Sent to a connector: the process to connect to.
+/// Request to a connector: the process to connect to.
 struct ConnectPeer {
-  std::string host;  ///< as PeerAcceptor takes it
+  std::string host;  ///< address in PeerAcceptor's form
   std::uint16_t port = 0;
 };
-/// Its answer.
+/// Answer to ConnectPeer.
 struct PeerConnected {
-  caf::actor actor;     ///< published by the other process; null: no connection
-  std::string problem;  ///< of the last attempt
+  caf::actor actor;     ///< actor published by the other process; null: no connection
+  std::string problem;  ///< reason of the last failed attempt
 };
 
-/// Spawns an actor on its own thread that answers ConnectPeer. It retries a refused, cut or silent connection until
-/// `patience` is over.
+/// Spawns an actor on a separate thread that answers ConnectPeer. It retries a refused, cut or silent connection for
+/// `patience`.
 [[nodiscard]] caf::actor spawn_connector(caf::actor_system& system, const GateKeys& keys,
                                          std::chrono::milliseconds patience);
 

@@ -24,8 +24,8 @@ void PeerMesh::connect_to(const PeerAddress& peer) {
       [this, peer](const std::string& problem) { cannot_connect(peer, problem); });
 }
 
-/// CAF may treat a new connection without a message as silent and end it; a connection that has carried a message in
-/// each direction is kept.
+/// Sends a message over a new connection and awaits the answer. CAF may otherwise treat the connection as silent and
+/// end it.
 void PeerMesh::ping(const PeerAddress& peer, const caf::actor& supervisor) {
   run_.self->request(supervisor, ping_limit, Ping{run_.options.process})
       .then([this, peer, supervisor](const Ping&) { pinged_(peer.process, supervisor); },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of a process's supervisor to the others (SV-5): it connects to them, watches them, exchanges
-// heartbeats with them (SV-2), and connects to their memory.
+// The connections of a process's supervisor to the other supervisors (SV-5): connects to them and their memory, watches
+// them and exchanges heartbeats with them (SV-2).
 #pragma once
 
 #include <chrono>
@@ -21,23 +21,23 @@ class PeerMesh {
   using Peers = std::map<caf::actor_addr, ProcessInfo>;
   using Pinged = std::function<void(ProcessId, const caf::actor& supervisor)>;
   using Failed = std::function<void(const std::string& problem)>;
-  /// `pinged`: a connection has carried a message in each direction; `failed`: there is no connection.
+  /// `pinged` is called after a connection has carried a message in each direction, `failed` if connecting failed.
   PeerMesh(SupervisedRun& run, Pinged pinged, Failed failed)
       : run_(run), pinged_(std::move(pinged)), failed_(std::move(failed)), watch_(run.options.peer_timeout) {}
 
-  /// Connects to the processes of a list that come after this one; to all of them if this process is late.
+  /// Connects to the processes after this one in a list; to all of them if this process is late.
   void connect(const PeerList& peers);
   /// Connects to the memory of the directory's processes. Throws JobError.
   void connect_memory();
-  /// Watches a process from now on, or knows it better.
+  /// Watches a process from now on, or updates its information.
   void watch(const ProcessInfo& peer);
-  /// The run goes on without a process. `lost`: it does not end by itself.
+  /// Ends watching a process without which the run continues. `lost`: it does not end by itself.
   void forget(ProcessId process, bool lost);
   void heard(ProcessId process) { watch_.heard(process); }
   void send_heartbeats() const;
   /// Returns the processes that are silent for the first time.
   [[nodiscard]] std::vector<ProcessInfo> silent();
-  /// Returns the process of a supervisor that is watched; null: of none.
+  /// Returns the process of a watched supervisor; null for others.
   [[nodiscard]] const ProcessInfo* find(const caf::actor_addr& supervisor) const;
   [[nodiscard]] const Peers& peers() const { return peers_; }
   void clear() { peers_.clear(); }
@@ -53,7 +53,7 @@ class PeerMesh {
   Failed failed_;
   Peers peers_;
   PeerWatch watch_;
-  std::set<ProcessId> transported_;  // processes whose memory this one is connected to
+  std::set<ProcessId> transported_;  // processes with connected memory
   std::chrono::steady_clock::time_point connect_until_;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects silent processes of a run from the heartbeats that supervisors send each other.
+// Detects silent processes of a run by the heartbeats that supervisors exchange.
 //
-// HB-1 (reported once): a peer is reported silent once, when `timeout` has passed without a heartbeat from it.
-// HB-2 (own gaps): only time in which this process itself ran counts (RunClock): after a gap every peer gets the time
-//       to report again.
+// HB-1 (reported once): a peer is reported silent once, after `timeout` without its heartbeat.
+// HB-2 (local gaps): only time counts during which this process ran (RunClock), so that after a gap every peer has the
+//       full time to report again.
 #pragma once
 
 #include <map>
@@ -19,15 +19,15 @@ class PeerWatch {
  public:
   using Time = RunClock::Time;
   using Duration = RunClock::Duration;
-  /// Interval at which a supervisor sends heartbeats and calls silent().
+  /// Returns the interval at which a supervisor sends heartbeats and calls silent().
   [[nodiscard]] static Duration interval_of(Duration timeout) { return timeout / 8; }
 
   explicit PeerWatch(Duration timeout) : timeout_(timeout), clock_(interval_of(timeout)) {}
 
-  /// Adding a peer counts as a heartbeat; adding it again changes nothing.
+  /// Adds a peer, which counts as its heartbeat; adding it again has no effect.
   void add(ProcessId peer) { heard_.try_emplace(peer, clock_.ran()); }
   void remove(ProcessId peer) { heard_.erase(peer); }
-  /// A heartbeat of an unknown peer is ignored.
+  /// Records a heartbeat; ignores unknown peers.
   void heard(ProcessId peer) {
     if (const auto found = heard_.find(peer); found != heard_.end()) found->second = clock_.ran();
   }

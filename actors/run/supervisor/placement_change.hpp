@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A move of placements as rank 0 follows it: first every process gives the replicas that begin anew and what the rings
-// of its other replicas hold, then every process connects to the addresses of all. Pure; belongs to the supervisor.
+// Rank 0's view of a move of placements: first every process reports its new replicas and the contents of its other
+// replicas' rings, then every process connects to all addresses. Pure; belongs to the supervisor.
 //
-// MV-1 (one at a time): a move begins when the one before has ended.
-// MV-2 (of this move): an answer counts once per process, and only with the epoch of the move.
+// MV-1 (one at a time): a move begins only after the previous one has ended.
+// MV-2 (of this move): an answer counts once per process, and only with the move's epoch.
 #pragma once
 
 #include <set>
@@ -21,9 +21,9 @@ class PlacementChange {
   [[nodiscard]] Epoch epoch() const { return epoch_; }
   /// Begins a move whose answers come from the processes of `directory`. Returns false, without effect, during a move.
   bool begin(Epoch epoch, Directory directory);
-  /// A process has answered. Returns true for the last: directory() is complete.
+  /// Counts a process's answer. Returns true for the last answer: directory() is complete.
   bool taken(const PlacementsTaken& answer);
-  /// A process is connected. Returns true for the last: the move has ended.
+  /// Counts a connected process. Returns true for the last process: the move has ended.
   bool ready(const PlacementsReady& answer);
   [[nodiscard]] const Directory& directory() const { return directory_; }
   [[nodiscard]] const std::vector<RingArrivals>& arrivals() const { return arrivals_; }

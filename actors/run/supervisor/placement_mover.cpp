@@ -35,7 +35,7 @@ bool PlacementMover::move_placements_of(const ProcessInfo& lost) {
 bool PlacementMover::wait_for_replacement_of(const ProcessInfo& lost) {
   const ProcessId gone = lost.process;
   const bool starts = run_.options.placements.starts && !run_.joins_later(gone);
-  // While others start, their placements could not move without these.
+  // The placements of replacement processes that still start could not move without the lost ones.
   if (!starts || !queue_.empty() || !run_.membership.leave(gone)) return false;
   note_loss(lost, "starting it again");
   run_.awaited.insert(gone);
@@ -88,7 +88,7 @@ void PlacementMover::ready(const PlacementsReady& answer) {
     queue_.end();
   }
   if (leaver_) send_to(run_.self, std::exchange(leaver_, nullptr), Dismissed{});
-  place_replacement();  // which waited for the end of this move
+  place_replacement();  // it waited for the end of this move
   start_next();
 }
 
@@ -105,7 +105,7 @@ void PlacementMover::start_next() {
 void PlacementMover::introduced(const ProcessInfo& info) {
   std::optional<ProcessInfo>& known = queue_.current()->info;
   known = info;
-  known->replicas.clear();  // they begin anew when its placements move
+  known->replicas.clear();  // replicas begin anew when the placements move
   PeerList present;
   present.late = true;
   for (const ProcessInfo& peer : run_.directory.processes) {
@@ -124,7 +124,7 @@ void PlacementMover::place_replacement() {
   if (!comes || !comes->connected || change_.under_way()) return;
   if (run_.stops() && !run_.awaited.contains(comes->process)) return;  // SV-15
   MovePlacements order;
-  reason_ = "recovered: " + comes->name() + " is there again";
+  reason_ = "recovered: " + comes->name() + " has rejoined";
   if (comes->starts_again()) {
     std::ranges::copy_if(home_, std::back_inserter(order.moved),
                          [&](const Placement& placement) { return placement.process == comes->process; });
@@ -155,8 +155,8 @@ void PlacementMover::failed(const ReplacementFailed& failure) {
   const std::string problem =
       queue_.current()->name() + (again ? " did not start again: " : " has not joined: ") + failure.problem;
   if (run_.awaited.contains(failure.process)) return run_.fail(problem, true, true);
-  if (run_.membership.leave(failure.process)) report_gone({failure.process});  // some may be connected to it
-  run_.options.placements.host->warn(problem + (again ? "; the others keep its placements" : ""));
+  if (run_.membership.leave(failure.process)) report_gone({failure.process});  // other processes may have connected
+  run_.options.placements.host->warn(problem + (again ? "; other processes keep its placements" : ""));
   queue_.end();
   start_next();
 }
@@ -183,7 +183,7 @@ PlacementAnswer PlacementMover::let_join(const JoinWanted& wanted) {
   const auto placements = share_placements(*run_.options.graph, placements_of(run_.directory), joining, wanted.section);
   if (!placements) return refused(placements.error().message);
   if (joining.value() >= membership.most_processes()) {
-    return refused("the run has as many processes as it can; `maestro leave` ends one that has no replica");
+    return refused("the run has its maximum number of processes; `maestro leave` ends a process without replicas");
   }
   queue_.begin(joining, wanted.section);
   return {joining, text_of(*placements, *run_.options.graph), {}};
@@ -196,7 +196,7 @@ PlacementAnswer PlacementMover::let_leave(const LeaveWanted& wanted) {
   if (wanted.process == ProcessId(0)) return refused(name + " coordinates the run; `maestro stop` ends it");
   const auto& members = run_.directory.processes;
   const auto leaver = std::ranges::find(members, wanted.process, &ProcessInfo::process);
-  if (leaver == members.end()) return refused("there is no " + name + "; `maestro status` shows them");
+  if (leaver == members.end()) return refused(name + " is not part of the run; `maestro status` lists its processes");
   const auto moved = adopt_placements(graph, placements_of(run_.directory), wanted.process);
   if (!moved) return refused(name + " cannot leave: " + moved.error().message);
   if (!run_.membership.leave(wanted.process)) return refused("the run is ending");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves placements between the processes of a run, on rank 0: after a loss (SV-8), to the replacement of a lost process
-// (SV-9), to a process that joins, and from a process that leaves (SV-10). Each process carries out its part of a move
+// Moves placements between the processes of a run, on rank 0: after a loss (SV-8), to a replacement process (SV-9), to
+// a process that joins, and from a process that leaves (SV-10). Each process carries out its part of a move
 // (OwnReplicas); PlacementChange counts the answers.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace maestro {
 
-/// To the supervisor itself: placements should have moved by now.
+/// Message from the supervisor to itself: the time limit of a move is over.
 struct MoveTimeout {
   Epoch epoch;
 };
@@ -25,10 +25,10 @@ class PlacementMover {
  public:
   explicit PlacementMover(SupervisedRun& run) : run_(run) {}
 
-  /// All processes are connected: their placements are their home.
+  /// Records the home placements of all processes, which are connected.
   void begin() { home_ = placements_of(run_.directory); }
-  /// Moves the placements of a lost process, or has the others wait for its replacement. Returns false if neither can
-  /// be.
+  /// Moves the placements of a lost process, or makes the run wait for its replacement process. Returns false if
+  /// neither is possible.
   bool move_placements_of(const ProcessInfo& lost);
   [[nodiscard]] bool under_way() const { return change_.under_way(); }
   /// Returns whether placements have moved after a loss.
@@ -37,21 +37,21 @@ class PlacementMover {
   void ready(const PlacementsReady& answer);
   void timed_out(const MoveTimeout& move);
 
-  // Replacements.
+  // Replacement processes.
 
   [[nodiscard]] bool is_replacement(ProcessId process) const { return queue_.is_current(process); }
-  /// The replacement is built.
+  /// Handles the introduction of a replacement process, after it was built.
   void introduced(const ProcessInfo& info);
-  /// The replacement is connected to all others.
+  /// Handles a replacement process that has connected to all other processes.
   void connected();
-  /// The replacement does not come.
+  /// Handles a replacement process that will not join the run.
   void failed(const ReplacementFailed& failure);
-  /// The run is over: a replacement without placements is not awaited.
+  /// Leaves out a replacement process without placements, since the run is over.
   void leave_out_replacement();
 
   // Processes that join and leave.
 
-  /// Returns why no process can join or leave now, a line; empty: it can.
+  /// Returns why processes cannot join or leave now, a line; empty: they can.
   [[nodiscard]] std::string why_nothing_moves() const;
   PlacementAnswer let_join(const JoinWanted& wanted);
   PlacementAnswer let_leave(const LeaveWanted& wanted);
@@ -64,20 +64,20 @@ class PlacementMover {
   void move(const MovePlacements& moves, Directory directory);
   /// Returns the directory without a process.
   [[nodiscard]] Directory without(ProcessId process) const;
-  /// Informs all processes that one is gone.
+  /// Informs all processes about a process that is gone.
   void report_gone(const ProcessGone& gone);
   void start_next();
-  /// Moves placements to the replacement, once it is connected and no other placements move.
+  /// Moves placements to the replacement process if it is connected and no other move is under way.
   void place_replacement();
 
   SupervisedRun& run_;
   PlacementChange change_;
-  std::size_t moves_ = 0;         // after losses
-  std::uint32_t generation_ = 0;  // of all moves
-  std::string reason_;            // of the last move
-  std::vector<Placement> home_;   // the placements at the start
+  std::size_t moves_ = 0;         // number of moves after losses
+  std::uint32_t generation_ = 0;  // number of all moves
+  std::string reason_;            // reason for the last move
+  std::vector<Placement> home_;   // home placements: those at the start
   ReplacementQueue queue_;
-  caf::actor leaver_;  // a supervisor, while its placements move
+  caf::actor leaver_;  // supervisor of a leaving process, while its placements move
 };
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that come to a running job, one at a time: replacements of lost processes (SV-9), and processes that
-// join (SV-10). Pure; belongs to PlacementMover.
+// The processes that a running job admits, one at a time: replacement processes (SV-9) and processes that join (SV-10).
+// Pure; belongs to PlacementMover.
 #pragma once
 
 #include <deque>
@@ -12,12 +12,12 @@
 
 namespace maestro {
 
-/// A process that rank 0 starts again, or that joins.
+/// A replacement process, or a process that joins.
 struct Replacement {
   ProcessId process;
-  std::string section;              ///< whose placements it takes; empty: those that it had at the start
-  std::optional<ProcessInfo> info;  ///< once it has introduced itself
-  bool connected = false;           ///< to all others
+  std::string section;              ///< section whose placements it takes; empty: its home placements
+  std::optional<ProcessInfo> info;  ///< none before it has introduced itself
+  bool connected = false;           ///< connected to all other processes
 
   [[nodiscard]] std::string name() const { return "process " + std::to_string(process.value()); }
   [[nodiscard]] bool starts_again() const { return section.empty(); }
@@ -26,18 +26,18 @@ struct Replacement {
 /// Not thread-safe.
 class ReplacementQueue {
  public:
-  /// A lost process is to start again after those before it.
+  /// Appends a lost process, which is to start again.
   void add(ProcessId lost) { waiting_.push_back(lost); }
-  /// Returns the next process to start, which is the current one from now on; nothing while another is.
+  /// Makes the next process to start the current one, and returns it; nothing while there is a current process.
   [[nodiscard]] std::optional<ProcessId> next() {
     if (current_ || waiting_.empty()) return std::nullopt;
     begin(waiting_.front(), {});
     waiting_.pop_front();
     return current_->process;
   }
-  /// A process comes for placements of a section.
+  /// Makes a process current that takes placements of `section`.
   void begin(ProcessId process, std::string section) { current_ = Replacement{process, std::move(section), {}, false}; }
-  /// The current process has its placements, or does not come.
+  /// Removes the current process, which has its placements or has failed.
   void end() { current_.reset(); }
   [[nodiscard]] bool empty() const { return !current_ && waiting_.empty(); }
   [[nodiscard]] std::optional<Replacement>& current() { return current_; }

@@ -8,8 +8,8 @@
 namespace maestro {
 
 namespace {
-constexpr std::chrono::seconds report_limit(1);       // for rank 0 to receive a failure of this process
-constexpr std::chrono::milliseconds stay_limit(500);  // for a process to answer that it takes part in the next start
+constexpr std::chrono::seconds report_limit(1);       // time for rank 0 to receive this process's failure
+constexpr std::chrono::milliseconds stay_limit(500);  // time for a process to answer whether it takes part
 }  // namespace
 
 void StartEnd::fail(const Failure& failure, bool print, bool from_root, bool recoverable) {
@@ -37,7 +37,7 @@ void StartEnd::end_with(RunOutcome outcome, const std::string& reason) {
   end_others(std::move(outcome), reason, again);
 }
 
-/// On rank 0: ends the other processes of this start, or has them take part in the next.
+/// Ends the other processes, or has them take part in the next start. Rank 0 only.
 void StartEnd::end_others(RunOutcome outcome, const std::string& reason, bool again) {
   auto ending = std::make_shared<RunOutcome>(std::move(outcome));
   auto due = std::make_shared<std::size_t>(1);  // this function
@@ -100,7 +100,7 @@ void StartEnd::leave() {
 caf::result<StartAgain> StartEnd::survive() {
   run_.membership.end();
   if (ends_ || !run_.options.survives) {
-    if (!ends_) run_.options.outcome->set({});  // else its own end sets it
+    if (!ends_) run_.options.outcome->set({});  // otherwise fail() sets the outcome
     return caf::make_error(caf::sec::runtime_error, "this process cannot take part in another start");
   }
   survives_ = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a process's part of a start: its outcome (SV-1), and on rank 0 that of the other processes, which end or
-// take part in the next start (SV-13).
+// The end of a start in a process: decides the process's outcome (SV-1), and on rank 0 also whether the other processes
+// end or take part in the next start (SV-13).
 #pragma once
 
 #include <string>
@@ -17,19 +17,20 @@ class StartEnd {
  public:
   StartEnd(SupervisedRun& run, const PeerMesh& mesh, PlacementMover& mover) : run_(run), mesh_(mesh), mover_(mover) {}
 
-  /// Ends with a failure, unless the run has ended here. `print`: this process prints it.
+  /// Ends with a failure, unless the run has ended in this process. `print`: this process prints it.
   void fail(const Failure& failure, bool print, bool from_root = false, bool recoverable = false);
-  /// Ends with a loss, of which `reason` informs the others.
+  /// Ends with a loss; `reason` is sent to the other processes.
   void end_with(RunOutcome outcome, const std::string& reason);
-  /// All work is done: every process sends its summary.
+  /// Requests the summary of every process, after all work is done.
   void finish();
   void summarised(const ProcessSummary& summary);
   void end_in_order(std::vector<ProcessSummary> summaries = {});
-  /// This process has left the run, which goes on.
+  /// Ends this process, which has left the run; the run continues.
   void leave();
-  /// Answers whether this process takes part in the next start, on another process than rank 0.
+  /// Answers whether this process, which is not rank 0, takes part in the next start.
   [[nodiscard]] caf::result<StartAgain> survive();
-  /// Returns whether this process only awaits the end of rank 0's supervisor; a loss of that is its end.
+  /// Returns whether this process only awaits the end of rank 0's supervisor. If `lost` is rank 0, this process ends
+  /// its part.
   [[nodiscard]] bool survives(ProcessId lost);
 
  private:
@@ -38,9 +39,9 @@ class StartEnd {
   SupervisedRun& run_;
   const PeerMesh& mesh_;
   PlacementMover& mover_;
-  std::vector<ProcessSummary> summaries_;  // on rank 0
-  bool survives_ = false;                  // not on rank 0: the end of its supervisor is awaited
-  bool ends_ = false;  // not on rank 0: this process has failed, and ends when rank 0 has the reason
+  std::vector<ProcessSummary> summaries_;  // rank 0 only
+  bool survives_ = false;                  // not rank 0: takes part in the next start
+  bool ends_ = false;                      // not rank 0: has failed, and ends after rank 0 has the reason
 };
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run as the supervisor of a process knows it: options, members, directory. The supervisor and its parts share it
-// (PeerMesh, OwnReplicas, PlacementMover, StartEnd). A placement is the place of a replica in a process.
+// The state of a run in a process's supervisor: options, members, directory. The supervisor shares it with its parts
+// (PeerMesh, OwnReplicas, PlacementMover, StartEnd). A placement is the process of a replica.
 #pragma once
 
 #include <atomic>
@@ -21,18 +21,18 @@ namespace maestro {
 
 struct RunOutcome {
   bool ok = false;
-  std::string error;  ///< a single line; empty when another process prints it
+  std::string error;  ///< a single line; empty if another process prints it
   std::vector<ProcessSummary> processes;
-  std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
-  /// The only problem is a lost process: not rank 0, or the process of a served section.
+  std::vector<ProcessIdentity> lost;  ///< lost processes on this host; stopped ones would remain forever
+  /// The only problem is the loss of a process other than rank 0, or of a served section's process.
   bool recoverable = false;
   std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
-  bool left = false;                ///< this process has left the run, which goes on
-  bool again = false;               ///< not on rank 0: this process takes part in the next start
-  std::set<ProcessId> survivors{};  ///< on rank 0: the other processes that do
+  bool left = false;                ///< this process has left the run, which continues
+  bool again = false;               ///< not rank 0: this process takes part in the next start
+  std::set<ProcessId> survivors{};  ///< rank 0: the other processes that take part in the next start
 };
 
-/// Set once; read by the process's main thread.
+/// The outcome of a process, set once and read by its main thread.
 class OutcomePromise {
  public:
   void set(RunOutcome outcome) {
@@ -48,32 +48,31 @@ class OutcomePromise {
 /// Returns "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" in jobs on several hosts.
 [[nodiscard]] std::string process_label(const ProcessInfo& peer, const SectionGraph& graph);
 
-/// An actor that must not end before the run does.
+/// An actor that must not end before the run.
 struct OwnActor {
   caf::actor actor;
   std::string label;  ///< "section 'student' replica 0"
 };
 
-/// The process of a supervisor, as moves of placements use it (SV-8). Called by handlers of the supervisor: no call
-/// blocks.
+/// A process's part in moves of placements (SV-8). Called by the supervisor's handlers: no call may block.
 class PlacementHost {
  public:
   virtual ~PlacementHost() = default;
   /// Returns the new replicas of repeatable sections in this process.
   virtual std::vector<OwnActor> take(const MovePlacements& order) = 0;
-  /// The process is not to run any more, nor to be written to; `here`: it is on this host.
+  /// Stops a lost process if it is on this host (`here`), and ends writes to its memory.
   virtual void remove(const ProcessInfo& lost, bool here) = 0;
-  /// The process is not to be written to any more, and ends by itself.
+  /// Ends writes to the memory of a process that ends by itself.
   virtual void left(ProcessId process) = 0;
 
-  // On rank 0.
+  // Rank 0 only.
 
   virtual void start_again(ProcessId lost) = 0;
   /// Starts a process for an elastic section.
   virtual void start_new(ProcessId process, const std::string& section) = 0;
-  /// The replacement of a process takes part in the run.
+  /// Notes that a replacement process takes part in the run.
   virtual void placed(ProcessId replacement) = 0;
-  /// A recovery in place has begun.
+  /// Notes that a recovery in place has begun.
   virtual void begun(const std::string& line) = 0;
   virtual void warn(const std::string& line) = 0;
   virtual void note(const std::string& line) = 0;
@@ -82,50 +81,50 @@ class PlacementHost {
 /// Moves of placements (SV-8).
 struct PlacementOptions {
   PlacementHost* host = nullptr;     ///< null: placements do not move
-  std::size_t most = 0;              ///< of this start
-  Epoch epoch;                       ///< of the start
-  bool starts = false;               ///< on rank 0: lost processes start again
-  bool may_join = false;             ///< processes may join the job, and leave it
-  bool by_hand = false;              ///< this process has joined by a user's command, in a terminal of its own
-  std::vector<std::string> elastic;  ///< on rank 0: sections (SV-11)
+  std::size_t most = 0;              ///< maximum number of moves after losses in this start
+  Epoch epoch;                       ///< epoch of this start
+  bool starts = false;               ///< rank 0: starts replacement processes
+  bool may_join = false;             ///< processes may join and leave the job
+  bool by_hand = false;              ///< this process has joined by a user's command, in a separate terminal
+  std::vector<std::string> elastic;  ///< rank 0: elastic sections (SV-11)
 };
 
 struct SupervisorOptions {
   const SectionGraph* graph = nullptr;
   ProcessId process;
-  std::vector<std::uint32_t> hosts = {0};  ///< of each process that the job may have
-  std::size_t joining = 0;                 ///< the last of these are not there at the start
-  std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
-  bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
-  bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
-  bool rescues = false;                    ///< on rank 0: this start may be followed by another
-  bool survives = false;                   ///< not on rank 0: this process can take part in the next start
-  std::function<bool()> may_recover;       ///< on rank 0: whether a lost process is followed by another start
+  std::vector<std::uint32_t> hosts = {0};  ///< host of each process that the job may have
+  std::size_t joining = 0;                 ///< number of last processes that are absent at the start
+  std::string host;                        ///< this process's host, as named by the user; empty if the job has one host
+  bool started_again = false;              ///< a process that ends during this start counts as lost (SV-14)
+  bool recovers = false;                   ///< rank 0 starts replacement processes, and prints losses (SV-3)
+  bool rescues = false;                    ///< rank 0: another start may follow this one
+  bool survives = false;                   ///< not rank 0: this process can take part in the next start
+  std::function<bool()> may_recover;       ///< rank 0: returns whether another start follows the loss of a process
   std::chrono::milliseconds start_timeout{60000};
   /// Time for all processes, after the rendezvous, to reach rank 0's supervisor.
   std::chrono::milliseconds join_timeout{60000};
-  std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0 has also noticed a lost process
-  /// On rank 0: returns a line about a child that has been stopped for too long. Called until all processes have
-  /// joined, with the time since the call before. May be empty.
+  std::chrono::milliseconds peer_timeout{2000};  ///< silence after which a process counts as lost
+  /// Rank 0: returns a line about a child that has been stopped for too long. Called until all processes have joined,
+  /// with the time since the previous call. May be empty.
   std::function<std::optional<std::string>(std::chrono::milliseconds since)> stopped_child;
   std::string build;
-  /// Connects to a published supervisor, from a handler of this supervisor. Unused by up to two processes.
+  /// Connects to a published supervisor, from a handler of this supervisor. Unused with one or two processes.
   std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,
                      std::function<void(const caf::actor&)> done,
                      std::function<void(const std::string& problem)> failed)>
       connect;
-  /// Called by the supervisor when all connections between processes are made; may be empty.
+  /// Called by the supervisor after all connections between processes were made; may be empty.
   std::function<void(caf::event_based_actor*)> connected;
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;
-  std::function<void(const ProcessInfo&)> connect_transport;  ///< to a process's memory; throws JobError; may be empty
-  std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
-  std::function<bool()> stopping;                             ///< on rank 0: a stop is under way; may be empty
+  std::function<void(const ProcessInfo&)> connect_transport;  ///< connects to memory; throws JobError; may be empty
+  std::function<void()> stop_run;                             ///< rank 0: ends the run in order; may be empty
+  std::function<bool()> stopping;                             ///< rank 0: whether a stop is under way; may be empty
   PlacementOptions placements;
 };
 
-/// The process's own actors, sent after they were spawned.
+/// The actors of this process, sent after they were spawned.
 struct LocalActors {
   ProcessInfo info;
   caf::actor coordinator;     ///< rank 0 only
@@ -158,8 +157,8 @@ struct SupervisedRun {
   LocalActors local;
   Directory directory;
   caf::actor root;              // rank 0's supervisor
-  std::set<ProcessId> awaited;  // lost processes for whose replacements the run waits
-  /// Ends this process's part of the run, if nothing has ended it.
+  std::set<ProcessId> awaited;  // lost processes whose replacement processes the run awaits
+  /// Ends this process's part of the run, if it has not ended.
   std::function<void(const std::string& problem, bool print, bool recoverable)> fail;
 };
 

@@ -10,10 +10,10 @@
 namespace maestro {
 
 namespace {
-constexpr std::chrono::milliseconds own_settle_time(100);  // for the Failure of an actor that has ended
+constexpr std::chrono::milliseconds own_settle_time(100);  // time for an ended actor's Failure to arrive
 constexpr std::chrono::milliseconds settle_time(250);
 constexpr std::chrono::milliseconds look_interval(100);
-constexpr std::chrono::seconds leave_limit(5);  // for rank 0's answer
+constexpr std::chrono::seconds leave_limit(5);  // time for rank 0's answer
 constexpr std::chrono::seconds stop_grace(10);
 constexpr std::chrono::seconds rescue_limit(20);
 }  // namespace
@@ -129,7 +129,7 @@ void Supervisor::joined(const ProcessJoined& peer) {
   known.host = peer.host;
   known.supervisor = peer.supervisor;
   mesh_.watch(known);
-  begin_to_beat();  // those that have joined rank 0 watch it, although others may let it wait
+  begin_to_beat();  // processes that have joined watch rank 0 while it waits for others
 }
 
 void Supervisor::start_timed_out() {
@@ -219,7 +219,7 @@ void Supervisor::wire(const Directory& directory) {
   if (run_.options.connected) run_.options.connected(this);
   run_.directory = directory;
   for (const ProcessInfo& peer : run_.directory.processes) {
-    if (peer.process != run_.options.process) mesh_.watch(peer);  // with its full label from now on
+    if (peer.process != run_.options.process) mesh_.watch(peer);  // has its full label from now on
   }
   const caf::message shared = caf::make_message(run_.directory);  // a single copy for all replicas
   for (const ReplicaAddress& replica : run_.local.info.replicas) send_to(this, replica.actor, shared);
@@ -253,14 +253,14 @@ void Supervisor::begin_to_beat() {
   if (!std::exchange(beats_, true)) beat();
 }
 
-/// Sends heartbeats to the watched processes, and judges theirs once this process has joined; also while it is alone,
-/// as others may come.
+/// Sends heartbeats to the watched processes, and judges their heartbeats after this process has joined; also without
+/// other processes, as some may join.
 void Supervisor::beat() {
   const RunMembership& members = run_.membership;
   if (members.phase() == RunPhase::ended || members.most_processes() == 1) return;
   const auto interval = PeerWatch::interval_of(run_.options.peer_timeout);
   delayed_send(this, interval, BeatDue{});
-  const bool some_join = run_.root && !members.complete(Milestone::joined);  // the mesh has those that have joined
+  const bool some_join = run_.root && !members.complete(Milestone::joined);  // the mesh has only joined processes
   if (some_join && run_.options.stopped_child) {
     const auto line = run_.options.stopped_child(std::chrono::duration_cast<std::chrono::milliseconds>(interval));
     if (line) return run_.fail(*line, true, run_.options.started_again);
@@ -274,7 +274,7 @@ void Supervisor::down(const caf::down_msg& message) {
   if (const std::string* const own = own_.find(message.source); own != nullptr) {
     if (run_.membership.phase() == RunPhase::ended) return;
     const std::string reason = home_system().render(message.reason);
-    return delayed_send(this, own_settle_time, Failure{*own + " ended in mid-run: " + reason});
+    return delayed_send(this, own_settle_time, Failure{*own + " ended during the run: " + reason});
   }
   if (const ProcessInfo* const peer = mesh_.find(message.source); peer != nullptr) lost(*peer);
 }
@@ -288,7 +288,7 @@ void Supervisor::lost(const ProcessInfo& peer) {
       if (rescuing_ && peer.process != run_.membership.loss()) report_loss();  // SV-12
       return;
     case LossVerdict::peer:
-      // Rank 0 also detects most of these losses and reports more: wait for its report first.
+      // Rank 0 also detects most of these losses, and reports more about them: wait for its report.
       return delayed_send(this, 2 * run_.options.peer_timeout,
                           PeerLost{peer.supervisor.address(), process_label(peer, *run_.options.graph)});
     case LossVerdict::run_over:
@@ -343,7 +343,7 @@ void Supervisor::failure_reported(const Failure& failure) {
     return mover_.failed({from->process, failure.message});
   }
   if (rescuing_) {
-    loss_->add("the state of the other replicas could not be kept: " + failure.message);
+    loss_->add("the state of the other replicas could not be saved: " + failure.message);
     return report_loss();
   }
   if (failure.may_follow_loss && run_.stops()) {  // SV-15
@@ -371,7 +371,7 @@ void Supervisor::interrupt() {
 
 void Supervisor::move_placements(const MovePlacements& order) {
   for (const ProcessId gone : order.lost) {
-    (void)run_.membership.leave(gone);  // on rank 0 it has
+    (void)run_.membership.leave(gone);  // done already on rank 0
     mesh_.forget(gone, true);
   }
   for (const ProcessId leaver : order.left) {
@@ -383,14 +383,14 @@ void Supervisor::move_placements(const MovePlacements& order) {
 }
 
 void Supervisor::seats_moved(const PlacementsMoved& moved) {
-  (void)run_.membership.wired();  // of a replacement
+  (void)run_.membership.wired();  // a replacement process is wired by its first move
   run_.directory = moved.directory;
   for (const ProcessInfo& peer : run_.directory.processes) {
     run_.awaited.erase(peer.process);
     if (peer.process == run_.options.process) {
       run_.local.info.replicas = peer.replicas;
     } else {
-      mesh_.watch(peer);  // with its new label
+      mesh_.watch(peer);  // has a new label
     }
   }
   try {
@@ -403,19 +403,18 @@ void Supervisor::seats_moved(const PlacementsMoved& moved) {
 }
 
 void Supervisor::process_gone(const ProcessGone& gone) {
-  (void)run_.membership.leave(gone.process);  // on rank 0 it has
-  mesh_.forget(gone.process,
-               !run_.joins_later(gone.process));  // one that could not join ends by itself, with its reason
+  (void)run_.membership.leave(gone.process);                    // done already on rank 0
+  mesh_.forget(gone.process, !run_.joins_later(gone.process));  // a process that could not join ends by itself
   if (gone.awaited) run_.awaited.insert(gone.process);
 }
 
 PlacementAnswer Supervisor::let_join(const JoinWanted& wanted) {
   const PlacementAnswer answer = mover_.let_join(wanted);
-  if (answer.refusal.empty()) elastic_.forget(answer.process);  // which had the number before
+  if (answer.refusal.empty()) elastic_.forget(answer.process);  // an earlier process had the same number
   return answer;
 }
 
-/// A signal to a process that has joined: its user wants it back.
+/// Requests to leave the run after a signal to this process, which has joined it.
 void Supervisor::leave_by_signal() {
   request(run_.root, leave_limit, LeaveWanted{run_.options.process})
       .then(
@@ -424,7 +423,7 @@ void Supervisor::leave_by_signal() {
               run_.options.placements.host->warn("cannot leave the run now: " + answer.refusal);
             }
           },
-          [](const caf::error&) {});  // rank 0 is lost, which is reported
+          [](const caf::error&) {});  // the loss of rank 0 is reported elsewhere
 }
 
 void Supervisor::look_at_placements() {
@@ -444,7 +443,7 @@ void Supervisor::look_at_placements() {
 
 void Supervisor::one_more(const std::string& section) {
   const PlacementAnswer joining = let_join({section});
-  if (!joining.refusal.empty()) return;  // it has as many as it may have
+  if (!joining.refusal.empty()) return;  // the run has its maximum number of processes
   elastic_.started(joining.process);
   run_.options.placements.host->note(elastic_.text_of_start(section, joining.process));
   run_.options.placements.host->start_new(joining.process, section);

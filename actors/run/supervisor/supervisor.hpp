@@ -2,42 +2,38 @@
 // Each process has a supervisor. Rank 0's supervisor gathers the others, connects the job, watches for deaths and ends
 // the run; the others report to it and watch it.
 //
-// SV-1 (single outcome): the outcome of a process is decided once, by the first failure or by the orderly end.
+// SV-1 (single outcome): a process's outcome is decided once, by the first failure or by the orderly end.
 // SV-2 (detection): CAF's down message detects a death, PeerWatch detects silence; the process that notices first
 //       informs all others.
-// SV-3 (one message per host): on each host the surviving process with the lowest number prints the error; where rank 0
-//       starts lost processes again, rank 0 alone, unless it is the lost process.
-// SV-4 (full report): a loss is reported `settle_time` after it was noticed, with the reports of the survivors and of
-//       the launcher until then.
-// SV-5 (full mesh): before handles of actors are exchanged, every process has its own connection to every other
-//       process, and watches it. Two processes that lose each other while rank 0 reaches both also end the run.
-// SV-6 (no silent actor end): the end of any actor of the process before the run's end, and an exception in the
-//       supervisor itself, fail the run.
+// SV-3 (one message per host): on each host the surviving process with the lowest number prints the error. If rank 0
+//       starts replacement processes, only rank 0 prints it, unless rank 0 is the lost process.
+// SV-4 (full report): a loss is reported `settle_time` after it was noticed, with the reports received from survivors
+//       and the launcher until then.
+// SV-5 (full mesh): before actor handles are exchanged, every process connects to every other process and watches it.
+//       If two processes lose each other while rank 0 reaches both, the run ends too.
+// SV-6 (no silent actor end): the run fails if an actor of the process ends before the run, or if the supervisor throws
+//       an exception.
 // SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
-//       of the peer, which explains it, is reported instead where there is one.
-// SV-8 (placements): if a lost process has only replicas of repeatable sections that other processes have, too, those
-// take
-//       its placements (adopt_placements), and the run goes on. A further loss during a move ends the run, or this
-//       start of it.
-// SV-9 (replacements): rank 0 starts a process that was lost so again, and the replacement takes the placements that it
-// had at
-//       the start. If no other process has its sections, the others wait for the replacement.
-// SV-10 (joining, leaving): a process that joins the running job takes a fair share of the replicas of one section
-//       (share_placements); a process leaves where others can take its placements. Each is a move of placements without
-//       a loss.
-// SV-11 (elastic sections): rank 0 starts one more process for such a section where its consumers wait for it, and ends
-//       one of those that it has started so where they have nothing to do (PlacementBalance).
-// SV-12 (rescue): before rank 0 reports a loss that it recovers from, it has the coordinator make a checkpoint of the
-//       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss, or a failure, ends the
-//       wait.
-// SV-13 (survivors): before rank 0 ends a start that another start follows, the processes of the start that can take
-//       part in the next one answer so; one that has failed by itself cannot. They take down their own part when rank
-//       0's supervisor ends, which has their answers by then.
-// SV-14 (lost at a start): a process that is stopped or silent while the processes start again is one more loss, and
-//       another start follows.
-// SV-15 (checkpoint first): while a stop of the run is under way, rank 0 judges a failure of its transport `stop_grace`
-//       after its report, as the checkpoint of the stop may not need the transport. No process joins or leaves any
-//       more, unless the run waits for it.
+//       of the peer is reported instead if it is the cause.
+// SV-8 (placements): if all replicas of a lost process are of repeatable sections, and other processes have replicas of
+//       these sections, the other processes take its placements (adopt_placements), and the run continues. A further
+//       loss during a move ends the run, or this start of it.
+// SV-9 (replacements): rank 0 starts a replacement process, which takes the home placements of the lost process. If a
+//       section has lost all of its replicas, the run waits for the replacement process.
+// SV-10 (joining, leaving): a process that joins the running job takes a fair share of one section's replicas
+//       (share_placements); a process may leave if others can take its placements. Both are moves without a loss.
+// SV-11 (elastic sections): rank 0 starts one more process for an elastic section if its consumers wait for it, and
+//       ends a process that it has started this way if the section's processes are idle (PlacementBalance).
+// SV-12 (rescue): before rank 0 reports a recoverable loss, the coordinator makes a checkpoint of the survivors' state,
+//       within `rescue_limit`; the survivors keep running until then. A further loss or a failure ends the wait.
+// SV-13 (survivors): before rank 0 ends a start that another start follows, it asks each process whether it can take
+//       part in the next one; a process that has itself failed declines. The others end their part when rank 0's
+//       supervisor ends, after it has their answers.
+// SV-14 (lost at a start): if a process stops or is silent while the processes start again, it counts as a further
+//       loss, and another start follows.
+// SV-15 (checkpoint first): while the run is being stopped, rank 0 judges a failed transfer `stop_grace` after its
+//       report, as the final checkpoint may not need the transport. Processes no longer join or leave, unless the run
+//       waits for them.
 #pragma once
 
 #include <optional>
@@ -58,27 +54,29 @@ struct JoinRoot {
   caf::actor root;  ///< rank 0's supervisor; on rank 0 the receiver itself
 };
 
-/// To the supervisor itself: the time to collect reports about a loss is over.
+// Messages from the supervisor to itself:
+
+/// The time to collect reports about a loss is over.
 struct LossSettled {};
-/// To the supervisor itself: the time for all processes to connect to each other is over.
+/// The time for all processes to connect to each other is over.
 struct WiringTimeout {};
-/// To the supervisor itself: heartbeats are due.
+/// Heartbeats are due.
 struct BeatDue {};
-/// To the supervisor itself: rank 0 has had the time to notice this loss itself.
+/// Rank 0 has had the time to notice this loss.
 struct PeerLost {
   caf::actor_addr supervisor;
   std::string peer;
 };
-/// To the supervisor itself: a failed transfer is to be judged (SV-7).
+/// A failed transfer is to be judged (SV-7).
 struct TransferJudgement {
   std::string message;
   caf::actor_addr reporter;
 };
-/// To the supervisor itself: the run has not stopped in order meanwhile (SV-15).
+/// A failure is to be judged, as the run has not stopped in order meanwhile (SV-15).
 struct StopJudgement {
   Failure failure;
 };
-/// To the supervisor itself: a look at elastic sections is due.
+/// A look at elastic sections is due.
 struct LookDue {};
 
 class Supervisor : public caf::event_based_actor {
@@ -98,7 +96,7 @@ class Supervisor : public caf::event_based_actor {
   void start(const LocalActors& local);
   void introduced(const ProcessInfo& info);
   void connect_peers(const PeerList& peers);
-  /// Notes which processes are not there, in a process that comes to a running job.
+  /// Notes the absent processes, when this process joins a running job.
   void miss_absent(const PeerList& present);
   void pinged(ProcessId process, const caf::actor& supervisor);
   void connected(const PeersConnected& from);
@@ -119,8 +117,8 @@ class Supervisor : public caf::event_based_actor {
   void peer_lost(const PeerLost& loss);
   void failure_reported(const Failure& failure);
   void judge(const TransferJudgement& broken);
-  /// Returns whether a failed transfer or connection may come from the loss of a process whose placements have moved,
-  /// or of one that is to take part in another start; rank 0 decides.
+  /// Returns whether a failed transfer or connection may come from a lost process whose placements have moved, or for
+  /// which another start follows; rank 0 decides.
   [[nodiscard]] bool may_follow_loss() const;
   void interrupt();
   // Moves of placements.
@@ -140,8 +138,8 @@ class Supervisor : public caf::event_based_actor {
   PlacementMover mover_;
   ElasticWatch elastic_;
   StartEnd end_;
-  std::optional<LossReport> loss_;  // while the survivors are queried
-  bool rescuing_ = false;           // on rank 0: the coordinator has been sent Rescue
+  std::optional<LossReport> loss_;  // set while the survivors are queried
+  bool rescuing_ = false;           // rank 0: Rescue was sent to the coordinator
   bool beats_ = false;
 };
 

@@ -107,7 +107,7 @@ TEST_F(Replacements, take_the_placements_back_that_others_took) {  // SV-9
   moved_.reset();
   come(2);
   ASSERT_TRUE(moved_);
-  EXPECT_EQ(moved_->reason, "recovered: process 2 is there again");
+  EXPECT_EQ(moved_->reason, "recovered: process 2 has rejoined");
   EXPECT_EQ(placements(), (std::vector<Placement>{placement(text, 0, 0), placement(teacher, 0, 1),
                                                   placement(teacher, 1, 2), placement(student, 0, 3)}));
   EXPECT_EQ(placed_, std::vector<std::uint32_t>{2});
@@ -134,7 +134,8 @@ TEST_F(Replacements, that_fail_leave_the_placements_where_they_are) {  // SV-9
   bench_.deliver_all();
   EXPECT_FALSE(ended(0));
   ASSERT_EQ(lines_.size(), 2u);
-  EXPECT_EQ(lines_[1], "process 2 did not start again: it ended with exit status 1; the others keep its placements");
+  EXPECT_EQ(lines_[1],
+            "process 2 did not start again: it ended with exit status 1; other processes keep its placements");
 }
 
 TEST_F(Replacements, come_one_after_the_other) {  // SV-9

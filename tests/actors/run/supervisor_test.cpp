@@ -363,7 +363,7 @@ TEST_F(SupervisorTest, an_actor_of_the_process_that_ends_fails_the_run) {  // SV
   bench_.advance(std::chrono::milliseconds(100));
   ASSERT_TRUE(decided());
   const std::string error = ended_.get().error;
-  EXPECT_NE(error.find("planner ended in mid-run"), std::string::npos) << error;
+  EXPECT_NE(error.find("planner ended during the run"), std::string::npos) << error;
 }
 
 TEST(OutcomePromise, is_set_once) {  // SV-1
