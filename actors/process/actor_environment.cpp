@@ -24,15 +24,14 @@ struct ActorEnvironment::State {
 ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(std::make_unique<State>()) {
   caf::actor_system_config& config = state_->config;
   config.add_message_types<caf::id_block::maestro>();
-  // A single shared queue wakes a worker at once; stealing workers poll, and handlers here are too short to pay for
-  // that.
+  // A single shared queue wakes a worker at once. Work-stealing workers poll, which short handlers do not repay.
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", std::size_t{2});
   config.set("logger.verbosity", caf::atom("quiet"));
   if (options.networked) {
     config.load<caf::io::middleman>();
-    // Supervisors send their own heartbeats (PeerWatch): CAF treats a new connection as silent until its first message,
-    // and after a pause of this process all connections.
+    // Supervisors exchange heartbeats (PeerWatch) instead: CAF treats a new connection as silent until its first
+    // message, and all connections after a pause of this process.
     config.set("middleman.heartbeat-interval", caf::timespan(0));
     config.set("middleman.connection-timeout", caf::timespan(0));
     // Automatic connections would listen on all interfaces, without TLS (AE-1, AE-2).
@@ -41,7 +40,7 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
   }
   state_->keys = {options.keys, options.application};
   state_->start_timeout = options.start_timeout;
-  require_headroom({.threads = threads, .allocating = true});  // CAF aborts where its constructor throws
+  require_headroom({.threads = threads, .allocating = true});  // CAF aborts if its constructor throws
   state_->system = std::make_unique<caf::actor_system>(config);
   if (options.networked) {
     state_->connector = spawn_connector(*state_->system, state_->keys, options.start_timeout);

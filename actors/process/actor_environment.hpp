@@ -4,8 +4,7 @@
 // AE-1 (explicit listeners): only publish() listens, and only on the given address.
 // AE-2 (mutual TLS): with keys every connection is TLS, and both ends have shown a certificate of the same authority.
 // AE-3 (separate runs): processes of different `application`s do not exchange messages.
-// AE-4 (strangers wait outside): no connection that a stranger makes, or holds, delays a message or another connection
-//       (PG-1).
+// AE-4 (strangers wait outside): a stranger's connection never delays a message or another connection (PG-1).
 #pragma once
 
 #include <chrono>
@@ -22,18 +21,19 @@ namespace maestro {
 struct ActorSystemOptions {
   bool networked = false;
   std::chrono::milliseconds peer_timeout{2000};    ///< silence after which a connection counts as lost
-  std::chrono::milliseconds start_timeout{60000};  ///< for which connecting is retried
+  std::chrono::milliseconds start_timeout{60000};  ///< time during which connecting is retried
   bool several_hosts = false;                      ///< connections may take some round trips of many milliseconds
   std::shared_ptr<const KeySet> keys;              ///< null: connections are not encrypted
-  std::string application;  ///< id shared by the processes of a run; a secret where peers may be strangers
+  std::string application;  ///< id shared by a run's processes; a secret if peers may be strangers
 };
 
 class ActorEnvironment {
  public:
-  /// That the constructor starts: workers, clock, printer, multiplexer, middleman, connector, and one to spare.
+  /// Number of threads that the constructor starts: workers, clock, printer, multiplexer, middleman, connector, and one
+  /// to spare.
   static constexpr std::size_t threads = 8;
 
-  /// Throws JobError if there is no room for its threads.
+  /// Throws JobError if its threads cannot be started.
   explicit ActorEnvironment(const ActorSystemOptions& options);
   ~ActorEnvironment();
   ActorEnvironment(const ActorEnvironment&) = delete;

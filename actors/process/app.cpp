@@ -18,9 +18,9 @@ namespace maestro {
 
 namespace {
 
-/// Sets the options of a run that starts again: from a checkpoint, or as before while there is none.
+/// Sets the options of a run that starts again: from a checkpoint, or from the beginning if there is none.
 void go_on_from(const std::string& checkpoint, RunOptions& options) {
-  options.fresh = false;  // done
+  options.fresh = false;  // done at the first start
   if (checkpoint.empty()) return;
   options.resume = checkpoint;
   std::vector<std::string>& command = options.command;
@@ -39,7 +39,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
   request.processes = run.processes > 1 ? run.processes : 0;
   request.hosts = run.hosts;
   request.joins = run.joins;
-  // Checking a job involves no other process, wherever it runs.
+  // Checking a job never involves other processes.
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
@@ -100,7 +100,7 @@ RunResult App::run() {
       if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
     } catch (const JobError& problem) {
       if (memory.record->recoveries.empty() && !memory.again) throw;
-      console_->error(problem.what());  // no wrong input: the run had begun
+      console_->error(problem.what());  // not an input error: the run had begun
       return {};
     }
     go_on_from(memory.record->newest, plan->options);
@@ -133,7 +133,7 @@ std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemo
     process->prepare();
   } catch (const JobError& problem) {
     return refuse(problem);
-  } catch (const std::system_error&) {  // a thread that cannot be started
+  } catch (const std::system_error&) {  // a thread could not be started
     return refuse(JobError(describe(std::current_exception()), ErrorCode::unavailable));
   }
   if (plan->options.check_only) {

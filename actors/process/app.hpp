@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes a training app from sources, sections and edges. An app is run once; all processes of a job run the same
-// code.
+// Composes a training app from sources, sections and edges. An app runs once; all processes of a job run the same code.
 //
 //   App app(job, options, console);
 //   auto data    = app.source("corpus");
@@ -43,7 +42,7 @@ struct PortRef {
 /// A section of an app while it is composed.
 class SectionBuilder {
  public:
-  /// The section is frozen: no backward passes, no optimizer; it runs ahead as far as credits allow.
+  /// Freezes the section: it has neither backward passes nor an optimizer, and runs ahead as far as credits allow.
   SectionBuilder& forward_only() {
     role_ = Role::frozen;
     return *this;
@@ -67,9 +66,9 @@ class SectionBuilder {
   friend class App;
   friend class JobResolver;
   std::string name_;
-  std::string type_;  // in the registry; empty when `factory_` is given
+  std::string type_;  // type in the registry; empty if `factory_` is given
   SectionFactory factory_;
-  Role role_ = Role::trained;  // unless the job freezes it
+  Role role_ = Role::trained;  // default; the job may freeze the section
   SectionConfig defaults_;
 };
 
@@ -77,19 +76,19 @@ class SectionBuilder {
 struct ComposedEdge {
   PortRef from;
   PortRef to;
-  std::string key;  ///< of the job file's top level that names the edge; empty: the app's own edge
+  std::string key;  ///< top-level key of the job file that names the edge; empty: the app names it
 };
 
-/// An app as main() has composed it, before it is resolved.
+/// An app after main() has composed it and before it is resolved.
 struct Composition {
   JobDocument document;
   RunOptions options;
   SectionRegistry registry;
-  CorpusRegistry corpora;                ///< of plug-ins
-  ObserverRegistry observers;            ///< likewise
-  std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
-  std::shared_ptr<const Corpus> opened;  ///< of [data], by an earlier plan; null: it is opened
-  /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
+  CorpusRegistry corpora;                ///< corpora in plug-ins
+  ObserverRegistry observers;            ///< observers in plug-ins
+  std::shared_ptr<const Corpus> corpus;  ///< corpus that the app provides; null: [data] describes it
+  std::shared_ptr<const Corpus> opened;  ///< corpus of [data] from an earlier plan; null: not opened yet
+  /// Returns the milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
   std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
   std::vector<ComposedEdge> edges;
@@ -104,28 +103,28 @@ class App {
   /// Loads the plug-ins that the job names. Throws JobError.
   App(JobDocument job, RunOptions options, Console& console);
 
-  /// Section types that job files may name; register your own before run().
+  /// Returns the section types that job files may name; register further types before run().
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
-  /// Returns a table of the job file, for the app's own settings.
+  /// Returns a table of the job file, for settings of the app.
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
 
   /// Returns the top level of the job file.
   [[nodiscard]] JobTable job() const { return composed_.document.root(); }
 
-  /// Whether the job file has a table with that name.
+  /// Returns whether the job file has a table with this name.
   [[nodiscard]] bool has(std::string_view name) const { return composed_.document.root().has(name); }
 
-  /// The text source described by [data]: ports tokens and targets.
+  /// Adds the text source described by [data]: ports tokens and targets.
   SectionBuilder& source(std::string name);
-  /// A source with the app's own corpus.
+  /// Adds a source with a corpus that the app provides.
   SectionBuilder& source(std::string name, std::shared_ptr<const Corpus> corpus);
-  /// Sets the costs of samples, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
+  /// Sets the milliseconds of a sample's passes on an emulated device, instead of the sections' FLOP models.
   void set_costs(std::function<PassCost(std::string_view section, const SampleRef& sample)> milliseconds) {
     composed_.costs = std::move(milliseconds);
   }
-  /// A section of a registered type, read from its table [name]; `type` in that table overrides.
+  /// Adds a section of a registered type, read from its table [name]; `type` in the table overrides `type`.
   SectionBuilder& section(std::string name, std::string type);
-  /// A section of the app's own type: T(const SectionContext&, const T::Options&), T::Options::read(JobTable).
+  /// Adds a section of type T, which has T(const SectionContext&, const T::Options&) and T::Options::read(JobTable).
   template <class T>
   SectionBuilder& section(std::string name) {
     auto options = T::Options::read(table(name));
@@ -134,28 +133,28 @@ class App {
                    }));
   }
   SectionBuilder& section(std::string name, SectionFactory factory);
-  /// Returns names and types of the sections composed so far, sources and sections without a type left out.
+  /// Returns names and types of the sections composed so far, without sources and sections without a type.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> section_types() const;
-  /// Connects an output port to an input port. Errors begin with the place of `key`, where the job file names the edge.
+  /// Connects an output port to an input port. Errors begin with the place of `key` if the job file names the edge.
   void connect(PortRef from, PortRef to, std::string key = {}) {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
   }
 
-  /// Returns the number of CPU devices of a host.
+  /// Returns the number of CPU devices per host.
   [[nodiscard]] std::int64_t cpu_devices() const;
-  /// Gives every section one replica where the job file gives no number, whatever the app's default is.
+  /// Sets the default to one replica for every section, for job files without a number.
   void default_to_one_replica() {
     for (SectionBuilder& builder : composed_.builders) builder.replicas(1);
   }
-  /// Takes the corpus of a plan of a job with the same [data], so that it is not opened again; null: it is opened.
+  /// Reuses the corpus from the plan of a job with the same [data]; null: opens the corpus.
   void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
-  /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.
+  /// Checks everything and returns the plan of the job, without starting anything. Throws JobError.
   [[nodiscard]] ResolvedJob plan();
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
   RunResult run();
 
  private:
-  /// Returns nothing after a loss from which the run is to recover. Resolves `plan` at the first call.
+  /// Returns nothing if the run is to recover from a loss. Resolves `plan` at the first call.
   std::optional<RunResult> run_once(std::optional<ResolvedJob>& plan, RunMemory& memory);
   Composition composed_;
   Console* console_;

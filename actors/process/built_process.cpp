@@ -84,8 +84,7 @@ void BuiltProcess::build() {
 
 Device* BuiltProcess::device(const ReplicaPlacement& at, LayoutRank of_rank) {
   const DeviceId& id = at.devices[of_rank.value()];
-  // Sections that share a GPU have separate streams, so that either section computes while the other waits for a
-  // message.
+  // Sections that share a GPU have separate streams, so that one computes while the other waits for a message.
   auto& found = devices_[{id, id.is_cuda() ? at.section : SectionId()}];
   if (found == nullptr) found = open_device(at, id);
   return found.get();
@@ -198,7 +197,7 @@ ProcessSummary BuiltProcess::summary() const {
 ProcessSummary BuiltProcess::summary_at_end() {
   opened_.close_all();  // OM-1
   ProcessSummary at_end = summary();
-  for (const BuiltReplica& built : replicas_) {  // whose work has ended
+  for (const BuiltReplica& built : replicas_) {  // their work has ended
     for (std::uint32_t rank = 0; rank < built.runners.size(); ++rank) {
       at_end.device_mb[rank_text(part_.plan.graph, built.place.section, built.place.replica, LayoutRank(rank))] =
           megabytes(built.runners[rank]->working_bytes());
@@ -212,7 +211,7 @@ void BuiltProcess::abandon(ProcessId process) {
 }
 
 void BuiltProcess::stop_threads() {
-  end_groups("the run has ended");  // before devices stop: their streams may wait for a peer
+  end_groups("the run has ended");  // before devices stop, as their streams may wait for a peer
   for (const BuiltReplica& replica : replicas_) replica.abort("the run has ended");
   for (auto& [id, made] : devices_) {
     if (made) made->stop();  // null: it could not be opened

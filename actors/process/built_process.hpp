@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a process has built for a run: devices, sections, network, actor system, and the actors. Ends it in
-// the order of PR-1.
+// Everything that a process has built for a run: devices, sections, network, actor system and actors. Ends them in the
+// order of PR-1.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@
 
 namespace maestro {
 
-/// Used by the main thread. While the run runs, the supervisor's thread spawns replicas (ProcessPlacements) and calls
-/// summaries; abandon() is thread-safe once the network is open.
+/// Used by the main thread. During the run, the supervisor's thread spawns replicas (ProcessPlacements) and calls
+/// summary_at_end(); abandon() is thread-safe after the network was opened.
 class BuiltProcess {
  public:
   explicit BuiltProcess(ProcessPart& part);
@@ -35,7 +35,7 @@ class BuiltProcess {
   [[nodiscard]] const ReplicaBuilder& builder() const { return builder_; }
   /// Starts the actor system. Throws JobError.
   void open_actors(const ActorSystemOptions& options);
-  /// Builds the replicas of this process, and opens its network. Throws JobError.
+  /// Builds this process's replicas and opens its network. Throws JobError.
   void build();
 
   [[nodiscard]] TraceRecorder& trace() { return trace_; }
@@ -45,7 +45,7 @@ class BuiltProcess {
   [[nodiscard]] const Network& network() const { return *network_; }
   [[nodiscard]] const std::vector<BuiltReplica>& replicas() const { return replicas_; }
 
-  /// Ends an actor with the run.
+  /// Keeps an actor until the run ends.
   void keep(const caf::actor& actor) { spawned_.push_back(actor); }
   void set_supervisor(const caf::actor& supervisor);
   void set_coordinator(const caf::actor& coordinator);
@@ -54,15 +54,15 @@ class BuiltProcess {
   OwnActor spawn_replica(const Placement& placement, Epoch epoch);
 
   [[nodiscard]] ProcessSummary summary() const;
-  /// Returns the summary with the peaks of the replicas' arenas; closes the memories of other processes (OM-1).
+  /// Returns the summary with the replicas' arena peaks; closes the memories of other processes (OM-1).
   [[nodiscard]] ProcessSummary summary_at_end();
-  /// The process is not written to any more. Without effect before the network is open.
+  /// Ends writes to the memory of another process. Without effect before the network was opened.
   void abandon(ProcessId process);
-  /// Work that waits for other ranks of a group fails.
+  /// Fails work that waits for other ranks of a group.
   void end_groups(const std::string& why) { groups_end_->set(why); }
   /// Stops the threads that send messages to actors: devices, snapshot writer, network (PR-1). Idempotent.
   void stop_threads();
-  /// Stops the network, as far as it is open.
+  /// Stops the network if it was opened.
   void stop_network();
   /// Ends the actors and their system, after stop_threads(). Idempotent.
   void stop_actors();
@@ -71,18 +71,18 @@ class BuiltProcess {
   [[nodiscard]] Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   [[nodiscard]] std::unique_ptr<Device> open_device(const ReplicaPlacement& at, const DeviceId& id);
   [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch);
-  /// Returns the replica built for this placement, or the first of its section, whose values and devices the placement
-  /// shares.
+  /// Returns the replica built for this placement, or else the section's first replica, whose values and devices the
+  /// placement shares.
   [[nodiscard]] const BuiltReplica& built_for(const Placement& placement) const;
 
   ProcessPart& part_;
   TraceRecorder trace_;
   SnapshotWriter snapshots_;
   std::shared_ptr<EmulatedClock> emulated_clock_;  // made with the first emulated device
-  /// By section for GPUs, whose sections have separate streams; section 0 stands for all on other devices.
+  /// Devices by section on GPUs, as their sections have separate streams; elsewhere section 0 stands for all sections.
   std::map<std::pair<DeviceId, SectionId>, std::unique_ptr<Device>> devices_;
   std::mutex collective_submit_mutex_;  // ReplicaSpec::collective_submit_mutex
-  /// Triggered when the run ends, before devices stop: no queued work waits for other ranks any more.
+  /// Triggered when the run ends, before devices stop, so that queued work no longer waits for other ranks.
   std::shared_ptr<AbortReason> groups_end_ = std::make_shared<AbortReason>();
   ImportedMemories opened_;
   ReplicaBuilder builder_;

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds close_limit(500);
-constexpr milliseconds death_limit(300);  // a killed process may still have to unmap much memory
+constexpr milliseconds death_limit(300);  // unmapping the memory of a killed process may take time
 
 std::vector<ProcessHandle> handles_of(const std::vector<ProcessIdentity>& processes) {
   std::vector<ProcessHandle> handles;
@@ -32,14 +32,14 @@ std::vector<ProcessHandle> handles_of(const std::vector<ProcessIdentity>& proces
   const auto deadline = Clock::now() + death_limit;
   for (const ProcessHandle& process : lost) process.wait(deadline);
   launcher.wait(death_limit);
-  // No process is left to report a segment that cannot be removed; the error of the run has been printed.
+  // The run's error has been printed already, so a segment that cannot be removed is not reported.
   (void)sweep_shared_memory();
   (void)sweep_own_shared_memory();
   if (emergency_exit.last) emergency_exit.last();
   _exit(emergency_exit.status);
 }
 
-/// Runs `close` on a thread that is abandoned when it hangs.
+/// Runs `close` on a thread that is abandoned if it hangs.
 void close_within_limit(const std::function<void()>& close) {
   auto closed = std::make_shared<std::promise<void>>();  // shared with a thread that may outlive this call
   const std::future<void> done = closed->get_future();
@@ -49,7 +49,7 @@ void close_within_limit(const std::function<void()>& close) {
       closed->set_value();
     }).detach();
   } catch (const std::system_error&) {
-    return;  // no thread available: the process ends without the orderly part
+    return;  // without a thread the process ends without the orderly part
   }
   (void)done.wait_for(close_limit);
 }

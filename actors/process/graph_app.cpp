@@ -41,7 +41,7 @@ PortRef port_in(const JobTable& root, const std::string& edge, std::string_view 
     return {text.substr(0, dot), text.substr(dot + 1)};
   }
   root.fail(edges_key,
-            quoted_edge(edge) + " is no edge; write SECTION.PORT -> SECTION.PORT, as in " + std::string(example));
+            quoted_edge(edge) + " is not an edge; write SECTION.PORT -> SECTION.PORT, as in " + std::string(example));
 }
 
 Edge edge_in(const JobTable& root, const std::string& text) {
@@ -55,7 +55,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Refuses an edge to or from a section that is not there. `tables` are those of the sections.
+/// Throws JobError if a section named by an edge does not exist. `tables`: the tables of all sections.
 void check_section(const JobTable& root, const std::string& edge, const std::string& name,
                    const std::vector<std::string>& tables) {
   std::vector<std::string> sections{source_name};
@@ -64,7 +64,7 @@ void check_section(const JobTable& root, const std::string& edge, const std::str
   std::string known;
   for (const std::string& each : sections) known += (known.empty() ? "" : ", ") + each;
   if (root.has(name)) {
-    root.fail(name, "has no `type`, and " + quoted_edge(edge) + " names it as a section; sections are " + known);
+    root.fail(name, "lacks a `type`, but " + quoted_edge(edge) + " names it as a section; sections are " + known);
   }
   const auto nearest = nearest_name(name, sections);
   root.fail(edges_key, quoted_edge(edge) + ": there is no section '" + printable(name) + "'; " +
@@ -73,10 +73,11 @@ void check_section(const JobTable& root, const std::string& edge, const std::str
 
 void check_name(const JobTable& root, const std::string& section) {
   if (section == source_name) {
-    root.fail(section, "is the name of the source, which [data] describes; name the section otherwise");
+    root.fail(section, "is the name of the source, which [data] describes; choose another name for the section");
   }
   if (std::ranges::find(tables_of_runs, section) != tables_of_runs.end()) {
-    root.table(section).fail("type", "this table describes the run, and is no section; name the section otherwise");
+    root.table(section).fail(
+        "type", "this table describes the run and cannot be a section; choose another name for the section");
   }
 }
 
@@ -90,8 +91,8 @@ std::string read_registered_type(App& app, const std::string& name) {
 
 std::vector<std::string> read_edges(const JobTable& root) {
   return root.texts(edges_key, {},
-                    {"of the app graph: from an output port to an input port, \"SECTION.PORT -> SECTION.PORT\"; each "
-                     "table with a `type` is a section, and the source of [data] is named corpus"});
+                    {"edges of the app graph, from an output port to an input port: \"SECTION.PORT -> SECTION.PORT\"; "
+                     "each table with a `type` is a section, and the source described by [data] is named corpus"});
 }
 
 void compose_graph(App& app) {
@@ -103,7 +104,7 @@ void compose_graph(App& app) {
   const std::vector<std::string> tables = root.tables_with("type");
   for (const std::string& name : tables) check_name(root, name);
   std::vector<Edge> edges;
-  std::vector<std::string> sections;  // as edges first name them: a record of the job does not keep the order of tables
+  std::vector<std::string> sections;  // in the order of edges: a job's record does not keep the order of tables
   for (const std::string& text : texts) {
     edges.push_back(edge_in(root, text));
     for (const std::string& name : {edges.back().from.section, edges.back().to.section}) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An app whose composition is in its job file: `edges` at the top level, and a section for each table with a `type`.
+// An app whose job file holds its composition: `edges` at the top level, and a section for each table with a `type`.
 //
-// GF-1 (the file is the graph): every table with a key `type` is a section of that type, the only other section is the
-//       source `corpus`, which [data] describes; every section stands in an edge, every edge joins two of them, and
-//       they are composed in the order in which the edges first name them.
+// GF-1 (the file is the graph): every table with a key `type` is a section of that type; the only other section is the
+//       source `corpus`, which [data] describes. Every edge joins two sections, every section has an edge, and sections
+//       are composed in the order of their first edges.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace maestro {
 
-/// Reads `edges` of the top level: texts such as "corpus.tokens -> teacher.tokens".
+/// Reads the top-level key `edges`: texts such as "corpus.tokens -> teacher.tokens".
 [[nodiscard]] std::vector<std::string> read_edges(const JobTable& root);
 
-/// Composes the sections and edges of the job file. Throws JobError at the place of the file, with the nearest valid
-/// name, for what is no graph; ports are checked where the app is resolved, once their sections are built.
+/// Composes the sections and edges of the job file. If they do not form a graph, throws JobError with the place in the
+/// file and the nearest valid name. Ports are checked when the app is resolved, after their sections were built.
 void compose_graph(App& app);
 
 }  // namespace maestro

@@ -25,11 +25,11 @@ bool loopback(const std::string& address) {
 }
 
 bool is_here(const std::string& host) {
-  const std::string reached_from = address_towards(host);  // a machine reaches its own addresses from themselves
+  const std::string reached_from = address_towards(host);  // equal to the host's address if it is this machine
   return loopback(reached_from) || reached_from == address_of(host);
 }
 
-/// Calls address_towards(), retried for some seconds: a link may be down for a moment.
+/// Calls address_towards() repeatedly for some seconds, as a link may be down for a moment.
 std::string address_found_towards(const std::string& host) {
   constexpr std::chrono::seconds patience(5);
   constexpr std::chrono::milliseconds pause(100);
@@ -117,10 +117,10 @@ void JobAccess::choose_listen_address() {
   }
   const bool ours = !options_.run.place.foreign();
   if (several_hosts() && !ours && loopback(wanted)) {
-    throw JobError("the processes of this job are on several hosts, and maestro listens on " + wanted +
-                   " only; give --listen auto (or an address), and --keys FOLDER as made by `maestro keys FOLDER`");
+    throw JobError("the processes of this job are on several hosts, but maestro listens only on " + wanted +
+                   "; give --listen auto (or an address), and --keys FOLDER as made by `maestro keys FOLDER`");
   }
-  // Named hosts are meant to reach each other.
+  // If the job names several hosts, loopback would not connect them.
   if (wanted == "0.0.0.0" || (several_hosts() && loopback(wanted))) wanted = "auto";
   std::string towards = "127.0.0.1";
   if (wanted == "auto" && several_hosts()) {

@@ -27,7 +27,8 @@ namespace maestro {
 
 namespace {
 
-/// Looks for the driver only when a section names a CUDA device (DB-1). Hosts are assumed to be alike.
+/// Returns the CUDA devices of a host. Looks for the driver only if a section names a CUDA device (DB-1). Hosts are
+/// assumed to be alike.
 CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
     return std::ranges::any_of(section.config.devices, &DeviceId::is_cuda);
@@ -58,7 +59,7 @@ std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::i
 
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
-  if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has its own
+  if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has a separate one
   std::vector<DeviceId> devices;
   const std::int64_t ranks = config.tensor * config.context;
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
@@ -67,7 +68,7 @@ std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t
   return devices;
 }
 
-/// Returns the stages of a section with this port; all stages if none has it, so that connecting reports an error.
+/// Returns the section's stages that have the port; all stages if none has it, so that connecting reports an error.
 std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::string& section, const std::string& port,
                                         bool input) {
   const std::vector<SectionId> stages = graph.stages_of(section);
@@ -80,7 +81,7 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
-/// Calls methods of a section: an exception of its type's own becomes a JobError with the section's name.
+/// Calls methods of a section; turns its exceptions into a JobError with the section's name.
 void at_section(const std::string& name, const std::function<void()>& work) {
   try {
     work();
@@ -95,12 +96,12 @@ void at_section(const std::string& name, const std::function<void()>& work) {
 
 constexpr double flops_per_ms_of_a_gflops = 1e6;
 constexpr double bytes_per_mb = 1e6;
-/// Taken by actors, threads, transport and kernels between the plan and the first step: measured of runs of small jobs.
+/// Memory that actors, threads, transport and kernels use from the plan to the first step, measured with small jobs.
 constexpr double bytes_of_start = 25e6;
 
 }  // namespace
 
-/// Builds the plan of one app; used once.
+/// Builds the plan of a single app.
 class JobResolver {
  public:
   explicit JobResolver(Composition& composed) : composed_(composed) {}
@@ -115,7 +116,7 @@ class JobResolver {
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
-  /// Errors of the work begin with the place of a key of the top level; empty: with none.
+  /// Calls `work`; its errors begin with the place of a top-level key, unless `key` is empty.
   void at_key(const std::string& key, const std::function<void()>& work) const;
   void connect(const PortRef& from, const PortRef& to);
   void connect_all();
@@ -133,7 +134,7 @@ std::map<std::string, Role> JobResolver::roles_by_section() const {
         builder.role_ == Role::trained && !table(builder.name_).flag("trained", builder.defaults_.trained);
     roles[builder.name_] = frozen ? Role::frozen : builder.role_;
   }
-  // Gradients pass through a frozen section when a section before it is trained.
+  // Gradients pass through a frozen section if a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
     for (const auto& [from, to, key] : composed_.edges) {
       const auto producer = roles.find(from.section);
@@ -190,7 +191,7 @@ SectionContext JobResolver::meta_context(const PlannedSection& planned, const Gr
 }
 
 void JobResolver::add_node(PlannedSection planned, GraphNode node) {
-  // For ports, costs and errors; replicas are built where they run.
+  // The meta section serves ports, costs and checks; each process builds its replicas.
   const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
   check_recompute(planned.config, node, *meta_section);
   check_lora(planned.config, node, *meta_section);
@@ -220,7 +221,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
                                 : "it has " + std::to_string(layers) +
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
   }
-  std::set<std::pair<DeviceId, std::int64_t>> named;  // with their processes, where those are given
+  std::set<std::pair<DeviceId, std::int64_t>> named;  // with their processes, if given
   const auto ranks = static_cast<std::size_t>(config.tensor * config.context);
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
     const DeviceId& device = config.devices[at];
@@ -242,7 +243,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
     part.section = node.name;
     part.stage = stage;
     part.stages = config.pipeline;
-    // 1F1B: a stage continues while its first micro-batch passes through the stages behind it.
+    // 1F1B: a stage continues while its first micro-batch passes through the later stages.
     if (!in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
     first += planned.stage.layers;
     cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
@@ -311,8 +312,8 @@ ResolvedJob JobResolver::resolve() && {
   return std::move(plan_);
 }
 
-/// Returns the folder of the first section that reads tokens and whose weights have a tokenizer; check_tokens()
-/// compares it with the others'.
+/// Returns the tokenizer's folder from the weights of the first section that reads tokens and has one; check_tokens()
+/// compares the other sections' tokenizers with it.
 std::optional<std::string> JobResolver::tokenizer_of_weights() const {
   for (const auto& [from, to, key] : composed_.edges) {
     if (from.port != "tokens") continue;
@@ -351,7 +352,7 @@ DataShape JobResolver::read_tables() {
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
   if (!composed_.corpus && !is_generated(data.kind)) plan_.tokenizer = data.tokenizer;
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
-  if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe an app's own corpus
+  if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe a corpus that the app provides
   return shape;
 }
 

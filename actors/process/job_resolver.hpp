@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves a composed app into the plan of a job: reads the job file's tables, builds a meta section of each section
-// for its ports and costs, checks the whole and places it on devices.
+// Resolves a composed app into the plan of a job: reads the job file's tables, builds a meta section for the ports and
+// costs of each section, checks the graph and places it on devices.
 #pragma once
 
 #include "actors/job/resolved_job.hpp"
@@ -8,14 +8,14 @@
 
 namespace maestro {
 
-/// Throws JobError for invalid input. Reads every key that the app's sections define; a key that nobody reads is an
-/// error.
+/// Returns the plan. Reads every key that the app's sections define. Throws JobError for invalid input, including keys
+/// that nothing reads.
 [[nodiscard]] ResolvedJob resolve_job(Composition& composed);
-/// Returns the number of CPU devices of a host.
+/// Returns the number of CPU devices per host.
 [[nodiscard]] std::int64_t cpu_devices_of(const RunOptions& run);
-/// Throws JobError where a run with --pause-after would not pause, or not go on.
+/// Throws JobError if a run with --pause-after would not pause, or could not be resumed.
 void check_pause(const ResolvedJob& plan);
-/// The job's [transport] with the options of the command line over it.
+/// Returns the job's [transport], overridden by options of the command line.
 [[nodiscard]] TransportConfig resolve_transport(const Composition& composed);
 
 }  // namespace maestro

@@ -26,18 +26,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file by which the children of a rank 0 agree on the one that prints why the job cannot begin.
+/// Returns the file that decides which of rank 0's children prints why the job cannot begin.
 fs::path refusal_mark(std::int64_t parent) {
   return runtime_folder() / (std::to_string(parent) + ".refused");
 }
 
-/// Removes files of dead processes before this one makes its own. Returns `options`.
+/// Removes the files of dead processes before this process creates files. Returns `options`.
 JobStartOptions after_sweep(JobStartOptions options) {
   keep_signal_handlers();
   sweep_runtime_folder();
   sweep_run_keys();
   std::error_code absent;
-  if (options.run.starts_others()) fs::remove(refusal_mark(getpid()), absent);  // of an earlier process of this number
+  if (options.run.starts_others()) fs::remove(refusal_mark(getpid()), absent);  // an earlier process had the same pid
   return options;
 }
 
@@ -85,7 +85,7 @@ void JobStart::begin_again(std::vector<std::string> command, std::set<ProcessId>
 
 void JobStart::tidy_start() {
   const std::lock_guard lock(mutex_);
-  std::error_code ignored;  // a left-over empty file is harmless
+  std::error_code ignored;  // an empty file that remains is harmless
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
 }
@@ -99,7 +99,7 @@ void JobStart::tidy() {
   if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has ended
 }
 
-/// Processes started by other programs have ends of their own.
+/// Watches rank 0, unless another program has started this process and ends it.
 void JobStart::watch_parent() {
   const char* parent = std::getenv("MAESTRO_PARENT");
   const char* secrets = std::getenv("MAESTRO_SECRETS");
@@ -120,7 +120,7 @@ bool JobStart::is_first_to_refuse() {
 bool JobStart::prints_refusals() const {
   if (child_printed_) return false;
   const ProcessEnv& place = access_.place();
-  if (place.launcher != JobLauncher::maestro || !place.joins.empty()) return true;  // each process has its own log
+  if (place.launcher != JobLauncher::maestro || !place.joins.empty()) return true;  // each process has a separate log
   return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
@@ -134,7 +134,7 @@ void JobStart::leave(const std::string& line) {
   if (place.launcher != JobLauncher::maestro || !place.joins.empty() || first_of_host()) console_.error(line);
   tidy();
   (void)sweep_own_shared_memory();  // the next run sweeps the rest
-  (void)sweep_shared_memory();      // of rank 0
+  (void)sweep_shared_memory();      // rank 0's segments
   _exit(1);
 }
 
@@ -201,14 +201,14 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
     survivors_.clear();
   } catch (const JobError&) {
     server_->stop();
-    launcher.wait(std::chrono::seconds(2));  // JS-3: they print the reason, and end
+    launcher.wait(std::chrono::seconds(2));  // JS-3: the children print the reason and end
     throw;
   }
   return info;
 }
 
 SharedMemoryUse JobStart::decide_on_shared_memory(std::size_t processes) const {
-  (void)sweep_shared_memory();  // of killed runs
+  (void)sweep_shared_memory();  // segments of killed runs
   const auto room = shared_memory_room();
   const std::string missing = room ? missing_room(room_of_all(*room, processes)) : std::string();
   if (missing.empty()) return SharedMemoryUse::by_all;
@@ -220,15 +220,15 @@ SharedMemoryUse JobStart::decide_on_shared_memory(std::size_t processes) const {
   return SharedMemoryUse::by_none;
 }
 
-/// Has libfabric look for its providers while the other processes start, which takes 0.3 s; Endpoint::open() repeats it
-/// at once.
+/// Makes libfabric look for its providers while the other processes start. This takes 0.3 s; Endpoint::open() can then
+/// repeat it without a delay.
 void JobStart::find_providers() {
   TransportConfig transport = access_.options().transport;
   transport.listen = access_.listen();
   try {
     check_provider(transport, *shared_memory_);
   } catch (const JobError& problem) {
-    if (!server_->fail(problem.what(), problem.code())) throw;  // all have joined meanwhile
+    if (!server_->fail(problem.what(), problem.code())) throw;  // all processes have joined meanwhile
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that rank 0 starts: at the start of the job, and again after a loss.
+// The processes that rank 0 starts: at the start of the job, and as replacements after a loss.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace maestro {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr std::chrono::milliseconds look_interval(250);  // of RendezvousServer::wait_all()
+constexpr std::chrono::milliseconds look_interval(250);  // interval of RendezvousServer::wait_all()
 }
 
 /// Returns the place of rank 0 with the address of its rendezvous.
@@ -72,9 +72,9 @@ void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId 
     const std::lock_guard lock(mutex_);
     earlier = std::move(server_);
   }
-  earlier.reset();  // its address is free
+  earlier.reset();  // frees its address
   auto server = std::make_unique<RendezvousServer>(std::move(options));
-  const std::lock_guard lock(mutex_);  // handlers of the supervisor take it: nothing is opened or joined under it
+  const std::lock_guard lock(mutex_);  // supervisor handlers lock it, so nothing is opened or joined under it
   if (stopped_starting_) throw JobError("the run is over", ErrorCode::cancelled);
   server_ = std::move(server);
   starting_ = process;
@@ -82,7 +82,7 @@ void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId 
 }
 
 void JobStart::start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process) {
-  launcher.end(process, std::chrono::seconds(5));  // of the lost one, or of its remote shell
+  launcher.end(process, std::chrono::seconds(5));  // ends the lost process or its remote shell
   expect(job, info, process);
   await_joining(job, [&] { start_missing(launcher, false); });
 }
@@ -101,10 +101,10 @@ void JobStart::await_joining(const JobText& job, const std::function<void()>& st
 JoinTerms JobStart::open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
                               const ElasticJoin& request) {
   if (!request.on_this_host && !access_.several_hosts()) {
-    throw JobError("its processes meet on the host of rank 0; call `maestro join` there");
+    throw JobError("the run uses only the host of rank 0; call `maestro join` there");
   }
   if (!request.on_this_host && access_.generated_keys()) {
-    throw JobError("its keys were generated for this run; start it with --keys FOLDER for others to join");
+    throw JobError("the keys were generated for this run; start it with --keys FOLDER so that other hosts can join");
   }
   expect(job, info, process);
   ProcessEnv place = place_of_server();
@@ -122,7 +122,7 @@ JoinTerms JobStart::open_door(const JobText& job, const RendezvousInfo& info, Pr
 
 void JobStart::start_new(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process,
                          const std::string& section) {
-  launcher.end(process, std::chrono::seconds(5));  // of one that has left
+  launcher.end(process, std::chrono::seconds(5));  // an earlier process that has left may still end
   ProcessStart start;
   start.rank = process.value();
   start.variables = open_door(job, info, process, {section, {}, access_.host(), true}).variables;
@@ -144,7 +144,7 @@ void JobStart::stop_starting() {
 void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::lock_guard lock(mutex_);
   stopped_.erase(process);
-  if (survivors_.contains(process)) {  // replaced, unless it has joined
+  if (survivors_.contains(process)) {  // replace_survivors() starts it again, unless it has joined
     unrouted_.emplace_back(process, how);
     return;
   }
@@ -153,7 +153,8 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   if (route_ && !gathering_) return route_(process, how, again);
   if (!server_) return;
   const std::vector<std::uint32_t>& hosts = access_.place().hosts;
-  const std::uint32_t host = process.value() < hosts.size() ? hosts[process.value()] : 0;  // one that joined: of this
+  // A process that joined later is on this host.
+  const std::uint32_t host = process.value() < hosts.size() ? hosts[process.value()] : 0;
   const std::string where = access_.several_hosts() ? " on host " + access_.options().run.host_names[host] : "";
   const bool here = host == 0;
   const bool refused =
@@ -161,9 +162,9 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   const bool printed = here && prints_itself(how);
   const ErrorCode code = printed ? ErrorCode::cancelled : refused ? ErrorCode::invalid_argument : ErrorCode::peer_lost;
   const std::string reason = "process " + std::to_string(process.value()) + where + " ended before the job began: ";
-  // Where another reason came first, the child has ended in silence because of that.
+  // If another reason came first, the child has ended because of it, without printing.
   if (server_->fail(reason + how, code) && printed) child_printed_ = true;
-  if (route_ && server_->missing_text().empty()) return route_(process, how, again);  // all have gone on
+  if (route_ && server_->missing_text().empty()) return route_(process, how, again);  // all processes have joined
   unrouted_.emplace_back(process, how);
 }
 
@@ -186,14 +187,14 @@ std::optional<std::string> JobStart::stopped_child(std::chrono::milliseconds sil
   return std::nullopt;
 }
 
-/// Runs four times a second, as the next.
+/// Runs four times a second, like look_at_silent_survivors().
 void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
   const auto line = stopped_child(silence, look_interval);
   if (line) server_->fail(*line, ErrorCode::peer_lost);
 }
 
 void JobStart::look_at_silent_survivors(std::chrono::milliseconds silence) {
-  constexpr std::chrono::seconds end_of_part(2);  // the most that a process takes to take down its part
+  constexpr std::chrono::seconds end_of_part(2);  // maximum time in which a process ends its part
   const std::vector<JoinRequest> joined = server_->present();
   const std::lock_guard lock(mutex_);
   survivors_awaited_ += look_interval;
@@ -210,7 +211,7 @@ void JobStart::route_child_ends(ChildEndRoute route) {
   const std::lock_guard lock(mutex_);
   route_ = std::move(route);
   for (const auto& [process, how] : std::exchange(unrouted_, {})) {
-    if (survivors_.contains(process)) {  // replaced (JS-5)
+    if (survivors_.contains(process)) {  // starts again (JS-5)
       unrouted_.emplace_back(process, how);
     } else if (route_) {
       route_(process, how, false);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* config_file = "config.json";
 
-/// Whether the tokens of the corpus are not those of the tokenizer beside the weights, if there is any.
+/// Returns whether the corpus may have other tokens than the tokenizer next to the weights; true if they lack one.
 bool has_other_tokens(const fs::path& weights, const ResolvedJob& plan) {
   const auto own = find_tokenizer(weights);
   if (!own || is_added_tokenizer(plan.tokenizer)) return true;
@@ -31,22 +31,22 @@ bool has_other_tokens(const fs::path& weights, const ResolvedJob& plan) {
   return !check_same_tokens(*own, file, plan.corpus->vocabulary());
 }
 
-/// Writes the corpus' tokenizer into the folder of a decoder that has none of its own, and returns its config.json with
-/// the ids of that tokenizer.
+/// Writes the corpus' tokenizer into the folder of a decoder without one, and returns the decoder's config.json with
+/// the tokenizer's ids.
 std::string with_tokenizer(std::string config, const ResolvedJob& plan, bool of_weights, const fs::path& folder) {
   const std::string where = (folder / config_file).string();
   const DecoderConfig decoder = parse_hf_config(config, where).value_or_throw();
-  if (is_added_tokenizer(plan.tokenizer)) return config;  // of a plug-in: it has no files
+  if (is_added_tokenizer(plan.tokenizer)) return config;  // a plug-in's tokenizer lacks files
   if (!plan.tokenizer.empty()) write_tokenizer(plan.tokenizer, decoder.vocabulary, folder).or_throw();
   const SpecialTokens tokens = read_special_tokens(folder).value_or_throw();
-  if (of_weights && !tokens.eos && plan.tokenizer != "bytes") return config;  // better than none: those of the weights
+  if (of_weights && !tokens.eos && plan.tokenizer != "bytes") return config;  // the ids of the weights are better
   config = config_with_tokens(config, tokens, where).value_or_throw();
   const std::string generation = generation_config_text(config, where).value_or_throw();
   (void)write_file(folder / "generation_config.json", generation).value_or_throw();
   return config;
 }
 
-/// Of a section that begins from its weights, or from random values. Returns the dtype of the weights.
+/// Prepares the files of a section that begins from its weights or from random values. Returns the weights' dtype.
 WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::path& folder) {
   const std::string& weights = plan.sections[index].config.weights;
   std::string config = plan.meta_sections[index]->config_json();
@@ -71,7 +71,7 @@ WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::pa
   return dtype;
 }
 
-/// The adapters' own file, of the job: where their base lies may have changed.
+/// Writes the adapters' config file from the job, as the location of their base may have changed.
 void write_adapter_config(const ResolvedJob& plan, std::size_t index, const fs::path& folder) {
   std::optional<AdapterConfig> adapters = plan.meta_sections[index]->adapters();
   if (!adapters) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders of a run's models: the files beside the weights, which rank 0 gathers at the start so that they outlive
-// the folders that they come from, and the exports at the end.
+// The model folders of a run: the files next to the weights, which rank 0 copies at the start so that their sources may
+// disappear, and the exports at the end.
 //
-// MF-1 (a single writer): rank 0 writes the prepared files before the run begins; checkpoints take them from there,
-//       with the writer of a section's part 0.
+// MF-1 (a single writer): rank 0 writes the prepared files before the run begins; the writer of a section's part 0
+//       copies them to checkpoints.
 #pragma once
 
 #include <filesystem>
@@ -16,18 +16,19 @@
 
 namespace maestro {
 
-/// Where rank 0 puts a folder by trained section for CheckpointStoreOptions::model_files: <train.out>/.files.
+/// Returns <train.out>/.files, which holds a folder of rank 0 per trained section
+/// (CheckpointStoreOptions::model_files).
 [[nodiscard]] std::filesystem::path prepared_files_folder(const ResolvedJob& plan);
 
-/// Fills such a folder: from the checkpoint that the run resumes, else from a section's `weights` (its config.json
-/// kept, with the dtype of checkpoints, fp32), else from the corpus' tokenizer and the section's own config.json.
-/// Returns the dtypes of the weights by section, for Manifest::dtypes. A run that keeps no state prepares nothing.
+/// Fills such a folder from the first available source: the checkpoint that the run resumes; the section's `weights`,
+/// whose config.json gets the dtype of checkpoints (fp32); or the corpus' tokenizer and the section's config.json.
+/// Returns the dtypes of the weights by section, for Manifest::dtypes. Does nothing for a run that keeps no state.
 /// Throws JobError.
 [[nodiscard]] std::map<std::string, std::string> prepare_model_files(const ResolvedJob& plan, const StartPoint& start,
                                                                      const std::filesystem::path& folder);
 
-/// Exports every trained section of the checkpoint at the end into <train.out>/models and returns the folders by
-/// section: none with train.export = "none" or without a checkpoint at the end.
+/// Exports every trained section of the final checkpoint into <train.out>/models, and returns the folders by section;
+/// empty with train.export = "none" or without a final checkpoint.
 [[nodiscard]] Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan,
                                                                        const std::filesystem::path& checkpoint);
 

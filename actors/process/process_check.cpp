@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run as far as `check` goes: the files of its models, and its first batch.
+// The part of a run's start that `check` covers: the files of its models and its first batch.
 #include <filesystem>
 
 #include "actors/job/data_source.hpp"

@@ -10,7 +10,8 @@ namespace maestro {
 
 namespace {
 
-/// Processes that join are on hosts of their own, unless the job is on a single host.
+/// Returns the host of each process that the job may have. Each process that joins later gets a separate host, unless
+/// the job has a single host.
 std::vector<std::uint32_t> hosts_of(const ResolvedJob& job) {
   const LaunchInfo& run = job.options.launch_info;
   std::vector<std::uint32_t> hosts = run.place.hosts;
@@ -45,7 +46,7 @@ bool ProcessPart::recovers_in_place() const {
 
 bool ProcessPart::placements_may_move() const {
   const bool wanted = plan.train.recover == RecoverChoice::restart || joining() > 0;
-  // The phases of a synchronous plan are of the lanes that were there when the step began.
+  // The phases of a synchronous plan count the lanes that existed when the step began.
   return several() && wanted && !scheduling_policy(plan)->synchronous() &&
          why_placements_stay(plan.graph, plan.places).empty();
 }
@@ -92,7 +93,7 @@ JobText ProcessPart::job_text() const {
   if (stores_checkpoints()) text.shared_folder = plan.train.out;
   text.resume = plan.options.resume;
   text.most_processes = hosts.size();
-  // After a network cut that a running job survives, TCP waits as long again.
+  // After a network cut that a running job survives, TCP waits for the same time again.
   text.silence = std::chrono::milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;
 }

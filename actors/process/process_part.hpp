@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's part of a run: the job, the place of the process in it, and where the run starts. The classes that build,
-// run and end the part share it. It owns nothing that runs.
+// A process's part of a run: the job, the process's place in it, and the run's start point. Shared by the classes that
+// build, run and end the part; owns nothing that runs.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace maestro {
 
-/// Set up by the main thread before other threads use it, but for the atomic members.
+/// Set up by the main thread before other threads use it, except the atomic members.
 struct ProcessPart {
   ProcessPart(const ResolvedJob& job, Console& terminal, RunMemory& kept);
 
@@ -36,7 +36,7 @@ struct ProcessPart {
   [[nodiscard]] bool joins_later() const { return !place.joins.empty(); }
   /// Returns whether a user has started this process to join the run.
   [[nodiscard]] bool by_hand() const { return joins_later() && std::getenv("MAESTRO_PARENT") == nullptr; }
-  /// Returns how many processes may join the run in addition to those of its start.
+  /// Returns the number of processes that may join the run after its start.
   [[nodiscard]] std::size_t joining() const { return hosts.size() - place.hosts.size(); }
   [[nodiscard]] bool recovering() const { return !record->recoveries.empty(); }
   [[nodiscard]] bool stores_checkpoints() const {
@@ -44,26 +44,26 @@ struct ProcessPart {
   }
   [[nodiscard]] bool placements_may_move() const;
   [[nodiscard]] bool recovers_in_place() const;
-  /// Returns whether rank 0 starts a lost process of placements again.
+  /// Returns whether rank 0 starts replacement processes.
   [[nodiscard]] bool replacements_may_come() const { return started_by_rank_0() && recovers_in_place(); }
   /// Returns the replicas that this process builds.
   [[nodiscard]] std::vector<ReplicaPlacement> own_places() const;
   [[nodiscard]] std::vector<ReplicaPlacement> joining_places(const std::string& section, ProcessId joining_process,
                                                              const std::string& wanted) const;
-  /// Returns the sections that the start is behind of, and their step.
+  /// Returns the sections that have trained beyond the start point, with their step.
   [[nodiscard]] std::map<SectionId, StepId> trained_until() const;
-  /// Returns the job and all other data that must be equal in every process.
+  /// Returns the job and the other data that must be equal in all processes.
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::filesystem::path record_path() const;
   /// Returns "section 'student' replica 0".
   [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
     return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());
   }
-  /// Prints a note, from any thread.
+  /// Prints a note. Thread-safe.
   void note(const std::string& line) const {
     if (!plan.options.quiet) console.note("  note: " + line);
   }
-  /// Limits the time of a phase, after which the watchdog ends the process.
+  /// Limits the duration of a phase; the watchdog ends the process if the phase takes longer.
   void bound(std::string phase, std::chrono::milliseconds most) const {
     if (watchdog != nullptr) watchdog->limit(std::move(phase), most);
   }
@@ -71,18 +71,18 @@ struct ProcessPart {
   const ResolvedJob& plan;
   Console& console;
   RunMemory& memory;
-  JobStart* job_start;  // null: this process is alone
+  JobStart* job_start;  // null: a single process
   ProcessEnv place;
-  std::vector<std::uint32_t> hosts;  // of each process that the job may have
+  std::vector<std::uint32_t> hosts;  // host of each process that the job may have
   ProcessId process;
-  std::shared_ptr<RunRecord> record;  // of memory
+  std::shared_ptr<RunRecord> record;  // RunMemory::record
   StartPoint start;
-  RunClaim claim;  // of rank 0
+  RunClaim claim;  // rank 0 only
   RendezvousInfo rendezvous_info;
   std::atomic<std::uint64_t> current_step = 0;
-  std::atomic<std::size_t> losses;  // recoveries of the run; the coordinator records those in place
-  Watchdog* watchdog = nullptr;     // while the run lasts
-  Launcher* launcher = nullptr;     // likewise
+  std::atomic<std::size_t> losses;  // recoveries of the run, also in place
+  Watchdog* watchdog = nullptr;     // set during the run
+  Launcher* launcher = nullptr;     // set during the run
 };
 
 }  // namespace maestro

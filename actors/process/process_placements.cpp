@@ -34,10 +34,10 @@ void ProcessPlacements::check_elastic() const {
   for (const PlannedSection& section : part_.plan.sections) {
     const std::string key = section.config.name + ".replicas.elastic = \"auto\": rank 0 starts and ends processes";
     if (!section.config.elastic) continue;
-    if (!part_.several()) throw JobError(key + " of a run with several; give --processes 2 or more");
+    if (!part_.several()) throw JobError(key + " only in a run of several; give --processes 2 or more");
     if (part_.started_by_rank_0()) continue;
-    throw JobError(key + ", and here " + std::string(name_of(part_.place.launcher)) +
-                   " starts them; leave elastic out, and use `maestro join`");
+    throw JobError(key + ", but " + std::string(name_of(part_.place.launcher)) +
+                   " starts them in this run; leave elastic out, and use `maestro join`");
   }
 }
 
@@ -48,7 +48,7 @@ OwnActor ProcessPlacements::begin(const ReplicaPlacement& at) {
 
 PlacementAnswer ProcessPlacements::query_supervisor(const caf::message& wanted) const {
   if (!part_.several()) {
-    throw JobError("the run has a single process; start it with --processes 2 or more for others to join");
+    throw JobError("the run has a single process; start it with --processes 2 or more so that others can join");
   }
   caf::scoped_actor self(built_.actors().system());
   PlacementAnswer answer;
@@ -64,7 +64,7 @@ JoinTerms ProcessPlacements::let_join(const ElasticJoin& request) {
   auto opened = std::make_shared<std::promise<JoinTerms>>();  // shared with the start, which may be dropped
   std::future<JoinTerms> terms = opened->get_future();
   try {
-    (void)part_.joining_places(request.section, joining, request.devices);  // refuses devices that no host has
+    (void)part_.joining_places(request.section, joining, request.devices);  // refuses devices that hosts lack
     add_start(joining, [this, joining, request, opened] {
       try {
         opened->set_value(part_.job_start->open_door(part_.job_text(), part_.rendezvous_info, joining, request));
@@ -127,7 +127,7 @@ std::vector<OwnActor> ProcessPlacements::take(const MovePlacements& order) {
 void ProcessPlacements::remove(const ProcessInfo& lost, bool here) {
   left(lost.process);
   if (!here) return;
-  ProcessHandle(lost.identity).kill();  // a stopped process would stay for ever
+  ProcessHandle(lost.identity).kill();  // a stopped process would remain forever
   remove_sockets_of(lost.identity);
 }
 
@@ -143,7 +143,7 @@ void ProcessPlacements::start_again(ProcessId lost) {
 }
 
 void ProcessPlacements::start_new(ProcessId joining, const std::string& section) {
-  part_.launcher->forgive(joining);  // the run relies on it from its placement on
+  part_.launcher->forgive(joining);  // the run relies on it only after its placement
   add_start(joining, [this, joining, section] {
     part_.job_start->start_new(*part_.launcher, part_.job_text(), part_.rendezvous_info, joining, section);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The placements of a process: its replicas in a running job, and on rank 0 the processes that come to the job or leave
-// it. The supervisor has it move placements (SV-8), the control service lets processes join and leave.
+// The placements of a process: its replicas in a running job, and on rank 0 the processes that join or leave the job.
+// The supervisor moves placements with it (SV-8), the control service lets processes join and leave.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@
 
 namespace maestro {
 
-/// The supervisor's thread uses it as a PlacementHost, the control service's threads call let_join() and let_leave(),
-/// the main thread everything else. No lock is held while a process starts.
+/// The supervisor's thread calls it as a PlacementHost, the control service's threads call let_join() and let_leave(),
+/// the main thread all other functions. Locks are released while a process starts.
 class ProcessPlacements final : public PlacementHost {
  public:
   ProcessPlacements(ProcessPart& part, BuiltProcess& built) : part_(part), built_(built) {}
 
   [[nodiscard]] PlacementOptions options();
-  /// Throws JobError if rank 0 could start no process of an elastic section.
+  /// Throws JobError if rank 0 could not start processes for an elastic section.
   void check_elastic() const;
   /// Spawns a replica at the start of the run.
   OwnActor begin(const ReplicaPlacement& at);
-  /// Lets a process join the run, or leave it. Throws JobError: the reason why not.
+  /// Lets a process join or leave the run. Throws JobError with the reason if it cannot.
   [[nodiscard]] JoinTerms let_join(const ElasticJoin& request);
   std::string let_leave(ProcessId leaver);
-  /// From now on no placement is taken and no process started; waits for the end of a start.
+  /// Refuses placements and starts of processes from now on; waits for the end of the current start.
   void close();
 
   std::vector<OwnActor> take(const MovePlacements& order) override;
@@ -43,13 +43,13 @@ class ProcessPlacements final : public PlacementHost {
 
  private:
   [[nodiscard]] PlacementAnswer query_supervisor(const caf::message& wanted) const;
-  /// Queues a start; its failure goes to the supervisor.
+  /// Queues a start; reports its failure to the supervisor.
   void add_start(ProcessId process, std::function<void()> start);
 
   ProcessPart& part_;
   BuiltProcess& built_;
-  std::mutex mutex_;                   // guards the members below: placements move, and the run ends
-  std::vector<Placement> placements_;  // of the replicas here; the supervisor's after the start
+  std::mutex mutex_;                   // guards the members below, as placements may move while the run ends
+  std::vector<Placement> placements_;  // this process's replicas; used by the supervisor after the start
   bool closed_ = false;
   StartThread starts_;
 };

@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds closing_limit(30000);
 constexpr milliseconds failed_limit(2000);
 
-/// Checks train.out and what a run writes there.
+/// Checks that a run can write its files in train.out.
 void check_output_folder(const TrainConfig& train) {
   const fs::path out = train.out;
   std::vector<fs::path> folders{out, out / record_folder, out / "checkpoints"};
@@ -49,28 +49,28 @@ void check_output_folder(const TrainConfig& train) {
 }  // namespace
 
 void ProcessRun::State::check_surroundings() const {
-  // Threads: CAF, a device each, their writers and watchers. Descriptors: connections to the other processes.
+  // Threads: CAF, one per device, writers and watchers. Descriptors: connections to the other processes.
   std::set<DeviceId> devices_here;
   for (const ReplicaPlacement& at : plan.places) {
     if (at.process == process) devices_here.insert(at.devices.begin(), at.devices.end());
   }
-  // Rank 0 requires more: where all processes have the same limits, a single process reports it.
+  // Rank 0 requires more, so that a single process reports the problem if all processes have the same limits.
   const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
   require_headroom({.threads = 16 + devices_here.size(), .descriptors = files});
-  // Before the processes meet, so that one of them prints the reason; and some threads start before CAF's.
+  // Checked before the processes meet, so that one of them prints the reason. Some threads start before CAF's.
   require_headroom({.threads = ActorEnvironment::threads + 4, .allocating = true});
-  if (!is_root()) return;  // rank 0 has checked, and listens by now
+  if (!is_root()) return;  // rank 0 has done the checks below, and listens by now
   check_output_folder(plan.train);
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
-  // Of a killed run that this one may go on with. Several processes sweep as they open the network.
+  // Removes segments of a killed run, which this run may continue. Several processes sweep when they open the network.
   if (!several() && !plan.options.check_only) (void)sweep_shared_memory();
   if (several()) check_control_address(plan.options.control);
   if (!recovering()) check_http_address(plan.options.http, services.keys() != nullptr);
   TransportConfig transport = plan.transport;
   if (job_start) {
     transport.listen = job_start->access().listen();
-  } else if (several()) {  // of `check`
+  } else if (several()) {  // only `check`
     const bool any = transport.listen == "0.0.0.0";
     transport.listen = choose_listen_address(any ? "auto" : transport.listen, "127.0.0.1", interface_addresses());
   }
@@ -87,7 +87,7 @@ void ProcessRun::State::make_shadows() {
   const bool useful =
       several() && recovery.may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
   if (!(required || (useful && !check)) || memory.shadows) return;
-  constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
+  constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // value and two moments
   std::int64_t bytes = 0;
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
@@ -112,7 +112,7 @@ void ProcessRun::State::print_header() const {
                        (several() ? " processes" : " process") + ", transport: " + built.network().provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
-  console.note("  memory    " + memory_in_short(plan) + ", by an estimate");
+  console.note("  memory    " + memory_in_short(plan) + " (estimate)");
   for (const auto& at : plan.places) {
     const GraphNode& node = plan.graph.node(at.section);
     if (node.role == Role::source) continue;
@@ -131,7 +131,7 @@ void ProcessRun::State::print_header() const {
   if (start.first_step == 1) return;
   const bool complete = start.first_step > static_cast<std::uint64_t>(plan.train.steps);
   console.note("  resuming after step " + std::to_string(start.first_step - 1) +
-               (complete ? ", the last of the run: no step is left to train" : ""));
+               (complete ? ", the last of the run: all steps are trained" : ""));
 }
 
 void ProcessRun::State::print_models() const {
@@ -143,11 +143,11 @@ void ProcessRun::State::print_models() const {
 }
 
 void ProcessRun::State::print_memory() const {
-  console.note("memory, by an estimate");
+  console.note("memory (estimate)");
   for (const std::string& line : describe_memory(plan)) console.note("  " + line);
 }
 
-/// Brings the processes together, and connects this process's supervisor to that of rank 0.
+/// Brings the processes together, and connects this process's supervisor to rank 0's supervisor.
 void ProcessRun::State::join_job() {
   JoinRoot root;
   if (job_start && !is_root()) {
@@ -161,10 +161,10 @@ void ProcessRun::State::join_job() {
           rendezvous_info = info;
           open_actors();
           route_child_ends();
-          // The gate's port goes out with the RendezvousInfo that gather() returns.
+          // gather() sends the returned port with its RendezvousInfo.
           return built.actors().publish(built.supervisor(), address, static_cast<std::uint16_t>(port));
         });
-    route_child_ends();  // also of those that had ended before
+    route_child_ends();  // also receives earlier ends
     root.root = built.supervisor();
   } else {
     rendezvous_info = new_rendezvous_info();
@@ -174,14 +174,14 @@ void ProcessRun::State::join_job() {
   send_from_outside(built.supervisor(), root);
 }
 
-/// Joins the job's other processes. Returns the result of a start that has failed and was reported; throws JobError for
+/// Joins the job's other processes. Returns a result if the start has failed and this was reported; throws JobError for
 /// other failures.
 std::optional<RunResult> ProcessRun::State::try_to_join() {
   try {
     join_job();
     return std::nullopt;
   } catch (const JobError& problem) {
-    const bool late = recovering() && problem.code() == ErrorCode::timeout;  // did not join: lost, too
+    const bool late = recovering() && problem.code() == ErrorCode::timeout;  // a process that did not join is lost
     const bool peer_lost = job_start != nullptr && (late || problem.code() == ErrorCode::peer_lost);
     if (peer_lost && !is_root()) job_start->leave(problem.what());
     close_failed_start(problem.what());
@@ -195,7 +195,7 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
       lost.status = 1;
       return lost;
     }
-    // Rank 0 has awaited the ends of its children: one of them may have printed a reason of its own (JS-3).
+    // Rank 0 has waited until its children ended; one of them may have printed the reason (JS-3).
     const bool reported =
         job_start != nullptr && (job_start->child_printed() || problem.code() == ErrorCode::cancelled);
     if (!reported || job_start->prints_refusals()) throw;
@@ -205,7 +205,7 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
   }
 }
 
-/// Builds what this process runs and announces it. A failure ends the job, by the supervisors where there are several.
+/// Builds and announces this process's part. A failure ends the job; with several processes, the supervisors do that.
 void ProcessRun::State::begin() {
   try {
     if (job_start) job_start->check_shared_folder(rendezvous_info);
@@ -238,8 +238,8 @@ void ProcessRun::State::stop() {
 
 RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   console.finish();
-  if (by_hand()) console.note(ended.left ? "left the run, which goes on" : "the run has ended");
-  // Of lost processes, and of one whose start the end of the run has cut off.
+  if (by_hand()) console.note(ended.left ? "left the run, which continues" : "the run has ended");
+  // Removes segments of lost processes, and of a process whose start was interrupted by the run's end.
   if (recovering() || joining() > 0) (void)sweep_shared_memory();
   const ProcessTotals totals = total_of(ended.processes);
   RunResult result = make_result(*record, totals);
@@ -254,7 +254,7 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
     journal->event("failed", {{"step", record->last_step}, {"error", ended.error}});
     outputs.flush();
   }
-  if (by_hand()) console.note("if the run goes on without this process, `maestro join` it again");
+  if (by_hand()) console.note("if the run continues without this process, join it again with `maestro join`");
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
   services.stop();
   if (!several()) {
@@ -281,8 +281,8 @@ ProcessRun::~ProcessRun() {
 
 void ProcessRun::prepare() {
   State& state = *state_;
-  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start. One
-  // that was part of an earlier start receives the checkpoint from rank 0.
+  // A replacement or joining process has no state to load: newer checkpoints may have replaced the start's checkpoint.
+  // A process from an earlier start receives the checkpoint from rank 0.
   if (state.has_state() && !state.memory.again) state.start = find_start_point(state.plan, state.plan.options.resume);
   if (state.recovering()) {
     state.recovery.continue_record();
@@ -363,7 +363,7 @@ std::optional<RunResult> ProcessRun::run() {
   RunResult result = state.succeed(ended);
   if (!launcher->all_clean()) {
     state.stop_policy.tidy_up({});
-    state.console.error("the run is complete, but another process of it ended with an error");
+    state.console.error("the run is complete, but another of its processes ended with an error");
     result.status = 1;
   }
   return result;

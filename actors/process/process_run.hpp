@@ -6,12 +6,12 @@
 //       the snapshot writer, the network. Then the actor system ends. Objects are destroyed after that, users before
 //       the objects they use: network, sections, devices.
 // PR-2 (bounded failure): a failed run ends this process within a bounded time, whatever hangs.
-// PR-3 (recovery): where rank 0 has started the other processes and one of them is lost, all end their part of this
-//       start. The run goes on from its newest checkpoint, with the samples and losses of a resumed run. Processes that
-//       live take part in the next start (SV-13), with what they have read: data, plan and frozen weights. The others
-//       are started anew. If rank 0 cannot end its part in time, the run fails (PR-2); another process ends.
-// PR-4 (rollback): where the guard goes back, the run goes on likewise from a checkpoint before the spike, which is
-//       committed once more with the new cursor of the data first: whenever the machine stops, --resume goes on with
+// PR-3 (recovery): if a process is lost that rank 0 has started, all processes end their part of this start. The run
+//       continues from its newest checkpoint, with the samples and losses of a resumed run. Surviving processes take
+//       part in the next start (SV-13) with the data, plan and frozen weights that they have read; rank 0 starts the
+//       other processes anew. If rank 0 cannot end its part in time, the run fails (PR-2); another process ends.
+// PR-4 (rollback): after a rollback of the guard, the run continues in the same way from a checkpoint before the spike.
+//       The checkpoint is first committed again with the new data cursor: if the machine stops, --resume continues from
 //       it.
 #pragma once
 
@@ -31,19 +31,19 @@
 
 namespace maestro {
 
-/// What a run keeps from one start of its processes to the next.
+/// Data that a process keeps from one start of a run to the next.
 struct RunMemory {
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
   std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
   std::string http;                     ///< address of the live page with its port; empty: none yet
-  std::optional<RunIdentity> run;       ///< after the first start
-  std::optional<ShadowFolder> shadows;  ///< on rank 0 of a run on a single host that may recover
-  bool again = false;                   ///< this process, which is not rank 0, was part of an earlier start
+  std::optional<RunIdentity> run;       ///< none before the first start
+  std::optional<ShadowFolder> shadows;  ///< rank 0, if the run is on a single host and may recover
+  bool again = false;                   ///< not rank 0: this process was part of an earlier start
   cpu::CpuOperatorTable ops;
   FrozenSections frozen;
-  std::unique_ptr<JobStart> start;     ///< null: this process is alone
-  std::unique_ptr<Launcher> launcher;  ///< after the first start; destroyed before `start`, which its threads call
+  std::unique_ptr<JobStart> start;     ///< null: a single process
+  std::unique_ptr<Launcher> launcher;  ///< null before the first start; declared last, as its threads call `start`
 };
 
 class ProcessRun {
@@ -54,10 +54,10 @@ class ProcessRun {
   ProcessRun(const ProcessRun&) = delete;
   ProcessRun& operator=(const ProcessRun&) = delete;
 
-  /// Checks all that can be checked before the run starts: checkpoint, weights, output folder. Throws JobError.
+  /// Checks everything that can be checked before the run starts: checkpoint, weights, output folder. Throws JobError.
   void prepare();
-  /// Runs to the end and prints an error, if any. Returns nothing where another start follows (PR-3, PR-4).
-  /// Does not return from a failed run of a job of several processes: it exits with status 1 (PR-2).
+  /// Runs to the end and prints an error, if any. Returns nothing if another start follows (PR-3, PR-4). If a job with
+  /// several processes fails, does not return but exits with status 1 (PR-2).
   std::optional<RunResult> run();
 
  private:

@@ -49,7 +49,7 @@ SupervisorOptions ProcessRun::State::supervisor_options() {
     supervision.host = job_start->access().host();
     supervision.stopped_child = std::bind_front(&JobStart::stopped_child, job_start, peer_timeout);
     supervision.connected = [this, recovers](caf::event_based_actor*) {
-      if (replacements_may_come() || joining() > 0) return;  // they come by the same way
+      if (replacements_may_come() || joining() > 0) return;  // later processes connect to the same listener
       built.actors().stop_listening();
       if (recovers) return job_start->tidy_start();  // another start may follow
       job_start->tidy();
@@ -216,7 +216,7 @@ void ProcessRun::State::introduce() {
   if (!is_root()) return;
   services.watch_progress([this](const std::string& line) {
     send_from_outside(built.supervisor(), Failure{line});
-    bound(line + "; the end of the failed run", departure_limit);  // the supervisor may hang, too
+    bound(line + "; the end of the failed run", departure_limit);  // the supervisor may also hang
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // State of a process's part of a run, shared by process_run.cpp (the main path and the end) and process_setup.cpp (the
-// actors and their options). Its members own what they name; the state brings them together.
+// actors and their options). Connects its members, which do the work.
 #pragma once
 
 #include <memory>
@@ -34,20 +34,20 @@ struct ProcessRun::State : ProcessPart {
   // Before the run starts.
 
   void check_surroundings() const;
-  /// On rank 0: makes room for checkpoints in memory, at the first start. Throws JobError if train.shadow_every
-  /// requires it.
+  /// Makes room for checkpoints in memory, on rank 0 at the first start. Throws JobError if train.shadow_every requires
+  /// room that is missing.
   void make_shadows();
   void print_header() const;
   /// Prints the sections' models, for `check`.
   void print_models() const;
-  /// Prints the estimate of memory, for `check`.
+  /// Prints the memory estimate, for `check`.
   void print_memory() const;
   /// Returns " on host b" in jobs on several hosts.
   [[nodiscard]] std::string on_host(std::uint32_t host) const;
 
-  // Start; process_setup.cpp but for the first three.
+  // Start; in process_setup.cpp except the first three.
 
-  /// Brings the processes together, and connects this process's supervisor to that of rank 0.
+  /// Brings the processes together, and connects this process's supervisor to rank 0's supervisor.
   void join_job();
   [[nodiscard]] std::optional<RunResult> try_to_join();
   void begin();
@@ -71,7 +71,8 @@ struct ProcessRun::State : ProcessPart {
   void close_failed_start(const std::string& problem);
 };
 
-/// Throws JobError for problems that a run would meet between its plan and its first step, for `check`; nothing stays.
+/// Throws JobError for problems that a run would meet between its plan and its first step, for `check`. Leaves no
+/// files.
 void check_start(const ResolvedJob& plan, const StartPoint& start);
 
 }  // namespace maestro

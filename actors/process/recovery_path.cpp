@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds recovery_patience(700);  // for the other processes to end by themselves
-constexpr milliseconds survivor_limit(2000);    // for a process that rank 0 can start anew
+constexpr milliseconds recovery_patience(700);  // time for the other processes to end by themselves
+constexpr milliseconds survivor_limit(2000);    // time for the end of a process that rank 0 can start again
 
 std::vector<std::int64_t> range(std::uint64_t first, std::uint64_t end) {
   return {static_cast<std::int64_t>(first), static_cast<std::int64_t>(end)};
@@ -38,7 +38,7 @@ bool RecoveryPath::may_survive() const {
   const bool on_gpu = std::ranges::any_of(part_.own_places(), [](const ReplicaPlacement& at) {
     return std::ranges::any_of(at.devices, &DeviceId::is_cuda);
   });
-  return !part_.is_root() && !part_.joins_later() && !on_gpu;  // a device's context may keep the error of a peer's loss
+  return !part_.is_root() && !part_.joins_later() && !on_gpu;  // a GPU context may keep the error of a peer's loss
 }
 
 void RecoveryPath::continue_record() {
@@ -59,8 +59,9 @@ void RecoveryPath::begin(const std::string& cause, std::chrono::steady_clock::ti
   recovery_->cause = cause;
   recovery_->begun = since;
   part_.console.finish();
-  const std::string from = part_.record->newest.empty() ? "where the run began, as it has no checkpoint yet"
-                                                        : "from " + part_.record->newest;
+  const std::string from = part_.record->newest.empty()
+                               ? "at the point where the run began, as no checkpoint exists yet"
+                               : "from " + part_.record->newest;
   part_.console.warning(cause + "; starting again " + from + " (recovery " + std::to_string(++part_.losses) + " of " +
                         std::to_string(part_.plan.train.max_recoveries) + ")");
 }
@@ -81,10 +82,10 @@ void RecoveryPath::take_down(const RunOutcome& ended) {
   }
   parts_.take_down();
   part_.memory.frozen.keep(part_.plan.graph, parts_.built.replicas());
-  part_.record->recoveries.push_back(*recovery_);  // the coordinator, which also records some, has ended
+  part_.record->recoveries.push_back(*recovery_);  // the coordinator, which records moves in place, has ended
   if (part_.job_start) part_.job_start->tidy_start();
   remove_sockets(ended.lost, part_.launcher->ended_pids());
-  (void)sweep_shared_memory();  // of the processes that have ended
+  (void)sweep_shared_memory();  // segments of ended processes
   part_.bound({}, milliseconds(0));
 }
 

@@ -16,7 +16,7 @@ namespace maestro {
 
 namespace {
 
-/// Calls `call` on the thread of a device with its own memory, as its operators require.
+/// Calls `call`; for a device with separate memory on the device's thread, as its operators require.
 void on_device(Device& device, const std::function<void()>& call) {
   if (device.ops().memory().host()) return call();
   call_on(device, call).get();
@@ -43,8 +43,8 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
   share_moments(place, parameters);
   const bool frozen = !made_from.trained && !made_from.passes_gradient;
   const bool values_later = parameters.values_later();
-  if (frozen && values_later) section->freeze();  // values are packed as they come
-  const bool adapted = made_from.lora.given();    // the weights are in no checkpoint
+  if (frozen && values_later) section->freeze();  // packs values when they arrive
+  const bool adapted = made_from.lora.given();    // checkpoints lack the weights
   if (adapted || !resumed) {
     if (!planned.config.weights.empty()) {
       load_weights(*section, planned.config.weights).or_throw();
@@ -148,7 +148,7 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
       replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from, gradients));
       continue;
     }
-    // Ranks work in groups of their own replica, so only whole replicas can share weights.
+    // Ranks work in groups of their replica, so only single-rank replicas can share weights.
     std::shared_ptr<Section> section = ranks.size() == 1 ? shared(place.section, ops, before) : nullptr;
     if (!section) on_device(device, [&] { section = load(place, made_from); });
     replica.runners.push_back(std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the sections of this process with their state from a plan.
+// Builds this process's sections, with their state, from a plan.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace maestro {
 
 struct BuiltReplica {
   ReplicaPlacement place;
-  std::vector<std::shared_ptr<SectionRunner>> runners;  ///< by rank; shared with jobs on the device threads
-  std::vector<std::unique_ptr<Communicator>> groups;    ///< referenced by the contexts of the ranks
-  /// Aborts ranks that wait for each other in collectives or for other processes, permanently: called before their
+  std::vector<std::shared_ptr<SectionRunner>> runners;  ///< runners by rank; shared with jobs on the device threads
+  std::vector<std::unique_ptr<Communicator>> groups;    ///< referenced by the ranks' contexts
+  /// Permanently aborts ranks that wait for each other in collectives or for other processes. Called before their
   /// devices stop.
   void abort(const std::string& why) const {
     for (const auto& runner : runners) runner->section().interrupt();
@@ -30,13 +30,13 @@ struct BuiltReplica {
   }
 };
 
-/// The frozen sections of a process that are read once for all starts of a run: of whole replicas, in the host's
-/// memory, shareable(). Not thread-safe.
+/// The frozen sections that a process reads only once for all starts of a run: shareable(), in host memory, and of
+/// single-rank replicas. Not thread-safe.
 class FrozenSections {
  public:
-  /// Keeps those of `replicas`, whose jobs have ended. The operator table that they were made with must outlive this.
+  /// Keeps the frozen sections of `replicas`, whose jobs have ended. Their operator table must outlive this object.
   void keep(const SectionGraph& graph, const std::vector<BuiltReplica>& replicas);
-  /// Returns null where it has none.
+  /// Returns a kept section; null: not kept.
   [[nodiscard]] std::shared_ptr<Section> of(SectionId section) const;
 
  private:
@@ -46,9 +46,9 @@ class FrozenSections {
 /// Not thread-safe; used by the starting thread. Plan, table, start point and kept sections must outlive it.
 class ReplicaBuilder {
  public:
-  /// Returns the device that a rank of a replica is built for and will run on.
+  /// Returns the device on which a replica's rank is built and will run.
   using DeviceOf = std::function<Device&(const ReplicaPlacement&, LayoutRank)>;
-  /// `host_ops`: for state that is loaded only as a check. `groups_end` ends groups of devices.
+  /// `host_ops`: operators for state that is loaded only as a check. `groups_end` ends groups of devices.
   ReplicaBuilder(const ResolvedJob& plan, const OperatorTable& host_ops, const StartPoint& start,
                  const FrozenSections& frozen, std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
       : plan_(&plan),
@@ -58,26 +58,26 @@ class ReplicaBuilder {
         groups_end_(std::move(groups_end)),
         device_of_(std::move(device_of)) {}
 
-  /// Builds replicas, with weights or checkpointed state in place; replicas of a frozen section that is shareable()
-  /// share it. Throws JobError for state that cannot be loaded.
+  /// Builds replicas with weights or checkpointed state; replicas of a shareable() frozen section share it. Throws
+  /// JobError for state that cannot be loaded.
   [[nodiscard]] std::vector<BuiltReplica> build_all(const std::vector<ReplicaPlacement>& places) const;
-  /// Loads and discards every stored state that `rank` itself will not load: damage is reported once, before any
-  /// process starts. `again`: weights were loaded by an earlier start of the run. Throws JobError.
+  /// Loads and discards every stored state that `process` itself will not load, so that damage is reported once, before
+  /// any process starts. `again`: an earlier start of the run has loaded the weights. Throws JobError.
   void try_stored_states(ProcessId process, bool again) const;
 
  private:
   [[nodiscard]] SectionContext context(const ReplicaPlacement& place, const ParallelContext& parallel,
                                        const OperatorTable& ops) const;
   [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlacement& place, const SectionContext& made_from) const;
-  /// With zero: a replica keeps its shard of the optimizer state.
+  /// Makes a replica keep only its shard of the optimizer state, with `zero`.
   void share_moments(const ReplicaPlacement& place, Parameters& parameters) const;
-  /// Returns the contexts of a replica's ranks; `groups` owns their groups.
+  /// Returns the contexts of a replica's ranks; `groups` receives their groups.
   [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlacement& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const;
-  /// Creates the group of ranks first, first + stride, ... of a replica: threads over host memory, or devices.
+  /// Creates the group of a replica's ranks first, first + stride, ...: threads over host memory, or devices.
   [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlacement& place, std::int64_t first,
                                                                       std::int64_t stride, std::int64_t size) const;
-  /// Returns a section that a replica of a single rank can share with another, or with an earlier start; null: none.
+  /// Returns a section that a single-rank replica can share with another replica or an earlier start; null: none.
   [[nodiscard]] std::shared_ptr<Section> shared(SectionId section, const OperatorTable& ops,
                                                 const std::vector<BuiltReplica>& before) const;
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the command line over those of the job file.
+// Options of the job file, overridden by options of the command line.
 #include <unistd.h>
 
 #include "actors/process/job_resolver.hpp"

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Waits for a trace file: processes of other launchers or hosts may still write theirs, or write it where it is not
-/// visible here.
+/// Waits until a trace file exists. Processes of other launchers or hosts may still write their traces, or write them
+/// to a folder that is not visible on this host.
 bool appears(const fs::path& file, Clock::time_point deadline) {
   while (!fs::exists(file)) {
     if (Clock::now() > deadline) return false;
@@ -56,8 +56,8 @@ void RunOutputs::open_journal(SnapshotWriter& snapshots) {
   const std::uint64_t last = log.last_step();
   journal_ = std::make_shared<RunJournal>(std::move(log), open_board(), snapshots, part_.console, part_.plan.observers);
   if (last + 1 < part_.start.first_step) {
-    part_.console.note("record: there are no lines of steps " + std::to_string(last + 1) + " to " +
-                       std::to_string(part_.start.first_step - 1) + " in " + part_.record_path().string());
+    part_.console.note("record: lines of steps " + std::to_string(last + 1) + " to " +
+                       std::to_string(part_.start.first_step - 1) + " are missing in " + part_.record_path().string());
   }
   const RunStart began{part_.start.first_step,
                        part_.start.checkpoint.string(),
@@ -106,7 +106,7 @@ void RunOutputs::write_trace_part() {
 
 fs::path RunOutputs::trace_part(std::int64_t of_rank) const {
   const fs::path& trace_file = part_.plan.options.trace;
-  const bool through = is_written_through(trace_file);  // no file can be made next to a device or a pipe
+  const bool through = is_written_through(trace_file);  // a device or a pipe, next to which a file cannot be made
   const auto base = through ? fs::path(part_.plan.train.out) / "trace" : trace_file;
   return base.string() + ".part" + std::to_string(of_rank);
 }
@@ -121,12 +121,12 @@ void RunOutputs::close_record() {
 }
 
 ReportRows RunOutputs::report_rows() const {
-  std::error_code gone;  // the folder may have been removed in mid-run
+  std::error_code gone;  // the folder may have been removed during the run
   const bool readable = record_whole_ && fs::exists(part_.record_path() / steps_file, gone);
   if (readable) return recorded_rows(part_.record_path(), part_.record->resumed_from, part_.record->last_step);
   if (part_.record->steps.first() > 0) {
-    part_.console.warning("report: it has the last " + std::to_string(part_.record->scheduling.kept().size()) +
-                          " steps alone, as the record lacks lines or is gone");
+    part_.console.warning("report: it has only the last " + std::to_string(part_.record->scheduling.kept().size()) +
+                          " steps, as the record lacks lines or is gone");
   }
   return rows_in_memory(*part_.record);
 }
@@ -157,7 +157,7 @@ void RunOutputs::write_trace(const RunOutcome& ended) const {
     if (there ? appears(part, deadline) : fs::exists(part)) {
       parts.push_back(part);
     } else if (there) {
-      part_.console.note(trace_of + " stayed on its host, in " + part.string());
+      part_.console.note(trace_of + " remains on its host, in " + part.string());
     } else if (at < part_.plan.options.processes) {
       part_.console.note(trace_of + ", which was lost, is missing");
     }
@@ -191,7 +191,8 @@ void RunOutputs::write_rest(RunResult& result, const RunOutcome& ended) {
     result.weights[node.section_name()] = (fs::path(part_.record->checkpoint) / node.section_name()).string();
   }
   if (part_.record->interrupted) return;
-  // Again: the folder may have been removed in mid-run, and models without a record would be those of another run.
+  // Recorded again, as the folder may have been removed during the run, and models without a record would seem to be
+  // from another run.
   RunFolder(part_.plan.train.out).record(part_.claim.origin.run).or_throw();
   const auto models = export_models(part_.plan, part_.record->checkpoint);
   if (models) {

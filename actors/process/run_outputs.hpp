@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a process writes about its run: record, curves, trace, report, models. All but the trace are rank 0's.
+// The files that a process writes about its run: record, curves, trace, report, models. Only rank 0 writes files other
+// than the trace.
 #pragma once
 
 #include <memory>
@@ -18,39 +19,39 @@ class RunOutputs {
  public:
   RunOutputs(ProcessPart& part, TraceRecorder& trace) : part_(part), trace_(trace) {}
 
-  /// States the job and its place in the trace, for rehearsals of the run.
+  /// Writes the job and its hosts into the trace, for rehearsals of the run.
   void describe_trace();
-  /// Opens the record of the run, and notes this start in it.
+  /// Opens the run's record and notes this start in it.
   void open_journal(SnapshotWriter& snapshots);
   /// Returns null if the run keeps no record.
   [[nodiscard]] const std::shared_ptr<RunJournal>& journal() const { return journal_; }
-  /// Writes the lines of the record that are due, if there is one.
+  /// Writes the record's pending lines, if the run keeps one.
   void flush() const;
-  /// Rehearses the last steps, for record and report.
+  /// Rehearses the last steps, for the record and the report.
   void rehearse();
   void write_trace_part();
-  /// Waits for the last lines of the record, before their writer ends.
+  /// Waits for the record's last lines, before their writer ends.
   void close_record();
-  /// Runs while the control service and the live page still answer: with millions of rows it takes minutes.
+  /// Writes the report. With millions of rows this takes minutes, during which control service and live page answer.
   void write_report(const RunOutcome& ended);
-  /// Writes the files of a complete run, and states all files in its result.
+  /// Writes the files of a complete run, and sets all paths in its result.
   void write_rest(RunResult& result, const RunOutcome& ended);
 
  private:
-  /// Opens a file of curves, if they are wanted.
+  /// Opens a file of curves, if the job wants them.
   [[nodiscard]] std::optional<TensorBoardWriter> open_board() const;
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const;
-  /// Merges the traces of the processes that were there at the end, and of those that had left by then.
+  /// Merges the traces of all processes, including processes that have left the run.
   void write_trace(const RunOutcome& ended) const;
-  /// Returns the rows of the record's files, or of memory if the files do not have all.
+  /// Returns the rows from the record's files, or from memory if the files are incomplete.
   [[nodiscard]] ReportRows report_rows() const;
 
   ProcessPart& part_;
   TraceRecorder& trace_;
   std::shared_ptr<RunJournal> journal_;            // shared with the coordinator
-  bool record_whole_ = false;                      // at the end: the files have all lines
-  std::optional<Result<RunRehearsal>> rehearsal_;  // at the end
-  Status report_written_;                          // likewise
+  bool record_whole_ = false;                      // at the end: the record's files have all lines
+  std::optional<Result<RunRehearsal>> rehearsal_;  // set at the end
+  Status report_written_;                          // set at the end
 };
 
 }  // namespace maestro

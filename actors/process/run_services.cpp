@@ -40,7 +40,7 @@ void RunServices::open_control(std::function<void()> stop_run) {
   options.job = &part_.plan;
   options.system = &built_.actors().system();
   options.coordinator = built_.coordinator();
-  // Answers of other hosts take a round trip; with all answers present no time is spent waiting.
+  // Answers from other hosts take a round trip. The wait ends when all answers are present.
   if (part_.plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
   options.stop_run = std::move(stop_run);
   options.let_join = [this](const ElasticJoin& request) { return placements_.let_join(request); };
@@ -50,7 +50,7 @@ void RunServices::open_control(std::function<void()> stop_run) {
     control_ = std::make_unique<ControlService>(std::move(options));
   } catch (const JobError& problem) {
     if (!part_.plan.options.control.empty() || part_.plan.options.pause_after) throw;
-    return part_.console.note(std::string("  note: this run has no control service: ") + problem.what());
+    return part_.console.note(std::string("  note: this run lacks a control service: ") + problem.what());
   }
   constexpr std::string_view local = "unix:";
   if (control_->address().starts_with(local)) control_socket_ = control_->address().substr(local.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's services while a run runs: control service, live page, and the watchdog's view of the progress.
+// Rank 0's services during a run: control service, live page, and the watchdog's view of the progress.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,19 @@ class RunServices {
   RunServices(ProcessPart& part, BuiltProcess& built, ProcessPlacements& placements)
       : part_(part), built_(built), placements_(placements) {}
 
-  /// Returns the keys of the job start, else those of options or job; null: none.
+  /// Returns the keys of the job start, or else the keys that options or job name; null: none.
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
-  /// Opens the services that the options name, on rank 0. `stop_run`: by `maestro stop`. Throws JobError.
+  /// Opens the services that the options name, on rank 0. `stop_run`: called by `maestro stop`. Throws JobError.
   void open(std::function<void()> stop_run, bool keeps_record);
-  /// Has the watchdog follow the progress of the run; `stalled` receives its line.
+  /// Makes the watchdog follow the run's progress; `stalled` receives its line.
   void watch_progress(std::function<void(const std::string& line)> stalled);
   /// Counts the coordinator's events (CoordinatorOptions::events).
   [[nodiscard]] std::atomic<std::uint64_t>& events() { return events_; }
-  /// Stops answering, and removes the sockets; for a process that ends at once.
+  /// Stops answering and removes the sockets, in a process that ends at once.
   void stop();
   /// Ends the services.
   void close();
-  /// Drops what still holds actors, after the watchdog has stopped watching or all answers are refused.
+  /// Releases the last actor handles, after the watchdog has stopped watching or all answers are refused.
   void release() { questions_.reset(); }
   /// Removes the local socket of the control service, if there is one.
   void remove_socket() const;
@@ -46,10 +46,10 @@ class RunServices {
   BuiltProcess& built_;
   ProcessPlacements& placements_;
   std::atomic<std::uint64_t> events_ = 0;
-  std::unique_ptr<ControlService> control_;  // may be absent
-  std::unique_ptr<HttpService> http_;        // with --http
-  std::string control_socket_;               // its local socket, or empty
-  std::unique_ptr<RunQuestions> questions_;  // of the watchdog
+  std::unique_ptr<ControlService> control_;  // may be null
+  std::unique_ptr<HttpService> http_;        // null without --http
+  std::string control_socket_;               // control service's local socket, or empty
+  std::unique_ptr<RunQuestions> questions_;  // the watchdog's questions
 };
 
 }  // namespace maestro

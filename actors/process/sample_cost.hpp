@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a sample by the sections' own models.
+// The cost of a sample by the sections' FLOP models.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace maestro {
 
-/// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
-/// where the section's parameters are frozen, and the layers that are computed again.
+/// Returns the FLOPs of a sample by the sections' models. A backward pass counts as two forward passes, or as one if
+/// the section's parameters are frozen, plus the layers that are computed again.
 [[nodiscard]] SampleCost sample_cost(const SectionGraph& graph,
                                      std::vector<std::shared_ptr<const Section>> meta_sections);
 

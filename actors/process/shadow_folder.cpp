@@ -23,7 +23,7 @@ std::string mebibytes(std::uint64_t bytes) {
 ShadowFolder::ShadowFolder(fs::path model_files)
     : store_(fs::path(memory_files) / (new_shared_memory_name() + ":" + std::to_string(getuid()) + ":0"),
              {1, {}, std::move(model_files)}) {
-  std::error_code failure;  // without the folder the first checkpoint fails, and says why
+  std::error_code failure;  // without the folder the first checkpoint fails with the reason
   fs::create_directories(store_.root(), failure);
   held_ = hold_shared_memory(store_.root());
 }
@@ -37,10 +37,11 @@ Status ShadowFolder::room_for(std::uint64_t bytes) const {
   std::error_code failure;
   const std::uint64_t free = fs::space(memory_files, failure).available;
   if (!failure && free >= 2 * bytes) return {};
-  return Error{ErrorCode::unavailable, "train.shadow_every: two checkpoints of " + mebibytes(bytes) +
-                                           " do not fit into " + memory_files + ", which has " +
-                                           (failure ? "no files: " + failure.message() : mebibytes(free) + " free") +
-                                           "; enlarge it (docker run --shm-size), or leave train.shadow_every at 0"};
+  return Error{ErrorCode::unavailable,
+               "train.shadow_every: two checkpoints of " + mebibytes(bytes) + " do not fit into " + memory_files +
+                   ", which " +
+                   (failure ? "cannot be used: " + failure.message() : "has " + mebibytes(free) + " free") +
+                   "; enlarge it (docker run --shm-size), or leave train.shadow_every at 0"};
 }
 
 }  // namespace maestro

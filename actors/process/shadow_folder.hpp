@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints in the memory of a host, which outlive every process of the run but rank 0: after the loss of another the
-// run goes on from the last of them. They are files of /dev/shm.
+// Checkpoints in host memory, as files in /dev/shm. They outlive every process of the run except rank 0: after the loss
+// of another process the run continues from the last one.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace maestro {
 
-/// Owns a folder of /dev/shm, named after this process, so that a sweep of shared memory removes it if this process is
-/// killed.
+/// Owns a folder in /dev/shm that is named after this process, so that a sweep of shared memory removes it if this
+/// process is killed.
 class ShadowFolder {
  public:
   /// `model_files`: CheckpointStoreOptions::model_files.
@@ -21,7 +21,7 @@ class ShadowFolder {
   ShadowFolder& operator=(const ShadowFolder&) = delete;
 
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
-  /// Returns an error where two checkpoints of `bytes` do not fit.
+  /// Returns an error if two checkpoints of `bytes` do not fit.
   [[nodiscard]] Status room_for(std::uint64_t bytes) const;
 
  private:

@@ -27,13 +27,14 @@ constexpr std::pair<int, const char*> ending_signals[] = {
     {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGXCPU, "SIGXCPU"}};
 constexpr int status_of_a_signal = 130;
 
-// Of the SignalWatcher. A signal handler can access nothing but globals.
+// State of the SignalWatcher, global because a signal handler can access only globals.
 std::atomic<bool> watched = false;
 std::atomic<unsigned> arrived = 0;  // a bit for each signal that the watcher has not taken yet, and one for its end
 static_assert(std::atomic<unsigned>::is_always_lock_free);
 constexpr unsigned end_bit = 1U << std::size(ending_signals);
 
-/// Posted behind every change of `arrived`. ThreadSanitizer runs signal handlers inside of sem_wait(), not of read().
+/// Posted after every change of `arrived`. A semaphore, as ThreadSanitizer runs signal handlers inside sem_wait(), but
+/// not inside read().
 class Arrivals {
  public:
   Arrivals() { sem_init(&semaphore_, 0, 0); }
@@ -48,9 +49,9 @@ class Arrivals {
 } arrivals;
 
 /// Time of the last signal taken by a watcher, in nanoseconds of the monotonic clock: the same request may arrive again
-/// when the run has ended by it.
+/// after it has ended the run.
 std::atomic<std::int64_t> taken_at = 0;
-std::atomic<bool> started_by_rank_0 = false;  // a global for the same reason
+std::atomic<bool> started_by_rank_0 = false;  // read by the signal handler
 
 sigset_t set_of_ending_signals() {
   sigset_t set;

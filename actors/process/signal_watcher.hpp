@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that end a run, as calls on a thread of their own: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers
-// send the last two before a limit; SIGHUP comes from a terminal that is closed.
+// Signals that end a run, as calls on a separate thread: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers send
+// the last two before a limit; SIGHUP comes from a terminal that is closed.
 //
-// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with a line and status 130; not within
-//       `repeat_after` of a signal that a watcher took.
+// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with a line and status 130, except within
+//       `repeat_after` after a signal that a watcher took.
 // SW-2 (stop once): every signal except a second SIGINT starts the orderly end, however many arrive. A SIGINT counts as
 //       the second only `repeat_after` after the first signal, because `timeout` and shells send a request twice.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace maestro {
 
-/// Call first in main: threads inherit its effects. Takes the signals back from libraries that set handlers when they
-/// are loaded (libpsm2, which libfabric loads), and ignores SIGPIPE and SIGXFSZ, so that a write reports EPIPE or
-/// EFBIG. SIGHUP stays ignored when it was (nohup).
+/// Resets handlers that libraries set when they are loaded (libpsm2, which libfabric loads), and ignores SIGPIPE and
+/// SIGXFSZ, so that a write reports EPIPE or EFBIG. SIGHUP remains ignored if it was (nohup). Call first in main, as
+/// threads inherit its effects.
 void prepare_signals();
 
-/// Returns "SIGTERM"; "signal 99" for signals without a name here.
+/// Returns a name such as "SIGTERM"; "signal 99" for signals that do not end a run.
 [[nodiscard]] std::string signal_name(int signal);
 
 /// Decides the meaning of a signal for a run (SW-2). Not thread-safe.
@@ -37,11 +37,11 @@ class StopRequests {
   std::optional<Time> first_;
 };
 
-/// At most a single object in a process.
+/// At most one object in a process.
 class SignalWatcher {
  public:
-  /// Calls `on_signal` on its own thread, sequentially; once for a signal that arrives again before the call begins.
-  /// Throws JobError, `unavailable`: no thread available.
+  /// Calls `on_signal` on a separate thread, sequentially; once for a signal that arrives again before the call begins.
+  /// Throws JobError (`unavailable`) if the thread cannot be started.
   explicit SignalWatcher(std::function<void(int signal)> on_signal);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;

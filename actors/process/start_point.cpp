@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns values that users can compare, or only that they differ.
+/// Returns a text with both values if users can compare them; otherwise only that they differ.
 std::string changed(const std::string& name, const std::string& was, const std::string& is) {
   if (name == "content") return "content differs";
   if (name.starts_with("weights of") || name.starts_with("records of")) return name + " differ";
   return name + " = " + is + ", was " + was;
 }
 
-/// Compares the common names of both sides: a version may record more than another.
+/// Compares the names that both sides have, as versions may record different names.
 std::string changed_data(const Manifest& stored, const Manifest& now) {
   std::string text;
   for (const auto& [name, was] : stored.data) {
@@ -36,7 +36,7 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
 
 constexpr std::string_view weights_setting = ".weights";
 
-/// The settings of a checkpoint and of the job that goes on from it.
+/// Differences between the settings of a checkpoint and of the job that continues from it.
 class ChangedSettings {
  public:
   ChangedSettings(const std::string& checkpoint, const Manifest& stored, const Manifest& now)
@@ -66,21 +66,21 @@ class ChangedSettings {
   static std::string section_of_weights(const std::string& key) {
     return key.ends_with(weights_setting) ? key.substr(0, key.size() - weights_setting.size()) : "";
   }
-  /// Data and frozen weights are compared by content; folders and names of files may change, and predictions change
-  /// nothing.
+  /// Returns whether the key's values are compared. Data and frozen weights are compared by content instead, as folders
+  /// and file names may change; predictions have no effect.
   [[nodiscard]] bool is_compared(const std::string& key) const {
     const std::string section = section_of_weights(key);
     if (section.empty()) return key != "train.out" && !key.starts_with("plan.") && !key.starts_with("data.");
     const std::string content = weights_key(section);
     if (stored_.data.contains(content) && now_.data.contains(content)) return false;
-    const auto is = now_.settings.find(key);  // of weights that have gone, `maestro train` names those stored
+    const auto is = now_.settings.find(key);  // if weights are gone, `maestro train` names the stored weights
     return is == now_.settings.end() || is->second.find(checkpoint_ + "/" + section) == std::string::npos;
   }
   [[nodiscard]] std::string end_of_line(const std::string& key) const {
     const std::string section = section_of_weights(key);
     const std::string content = weights_key(section);
     const bool frozen = stored_.data.contains(content) || now_.data.contains(content);
-    return section.empty() || frozen ? "" : "; its values are not read, as the section goes on from the checkpoint";
+    return section.empty() || frozen ? "" : "; its values are not read, as the section continues from the checkpoint";
   }
 
   const std::string& checkpoint_;
@@ -88,18 +88,18 @@ class ChangedSettings {
   const Manifest& now_;
 };
 
-/// Removes the files by which hosts test for a shared folder, left by a run that died meanwhile. While a process holds
-/// the folder, no other start of the run is in progress.
+/// Removes the files that test whether hosts share the folder, left by a run that died meanwhile. While a process holds
+/// the folder, other starts of the run cannot be in progress.
 void sweep_shared_files(const fs::path& folder) {
   std::error_code failure;
   fs::directory_iterator entries(folder, failure);
   for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) {
-    std::error_code ignored;  // a left-over file is harmless
+    std::error_code ignored;  // a file that remains is harmless
     if (entries->path().filename().string().starts_with(shared_file_prefix)) fs::remove(entries->path(), ignored);
   }
 }
 
-/// Weights of the job in the checkpoints or models that --fresh moves would be missing when they are read.
+/// Throws JobError if the job's weights are in the checkpoints or models that --fresh moves, as they would be missing.
 void check_weights_stay(const ResolvedJob& plan) {
   const auto lies_in = [&](const fs::path& weights, const char* entry) {
     const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / entry);
@@ -142,7 +142,7 @@ StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
   if (start.cursor.segments().size() > 1) {
     if (manifest.data_position != start.cursor.position(manifest.step + 1, batch)) {
       throw JobError(name + " is of a run that has left out samples; train.global_batch = " + std::to_string(batch) +
-                     " would skip or repeat others: use the one that it was made with");
+                     " would skip or repeat samples: use the value of that run");
     }
   } else if (manifest.data_position != manifest.step * batch) {
     throw JobError(name + " is at sample " + std::to_string(manifest.data_position) + " after " +
@@ -173,13 +173,13 @@ std::vector<std::string> compare_origins(const std::string& name, const Manifest
                                          bool new_data) {
   std::vector<std::string> notes;
   if (stored.data.empty()) {
-    notes.push_back(name + " has no fingerprint of its data: changed data cannot be detected");
+    notes.push_back(name + " lacks a fingerprint of its data: changed data cannot be detected");
   }
   const std::string other = changed_data(stored, now);
   if (!other.empty() && !new_data) {
     throw JobError(name + " was made with other data (" + other +
-                   "), so samples would be skipped and repeated; resume with the same data, or go on with the new with "
-                   "--new-data");
+                   "), so samples would be skipped and repeated; resume with the same data, or with --new-data to "
+                   "continue with the new data");
   }
   if (!other.empty()) notes.push_back("other data than before: " + other);
   if (stored.settings.empty()) return notes;
@@ -210,7 +210,7 @@ RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start, const std::
   claim.lock = folder.lock(plan.name).value_or_throw();
   if (!claim.lock.holds()) {
     claim.notes.push_back("train.out: the file system of " + plan.train.out +
-                          " has no locks; a second run in it would not be refused");
+                          " does not support locks; a second run in it would not be refused");
   }
   if (claim.lock.holds()) sweep_shared_files(plan.train.out);
   if (plan.options.fresh) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run: first step, identity of the run, claim of its output folder.
+// The start of a run: its first step, its identity, and the claim on its output folder.
 //
 // BG-1 (same data): a run resumes from a checkpoint only with the checkpoint's seed, global batch and data;
 //       RunOptions::new_data admits other data.
-// BG-2 (claimed folder): before rank 0 writes anything it holds train.out, which has no checkpoints of other runs
-//       (RF-1, RF-2). A run that keeps no state claims nothing.
+// BG-2 (claimed folder): before rank 0 writes anything, it locks train.out, which must not have checkpoints of other
+//       runs (RF-1, RF-2). A run that keeps no state claims nothing.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +24,33 @@ namespace maestro {
 struct StartPoint {
   std::filesystem::path checkpoint;  ///< empty for a fresh run
   std::uint64_t first_step = 1;
-  Manifest stored;  ///< of the checkpoint
+  Manifest stored;  ///< the checkpoint's manifest
   DataCursor cursor;
 };
 
-/// Resolves and verifies `resume`, as of --resume; empty: a fresh run. Throws JobError: nothing there, damaged files,
-/// another seed, more steps than the job has, a global batch that would skip or repeat samples.
+/// Resolves and verifies `resume`, a value of --resume; empty: a fresh run. Throws JobError if nothing is found, files
+/// are damaged, the seed differs, the job has fewer steps, or the global batch would skip or repeat samples.
 [[nodiscard]] StartPoint find_start_point(const ResolvedJob& plan, const std::filesystem::path& resume);
 
-/// Claim of rank 0 on the output folder while the run lasts.
+/// Rank 0's claim on the output folder during the run.
 struct RunClaim {
-  /// Run, data and settings, as every checkpoint of the run records them.
+  /// Run, data and settings, which every checkpoint of the run records.
   Manifest origin;
   RunLock lock;
   std::vector<std::string> notes;  ///< printed in the run header
 };
 
-/// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails where a run would.
-/// `earlier`: the run that starts again, without a checkpoint so far. Throws JobError.
+/// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails if a run would fail.
+/// `earlier`: the run that starts again, before its first checkpoint. Throws JobError.
 [[nodiscard]] RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start,
                                  const std::optional<RunIdentity>& earlier);
 
-/// Returns the identity of a run's data: Corpus::fingerprint(), and the weights and the origin() of every frozen
-/// section, whose outputs others are trained on, and the weights below adapters (see weights_fingerprint). Throws
-/// JobError.
+/// Returns the identity of a run's data: Corpus::fingerprint(), the weights and the origin() of every frozen section,
+/// as others are trained on its outputs, and the weights below adapters (see weights_fingerprint). Throws JobError.
 [[nodiscard]] std::map<std::string, std::string> data_fingerprint(const ResolvedJob& plan);
 
-/// Returns how `now` differs from the data of checkpoint `name`, a line per difference. Throws JobError for other data,
-/// unless `new_data`. A checkpoint without fingerprints yields a single line about that.
+/// Returns how `now` differs from checkpoint `name`, a line per difference. Throws JobError for other data, unless
+/// `new_data`. A checkpoint without fingerprints yields a single line about this.
 [[nodiscard]] std::vector<std::string> compare_origins(const std::string& name, const Manifest& stored,
                                                        const Manifest& now, bool new_data);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that starts processes of a running job, one after the other.
+// The thread that starts processes of a running job, one at a time.
 //
-// It exists from the first start on. Its owner queues starts and never waits for one; the destructor waits for the
-// current start and drops those that are queued.
+// It exists from the first start on. Its owner queues starts without waiting; the destructor waits for the current
+// start and drops the queued starts.
 #pragma once
 
 #include <condition_variable>
@@ -13,15 +13,16 @@
 
 namespace maestro {
 
-/// Thread-safe, but for stop().
+/// Thread-safe, except stop().
 class StartThread {
  public:
   using Start = std::function<void()>;
   ~StartThread() { stop(); }
 
-  /// Queues a start, which must not throw. Without effect after close(). Throws std::system_error: no thread.
+  /// Queues a start, which must not throw. Without effect after close(). Throws std::system_error if the thread cannot
+  /// be started.
   void add(Start start);
-  /// Drops the queued starts; no further one begins. Returns whether there is a thread.
+  /// Drops the queued starts and refuses further ones. Returns whether the thread exists.
   bool close();
   /// Closes, and waits for the current start.
   void stop();

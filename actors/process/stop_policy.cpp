@@ -20,7 +20,7 @@ void StopPolicy::signalled(int signal) {
   const StopRequests::Wish wish = requests_.signalled(signal, Clock::now());
   const bool repeated = wish == StopRequests::Wish::leave_at_once;
   if (!part_.is_root() && supervised_)
-    return send_from_outside(built_.supervisor(), Interrupt{});  // rank 0 ends all in order
+    return send_from_outside(built_.supervisor(), Interrupt{});  // rank 0 ends the run in order
   if (!begun_) leave_before_the_start(signal_name(signal));
   if (!repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
   part_.console.finish();
@@ -69,9 +69,9 @@ void StopPolicy::leave(int status) {
 }
 
 void StopPolicy::leave_before_the_start(const std::string& cause) {
-  if (leaving_.exchange(true)) await_exit();  // signals to this and to another process arrive on two threads
+  if (leaving_.exchange(true)) await_exit();  // signals to this and another process arrive on different threads
   part_.console.finish();
-  // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
+  // If rank 0 has started this process, rank 0 reports its end or prints another line.
   if (part_.place.launcher != JobLauncher::maestro) part_.console.error("ended by " + cause + " before the first step");
   leave(130);
 }

@@ -384,7 +384,7 @@ class Addresses(ControlTest):
         (self.folder / "maestro").chmod(0o755)
         finished = self.start(distillation(steps=3)).wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertIn("this run has no control service", finished.out)
+        self.assertIn("this run lacks a control service", finished.out)
 
     def test_other_hosts_need_a_certificate_and_the_token(self):
         for name in ("job", "other"):

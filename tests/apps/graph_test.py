@@ -114,7 +114,7 @@ class Refusals(SystemTest):
         self.refuse(self.edge("teacher.hidden -> student.teacher_hidden", "teacher.hidden -> zzzzzzz.teacher_hidden"),
                     "there is no section 'zzzzzzz'; sections are corpus, teacher, student, plain")
         self.refuse(self.edge("corpus.tokens -> plain.tokens", "data.tokens -> plain.tokens"),
-                    "data: has no `type`, and", "sections are corpus, teacher, student, plain")
+                    "data: lacks a `type`, but", "sections are corpus, teacher, student, plain")
 
     def test_of_an_unknown_port_list_those_of_the_section(self):
         self.refuse(self.edge("teacher.hidden -> student.teacher_hidden", "teacher.hiden -> student.teacher_hidden"),
@@ -134,7 +134,7 @@ class Refusals(SystemTest):
                      "corpus.tokens -> plain.tokens plain.targets"):
             with self.subTest(text):
                 self.refuse(self.edge("corpus.tokens -> plain.tokens", text),
-                            f'job.toml:3: edges: "{text}" is no edge; write SECTION.PORT -> SECTION.PORT, as in "corpus.tokens')
+                            f'job.toml:3: edges: "{text}" is not an edge; write SECTION.PORT -> SECTION.PORT, as in "')
         for edges, wanted in (([], "edges: is not given; list the edges of the graph"), ("corpus.tokens -> plain.tokens",
                               "edges: expected a list of strings"), ([4], "element 1 is the integer 4")):
             self.refuse(distillation_graph() | {"edges": edges}, wanted)
@@ -158,7 +158,7 @@ class Refusals(SystemTest):
         self.refuse(job | {"plian": {"layers": 2}}, "plian: unknown table; did you mean 'plain'?")
         untyped = dict(job["plain"])
         del untyped["type"]
-        self.refuse(job | {"plain": untyped}, "plain: has no `type`, and \"corpus.tokens -> plain.tokens\" names it")
+        self.refuse(job | {"plain": untyped}, "plain: lacks a `type`, but \"corpus.tokens -> plain.tokens\" names it")
         self.refuse(distillation() | {"edges": job["edges"]}, "edges: unknown key")
 
 

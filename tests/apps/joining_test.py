@@ -121,7 +121,7 @@ class AProcess(Joining):
         self.assertEqual(devices, {0: ["cpu:0"], 3: ["cpu:3"], 4: ["cpu:9"]})
         self.advance(run)
         self.assertIn("process 3 leaves; process ", self.control("leave", "--process", "3"))
-        self.ended(first, "left the run, which goes on")
+        self.ended(first, "left the run, which continues")
         self.await_teachers(run, {0: 2, 4: 2})
         self.advance(run)
         third = self.join()
@@ -142,7 +142,7 @@ class AProcess(Joining):
         self.await_teachers(run, {0: 2, 3: 2})
         self.control("continue")
         joined.interrupt()
-        self.ended(joined, "left the run, which goes on")
+        self.ended(joined, "left the run, which continues")
         self.control("pause")
         self.await_teachers(run, {0: 4})
         self.finish(run)
@@ -237,7 +237,7 @@ class AnotherHost(Joining):
         self.await_teachers(run, {0: 2, 2: 2})
         self.advance(run)
         self.assertIn("process 2 leaves", self.control("leave", "--process", "2"))
-        self.ended(joined, "left the run, which goes on")
+        self.ended(joined, "left the run, which continues")
         joined = self.join(launcher=hosts.on(2))
         self.await_teachers(run, {0: 2, 2: 2})
         self.finish(run)
@@ -305,9 +305,9 @@ class ASingleProcess(SystemTest):
         job = distillation(steps=2)
         del job["teacher"]["replicas"]
         name = self.write_job(job)
-        self.assert_refused('teacher.replicas.elastic = "auto": rank 0 starts and ends processes of a run with several; '
-                            "give --processes 2 or more", "train", name, "--set", "teacher.replicas.most=2", "--set",
-                            'teacher.replicas.elastic="auto"')
+        self.assert_refused('teacher.replicas.elastic = "auto": rank 0 starts and ends processes only in a run '
+                            "of several; give --processes 2 or more", "train", name,
+                            "--set", "teacher.replicas.most=2", "--set", 'teacher.replicas.elastic="auto"')
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class Memory(SystemTest):
 
     def test_check_prints_the_estimate_by_section_and_process(self):
         lines = self.call("check", self.write_job(self.medium())).out.splitlines()
-        at = lines.index("memory, by an estimate")
+        at = lines.index("memory (estimate)")
         self.assertRegex(lines[at + 1], r"^  teacher: parameters \d+ MB, gradients \d+ MB, optimizer \d+ MB, "
                                         r"activations \d+ MB; \d+ MB$")
         self.assertRegex(lines[at + 2], r"^  process 0: \d+ MB, including program and corpus \d+ MB$")

@@ -117,7 +117,7 @@ class Composition(PythonPackageTest):
 
     def test_is_checked_without_a_run(self):
         out, _ = self.run_script(CORPUS, "assert app_of(Numbers(), check_only=True).run().status == 0")
-        self.assertIn("memory, by an estimate", out)
+        self.assertIn("memory (estimate)", out)
         self.assertFalse((self.folder / "out").exists())
 
 
@@ -172,7 +172,7 @@ class Errors(PythonPackageTest):
     def test_of_input_are_exceptions_with_a_line(self):
         cases = (
             ('app = maestro.App({"model": {}, "data": {"kind": "synthetic", "sequence": 16}})\napp.section("model", "decoder_ml")\napp.run()', "decoder_lm"),
-            ('maestro.train({"app": "graph", "edges": ["corpus.tokens"]})', '"corpus.tokens" is no edge'),
+            ('maestro.train({"app": "graph", "edges": ["corpus.tokens"]})', '"corpus.tokens" is not an edge'),
             ('maestro.train({"app": "distillation"})', 'maestro.train() takes app = "graph"'),
             ('maestro.train("absent.toml")', "absent.toml"),
         )

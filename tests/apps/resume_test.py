@@ -156,11 +156,11 @@ class ARunThatGoesOnForLonger(SystemTest):
     def test_lists_other_weights_that_it_does_not_read(self):
         longer = self.go_on(**{"train.steps": 13, "teacher.weights": "out/models/teacher"})
         self.assertIn('teacher.weights = "out/models/teacher", was not set; its values are not read, as the section '
-                      "goes on from the checkpoint", self.notes(longer))
+                      "continues from the checkpoint", self.notes(longer))
 
     def test_of_no_more_steps_is_validated_after_its_last_step(self):
         again = self.train(language_model(steps=self.HALF), "--resume", "out")
-        self.assertIn("resuming after step 12, the last of the run: no step is left to train", again.out)
+        self.assertIn("resuming after step 12, the last of the run: all steps are trained", again.out)
         self.assertRegex(again.out, r"finished step 12 of 12 in ")
         self.assertEqual(again.report["last_step"], self.HALF)
         events = [json.loads(line) for line in (self.folder / "out/record/events.jsonl").read_text().splitlines()]

@@ -107,7 +107,8 @@ class Schema(SystemTest):
             named = job | {table: job.get(table, {}) | {"type": "decoder_lm"},
                            "edges": [*job["edges"], f"corpus.tokens -> {table}.tokens", f"corpus.targets -> {table}.targets"]}
             self.assertNotEqual(list(validator.iter_errors(named)), [])
-            self.assert_refused(f"{table}.type: this table describes the run, and is no section", "check", self.write_job(named))
+            self.assert_refused(f"{table}.type: this table describes the run and cannot be a section", "check",
+                                self.write_job(named))
         without = {key: value for key, value in job.items() if key != "edges"}
         self.assertNotEqual(list(validator.iter_errors(without)), [])
         self.assertEqual(self.call("check", self.write_job(without)).status, 2)

@@ -4,8 +4,8 @@
 //
 // Rank 0 knows each step's samples and planning time and each micro-batch's passes, and uses them unchanged. A lane
 // reports its total time at step ends. Its lower quartile over the steps is the time of the optimizer's step, as a lane
-// also waits there for a shared device. An exchange between replicas takes as long as the replica waits that waits
-// least, a transfer its mean over the steps. The time of a hop is assumed (usual_hop_ms). Measured times already
+// also waits there for a shared device. An exchange between replicas takes as long as the shortest wait of a replica,
+// a transfer its mean over the steps. The time of a hop is assumed (usual_hop_ms). Measured times already
 // include the sharing of cores and GPUs, so the rehearsal does not add it.
 //
 // UR-1 (new plans): the steps are planned anew, with the job's policy, and follow the rules of a run (RH-1).

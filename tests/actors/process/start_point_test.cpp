@@ -180,7 +180,7 @@ TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2
 }
 
 TEST(ResumedRun, of_an_older_version_has_one_note) {
-  EXPECT_THAT(compare(Manifest(), made()), ElementsAre(HasSubstr("no fingerprint of its data")));
+  EXPECT_THAT(compare(Manifest(), made()), ElementsAre(HasSubstr("lacks a fingerprint of its data")));
 }
 
 }  // namespace
