@@ -40,8 +40,8 @@ class ActorEnvironment {
   ActorEnvironment& operator=(const ActorEnvironment&) = delete;
 
   [[nodiscard]] caf::actor_system& system();
-  /// Publishes an actor at `host`:`port` (0: any free port) or "unix:/path"; returns the port. Throws JobError: busy
-  /// port.
+  /// Publishes an actor at `host`:`port` (0: any free port) or "unix:/path", and returns the port. Throws JobError if
+  /// the port is busy.
   std::uint16_t publish(const caf::actor& actor, const std::string& host, std::uint16_t port);
   /// Finds the published actor; retries until `start_timeout` is over. Throws JobError.
   caf::actor find(const std::string& host, std::uint16_t port);

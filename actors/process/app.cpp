@@ -127,7 +127,7 @@ std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemo
     }
     if (!plan) {
       plan = resolve_job(composed_);
-      if (plan->options.launch_info.place.rank == 0) add_pass_bytes(*plan);  // for its header and report
+      if (plan->options.launch_info.place.rank == 0) add_pass_bytes(*plan);  // for the run's header and report
     }
     process.emplace(*plan, *console_, memory);
     process->prepare();

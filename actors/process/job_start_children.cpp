@@ -158,7 +158,7 @@ void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::string where = access_.several_hosts() ? " on host " + access_.options().run.host_names[host] : "";
   const bool here = host == 0;
   const bool refused =
-      how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
+      how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, for ssh too
   const bool printed = here && prints_itself(how);
   const ErrorCode code = printed ? ErrorCode::cancelled : refused ? ErrorCode::invalid_argument : ErrorCode::peer_lost;
   const std::string reason = "process " + std::to_string(process.value()) + where + " ended before the job began: ";

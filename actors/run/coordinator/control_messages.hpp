@@ -68,7 +68,7 @@ struct CheckpointAnswer {
   std::string refusal;  ///< empty: committed
 };
 
-/// A pause is answered when the run stands still or is resumed; a resume is answered at once.
+/// A pause is answered after the run has paused or was resumed; a resume is answered at once.
 struct PauseRequest {
   bool pause = true;
 };

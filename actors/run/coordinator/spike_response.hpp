@@ -10,7 +10,7 @@ namespace maestro {
 
 /// A step on which no section trains, since the guard has refused a norm.
 struct SkippedStep {
-  std::optional<std::string> failure;  ///< none: the run goes on
+  std::optional<std::string> failure;  ///< none: the run continues
 };
 
 class SpikeResponse {
@@ -30,7 +30,7 @@ class SpikeResponse {
   void judge(const std::vector<StepRow>& rows, const Kept& kept);
   /// Takes the result of a copy. Returns whether a lasting spike waited for it.
   bool base_kept(const SpikeBase& base);
-  /// Returns the rollback for which the schedule has been paused; none: the run goes on.
+  /// Returns the rollback for which the schedule has been paused; none: the run continues.
   [[nodiscard]] const std::optional<Rollback>& rollback() const { return rollback_; }
 
  private:

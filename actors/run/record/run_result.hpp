@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outcome of a run, as App::run() returns it.
+// The outcome of a run, returned by App::run().
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ class PeerMesh {
   void forget(ProcessId process, bool lost);
   void heard(ProcessId process) { watch_.heard(process); }
   void send_heartbeats() const;
-  /// Returns the processes that are silent for the first time.
+  /// Returns the processes that have become silent since the previous call.
   [[nodiscard]] std::vector<ProcessInfo> silent();
   /// Returns the process of a watched supervisor; null for others.
   [[nodiscard]] const ProcessInfo* find(const caf::actor_addr& supervisor) const;

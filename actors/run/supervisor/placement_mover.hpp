@@ -20,7 +20,7 @@ struct MoveTimeout {
   Epoch epoch;
 };
 
-/// Belongs to the supervisor; the run must outlive it. On other processes than rank 0 nothing moves.
+/// Belongs to the supervisor; the run must outlive it. Only rank 0 moves placements.
 class PlacementMover {
  public:
   explicit PlacementMover(SupervisedRun& run) : run_(run) {}

@@ -40,7 +40,7 @@ void StartEnd::end_with(RunOutcome outcome, const std::string& reason) {
 /// Ends the other processes, or has them take part in the next start. Rank 0 only.
 void StartEnd::end_others(RunOutcome outcome, const std::string& reason, bool again) {
   auto ending = std::make_shared<RunOutcome>(std::move(outcome));
-  auto due = std::make_shared<std::size_t>(1);  // this function
+  auto due = std::make_shared<std::size_t>(1);  // counts this function
   const auto answered = [ending, due, promise = run_.options.outcome] {
     if (--*due == 0) promise->set(std::move(*ending));
   };

@@ -49,7 +49,7 @@
 
 namespace maestro {
 
-/// The first message to a supervisor: the supervisor that it reports to.
+/// The first message to a supervisor: names the supervisor to which it reports.
 struct JoinRoot {
   caf::actor root;  ///< rank 0's supervisor; on rank 0 the receiver itself
 };

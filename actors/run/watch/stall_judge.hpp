@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges from looks at a run whether it is stalled: work is announced, but nothing computes, moves or ends.
+// Decides from looks at a run whether it is stalled: work is announced, but nothing computes, moves or ends.
 //
 // SJ-1 (adaptive): a look is due if no event has occurred for `limit()`: the given time, or four times the longest gap
 //       between events so far.

@@ -30,7 +30,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
     if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].forward_ms = 0;  // trained already
     if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].backward_ms = 0;
   }
-  for (WorkloadEdge& edge : measured_.edges) edge.transfer_ms = 0;  // means: some transfers were shorter
+  for (WorkloadEdge& edge : measured_.edges) edge.transfer_ms = 0;  // the times are means: some transfers were shorter
   phases_ = PhaseCounts(graph, planned_->plan);
 }
 
