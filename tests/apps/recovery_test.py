@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that lose a process go on with train.recover = "restart": bitwise, with every sample once, and a line of each loss."""
+"""Runs that lose a process recover by restarting: bitwise, with every sample once, and a line per loss."""
 
 import os
 import random
@@ -32,19 +32,19 @@ class Recovers(SystemTest):
         self.losses = {}
 
     def kill_one(self, run, rank, how, after_step):
-        """Once a checkpoint of `after_step` is there, or for 0 once training has begun; after a loss, once the run has
-        gone on."""
+        """Kills a process when a checkpoint of `after_step` is written, or for 0 when training has begun; after an
+        earlier loss, not before the run has recovered."""
         victims = []
         earlier = self.losses.get(run, 0)
         run.wait_for(lambda: run.text["out"].count("recovered: went on") >= earlier)
 
-        def find():  # a process that was started again may not be there yet
+        def find():  # a process that was started again may not exist yet
             pid = run.members().get(rank)
             if pid not in (None, *self.killed):
                 victims.append(pid)
             return victims
 
-        self.assertTrue(run.wait_for(find), run.text)  # it takes as long as many steps
+        self.assertTrue(run.wait_for(find), run.text)  # this takes as long as many steps
         if after_step:
             reached = lambda: max(steps_of_checkpoints(self.folder / "out"), default=0) >= after_step  # noqa: E731
             self.assertTrue(run.wait_for(reached), run.text)
@@ -59,7 +59,7 @@ class Recovers(SystemTest):
         return victims[0]
 
     def check(self, run, expected, victims):
-        """`victims`: rank and pid of every process that was lost."""
+        """Checks the finished run; `victims`: rank and pid of every lost process."""
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [], finished.describe())
@@ -70,7 +70,7 @@ class Recovers(SystemTest):
         warnings = [line for line in finished.err.splitlines() if line.startswith("warning:")]
         self.assertEqual(len(warnings), len(victims), finished.describe())
         went_on = finished.out.count("recovered: went on after step ")
-        self.assertIn(went_on, range(1, len(victims) + 1), finished.describe())  # less: another loss came before that
+        self.assertIn(went_on, range(1, len(victims) + 1), finished.describe())  # fewer if another loss came first
         for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
             self.assertRegex(line, rf"process {rank} .*; starting again \w+ .* \(recovery {number} of 10\)")
             if went_on == len(victims):
@@ -79,7 +79,7 @@ class Recovers(SystemTest):
         self.assert_nothing_left(run)
 
     def lose(self, job, options, moments, settings=None):
-        """`moments`: rank, signal and step of every fault."""
+        """Loses processes; `moments`: rank, signal and step of every fault."""
         expected = self.twin(job, *options)
         processes = 3 if options == () else 2
         run = self.start_held(job, "--processes", processes, *options, settings=settings)
@@ -136,12 +136,12 @@ class ALostProcess(Recovers):
 
 
 class WithShadows(Recovers):
-    """Checkpoints in memory, and none on disk before the end."""
+    """Checkpoints in memory; none on disk before the end."""
 
     SETTINGS = {"train.shadow_every": EVERY}
 
     def shadows(self, run):
-        """Steps of the checkpoints in memory of this run."""
+        """Returns the steps of this run's checkpoints in memory."""
         own = f"-{run.process.pid}-"
         folders = [folder for folder in Path("/dev/shm").iterdir() if own in folder.name and folder.is_dir()]
         return [step for folder in folders for step in steps_of_checkpoints(folder, "")]
@@ -171,15 +171,15 @@ class Shadows(WithShadows):
     def test_are_refused_where_they_serve_nothing(self):
         name = self.write_job(job_of())
         wanted = "train.shadow_every = 5: "
-        self.assert_refused(wanted + "a run goes on from a checkpoint in memory with", "train", name, "--set",
+        self.assert_refused(wanted + "a run continues from a checkpoint in memory only with", "train", name, "--set",
                             "train.shadow_every=5", "--set", 'train.recover="off"')
         alone = self.train(job_of(steps=2), settings={"train.shadow_every": 5})
         self.assertIn(wanted + "no effect, as rank 0 starts no other processes here", alone.out)
 
 
 class OfAPairOfStudents(Recovers):
-    """Processes 1 and 2 have a replica of the student each, 3 the plain student, which runs ahead of them; no
-    checkpoint is made before the end."""
+    """Processes 1 and 2 have a replica of the student each, process 3 the plain student, which runs ahead of them; no
+    checkpoint is written before the end."""
 
     def test_goes_on_from_the_state_of_the_other(self):
         job = job_of({"student": decoder(replicas=2)}, checkpoint_every=0, validate_every=300, steps=1500)
@@ -195,14 +195,14 @@ class OfAPairOfStudents(Recovers):
             now = run.members()
             self.assertEqual([rank for rank in first if now.get(rank) != first[rank]], [2], "the others stay")
         self.check(run, expected, victims)
-        # A loss with losses of a step that were not reported yet takes the run further back; both never do.
+        # A process lost before a step's losses are reported takes the run further back; it happens at most once.
         near = re.findall(r"recovered: went on after step \d+ within [\d.]+ s; [0-3] steps? w", run.text["out"])
         self.assertIn(len(near), (1, 2), run.text)
         self.assertIn(run.text["err"].count("starting again from /dev/shm/maestro-"), (1, 2), run.text)
 
 
 class InPlace(Recovers):
-    """Of four processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
+    """Processes 1 and 2 have only a teacher replica each; process 0 has the third replica, process 3 the student."""
 
     REPLICAS, PROCESSES = 3, 4
 
@@ -212,7 +212,7 @@ class InPlace(Recovers):
         return job
 
     def start_and_lose(self, moments, options=(), **settings):
-        """Returns the run, its undisturbed twin, and rank and pid of the victims. Nobody else starts again."""
+        """Returns the run, its undisturbed twin, and rank and pid of the victims. No other process starts again."""
         job = self.job()
         settings = {"transport.provider": "tcp", **settings}
         expected = self.twin(job, *FEW_DEVICES)
@@ -227,7 +227,7 @@ class InPlace(Recovers):
 
     @staticmethod
     def recoveries(run):
-        """The number of replacements that have their placements."""
+        """Returns the number of replacements that have their placements."""
         return run.text["out"].count("has rejoined")
 
     def check_in_place(self, run, expected, victims):
@@ -277,7 +277,7 @@ class ALostTeacher(InPlace):
 
 
 class TheOnlyOtherProcess(InPlace):
-    """Process 1 has two replicas of the teacher and nothing else, 0 everything else."""
+    """Process 1 has two replicas of the teacher and nothing else, process 0 everything else."""
 
     REPLICAS, PROCESSES = 4, 2
     FOLLOWS = r"process 0 takes section 'teacher' replica 1 and 3"
@@ -293,7 +293,7 @@ class TheOnlyOtherProcess(InPlace):
 
 
 class TheOnlyTeacher(InPlace):
-    """Process 1 has it, 2 the student."""
+    """Process 1 has the teacher, process 2 the student."""
 
     REPLICAS = 1
     FOLLOWS = "starting it again"
@@ -333,7 +333,7 @@ class NoRecovery(Recovers):
         run = self.start(job_of(steps=ENDLESS), "--processes", 2)
         self.assertTrue(run.wait_for(lambda: steps_of_checkpoints(self.folder / "out")), run.text)
         members = run.members()
-        os.kill(members[0], signal.SIGSTOP)  # commits no further checkpoint
+        os.kill(members[0], signal.SIGSTOP)  # no further checkpoint is committed
         for weights in (self.folder / "out" / "checkpoints").glob("step-*/*/*.safetensors"):
             os.truncate(weights, 100)
         os.kill(members[1], signal.SIGKILL)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the measurable part of the prose rules (CONTRIBUTING.md): check_prose.py [ROOT] [--list] [--rates] [--all] [PATH...].
+"""Holds the measurable part of the prose rules (CONTRIBUTING.md): check_prose.py [ROOT] [--list] [--rates] [PATH...].
 
 Counts chains of words and stand-ins for nouns per 1,000 words of a room, and exits with 1 if a room exceeds a limit. Words
 are those of comments, docstrings, documents and the product's messages (string literals of four words or more). A room is
 a folder of the second level in the product, and of the first level elsewhere. --list prints every place below the given
-paths (default: everywhere), --rates a table of all rooms; --all also holds the rooms that are not rewritten yet.
+paths (default: everywhere), --rates a table of all rooms.
 """
 
 import collections
@@ -30,8 +30,6 @@ LIMITS = (
 )
 PATTERNS = [(name, re.compile(pattern, re.M if "///" in pattern else re.I) if pattern else None, most)
             for name, pattern, most in LIMITS]
-# Rooms that are not rewritten yet. A room within its limits leaves this list for good.
-OPEN = {"actors/process", "actors/run"}
 SMALL = 2  # places of a kind that a room of few words may have
 PRODUCT = {"runtime", "transport", "sections", "actors", "apps"}
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
@@ -164,15 +162,10 @@ def main(arguments):
         table(words, counts)
     exceeded = [(room, name, most) for room in sorted(words) for name, _, most in LIMITS
                 if counts[room][name] > max(most * words[room] / 1000, SMALL if most else 0)]
-    open_rooms = set() if wanted or "--all" in arguments else OPEN
-    done = sorted(open_rooms & set(words) - {room for room, *_ in exceeded})
-    for room in done:
-        print(f"{room}: within every limit; remove it from OPEN in check_prose.py")
-    exceeded = [each for each in exceeded if each[0] not in open_rooms]
     for room, name, most in exceeded:
         print(f"{room}: {name}: {counts[room][name]} places in {words[room]} words, "
               f"{1000 * counts[room][name] / words[room]:.2f} per 1,000, at most {most}")
-    return 1 if exceeded or done else 0
+    return 1 if exceeded else 0
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ class JoiningProcesses : public MovesOfPlacements {
     return answer.value();
   }
   std::string refusal(const auto& wanted) { return ask(wanted).refusal; }
-  /// Process 4 joins.
   void join() {
     const PlacementAnswer answer = ask(JoinWanted{"teacher"});
     ASSERT_EQ(answer.refusal, "");
@@ -53,7 +52,7 @@ TEST_F(JoiningProcesses, take_a_fair_share_of_the_placements) {  // SV-10
   EXPECT_EQ(times("teacher2@4 begins"), 1);
   EXPECT_EQ(times("student0@3 goes on"), 1);
   EXPECT_EQ(placed_, std::vector<std::uint32_t>{4});
-  bench_.advance(std::chrono::seconds(100));  // beyond the time limits of the start
+  bench_.advance(std::chrono::seconds(100));  // longer than the time limits of a start
   EXPECT_FALSE(ended(0));
   EXPECT_TRUE(lines_.empty()) << "nothing was lost";
 }
@@ -86,7 +85,7 @@ TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-1
   EXPECT_EQ(placements(),
             (std::vector<Placement>{placement(text, 0, 0), placement(teacher, 0, 1), placement(teacher, 1, 2),
                                     placement(teacher, 2, 1), placement(teacher, 3, 2), placement(student, 0, 3)}));
-  kill(4);  // its end is no loss
+  kill(4);  // not a loss: the process has left
   for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
   EXPECT_TRUE(lines_.empty());
 }
@@ -126,17 +125,17 @@ TEST_F(JoiningProcesses, and_leaving_ones_are_refused_by_name) {
   start();
   EXPECT_EQ(refusal(JoinWanted{"pupil"}), "no section is named 'pupil'; processes can join 'teacher'");
   EXPECT_EQ(refusal(JoinWanted{"student"}),
-            "the replicas of section 'student' stay where they are; processes can join 'teacher'");
+            "the replicas of section 'student' cannot move; processes can join 'teacher'");
   EXPECT_EQ(refusal(LeaveWanted{ProcessId(0)}), "process 0 coordinates the run; `maestro stop` ends it");
   EXPECT_EQ(refusal(LeaveWanted{ProcessId(4)}),
             "process 4 is not part of the run; `maestro status` lists its processes");
-  EXPECT_EQ(refusal(LeaveWanted{ProcessId(3)}), "process 3 cannot leave: section 'student' has a state of its own");
+  EXPECT_EQ(refusal(LeaveWanted{ProcessId(3)}), "process 3 cannot leave: section 'student' has state that cannot move");
 }
 
 class ElasticSection : public JoiningProcesses {
  protected:
   ElasticSection() { elastic_ = {"teacher"}; }
-  /// Several windows of looks at a job in which the student waits for the teacher, or not.
+  /// Reports several windows for a job whose student waits for the teacher if `student_waits`.
   void look(bool student_waits) {
     WaitingFor busy, waits, idle;
     waits.kind = WaitKind::input;
