@@ -23,44 +23,45 @@ using std::chrono::milliseconds;
 }  // namespace
 
 void ProcessRun::State::open_actors() {
-  const milliseconds peer_timeout(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1000));
+  const milliseconds peer_timeout(static_cast<std::int64_t>(part.plan.train.peer_timeout_s * 1000));
   ActorSystemOptions options;
-  options.networked = several();
+  options.networked = part.several();
   options.peer_timeout = peer_timeout;
-  options.start_timeout = milliseconds(static_cast<std::int64_t>(plan.transport.start_timeout_s * 1000));
-  options.several_hosts = plan.options.launch_info.several_hosts();
-  if (job_start) options.keys = job_start->access().keys();
-  options.application = rendezvous_info.secret;
+  options.start_timeout = milliseconds(static_cast<std::int64_t>(part.plan.transport.start_timeout_s * 1000));
+  options.several_hosts = part.plan.options.launch_info.several_hosts();
+  if (part.job_start) options.keys = part.job_start->access().keys();
+  options.application = part.rendezvous_info.secret;
   built.open_actors(options);
   built.set_supervisor(built.actors().system().spawn<Supervisor>(supervisor_options()));
   stop_policy.supervised();
-  bound({}, milliseconds(0));
+  part.bound({}, milliseconds(0));
 }
 
 SupervisorOptions ProcessRun::State::supervisor_options() {
-  const milliseconds peer_timeout(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1000));
-  const bool recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
+  const milliseconds peer_timeout(static_cast<std::int64_t>(part.plan.train.peer_timeout_s * 1000));
+  const bool recovers = part.started_by_rank_0() && part.plan.train.recover == RecoverChoice::restart;
   SupervisorOptions supervision;
-  supervision.graph = &plan.graph;
-  supervision.process = process;
-  supervision.hosts = hosts;
-  supervision.joining = joining();
-  if (job_start) {
-    supervision.host = job_start->access().host();
-    supervision.stopped_child = std::bind_front(&JobStart::stopped_child, job_start, peer_timeout);
+  supervision.graph = &part.plan.graph;
+  supervision.process = part.process;
+  supervision.hosts = part.hosts;
+  supervision.joining = part.joining();
+  if (part.job_start) {
+    supervision.host = part.job_start->access().host();
+    supervision.stopped_child = std::bind_front(&JobStart::stopped_child, part.job_start, peer_timeout);
     supervision.connected = [this, recovers](caf::event_based_actor*) {
-      if (replacements_may_come() || joining() > 0) return;  // later processes connect to the same listener
+      if (part.replacements_may_come() || part.joining() > 0) return;  // later processes connect to the same listener
       built.actors().stop_listening();
-      if (recovers) return job_start->tidy_start();  // another start may follow
-      job_start->tidy();
+      if (recovers) return part.job_start->tidy_start();  // another start may follow
+      part.job_start->tidy();
     };
   }
   supervision.recovers = recovers;
   supervision.survives = recovery.may_survive();
-  if (is_root()) supervision.may_recover = [this] { return recovery.may_recover(); };
-  supervision.started_again = recovering();
-  supervision.rescues = recovery.may_recover() && (stores_checkpoints() || !plan.options.launch_info.several_hosts());
-  supervision.start_timeout = milliseconds(static_cast<std::int64_t>(plan.transport.start_timeout_s * 1000));
+  if (part.is_root()) supervision.may_recover = [this] { return recovery.may_recover(); };
+  supervision.started_again = part.recovering();
+  supervision.rescues =
+      recovery.may_recover() && (part.stores_checkpoints() || !part.plan.options.launch_info.several_hosts());
+  supervision.start_timeout = milliseconds(static_cast<std::int64_t>(part.plan.transport.start_timeout_s * 1000));
   supervision.join_timeout = std::min(supervision.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));
   supervision.peer_timeout = peer_timeout;
   supervision.build = build_name();
@@ -69,19 +70,19 @@ SupervisorOptions ProcessRun::State::supervisor_options() {
     built.actors().connect(self, host, port, std::move(done), std::move(failed));
   };
   supervision.connect_transport = [this](const ProcessInfo& peer) {
-    built.network().connect(peer.process, peer.endpoint, process_label(peer, plan.graph));
+    built.network().connect(peer.process, peer.endpoint, process_label(peer, part.plan.graph));
   };
   supervision.outcome = outcome;
-  supervision.current_step = &current_step;
+  supervision.current_step = &part.current_step;
   supervision.summary = [this] { return built.summary_at_end(); };
-  if (is_root()) supervision.stopping = [this] { return stop_policy.stopping(); };
+  if (part.is_root()) supervision.stopping = [this] { return stop_policy.stopping(); };
   supervision.stop_run = [this] { stop_policy.stop_for_another(); };
   supervision.placements = placements.options();
   return supervision;
 }
 
 void ProcessRun::State::route_child_ends() {
-  job_start->route_child_ends([to = built.supervisor()](ProcessId child, const std::string& how, bool again) {
+  part.job_start->route_child_ends([to = built.supervisor()](ProcessId child, const std::string& how, bool again) {
     send_from_outside(to, ChildEnded{child, how, again});
   });
 }
@@ -91,33 +92,33 @@ caf::actor ProcessRun::State::find_root() {
   caf::scoped_actor self(built.actors().system());
   std::string problem;
   while (std::chrono::steady_clock::now() < deadline) {
-    const caf::actor found = built.actors().find(rendezvous_info.root_address, rendezvous_info.root_port);
+    const caf::actor found = built.actors().find(part.rendezvous_info.root_address, part.rendezvous_info.root_port);
     bool answered = false;
-    self->request(found, std::chrono::seconds(5), Ping{process})
+    self->request(found, std::chrono::seconds(5), Ping{part.process})
         .receive([&](const Ping&) { answered = true; },
                  [&](const caf::error& error) { problem = built.actors().system().render(error); });
     if (answered) return found;
   }
-  throw JobError("cannot reach the supervisor of rank 0 at " + rendezvous_info.root_address + ":" +
-                     std::to_string(rendezvous_info.root_port) + ": " + problem +
+  throw JobError("cannot reach the supervisor of rank 0 at " + part.rendezvous_info.root_address + ":" +
+                     std::to_string(part.rendezvous_info.root_port) + ": " + problem +
                      "; over long distances raise train.peer_timeout_s",
                  ErrorCode::peer_lost);
 }
 
 std::string ProcessRun::State::build_name() const {
-  return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+  return std::string("maestro ") + MAESTRO_VERSION + " job " + part.plan.name;
 }
 
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = built.actors().system();
-  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources());
+  const Sampler sampler(static_cast<std::uint64_t>(part.plan.train.seed), part.plan.corpus->sources());
   // A detached actor: it reads samples, and must not delay heartbeats.
   const caf::actor source = system.spawn<DataSource, caf::detached>(
-      built.supervisor(), plan.corpus, sampler,
-      DataSourceOptions{plan.train.global_batch, plan.train.validation_samples, start.cursor});
+      built.supervisor(), part.plan.corpus, sampler,
+      DataSourceOptions{part.plan.train.global_batch, part.plan.train.validation_samples, part.start.cursor});
   outputs.describe_trace();
-  StepPlannerOptions planning = planner_options(plan);
-  planning.trained_until = trained_until();
+  StepPlannerOptions planning = planner_options(part.plan);
+  planning.trained_until = part.trained_until();
   const caf::actor planner =
       system.spawn<Planner, caf::detached>(std::move(planning), &built.trace(), built.supervisor());
   outputs.open_journal(built.snapshots());
@@ -132,57 +133,57 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
-  const TrainConfig& train = plan.train;
+  const TrainConfig& train = part.plan.train;
   CoordinatorOptions options;
-  options.graph = &plan.graph;
-  options.schedule.first_step = start.first_step;
+  options.graph = &part.plan.graph;
+  options.schedule.first_step = part.start.first_step;
   options.schedule.steps = static_cast<std::uint64_t>(train.steps);
-  if (plan.options.until > 0) options.schedule.steps = std::min(options.schedule.steps, plan.options.until);
+  if (part.plan.options.until > 0) options.schedule.steps = std::min(options.schedule.steps, part.plan.options.until);
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
-  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0 && plan.options.until == 0;
-  if (memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
-  if (memory.shadows) options.shadows = &memory.shadows->store();
+  options.schedule.validate_at_end = part.plan.corpus->samples(Split::validation) > 0 && part.plan.options.until == 0;
+  if (part.memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
+  if (part.memory.shadows) options.shadows = &part.memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
-  if (recovering()) options.schedule.owed = record->owed;
-  options.schedule.pause_after = record->pause_after;
-  options.schedule.keeps_state = !has_emulated(plan);
+  if (part.recovering()) options.schedule.owed = part.record->owed;
+  options.schedule.pause_after = part.record->pause_after;
+  options.schedule.keeps_state = !has_emulated(part.plan);
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
-  options.origin = claim.origin;
-  options.epoch_samples = plan.corpus->samples(Split::train);
-  options.synchronous = scheduling_policy(plan)->synchronous();
+  options.origin = part.claim.origin;
+  options.epoch_samples = part.plan.corpus->samples(Split::train);
+  options.synchronous = scheduling_policy(part.plan)->synchronous();
   options.measure = !train.deterministic;
-  options.predicted = plan.planned;
+  options.predicted = part.plan.planned;
   options.finishing = [this] { outputs.rehearse(); };
-  options.moves_placements = placements_may_move();
+  options.moves_placements = part.placements_may_move();
   options.global_clip = train.clip == ClipScope::global;
-  options.joined_norms = joins_norms(plan);
-  options.trained_until = trained_until();
-  options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
-  options.record = record;
+  options.joined_norms = joins_norms(part.plan);
+  options.trained_until = part.trained_until();
+  options.max_left_out = part.plan.max_bad_samples - static_cast<std::int64_t>(part.plan.corpus->left_out());
+  options.record = part.record;
   options.journal = outputs.journal();
   options.guard = recovery.make_guard();
-  options.figures = memory.figures;
+  options.figures = part.memory.figures;
   options.rollbacks = recovery.rollbacks();
-  options.cursor = start.cursor;
+  options.cursor = part.start.cursor;
   options.archive_every = options.schedule.archive_every = static_cast<std::uint64_t>(train.archive_every);
   options.archive_form = train.archive == ArchiveChoice::bf16 ? ArchiveForm::bf16 : ArchiveForm::full;
   options.archive.emplace(fs::path(train.out) / archive_folder);
   options.snapshots = &built.snapshots();
-  options.console = &console;
+  options.console = &part.console;
   options.data_source = source;
   options.supervisor = built.supervisor();
-  options.current_step = &current_step;
+  options.current_step = &part.current_step;
   options.events = &services.events();
   return options;
 }
 
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::scoped_actor self(built.actors().system());
-  for (const ReplicaPlacement& at : plan.places) {
-    if (at.process != process || joins_later()) continue;
+  for (const ReplicaPlacement& at : part.plan.places) {
+    if (at.process != part.process || part.joins_later()) continue;
     local.own.push_back(placements.begin(at));
     self->request(local.own.back().actor, std::chrono::seconds(30), AddressRequest{})
         .receive(
@@ -194,29 +195,29 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
 void ProcessRun::State::introduce() {
   LocalActors local;
   built.network().route_failures(built.supervisor());
-  if (is_root()) spawn_coordinator(local);
+  if (part.is_root()) spawn_coordinator(local);
   spawn_replicas(local);
-  local.info.process = process;
+  local.info.process = part.process;
   local.info.identity = own_identity();
   local.info.build = build_name();
   local.info.endpoint = built.network().address();
   local.info.supervisor = built.supervisor();
   for (const BuiltReplica& replica : built.replicas()) {
-    if (joins_later()) std::ranges::copy(texts_of(replica.place.devices), std::back_inserter(local.info.devices));
+    if (part.joins_later()) std::ranges::copy(texts_of(replica.place.devices), std::back_inserter(local.info.devices));
   }
-  if (job_start) {
-    local.info.host = job_start->access().host();
-    local.info.actors_host = is_root() ? rendezvous_info.root_address : job_start->access().gate_host();
-    local.info.actors_port =
-        is_root() ? rendezvous_info.root_port : built.actors().publish(built.supervisor(), local.info.actors_host, 0);
+  if (part.job_start) {
+    local.info.host = part.job_start->access().host();
+    local.info.actors_host = part.is_root() ? part.rendezvous_info.root_address : part.job_start->access().gate_host();
+    local.info.actors_port = part.is_root() ? part.rendezvous_info.root_port
+                                            : built.actors().publish(built.supervisor(), local.info.actors_host, 0);
   }
   services.open([this] { stop_policy.stop_in_order({}); }, outputs.journal() != nullptr);
   stop_policy.begun();
   send_from_outside(built.supervisor(), local);
-  if (!is_root()) return;
+  if (!part.is_root()) return;
   services.watch_progress([this](const std::string& line) {
     send_from_outside(built.supervisor(), Failure{line});
-    bound(line + "; the end of the failed run", departure_limit);  // the supervisor may also hang
+    part.bound(line + "; the end of the failed run", departure_limit);  // the supervisor may also hang
   });
 }
 

@@ -20,16 +20,17 @@
 
 namespace maestro {
 
-struct ProcessRun::State : ProcessPart {
-  using ProcessPart::ProcessPart;
+struct ProcessRun::State {
+  State(const ResolvedJob& job, Console& console, RunMemory& memory) : part(job, console, memory) {}
 
+  ProcessPart part;
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();  // shared with the supervisor
-  BuiltProcess built{*this};
-  ProcessPlacements placements{*this, built};
-  RunOutputs outputs{*this, built.trace()};
-  RunServices services{*this, built, placements};
-  StopPolicy stop_policy{*this, built, services};
-  RecoveryPath recovery{*this, {built, placements, outputs, stop_policy, [this] { stop(); }}};
+  BuiltProcess built{part};
+  ProcessPlacements placements{part, built};
+  RunOutputs outputs{part, built.trace()};
+  RunServices services{part, built, placements};
+  StopPolicy stop_policy{part, built, services};
+  RecoveryPath recovery{part, {built, placements, outputs, stop_policy, [this] { stop(); }}};
 
   // Before the run starts.
 

@@ -19,7 +19,7 @@ def check(files, *arguments):
             file = Path(folder) / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        run = subprocess.run([sys.executable, SCRIPT, folder, "--all", *arguments], capture_output=True, text=True, check=False)
+        run = subprocess.run([sys.executable, SCRIPT, folder, *arguments], capture_output=True, text=True, check=False)
         return run.returncode, run.stdout + run.stderr
 
 
