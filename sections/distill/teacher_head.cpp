@@ -18,7 +18,7 @@ namespace {
 
 /// Writes the rows of the stored tensor that `into` holds.
 template <class Stored>
-void copy_rows(const Tensor& from, const Parameter& into, std::span<float> held) {
+void copy_rows(const ConstTensor& from, const Parameter& into, std::span<float> held) {
   for (const Parameter::Run& run : into.runs()) {
     std::ranges::transform(from.row_slice(run.whole_row, run.rows).span<Stored>(),
                            held.begin() + run.row * from.columns(),
@@ -29,7 +29,7 @@ void copy_rows(const Tensor& from, const Parameter& into, std::span<float> held)
 void load(const TeacherModel& teacher, const Parameter& into, std::span<float> held) {
   check_same_model(hf_config_text(resolved(teacher.decoder)), teacher.weights).or_throw();
   const WeightsFolder stored = WeightsFolder::open(teacher.weights).value_or_throw();
-  const Tensor from = stored.tensor(into.name()).value_or_throw();
+  const ConstTensor from = stored.tensor(into.name()).value_or_throw();
   if (from.shape() != into.whole_shape()) {
     throw JobError(stored.label() + ": tensor '" + into.name() + "' has shape " + from.shape().to_string() +
                    ", expected " + into.whole_shape().to_string());

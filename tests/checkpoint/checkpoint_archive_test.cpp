@@ -72,7 +72,7 @@ TEST_F(CheckpointArchiveTest, replaces_the_same_step_of_the_run_only) {
 TEST_F(CheckpointArchiveTest, keeps_weights_alone_as_bf16) {
   const fs::path kept = archive_.keep(write(3, 30), ArchiveForm::bf16).value_or_throw();
   const SafetensorsFile file = SafetensorsFile::open(kept / "student" / "model.safetensors").value_or_throw();
-  const Tensor weights = file.tensor("h.weight").value_or_throw();
+  const ConstTensor weights = file.tensor("h.weight").value_or_throw();
   EXPECT_EQ(weights.dtype(), DType::bf16);
   EXPECT_FALSE(fs::exists(kept / "student" / "optimizer.safetensors"));
   EXPECT_TRUE(fs::exists(kept / "deep" / "config.json"));

@@ -26,7 +26,7 @@ class DecoderReference : public ::testing::TestWithParam<std::string> {
   }
   /// Returns batch `index` of the recorded training, B samples of T tokens.
   [[nodiscard]] Batch training_batch(std::int64_t index) const {
-    const Tensor all = expected.tensor("train.tokens").value_or_throw();
+    const ConstTensor all = expected.tensor("train.tokens").value_or_throw();
     constexpr std::int64_t samples = 3;
     const std::int64_t length = all.columns() - 1;
     std::vector<std::int32_t> tokens, targets, offsets{0};
@@ -85,7 +85,7 @@ TEST_P(DecoderReference, weights_written_again_equal_those_read) {
   const auto ours = SafetensorsFile::open(out.path() / "weights/model.safetensors").value_or_throw();
   EXPECT_EQ(ours.names(), theirs.names());
   for (const std::string& name : theirs.names()) {
-    const Tensor a = ours.tensor(name).value_or_throw(), b = theirs.tensor(name).value_or_throw();
+    const ConstTensor a = ours.tensor(name).value_or_throw(), b = theirs.tensor(name).value_or_throw();
     EXPECT_EQ(a.shape(), b.shape()) << name;
     EXPECT_EQ(largest_difference(a, b), 0) << name;
   }
