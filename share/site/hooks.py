@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hooks of mkdocs.yml: pages of docs/ keep their links as they are read in the repository.
 
-Documents outside docs/ become pages (PAGES); check_docs.py makes invariants.md from the headers. A link to any other
+Documents outside docs/ become pages (PAGES); invariants.md and api.md are made from the headers. A link to any other
 file of the repository leads to a copy of it below source/, as plain text; a link to a folder is its label.
 """
 import os
@@ -14,10 +14,11 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/build"))
+sys.path[:0] = [str(ROOT / "tests/build"), str(ROOT / "share/site")]
+import api_page  # noqa: E402
 import check_docs  # noqa: E402
 
-INVARIANTS = "invariants.md"
+MADE = {"invariants.md": check_docs.invariant_page, "api.md": api_page.page}
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
          "benchmarks/README.md": "benchmarks.md", "clients/python/README.md": "python-client.md"}
 PAGES |= {f"benchmarks/{page.parent.name}/README.md": f"bench-{page.parent.name}.md"
@@ -32,14 +33,14 @@ def on_pre_build(config):
 
 
 def on_files(files, config):
-    for uri in (*SOURCES, INVARIANTS):
+    for uri in (*SOURCES, *MADE):
         files.append(File(uri, config["docs_dir"], config["site_dir"], config["use_directory_urls"]))
     return files
 
 
 def on_page_read_source(page, config):
-    if page.file.src_path == INVARIANTS:
-        return check_docs.invariant_page(ROOT)
+    if page.file.src_path in MADE:
+        return MADE[page.file.src_path](ROOT)
     path = SOURCES.get(page.file.src_path)
     return (ROOT / path).read_text(encoding="utf-8") if path else None
 
