@@ -22,6 +22,7 @@ class OwnedTensor {
 
   [[nodiscard]] const Tensor& tensor() const { return tensor_; }
   operator const Tensor&() const { return tensor_; }  // NOLINT: reads as a tensor
+  operator ConstTensor() const { return tensor_; }    // NOLINT
   [[nodiscard]] float get(std::int64_t i) const {
     if (tensor_.dtype() == DType::i32) return static_cast<float>(tensor_.data<std::int32_t>()[i]);
     return tensor_.dtype() == DType::bf16 ? static_cast<float>(tensor_.data<bfloat16>()[i]) : tensor_.data<float>()[i];

@@ -270,8 +270,8 @@ double ParallelBench::gradient_sum_of_squares() {
 
 void expect_close(const TensorSnapshot& found, const TensorSnapshot& expected, double tolerance, double floor) {
   ASSERT_EQ(found.tensors.size(), expected.tensors.size());
-  const auto values = [](const Tensor& tensor) {
-    const std::span<float> span = tensor.span<float>();
+  const auto values = [](const ConstTensor& tensor) {
+    const std::span<const float> span = tensor.span<float>();
     return Values(span.begin(), span.end());
   };
   for (std::size_t i = 0; i < found.tensors.size(); ++i) {
@@ -284,8 +284,8 @@ void expect_close(const TensorSnapshot& found, const TensorSnapshot& expected, d
 void expect_same(const TensorSnapshot& found, const TensorSnapshot& expected) {
   ASSERT_EQ(found.tensors.size(), expected.tensors.size());
   for (std::size_t i = 0; i < found.tensors.size(); ++i) {
-    const Tensor& a = found.tensors[i].tensor;
-    const Tensor& b = expected.tensors[i].tensor;
+    const ConstTensor& a = found.tensors[i].tensor;
+    const ConstTensor& b = expected.tensors[i].tensor;
     EXPECT_EQ(found.tensors[i].name, expected.tensors[i].name);
     ASSERT_EQ(a.shape(), b.shape()) << found.tensors[i].name;
     EXPECT_EQ(std::memcmp(a.raw(), b.raw(), a.bytes()), 0) << found.tensors[i].name;

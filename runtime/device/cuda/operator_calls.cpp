@@ -40,7 +40,7 @@ void OperatorPass::write(const T& member) {
     words_.push_back(std::bit_cast<std::uint64_t>(member));
   } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
     words_.push_back(static_cast<std::uint64_t>(member));
-  } else if constexpr (std::is_same_v<T, Tensor>) {
+  } else if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, ConstTensor>) {
     words_.push_back(reinterpret_cast<std::uintptr_t>(member.raw()));
     write(member.dtype());
     write(member.shape().rank());
