@@ -232,7 +232,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
-  check(results, keep && context_.trained);
+  check(results, keep && context_.trained && context_.parallel.rank == 0);  // other ranks may report nothing
   for (const PortTensor& output : outputs) {
     const Var* value = results.find(output.port);
     if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");

@@ -87,11 +87,10 @@ std::string failure_of(const WorkResult& result, const ParallelContext& parallel
   return failure;
 }
 
-/// Returns " (step 3, micro-batch 0, forward)".
+/// Returns " (micro-batch 0, forward)" for a pass; the replica's failure begins with the section and the step.
 std::string place_of(const TracedWork& work) {
-  std::string place = " (step " + std::to_string(work.step.value());
-  if (work.batch) place += ", micro-batch " + std::to_string(work.batch->index);
-  return place + ", " + std::string(work.label) + ")";
+  if (!work.batch) return {};
+  return " (micro-batch " + std::to_string(work.batch->index) + ", " + std::string(work.label) + ")";
 }
 
 /// Joins rows that arrived in several pieces.

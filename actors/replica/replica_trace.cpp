@@ -48,8 +48,8 @@ TracedWork ReplicaTrace::work(std::string_view label, TraceCategory category, St
 }
 
 void ReplicaTrace::add_pass(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const {
+  work.batch = TracedBatch{plan.index, plan.rows(graph_->node(plan.section).axis()), plan.pass};  // named by failures
   if (!on()) return;
-  work.batch = TracedBatch{plan.index, plan.rows(graph_->node(plan.section).axis()), plan.pass};
   const auto name = [this](Channel channel) -> std::string_view { return graph_->edge(channel.edge).from_port; };
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != rank_.layout_rank) continue;

@@ -31,7 +31,9 @@ class InsideLinear final : public Section {
                                 [](std::span<float> values) { std::ranges::copy(linear_values(), values.begin()); }});
     context.allocate(parameters_);
   }
-  [[nodiscard]] Ports ports() const override { return {}; }
+  [[nodiscard]] Ports ports() const override {
+    return {{}, {{.name = "y", .columns = linear_outputs, .differentiable = true}}};
+  }
   Parameters& parameters() override { return parameters_; }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
     outputs.set("y", linear(tape, inputs["x"], *weight_, nullptr));
