@@ -187,7 +187,11 @@ Result<std::string> RecoveryPath::keep_spike(const Rollback& way, std::uint64_t 
 }
 
 std::optional<RunGuard> RecoveryPath::make_guard() const {
-  RunGuard guard(part_.plan.guard);
+  std::map<std::string, double> clip_norms;
+  for (const auto& section : part_.plan.sections) {
+    clip_norms[section.config.name] = section.config.optimizer.clip_norm;
+  }
+  RunGuard guard(part_.plan.guard, clip_norms);
   if (!parts_.outputs.journal())
     return part_.plan.guard.action == GuardAction::skip ? std::optional(guard) : std::nullopt;
   const fs::path own = fs::path(part_.plan.train.out) / record_folder;
@@ -195,7 +199,7 @@ std::optional<RunGuard> RecoveryPath::make_guard() const {
   const Status learned = guard.learn_recorded(record_of_steps / steps_file, part_.start.first_step - 1);
   if (learned) return guard;
   part_.console.warning("the guard begins without earlier steps: " + learned.error().message);
-  return RunGuard(part_.plan.guard);
+  return RunGuard(part_.plan.guard, std::move(clip_norms));
 }
 
 std::uint64_t RecoveryPath::rollbacks() const {

@@ -47,7 +47,7 @@ void SpikeJudge::judge_loss(std::uint64_t step, double loss, std::vector<SpikeFi
 
 void SpikeJudge::judge_norm(std::uint64_t step, double norm, std::vector<SpikeFinding>& findings) {
   const double usual = norms_.judges() ? norms_.median() : norm;
-  const bool huge = norm > rules_.norm * usual;
+  const bool huge = norm > rules_.norm * usual && norm > rules_.least_huge;
   if (huge && !huge_norm_) findings.push_back({SpikeFinding::Kind::huge_norm, step, step, norm, usual, norm});
   huge_norm_ = huge;
   norms_.add(norm);

@@ -24,7 +24,8 @@ struct SpikeRules {
   double z = 6;
   double rise = 0.1;
   std::uint64_t patience = 50;
-  double norm = 10;  ///< times the median: a huge norm
+  double norm = 10;       ///< times the median: a huge norm
+  double least_huge = 0;  ///< a norm up to this value, such as the one that is clipped at, is not huge
 };
 
 struct SpikeFinding {

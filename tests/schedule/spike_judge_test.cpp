@@ -116,6 +116,19 @@ TEST_F(SpikeJudgeTest, the_first_of_a_row_of_huge_norms_is_reported) {
   EXPECT_EQ(findings_[1].step, 105U);
 }
 
+TEST_F(SpikeJudgeTest, a_norm_that_is_not_clipped_is_not_huge) {
+  SpikeRules rules;
+  rules.least_huge = 1;
+  SpikeJudge judge(rules);
+  std::vector<SpikeFinding> found;
+  for (std::uint64_t step = 1; step <= 100; ++step) {
+    for (const SpikeFinding& each : judge.judge(step, 2.0, 0.01)) found.push_back(each);
+  }
+  EXPECT_TRUE(judge.judge(101, 2.0, 0.9).empty()) << "90 times the median, and below the norm of clipping";
+  EXPECT_EQ(judge.judge(102, 2.0, 1.1).size(), 1U);
+  EXPECT_TRUE(found.empty());
+}
+
 /// Training curves: a loss that falls by a power of the step, with batch noise, and norms that fall and vary by
 /// factors.
 TEST_F(SpikeJudgeTest, fifteen_clean_curves_have_no_finding) {

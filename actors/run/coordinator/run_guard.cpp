@@ -93,8 +93,9 @@ EventFields fields_of(const RefusedNorm& refused, StepId step) {
   return fields;
 }
 
-RunGuard::RunGuard(const GuardConfig& config)
+RunGuard::RunGuard(const GuardConfig& config, std::map<std::string, double> clip_norms)
     : config_(config),
+      clip_norms_(std::move(clip_norms)),
       rules_{static_cast<std::size_t>(config.window), config.z, config.rise,
              static_cast<std::uint64_t>(config.patience), config.norm},
       gate_(rules_) {}
@@ -111,7 +112,9 @@ std::vector<GuardFinding> RunGuard::judge(const std::vector<StepRow>& rows) {
   std::vector<GuardFinding> findings;
   if (std::ranges::any_of(rows, is_skipped)) return findings;
   for (const StepRow& row : rows) {
-    SpikeJudge& judge = judges_.try_emplace(row.section, rules_).first->second;
+    SpikeRules rules = rules_;
+    if (const auto clip = clip_norms_.find(row.section); clip != clip_norms_.end()) rules.least_huge = clip->second;
+    SpikeJudge& judge = judges_.try_emplace(row.section, rules).first->second;
     for (const SpikeFinding& found : judge.judge(row.step.value(), value_of(row, "loss"), value_of(row, "grad_norm"))) {
       findings.push_back({row.section, found});
     }

@@ -48,7 +48,8 @@ struct SpikeBase {
 /// Not thread-safe.
 class RunGuard {
  public:
-  explicit RunGuard(const GuardConfig& config);
+  /// `clip_norms`: norms that a section's gradients are clipped at; a smaller norm is not huge.
+  explicit RunGuard(const GuardConfig& config, std::map<std::string, double> clip_norms = {});
   /// Returns the norm for which a step is skipped (guard.action = "skip"); nothing if the step is trained.
   [[nodiscard]] std::optional<RefusedNorm> refuse(const SectionNorms& norms);
   /// Returns whether the allowed number of consecutive steps were refused.
@@ -66,6 +67,7 @@ class RunGuard {
   void learn(const std::vector<StepRow>& rows);
 
   GuardConfig config_;
+  std::map<std::string, double> clip_norms_;  // by section
   SpikeRules rules_;
   NormGate gate_;
   std::map<std::string, SpikeJudge> judges_;  // by section
