@@ -142,7 +142,7 @@ class ClusterPlan(SystemTest):
         new = tomllib.loads((self.folder / "fewer.toml").read_text())
         for section in ("teacher", "student", "plain"):
             self.assertLess(max(new[section]["processes"]), 2)
-        self.refuse(r"job.toml:\d+: \w+.devices: missing", job, cluster, "--from", "job.toml", "--out", "x.toml")
+        self.refuse(r"job.toml:\d+: \w+.devices: `devices` or `processes` is missing", job, cluster, "--from", "job.toml", "--out", "x.toml")
         self.refuse("several pools", job, CLUSTERS["two kinds"], "--from", "old.toml", "--out", "x.toml")
 
     def test_a_planned_job_is_planned_again_for_another_cluster(self):

@@ -86,7 +86,7 @@ class AFolderOfWeights(Exports):
         shutil.rmtree(self.folder / "model")
         self.job["train"]["steps"] = 4
         finished = self.train(self.job, "--resume", "out")
-        self.assertIn("note: teacher.weights: model does not exist; the section goes on from", finished.out)
+        self.assertIn("note: teacher.weights: model does not exist; the section continues from", finished.out)
         self.assertEqual(finished.report["resumed_from"], 2)
         self.check_run(4)
         manifest = json.loads((self.checkpoint(4) / "checkpoint.json").read_text())

@@ -168,7 +168,7 @@ class AProcess(Joining):
         self.await_teachers(run, {0: 2, 3: 2})
         self.advance(run, 30)
         os.kill(run.members()[1], signal.SIGKILL)  # process 1 has a trained section, which has state
-        self.ended(joined, "`maestro join` it again", 1)
+        self.ended(joined, "join it again with `maestro join`", 1)
         self.assertTrue(run.wait_for_text("recovered: went on"), run.text)
         self.finish(run)  # the pause outlasts the loss
 

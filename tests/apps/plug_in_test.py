@@ -298,7 +298,7 @@ class Refusals(PlugInTest):
 class Faults(PlugInTest):
     """A section that fails during the run ends it with a line that names the section."""
 
-    def fail(self, fault, wanted, *options, **train):
+    def check_fault(self, fault, wanted, *options, **train):
         run = self.start(faulty(fault, **train), *options)
         finished = run.wait()
         self.assertEqual(finished.status, 1, finished.describe())
@@ -311,14 +311,14 @@ class Faults(PlugInTest):
         self.assert_nothing_left(run)
 
     def test_end_the_run_with_the_name_of_the_section(self):
-        for fault, wanted in (("exception", "the table is torn"), ("number", "no std::exception"),
+        for fault, wanted in (("exception", "the table is torn"), ("number", "not a std::exception"),
                               ("columns", "output port 'hidden' gave fp32 "), ("dtype", "output port 'hidden' gave i32 "),
                               ("silence", "no value for its output port 'hidden'"),
                               ("values", "output port 'hidden' has values that are not numbers in the first pass"),
                               ("backward", "the way back is torn")):
             with self.subTest(fault):
-                self.fail(fault, wanted)
-        self.fail("exception", "the table is torn", "--processes", 2)
+                self.check_fault(fault, wanted)
+        self.check_fault("exception", "the table is torn", "--processes", 2)
 
     def test_of_memory_are_the_last_words_of_the_process(self):
         if SANITIZED:
@@ -335,8 +335,8 @@ class Faults(PlugInTest):
     def test_of_a_pass_that_never_ends_end_after_the_limit_of_work(self):  # SJ-3
         for processes in (1, 2):
             with self.subTest(processes):
-                self.fail("wait", "longer than train.work_timeout_s", "--processes", processes, work_timeout_s=1,
-                          stall_timeout_s=0.5)
+                self.check_fault("wait", "longer than train.work_timeout_s", "--processes", processes, work_timeout_s=1,
+                                 stall_timeout_s=0.5)
 
 
 if __name__ == "__main__":

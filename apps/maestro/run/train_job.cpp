@@ -30,7 +30,7 @@ std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptio
     if (weights.empty() || weights == random_weights || fs::exists(weights, failure)) continue;
     const std::string instead = (*checkpoint / section).string();
     settings.push_back(section + ".weights=" + quoted(instead));
-    run.notes.push_back(section + ".weights: " + printable(weights) + " does not exist; the section goes on from " +
+    run.notes.push_back(section + ".weights: " + printable(weights) + " does not exist; the section continues from " +
                         instead);
   }
   return settings;

@@ -93,7 +93,7 @@ TEST(ResumedRun, notes_weights_that_are_others_where_their_content_is_not_compar
   stored.settings["student.weights"] = "\"a\"";
   now.settings["student.weights"] = "\"b\"";
   EXPECT_THAT(compare(stored, now),
-              ElementsAre("student.weights = \"b\", was \"a\"; its values are not read, as the section goes on "
+              ElementsAre("student.weights = \"b\", was \"a\"; its values are not read, as the section continues "
                           "from the checkpoint"));
   stored.settings.erase("student.weights");
   EXPECT_THAT(compare(stored, now),

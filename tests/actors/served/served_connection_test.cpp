@@ -102,7 +102,7 @@ TEST(ServedConnection, refuses_other_tensors_than_expected_and_writes_nothing) {
       {[](auto& r) { r.outputs[0].data.pop_back(); }, "output 'y' has 15 bytes, expected 16"},
       {[](auto& r) { r.outputs[0].data.assign(1U << 20, 'x'); }, "output 'y' has 1048576 bytes, expected 16"},
       {[](auto& r) { r.metrics.resize(1000); }, "it sent 1000 metrics"},
-      {[](auto& r) { r.metrics.resize(1); }, "metric \"\" with weight 0 is none"},
+      {[](auto& r) { r.metrics.resize(1); }, "metric \"\" with weight 0 is invalid"},
       {[](auto& r) { r.metrics.resize(1), r.metrics[0].name = "a\nb"; }, "metric \"a\\nb\""},
       {[](auto& r) { r.metrics.resize(1), r.metrics[0].name = "a", r.metrics[0].weight = nan; }, "metric \"a\""},
   };
