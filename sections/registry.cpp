@@ -86,8 +86,12 @@ void SectionRegistry::add(std::string type, std::string description, Builder bui
 }
 
 SectionFactory SectionRegistry::build(const std::string& type, const SectionTable& section) const {
-  const auto found = entries_.find(type);
-  if (found != entries_.end()) return found->second.builder(section);
+  check(type, section.name);
+  return entries_.find(type)->second.builder(section);
+}
+
+void SectionRegistry::check(const std::string& type, const std::string& section) const {
+  if (entries_.contains(type)) return;
   std::vector<std::string> types;
   std::string all;
   for (const auto& [known, entry] : entries_) {
@@ -95,7 +99,7 @@ SectionFactory SectionRegistry::build(const std::string& type, const SectionTabl
     all += (all.empty() ? "" : ", ") + known;
   }
   const auto nearest = nearest_name(type, types);
-  throw JobError(section.name + ": section type '" + type + "' is unknown" +
+  throw JobError(section + ": section type '" + type + "' is unknown" +
                  (nearest ? "; did you mean '" + *nearest + "'?" : ";") + " known types: " + all);
 }
 

@@ -36,6 +36,9 @@ class SectionRegistry {
   /// Throws JobError for an unknown type, with the nearest and all registered types.
   [[nodiscard]] SectionFactory build(const std::string& type, const SectionTable& section) const;
 
+  /// Throws JobError as build() for an unknown type.
+  void check(const std::string& type, const std::string& section) const;
+
   struct Listing {
     std::string type;
     std::string description;

@@ -32,7 +32,7 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), program_sections(), {}, {}, nullptr, nullptr, {}, {}, {}},
+    : composed_{std::move(job), std::move(options), program_sections(), {}, {}, {}, nullptr, nullptr, {}, {}, {}},
       console_(&console) {
   RunOptions& run = composed_.options;
   PlaceRequest request;

@@ -84,10 +84,11 @@ struct Composition {
   JobDocument document;
   RunOptions options;
   SectionRegistry registry;
-  CorpusRegistry corpora;                ///< corpora in plug-ins
-  ObserverRegistry observers;            ///< observers in plug-ins
-  std::shared_ptr<const Corpus> corpus;  ///< corpus that the app provides; null: [data] describes it
-  std::shared_ptr<const Corpus> opened;  ///< corpus of [data] from an earlier plan; null: not opened yet
+  CorpusRegistry corpora;                    ///< corpora in plug-ins
+  ObserverRegistry observers;                ///< observers in plug-ins
+  std::vector<NamedObserver> own_observers;  ///< observers of the app
+  std::shared_ptr<const Corpus> corpus;      ///< corpus that the app provides; null: [data] describes it
+  std::shared_ptr<const Corpus> opened;      ///< corpus of [data] from an earlier plan; null: not opened yet
   /// Returns the milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
   std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
@@ -105,6 +106,10 @@ class App {
 
   /// Returns the section types that job files may name; register further types before run().
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
+  /// Overrides a key of the job, "student.lr=1e-4", as `--set` does. Throws JobError.
+  void set(const std::string& setting) { composed_.document.override_with(setting); }
+  /// Adds an observer of the app to those that the job names.
+  void observe(NamedObserver observer) { composed_.own_observers.push_back(std::move(observer)); }
   /// Returns a table of the job file, for settings of the app.
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
 

@@ -331,6 +331,7 @@ DataShape JobResolver::read_tables() {
   plan_.transport = resolve_transport(composed_);
   plan_.schedule = read_schedule(table("schedule"), policy_names());
   plan_.observers = composed_.observers.read(composed_.document.root());
+  std::ranges::copy(composed_.own_observers, std::back_inserter(plan_.observers));
   plan_.guard = read_guard(table("guard"));
   plan_.planned = read_plan(table("plan"));
   plan_.emulation = read_emulation(table("emulation"));

@@ -356,6 +356,7 @@ std::optional<RunResult> ProcessRun::run() {
   if (!ended.ok) {
     RunResult failed;
     failed.status = state.fail(ended);
+    failed.error = ended.error;
     return failed;
   }
   state.outputs.write_trace_part();

@@ -6,12 +6,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <cmath>
 #include <maestro/app.hpp>
 #include <map>
 
 #include "apps/python/python_corpus.hpp"
+#include "apps/python/python_observer.hpp"
+#include "apps/python/python_section.hpp"
 
 namespace maestro::python {
 
@@ -74,6 +78,29 @@ RunOptions options_of(const nb::dict& given) {
   return options;
 }
 
+/// Returns the value of a key that a constructor in Python takes, of the kind that it states; without a kind, of the
+/// value's own type. Throws JobError.
+nb::object setting(const JobTable& table, const std::string& key, const std::string& kind) {
+  if (kind == "int") return nb::int_(table.integer(key, 0));
+  if (kind == "float") return nb::float_(table.number(key, 0));
+  if (kind == "bool") return nb::bool_(table.flag(key, false));
+  if (kind == "str" || table.holds_text(key)) return nb::cast(table.text(key, ""));
+  if (table.holds_list(key)) {
+    try {
+      return nb::cast(table.texts(key, {}));
+    } catch (const JobError&) {  // a list of numbers
+      return nb::cast(table.numbers(key));
+    }
+  }
+  try {
+    return nb::bool_(table.flag(key, false));
+  } catch (const JobError&) {  // a number
+    const double number = table.number(key, 0);
+    if (number == std::floor(number) && std::abs(number) < 0x1p53) return nb::int_(static_cast<std::int64_t>(number));
+    return nb::float_(number);
+  }
+}
+
 /// An app with the console that it prints to.
 class PythonApp {
  public:
@@ -99,6 +126,7 @@ class PythonApp {
 void bind_result(nb::module_& module) {
   nb::class_<RunResult>(module, "RunResult")
       .def_ro("status", &RunResult::status, "0 if the run ended in order")
+      .def_ro("error", &RunResult::error, "message of a failed run; empty: it has not failed")
       .def_ro("interrupted", &RunResult::interrupted, "ended by a signal or `maestro stop`; `resume` continues it")
       .def_ro("losses", &RunResult::losses, "{section: loss in its last step}")
       .def_ro("validation", &RunResult::validation, "{section: {figure: value}} from the last validation")
@@ -124,13 +152,10 @@ void bind_sections(nb::module_& module) {
       .def_ro("section", &PortRef::section)
       .def_ro("name", &PortRef::port)
       .def("__repr__", [](const PortRef& port) { return port.section + "." + port.port; });
-  nb::class_<SectionBuilder>(module, "Section", "A section of an app while it is composed.")
-      .def("forward_only", &SectionBuilder::forward_only, nb::rv_policy::reference,
-           "Freezes the section: no backward passes, no optimizer.")
-      .def("replicas", &SectionBuilder::replicas, nb::arg("count"), nb::rv_policy::reference,
-           "Sets the default of the key `replicas` in the section's table.")
-      .def("micro_batch", &SectionBuilder::micro_batch, nb::arg("samples"), nb::rv_policy::reference,
-           "Sets the default of the key `micro_batch` in the section's table.")
+  nb::class_<SectionBuilder>(module, "SectionBuilder")
+      .def("forward_only", [](SectionBuilder& section) { section.forward_only(); })
+      .def("replicas", [](SectionBuilder& section, std::int64_t count) { section.replicas(count); })
+      .def("micro_batch", [](SectionBuilder& section, std::int64_t samples) { section.micro_batch(samples); })
       .def("port", &SectionBuilder::port, nb::arg("name"))
       .def_prop_ro("name", &SectionBuilder::name);
 }
@@ -162,6 +187,34 @@ void bind_app(nb::module_& module) {
             return self.app().section(std::move(name), std::move(type));
           },
           nb::arg("name"), nb::arg("type"), nb::rv_policy::reference_internal)
+      .def("set", [](PythonApp& self, const std::string& setting) { self.app().set(setting); })
+      .def("check_type", [](PythonApp& self, const std::string& type,
+                            const std::string& section) { self.app().registry().check(type, section); })
+      .def(
+          "observe",
+          [](PythonApp& self, nb::object step, nb::object event) {
+            self.app().observe(
+                {"python", [step = SharedObject(std::move(step)), event = SharedObject(std::move(event))] {
+                   return std::make_unique<PythonObserver>(step, event);
+                 }});
+          },
+          nb::arg("step").none(), nb::arg("event").none())
+      .def("keys", [](PythonApp& self, const std::string& table) { return self.app().table(table).keys(); })
+      .def("settings",
+           [](PythonApp& self, const std::string& table, const std::vector<std::pair<std::string, std::string>>& keys) {
+             nb::dict settings;
+             for (const auto& [key, kind] : keys) settings[key.c_str()] = setting(self.app().table(table), key, kind);
+             return settings;
+           })
+      .def(
+          "section_in_python",
+          [](PythonApp& self, std::string name, nb::object open) -> SectionBuilder& {
+            return self.app().section(std::move(name),
+                                      [type = PythonSectionType(std::move(open))](const SectionContext& context) {
+                                        return type.create(context);
+                                      });
+          },
+          nb::arg("name"), nb::arg("open"), nb::rv_policy::reference_internal)
       .def(
           "connect",
           [](PythonApp& self, PortRef from, PortRef to) { self.app().connect(std::move(from), std::move(to)); },

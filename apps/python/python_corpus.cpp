@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "apps/python/python_calls.hpp"
+
 namespace maestro::python {
 
 namespace nb = nanobind;
@@ -25,30 +27,9 @@ std::string call_text(const char* method, Split split, SampleId sample) {
          std::to_string(sample.value()) + ")";
 }
 
-/// Returns "ValueError: text", without the traceback.
-std::string line_of(nb::python_error& problem) {
-  std::string line = nb::cast<std::string>(nb::str(problem.type().attr("__name__")));
-  const auto text = nb::cast<std::string>(nb::str(problem.value()));
-  if (!text.empty()) line += ": " + text.substr(0, text.find('\n'));
-  return line;
-}
-
 /// Returns the integers in a list, or in an array with tolist().
 std::vector<std::int32_t> integers(const nb::object& values) {
   return nb::cast<std::vector<std::int32_t>>(nb::hasattr(values, "tolist") ? values.attr("tolist")() : values);
-}
-
-/// Calls `call` with the interpreter's lock. If Python raises, throws JobError with `what` before the raised text.
-template <class Call>
-auto with_python(const std::string& what, Call call) {
-  const nb::gil_scoped_acquire locked;
-  try {
-    return call();
-  } catch (nb::python_error& problem) {
-    throw JobError(what + ": " + line_of(problem));
-  } catch (const nb::cast_error&) {
-    throw JobError(what + " returns a value of another type than documented");
-  }
 }
 
 }  // namespace

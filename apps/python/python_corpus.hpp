@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A corpus with samples from a Python object.
 //
-// YC-1 (the lock of the interpreter): every call takes it, so that any thread of a run may read. No other lock is held
-//       meanwhile.
 // YC-2 (checked samples): if Python raises for a sample, or if the sample has other sizes than promised or invalid
 //       tokens, the error names split and sample.
 #pragma once

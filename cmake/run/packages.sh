@@ -20,6 +20,7 @@ packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter has libFuzzer
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
 # promtool, which checks the alert rules, and the parser of metrics. Their tests are skipped without them.
 packages_for_prometheus=(prometheus:promtool python3-prometheus-client)
+packages_for_types=(mypy:mypy)  # the check of the Python package's types is skipped without it
 packages_for_browser=(chromium:chromium)  # tests of pages that need it are skipped without it
 
 # Prints the missing packages of the given purposes, a package per line.

@@ -102,12 +102,16 @@ JobDocument JobDocument::parse(std::string text, std::string name, const std::ve
   state->name = printable(name);
   check_size(text, state->name);
   state->root = parse_toml(text, state->name);
-  for (const auto& override_ : overrides) {
-    check_size(override_, "--set " + printable(override_));
-    apply_override(*state, override_);
-  }
-  check_depth(state->root, state->name);
-  return JobDocument(std::move(state));
+  JobDocument document(std::move(state));
+  for (const auto& setting : overrides) document.override_with(setting);
+  check_depth(document.state_->root, document.state_->name);
+  return document;
+}
+
+void JobDocument::override_with(const std::string& setting) {
+  check_size(setting, "--set " + printable(setting));
+  apply_override(*state_, setting);
+  check_depth(state_->root, state_->name);
 }
 
 JobDocument::JobDocument(std::shared_ptr<JobState> state) : state_(std::move(state)) {}

@@ -14,7 +14,8 @@
 namespace maestro {
 
 struct RunResult {
-  int status = 1;  ///< exit status for main
+  int status = 1;     ///< exit status for main
+  std::string error;  ///< message of a failed run; empty: it has not failed
   bool interrupted = false;
   std::map<std::string, std::map<std::string, double>>
       validation;  ///< metrics of the last validation, by section: loss, ce, kl, teacher_ce

@@ -18,14 +18,69 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Callable, Optional, Union
 
 from maestro import _core
-from maestro._core import JobError, Port, RunResult, Section
+from maestro._core import JobError, Port, RunResult
+from maestro._sections import Batch, Input, Output, settings_of
 
-__all__ = ["App", "Corpus", "JobError", "Port", "RunResult", "Section", "read_steps", "train"]
+__all__ = ["App", "Batch", "Corpus", "Input", "JobError", "Output", "Port", "RunFailed", "RunResult", "Section",
+           "read_steps", "train"]
 
+_Path = Union[str, os.PathLike]
 _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "listen", "keys",
             "control", "pause_after", "http", "check_only", "quiet", "log_format", "command")
+
+
+class RunFailed(RuntimeError):
+    """A run that has failed. `result` is its RunResult, with the message in `result.error`."""
+
+    def __init__(self, result):
+        super().__init__(result.error or f"the run ended with status {result.status}")
+        self.result = result
+
+
+class Section:
+    """A section of an app while it is composed. Setting an attribute sets the key of the section's table in the job:
+    `model.lr = 3e-4` has the effect of `settings={"model.lr": 3e-4}`."""
+
+    _app: "_core.App"
+    _builder: "_core.SectionBuilder"
+    _changed: Callable[[], None]
+    __slots__ = ("_app", "_builder", "_changed")
+
+    def __init__(self, app: "_core.App", builder: "_core.SectionBuilder", changed: Callable[[], None] = lambda: None) -> None:
+        for name, value in zip(self.__slots__, (app, builder, changed)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        return self._builder.name
+
+    def forward_only(self) -> "Section":
+        """Freezes the section: it runs no backward passes and has no optimizer."""
+        self._builder.forward_only()
+        return self
+
+    def replicas(self, count: int) -> "Section":
+        """Sets the default for the key `replicas` of the section's table."""
+        self._builder.replicas(count)
+        return self
+
+    def micro_batch(self, samples: int) -> "Section":
+        """Sets the default for the key `micro_batch` of the section's table."""
+        self._builder.micro_batch(samples)
+        return self
+
+    def port(self, name: str) -> Port:
+        return self._builder.port(name)
+
+    def __setattr__(self, key: str, value: object) -> None:
+        self._app.set(f"{_key_text(self.name)}.{_key_text(key)}={_value_text(value)}")
+        self._changed()
+
+    def __repr__(self):
+        return f"<maestro.Section {self.name!r}>"
 
 
 class Corpus:
@@ -69,39 +124,83 @@ class App:
     folder of a run or a checkpoint), fresh, new_data, listen, keys, control, pause_after, http, quiet, log_format;
     check_only=True checks the job and starts nothing.
 
+    on_step(row) is called after each training step, with its row of the record, and on_validation(row) after each
+    validation, in process 0. A slow function delays checkpoints; one that raises is not called again, with a warning.
+
     With processes=N the run starts this program another N - 1 times with the same arguments, so the script must
     compose the app without user input. `command` has the interpreter's arguments if they differ from this process.
     """
 
-    def __init__(self, job, *, settings=None, **options):
-        _check_options(options)
+    def __init__(self, job: Union[str, os.PathLike, dict], *, settings: Optional[dict] = None,
+                 on_step: Optional[Callable[[dict], None]] = None,
+                 on_validation: Optional[Callable[[dict], None]] = None, processes: Optional[int] = None,
+                 cpu_devices: Optional[int] = None, report: Optional[_Path] = None, trace: Optional[_Path] = None,
+                 tensorboard: Optional[bool] = None, resume: Optional[_Path] = None, fresh: Optional[bool] = None,
+                 new_data: Optional[bool] = None, listen: Optional[str] = None, keys: Optional[_Path] = None,
+                 control: Optional[str] = None, pause_after: Optional[int] = None, http: Optional[str] = None,
+                 check_only: bool = False, quiet: Optional[bool] = None, log_format: Optional[str] = None,
+                 command: Optional[list[str]] = None) -> None:
+        options = {name: value for name, value in locals().items() if name in _OPTIONS and value is not None}
         given = [f"{key}={_value_text(value)}" for key, value in (settings or {}).items()]
-        options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
-                   for name, value in options.items() if value is not None}
+        options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
         options.setdefault("command", sys.orig_argv[1:])
-        self._checks_only = options.get("check_only", False)
+        self._checks_only = check_only
+        self._job = "a dictionary" if isinstance(job, dict) else os.fspath(job)
         if isinstance(job, dict):
             self._app = _core.App.of_text(_toml(job), "the job of maestro.App()", given, options)
         else:
             self._app = _core.App.of_file(os.fspath(job), given, options)
+        def event(row: dict) -> None:
+            if on_validation is not None and row["event"] == "validation":
+                on_validation(row)
 
-    def source(self, name, corpus=None):
+        if on_step is not None or on_validation is not None:
+            self._app.observe(on_step, event)
+
+    def __repr__(self):
+        return f"<maestro.App of {self._job}>"
+
+    def source(self, name: str, corpus: Optional[Corpus] = None) -> Section:
         """Returns the source of samples: `corpus`, or the data that the job's table [data] describes."""
-        return self._app.source(name, corpus)
+        return Section(self._app, self._app.source(name, corpus))
 
-    def section(self, name, type):
-        """Returns a section of a type (`maestro sections` lists them), with the keys in the job's table [name]."""
-        return self._app.section(name, type)
+    def section(self, name: str, type: Union[str, Callable]) -> Section:
+        """Returns a section with the keys of the job's table [name]. `type`: a name (`maestro sections` lists them), or a
+        class of torch.nn.Module, of which each replica makes an object in the run's process.
 
-    def connect(self, output, input):
+        The class has ports(), a dictionary of Input and Output by name. forward() takes the inputs as arguments of their
+        names, and a Batch as the argument `batch` if it has one; it returns a dictionary of outputs and of figures, which
+        are tuples (sum, weight). The gradient of the figure "loss" trains the parameters with requires_grad. Keys of the
+        table that the constructor names are its arguments. Inputs must not be changed in place.
+        """
+        if isinstance(type, str):
+            if "type" not in self._app.keys(name):
+                self._app.check_type(type, name)
+            return Section(self._app, self._app.section(name, type))
+        settings: dict = {}
+
+        def read() -> None:
+            settings.clear()
+            settings.update(self._app.settings(name, settings_of(type, self._app.keys(name))))
+
+        read()
+        if hasattr(type, "maestro_open"):
+            opened = type.maestro_open(settings)
+        else:
+            from maestro._torch import opener
+            opened = opener(type, settings)
+        return Section(self._app, self._app.section_in_python(name, opened), read)
+
+    def connect(self, output: Port, input: Port) -> None:
         """Connects an output port to an input port by an edge."""
         self._app.connect(output, input)
 
-    def run(self):
+    def run(self, *, check: bool = True) -> RunResult:
         """Trains to the end of the job, or until a signal stops it in order, and returns a RunResult.
 
         In processes other than process 0 this function does not return: they end with the run. If a run with several
-        processes fails, all of them end with status 1. If a run with one process fails, the result has that status.
+        processes fails, all of them end with status 1. If a run with one process fails, raises RunFailed,
+        or with check=False returns the result, with that status.
         """
         if sys.prefix != sys.base_prefix:  # other processes start with the interpreter outside the virtual environment
             os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -110,10 +209,12 @@ class App:
         of_process_0 = result._steps > 0
         if os.environ.get("MAESTRO_RANK", "0") != "0" or (result.status == 0 and not of_process_0 and not self._checks_only):
             sys.exit(result.status)
+        if check and result.status != 0:
+            raise RunFailed(result)
         return result
 
 
-def train(job, *, settings=None, **options):
+def train(job: Union[str, os.PathLike, dict], *, settings: Optional[dict] = None, **options) -> RunResult:
     """Runs a job that contains its sections and edges: app = "graph"."""
     app = App(job, settings=settings, **options)
     name = app._app.app_name()
@@ -124,16 +225,10 @@ def train(job, *, settings=None, **options):
     return app.run()
 
 
-def read_steps(record):
+def read_steps(record: _Path) -> list[dict]:
     """Returns the rows of a run's record (RunResult.record): a dictionary for each finished step, in order."""
     with open(Path(record) / "steps.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
-
-
-def _check_options(options):
-    for name in options:
-        if name not in _OPTIONS:
-            raise TypeError(f"maestro.App() has no option {name!r}; there are: {', '.join(_OPTIONS)}")
 
 
 def _value_text(value):

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/python/python_section.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <maestro/functions.hpp>
+#include <optional>
+#include <tuple>
+
+namespace maestro::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+using Array = nb::ndarray<nb::c_contig>;
+using PortTuple = std::tuple<std::string, std::string, std::int64_t, bool, bool>;
+using ParameterTuple = std::tuple<std::string, std::vector<std::int64_t>, bool>;
+using MetricTuple = std::tuple<std::string, double, double>;
+
+nb::dlpack::dtype dlpack_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
+    case DType::i32:
+      return nb::dtype<std::int32_t>();
+    default:
+      return nb::dtype<float>();
+  }
+}
+
+std::optional<DType> dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {
+    if (name == name_of(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of_array(const Array& array) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {
+    if (array.dtype() == dlpack_of(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+/// Returns an array over the tensor's memory, which outlives it. The caller holds the interpreter's lock.
+nb::object view_of(const Tensor& tensor) {
+  std::vector<std::size_t> shape;
+  for (int axis = 0; axis < tensor.shape().rank(); ++axis)
+    shape.push_back(static_cast<std::size_t>(tensor.shape()[axis]));
+  static std::byte nothing{};  // a tensor without rows may be without memory
+  void* const data = tensor.defined() ? tensor.raw() : &nothing;
+  const nb::capsule owner(data, [](void*) noexcept {});
+  return nb::cast(nb::ndarray<nb::array_api>(data, shape.size(), shape.data(), owner, nullptr,
+                                             dlpack_of(tensor.dtype()), nb::device::cpu::value));
+}
+
+std::string text_of(const Array& array) {
+  std::string text = "(";
+  for (std::size_t axis = 0; axis < array.ndim(); ++axis) {
+    text += (axis > 0 ? ", " : "") + std::to_string(array.shape(axis));
+  }
+  const auto dtype = dtype_of_array(array);
+  return std::string(dtype ? name_of(*dtype) : "another dtype") + " " + text + ")";
+}
+
+std::vector<std::int64_t> lengths(const SequenceLayout& layout) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t at = 1; at < layout.offsets.size(); ++at) {
+    lengths.push_back(layout.offsets[at] - layout.offsets[at - 1]);
+  }
+  return lengths;
+}
+
+/// Runs a call of a pass. Throws std::runtime_error with the traceback (YS-3).
+template <class Call>
+auto traced(Call call) {
+  const nb::gil_scoped_acquire locked;
+  try {
+    return call();
+  } catch (const nb::python_error& problem) {
+    throw std::runtime_error(problem.what());
+  } catch (const nb::cast_error&) {
+    throw std::runtime_error("forward() of the section in Python returns a value of another type than documented");
+  }
+}
+
+class PythonSection final : public Section {
+ public:
+  PythonSection(const SectionContext& context, SharedObject replica);
+  ~PythonSection() override;
+
+  [[nodiscard]] Ports ports() const override { return ports_; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] std::vector<StateEntry> state() override;
+  [[nodiscard]] std::string config_json() const override { return config_; }
+  [[nodiscard]] std::string description() const override { return description_; }
+  [[nodiscard]] std::string origin() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  /// A pass, until the closure of its backward pass has run or is dropped.
+  struct KeptPass {
+    KeptPass(const SharedObject& of, std::int64_t pass) : replica(of), number(pass) {}
+    KeptPass(const KeptPass&) = delete;
+    KeptPass& operator=(const KeptPass&) = delete;
+    ~KeptPass() {
+      if (!kept) return;
+      const nb::gil_scoped_acquire locked;
+      replica.get().attr("forget")(number);
+    }
+    SharedObject replica;
+    std::int64_t number;
+    bool kept = false;  // by the replica, for backward()
+    std::vector<std::pair<Port, Var>> inputs;
+    std::vector<std::pair<Port, Var>> outputs;
+    SharedObject arrays;  // the outputs' memory
+  };
+  [[nodiscard]] std::vector<Port> read_ports(const char* side) const;
+  void add_parameters(const SectionContext& context);
+  [[nodiscard]] nb::dict batch_of(const Inputs& inputs) const;
+  [[nodiscard]] Tensor checked(const Port& port, const Array& array, std::int64_t rows) const;
+  void backward(Tape& tape, KeptPass& pass) const;
+
+  std::string name_;
+  SharedObject replica_;
+  Ports ports_;
+  Parameters parameters_;
+  double flops_per_row_ = 0;
+  std::string description_, config_, fingerprint_;
+  std::vector<std::string> notes_;
+  std::int64_t passes_ = 0;
+  SharedObject last_arrays_;  // outputs of the last pass, which are read before the next
+};
+
+PythonSection::PythonSection(const SectionContext& context, SharedObject replica)
+    : name_(context.name), replica_(std::move(replica)) {
+  with_python("section '" + name_ + "' in Python", [&] {
+    const nb::object& made = replica_.get();
+    ports_ = {read_ports("inputs"), read_ports("outputs")};
+    flops_per_row_ = nb::cast<double>(made.attr("flops_per_row"));
+    description_ = nb::cast<std::string>(made.attr("description"));
+    config_ = nb::cast<std::string>(made.attr("config"));
+    fingerprint_ = nb::cast<std::string>(made.attr("fingerprint"));
+    notes_ = nb::cast<std::vector<std::string>>(made.attr("notes"));
+  });
+  if (context.for_cuda || !context.memory().host()) {
+    throw JobError(name_ + ".devices: sections in Python compute on CPUs; leave devices out, or name cpu:K");
+  }
+  if (context.precision != DType::f32) {
+    throw JobError(name_ +
+                   ".precision: the module chooses its arithmetic, for example by torch.autocast; leave "
+                   "precision out");
+  }
+  add_parameters(context);
+}
+
+PythonSection::~PythonSection() {
+  const nb::gil_scoped_acquire locked;
+  try {
+    replica_.get().attr("close")();
+  } catch (nb::python_error& problem) {
+    problem.discard_as_unraisable("close() of a section in Python");
+  }
+}
+
+std::vector<Port> PythonSection::read_ports(const char* side) const {
+  std::vector<Port> ports;
+  for (auto& [name, dtype, columns, differentiable, patches] :
+       nb::cast<std::vector<PortTuple>>(replica_.get().attr(side))) {
+    const std::string place = "section '" + name_ + "' in Python: port '" + name + "'";
+    const auto known = dtype_named(dtype);
+    if (!known) throw JobError(place + " has the dtype '" + dtype + "'; expected fp32, bf16 or i32");
+    if (columns < 1) throw JobError(place + " has " + std::to_string(columns) + " columns; expected at least 1");
+    if (differentiable && *known == DType::i32) throw JobError(place + " is i32 and cannot be differentiable");
+    Port port{name, *known, columns, differentiable};
+    port.axis = patches ? Axis::patches : Axis::tokens;
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+void PythonSection::add_parameters(const SectionContext& context) {
+  const auto declared = with_python("section '" + name_ + "' in Python", [&] {
+    return nb::cast<std::vector<ParameterTuple>>(replica_.get().attr("parameters"));
+  });
+  for (const auto& [name, sizes, decayed] : declared) {
+    if (sizes.empty() || sizes.size() > static_cast<std::size_t>(Shape::max_rank)) {
+      throw JobError("section '" + name_ + "' in Python: parameter '" + name + "' has " + std::to_string(sizes.size()) +
+                     " dimensions; expected 1 to 4");
+    }
+    std::array<std::int64_t, Shape::max_rank> all{};
+    std::ranges::copy(sizes, all.begin());
+    const Shape shape = sizes.size() == 1   ? Shape{all[0]}
+                        : sizes.size() == 2 ? Shape{all[0], all[1]}
+                        : sizes.size() == 3 ? Shape{all[0], all[1], all[2]}
+                                            : Shape{all[0], all[1], all[2], all[3]};
+    parameters_.add({name, shape, decayed, [this, parameter = name, shape](std::span<float> values) {
+                       with_python("the initial values of " + name_ + "." + parameter, [&] {
+                         replica_.get().attr("initial")(parameter, view_of(Tensor(values.data(), DType::f32, shape)));
+                       });
+                     }});
+  }
+  context.allocate(parameters_);
+  if (context.meta) return;
+  with_python("section '" + name_ + "' in Python", [&] {
+    nb::dict values, gradients;
+    for (const Parameter& parameter : parameters_.all()) {
+      values[parameter.name().c_str()] = view_of(parameter.value());
+      if (parameter.trained()) gradients[parameter.name().c_str()] = view_of(parameter.gradient());
+    }
+    replica_.get().attr("bind")(values, gradients);
+  });
+}
+
+nb::dict PythonSection::batch_of(const Inputs& inputs) const {
+  nb::dict batch;
+  std::vector<std::uint64_t> samples;
+  for (const SampleId sample : inputs.samples()) samples.push_back(sample.value());
+  batch["samples"] = samples;
+  batch["tokens"] = lengths(inputs.layout());
+  batch["patches"] = lengths(inputs.layout(Axis::patches));
+  batch["training"] = inputs.pass() == Pass::train;
+  batch["loss_scale"] = inputs.loss_scale();
+  return batch;
+}
+
+Tensor PythonSection::checked(const Port& port, const Array& array, std::int64_t rows) const {
+  std::int64_t elements = 1;
+  for (std::size_t axis = 0; axis < array.ndim(); ++axis) elements *= static_cast<std::int64_t>(array.shape(axis));
+  const std::size_t last = array.ndim();
+  const std::int64_t columns =
+      last == 0 || (last == 1 && port.columns == 1) ? 1 : static_cast<std::int64_t>(array.shape(last - 1));
+  if (dtype_of_array(array) != port.dtype || columns != port.columns || elements != rows * port.columns) {
+    throw std::runtime_error("forward() returns " + text_of(array) + " for the output '" + port.name + "', expected " +
+                             std::string(name_of(port.dtype)) + " (" + std::to_string(rows) + ", " +
+                             std::to_string(port.columns) + ")");
+  }
+  return Tensor(array.data(), port.dtype, Shape{rows, port.columns});
+}
+
+void PythonSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const auto pass = std::make_shared<KeptPass>(replica_, ++passes_);
+  traced([&] {
+    nb::dict given;
+    for (const Port& port : ports_.inputs) {
+      if (!inputs.has(port.name)) continue;
+      const Var& var = inputs[port.name];
+      given[port.name.c_str()] = view_of(var.value());
+      pass->inputs.emplace_back(port, var);
+    }
+    const nb::object answer = replica_.get().attr("forward")(pass->number, given, batch_of(inputs), tape.recording());
+    pass->kept = tape.recording();
+    const nb::object made = answer[0];
+    for (const auto& [name, sum, weight] : nb::cast<std::vector<MetricTuple>>(answer[1])) {
+      outputs.metric(name, sum, weight);
+    }
+    nb::list arrays;
+    for (const Port& port : ports_.outputs) {
+      if (!nb::cast<bool>(made.attr("__contains__")(port.name))) {
+        throw std::runtime_error("forward() returns nothing for the output '" + port.name + "'");
+      }
+      const auto array = nb::cast<Array>(made[port.name.c_str()]);
+      arrays.append(nb::cast(array));
+      const Tensor value = checked(port, array, inputs.layout(port.axis).rows());
+      pass->outputs.emplace_back(port, tape.input(value, port.differentiable));
+      outputs.set(port.name, pass->outputs.back().second);
+    }
+    pass->arrays = last_arrays_ = SharedObject(std::move(arrays));
+  });
+  if (tape.recording()) tape.record_root([this, &tape, pass] { backward(tape, *pass); });
+}
+
+void PythonSection::backward(Tape& tape, KeptPass& pass) const {
+  std::vector<std::pair<Var, Block>> gradients;
+  traced([&] {
+    nb::dict given, wanted;
+    for (const auto& [port, var] : pass.outputs) {
+      if (port.differentiable && var.gradient().defined()) given[port.name.c_str()] = view_of(var.gradient());
+    }
+    for (const auto& [port, var] : pass.inputs) {
+      if (!var.needs_gradient()) continue;
+      gradients.emplace_back(var, tape.scratch(var.value().shape(), var.value().dtype()));
+      wanted[port.name.c_str()] = view_of(gradients.back().second.tensor());
+    }
+    pass.kept = false;
+    replica_.get().attr("backward")(pass.number, given, wanted);
+  });
+  for (const auto& [var, gradient] : gradients) tape.add_gradient(var, gradient);
+}
+
+Cost PythonSection::cost(const SampleShape& sample) const {
+  const bool by_patches = !ports_.inputs.empty() && ports_.inputs.front().axis == Axis::patches;
+  return {flops_per_row_ * static_cast<double>(by_patches ? sample.patches : sample.tokens), 0};
+}
+
+std::vector<StateEntry> PythonSection::state() {
+  std::vector<StateEntry> entries;
+  for (Parameter& parameter : parameters_.all()) entries.push_back({parameter.name(), &parameter, 0, 0, false});
+  return entries;
+}
+
+}  // namespace
+
+std::unique_ptr<Section> PythonSectionType::create(const SectionContext& context) const {
+  SharedObject replica;
+  with_python("section '" + context.name + "' in Python",
+              [&] { replica = SharedObject(open_.get()(context.name, context.seed, context.trained)); });
+  return std::make_unique<PythonSection>(context, std::move(replica));
+}
+
+}  // namespace maestro::python

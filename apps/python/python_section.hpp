@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A section that Python computes in the run's process, such as a PyTorch module. Tensors cross by DLPack, without a
+// copy of inputs, parameters and gradients.
+//
+// YS-1 (the run's parameters): the module computes with the values in parameters() and adds gradients to theirs, so
+//      that replicas, clipping, checkpoints, resume and export treat the section as any other.
+// YS-2 (checked outputs): an output of another name, dtype or shape than its port's is refused with all of these.
+// YS-3 (errors with their place): what Python raises ends the run with the traceback.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <maestro/section.hpp>
+#include <string>
+
+#include "apps/python/python_calls.hpp"
+
+namespace maestro::python {
+
+/// Makes replicas. The caller of the constructor holds the interpreter's lock; copies and create() need no lock.
+///
+/// `open(name, seed, trained)` returns an object with: `inputs` and `outputs`, lists of (name, dtype, columns,
+/// differentiable, patches); `parameters`, a list of (name, shape, decayed), f32; `flops_per_row`, `description`,
+/// `config` (JSON), `fingerprint`, `notes`; initial(name, values), which fills an array; bind(values, gradients),
+/// arrays by name for the replica's life (gradients: None if it is frozen); forward(number, inputs, batch, keep) ->
+/// ({output: array}, [(metric, sum, weight)]); backward(number, output_gradients, input_gradients), which adds to the
+/// parameters' gradients and fills the inputs'; forget(number), instead of it; close().
+class PythonSectionType {
+ public:
+  explicit PythonSectionType(nanobind::object open) : open_(std::move(open)) {}
+  /// Throws JobError for what Python raises, and for ports or parameters that a section cannot have.
+  [[nodiscard]] std::unique_ptr<Section> create(const SectionContext& context) const;
+
+ private:
+  SharedObject open_;
+};
+
+}  // namespace maestro::python
