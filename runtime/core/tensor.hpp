@@ -23,7 +23,10 @@ class TensorView {
   TensorView() = default;
   TensorView(Void* data, DType dtype, Shape shape) : data_(data), shape_(shape), dtype_(dtype) {}
   /// A view of mutable memory is one of constant memory, too.
-  operator TensorView<const Byte>() const requires(!std::is_const_v<Byte>) { return {data_, dtype_, shape_}; }
+  template <class Other>
+  requires(std::is_const_v<Byte>&& std::is_same_v<Other, std::remove_const_t<Byte>>)
+      TensorView(const TensorView<Other>& other)
+      : TensorView(other.raw(), other.dtype(), other.shape()) {}
 
   [[nodiscard]] bool defined() const { return data_ != nullptr; }
   [[nodiscard]] DType dtype() const { return dtype_; }
