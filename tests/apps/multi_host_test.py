@@ -103,7 +103,7 @@ class ThreeHosts(OnHosts):
         self.assertEqual(finished.status, 1, finished.describe())
         lost = rf"lost process 2 \(pid {members[2]}, host {re.escape(hosts.addresses[2])}, section '\w+' replica 0\)"
         self.assertEqual(len(finished.error_lines()), 1, finished.describe())
-        self.assertEqual(set(key_folders()), before)
+        self.assertLessEqual(set(key_folders()), before)  # another run may remove what a killed one left
         self.assertRegex(finished.error_lines()[0], lost)
         self.assertRegex(hosts.errors_of(1), lost)
         self.assertRegex(hosts.errors_of(2), rf"lost process 0 \(pid {members[0]}, host "
