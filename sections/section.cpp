@@ -36,6 +36,13 @@ const Var* Outputs::find(std::string_view port) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::int64_t> Inputs::lengths(Axis axis) const {
+  const std::span<const std::int32_t> offsets = layout(axis).offsets;
+  std::vector<std::int64_t> lengths;
+  for (std::size_t at = 1; at < offsets.size(); ++at) lengths.push_back(offsets[at] - offsets[at - 1]);
+  return lengths;
+}
+
 Tensor Inputs::host(std::string_view port) const {
   const auto found = find_port(hosts_, port);
   return found == hosts_.end() ? (*this)[port].value() : found->second;

@@ -63,6 +63,8 @@ class Inputs {
   [[nodiscard]] const SequenceLayout& layout(Axis axis = Axis::tokens) const {
     return axis == Axis::tokens ? tokens_ : patches_;
   }
+  /// Returns the number of rows of each sample on an axis.
+  [[nodiscard]] std::vector<std::int64_t> lengths(Axis axis = Axis::tokens) const;
   [[nodiscard]] Pass pass() const { return pass_; }
   /// Returns 1 / target tokens in the global batch; gradients scaled with it add up over micro-batches and replicas.
   [[nodiscard]] double loss_scale() const { return loss_scale_; }

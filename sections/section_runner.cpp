@@ -191,7 +191,7 @@ void check_numbers(const PortTensor& output) {
 
 }  // namespace
 
-void SectionRunner::check(const Outputs& results, bool trains) const {
+void SectionRunner::check_results(const Outputs& results, bool trains) const {
   for (auto at = results.values().begin(); at != results.values().end(); ++at) {
     const std::string& name = at->first;
     if (std::ranges::find(ports_.outputs, name, &Port::name) == ports_.outputs.end()) {
@@ -232,7 +232,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
-  check(results, keep && context_.trained && context_.parallel.rank == 0);  // other ranks may report nothing
+  check_results(results, keep && context_.trained && context_.parallel.rank == 0);  // other ranks may report nothing
   for (const PortTensor& output : outputs) {
     const Var* value = results.find(output.port);
     if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");

@@ -92,7 +92,7 @@ class SectionRunner {
 
   /// Throws std::logic_error unless the outputs are declared ports, each set once, and a trained section has a loss or
   /// an output that gradients come back to.
-  void check(const Outputs& results, bool trains) const;
+  void check_results(const Outputs& results, bool trains) const;
 
   bool outputs_checked_ = false;  // outputs of the first pass are numbers
   SectionContext context_;

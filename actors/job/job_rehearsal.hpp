@@ -19,7 +19,7 @@ namespace maestro {
 /// RehearsalTimes::hop_ms, as seen in traces of runs on CPUs.
 inline constexpr double usual_hop_ms = 0.03;
 
-/// Rule by which sections share a device that is not a CPU.
+/// How sections share an emulated device or a GPU.
 enum class DeviceSharing : std::uint8_t {
   turns,     ///< a pass at a time, as on emulated devices
   streams,   ///< concurrently, as streams of a GPU: in equal parts, or by demand for sections with a share; frozen

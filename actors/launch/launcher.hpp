@@ -93,7 +93,7 @@ class Launcher {
   [[nodiscard]] std::vector<std::int64_t> pids() const;
   /// Returns the pids of ended children. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> ended_pids() const;
-  /// Returns the children's processes that have no reported end yet. Thread-safe.
+  /// Returns the child processes that have not ended. Thread-safe.
   [[nodiscard]] std::set<ProcessId> running() const;
   /// Excludes a process from all_clean(), because the run continues without it. Thread-safe.
   void forgive(ProcessId process);

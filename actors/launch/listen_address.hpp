@@ -17,8 +17,8 @@ struct InterfaceAddress {
 
 /// Resolves a host name on this machine. Throws JobError if it does not resolve.
 [[nodiscard]] std::string address_of(const std::string& host);
-/// Returns the address from which this machine reaches `host`, by its routes; sends nothing. Throws JobError if the
-/// name does not resolve, or without a route.
+/// Returns this machine's local address on the route to `host`, without sending anything. Throws JobError if the name
+/// does not resolve or no route exists.
 [[nodiscard]] std::string address_towards(const std::string& host);
 
 /// Returns the address to listen on. `wanted`: an address, an interface ("eth0"), or "auto": the address that reaches

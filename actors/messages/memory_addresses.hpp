@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// A ring of slots in which a replica's rank receives tensors.
+/// A ring of receive slots for the tensors of a replica's rank.
 struct RingAddress {
   Channel channel;
   ReplicaIndex receiver;

@@ -108,7 +108,7 @@ class App {
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
   /// Overrides a key of the job, "student.lr=1e-4", as `--set` does. Throws JobError.
   void set(const std::string& setting) { composed_.document.override_with(setting); }
-  /// Adds an observer of the app to those that the job names.
+  /// Adds an observer next to the observers in the job file.
   void observe(NamedObserver observer) { composed_.own_observers.push_back(std::move(observer)); }
   /// Returns a table of the job file, for settings of the app.
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }

@@ -194,7 +194,7 @@ void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
 }
 
 void JobStart::look_at_silent_survivors(std::chrono::milliseconds silence) {
-  constexpr std::chrono::seconds end_of_part(2);  // maximum time in which a process ends its part
+  constexpr std::chrono::seconds end_of_part(2);  // time limit for a process to end its part
   const std::vector<JoinRequest> joined = server_->present();
   const std::lock_guard lock(mutex_);
   survivors_awaited_ += look_interval;

@@ -285,7 +285,7 @@ ProcessRun::~ProcessRun() {
 
 void ProcessRun::prepare() {
   State& state = *state_;
-  // A replacement or joining process has no state to load: newer checkpoints may have replaced the start's checkpoint.
+  // Replacement and joining processes load no state, since newer checkpoints may have replaced the start's checkpoint.
   // A process from an earlier start receives the checkpoint from rank 0.
   if (state.part.has_state() && !state.part.memory.again)
     state.part.start = find_start_point(state.part.plan, state.part.plan.options.resume);

@@ -66,8 +66,8 @@ class ChangedSettings {
   static std::string section_of_weights(const std::string& key) {
     return key.ends_with(weights_setting) ? key.substr(0, key.size() - weights_setting.size()) : "";
   }
-  /// Returns whether the key's values are compared. Data and frozen weights are compared by content instead, as folders
-  /// and file names may change; predictions have no effect.
+  /// Returns whether the key's values are compared. Data and frozen weights are compared by content, because their
+  /// paths may change. Keys of [plan] are not compared, because they do not change the training.
   [[nodiscard]] bool is_compared(const std::string& key) const {
     const std::string section = section_of_weights(key);
     if (section.empty()) return key != "train.out" && !key.starts_with("plan.") && !key.starts_with("data.");

@@ -69,7 +69,7 @@ class ReplicaOutputs {
     BufferPool buffers;
     PinnedBlock pinned;
     std::unique_ptr<Region> region;
-    std::string why_not;  // reason why device memory has no region
+    std::string why_not;  // why `region` is null for device memory
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;

@@ -16,7 +16,7 @@ class ReplicaSnapshot {
  public:
   /// Failures go to `replica`.
   ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica, caf::actor coordinator);
-  /// Returns a job that copies `which` moments out of the gradients, in which they were gathered.
+  /// Returns a job that copies the moments `which` from the gradient buffer, where they were gathered.
   [[nodiscard]] ReplicaRank::Job load_gathered_moments(ParameterBuffer which) const;
   /// Returns the last job, which copies everything else and queues it for writing.
   [[nodiscard]] ReplicaRank::Job write() const;

@@ -2,7 +2,6 @@
 #include "actors/served/module_report.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -66,22 +65,11 @@ Shape checked_shape(const served::Parameter& sent) {
     refuse(which + " has " + std::to_string(sizes.size()) + " dimensions; expected 1 to 4");
   }
   std::int64_t elements = 1;
-  std::array<std::int64_t, Shape::max_rank> all{};
-  for (std::size_t at = 0; at < sizes.size(); ++at) {
-    if (sizes[at] < 1 || sizes[at] > most_elements / elements)
-      refuse(which + " has a size of " + std::to_string(sizes[at]));
-    elements *= all[at] = sizes[at];
+  for (const std::int64_t size : sizes) {
+    if (size < 1 || size > most_elements / elements) refuse(which + " has a size of " + std::to_string(size));
+    elements *= size;
   }
-  switch (sizes.size()) {
-    case 1:
-      return {all[0]};
-    case 2:
-      return {all[0], all[1]};
-    case 3:
-      return {all[0], all[1], all[2]};
-    default:
-      return {all[0], all[1], all[2], all[3]};
-  }
+  return Shape::of(sizes);
 }
 
 }  // namespace

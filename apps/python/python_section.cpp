@@ -68,14 +68,6 @@ std::string text_of(const Array& array) {
   return std::string(dtype ? name_of(*dtype) : "another dtype") + " " + text + ")";
 }
 
-std::vector<std::int64_t> lengths(const SequenceLayout& layout) {
-  std::vector<std::int64_t> lengths;
-  for (std::size_t at = 1; at < layout.offsets.size(); ++at) {
-    lengths.push_back(layout.offsets[at] - layout.offsets[at - 1]);
-  }
-  return lengths;
-}
-
 /// Runs a call of a pass. Throws std::runtime_error with the traceback (YS-3).
 template <class Call>
 auto traced(Call call) {
@@ -195,12 +187,7 @@ void PythonSection::add_parameters(const SectionContext& context) {
       throw JobError("section '" + name_ + "' in Python: parameter '" + name + "' has " + std::to_string(sizes.size()) +
                      " dimensions; expected 1 to 4");
     }
-    std::array<std::int64_t, Shape::max_rank> all{};
-    std::ranges::copy(sizes, all.begin());
-    const Shape shape = sizes.size() == 1   ? Shape{all[0]}
-                        : sizes.size() == 2 ? Shape{all[0], all[1]}
-                        : sizes.size() == 3 ? Shape{all[0], all[1], all[2]}
-                                            : Shape{all[0], all[1], all[2], all[3]};
+    const Shape shape = Shape::of(sizes);
     parameters_.add({name, shape, decayed, [this, parameter = name, shape](std::span<float> values) {
                        with_python("the initial values of " + name_ + "." + parameter, [&] {
                          replica_.get().attr("initial")(parameter, view_of(Tensor(values.data(), DType::f32, shape)));
@@ -224,8 +211,8 @@ nb::dict PythonSection::batch_of(const Inputs& inputs) const {
   std::vector<std::uint64_t> samples;
   for (const SampleId sample : inputs.samples()) samples.push_back(sample.value());
   batch["samples"] = samples;
-  batch["tokens"] = lengths(inputs.layout());
-  batch["patches"] = lengths(inputs.layout(Axis::patches));
+  batch["tokens"] = inputs.lengths();
+  batch["patches"] = inputs.lengths(Axis::patches);
   batch["training"] = inputs.pass() == Pass::train;
   batch["loss_scale"] = inputs.loss_scale();
   return batch;

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 namespace maestro {
@@ -18,6 +19,13 @@ class Shape {
     assert(rank_ <= max_rank);
     int axis = 0;
     for (auto size : sizes) sizes_[static_cast<std::size_t>(axis++)] = size;
+  }
+  /// Returns the shape of these sizes, at most max_rank.
+  [[nodiscard]] static constexpr Shape of(std::span<const std::int64_t> sizes) {
+    assert(sizes.size() <= static_cast<std::size_t>(max_rank));
+    Shape shape;
+    for (const std::int64_t size : sizes) shape.sizes_[static_cast<std::size_t>(shape.rank_++)] = size;
+    return shape;
   }
   [[nodiscard]] constexpr int rank() const { return rank_; }
   /// Returns the size along `axis`; negative axes count from the end.

@@ -62,22 +62,6 @@ std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape, st
   return static_cast<std::uint64_t>(product);
 }
 
-/// Returns the shape for at most four sizes.
-Shape shape_of(const std::vector<std::int64_t>& sizes) {
-  switch (sizes.size()) {
-    case 0:
-      return {};
-    case 1:
-      return {sizes[0]};
-    case 2:
-      return {sizes[0], sizes[1]};
-    case 3:
-      return {sizes[0], sizes[1], sizes[2]};
-    default:
-      return {sizes[0], sizes[1], sizes[2], sizes[3]};
-  }
-}
-
 Error corrupt(const fs::path& path, const std::string& what) {
   return {ErrorCode::corrupt, path.string() + " is not a sound safetensors file: " + what};
 }
@@ -240,7 +224,7 @@ Result<ConstTensor> SafetensorsFile::described(const std::string& name, const En
     return Error{ErrorCode::invalid_argument,
                  where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
   }
-  return ConstTensor(nullptr, *known->dtype, shape_of(entry.shape));
+  return ConstTensor(nullptr, *known->dtype, Shape::of(entry.shape));
 }
 
 Result<ConstTensor> SafetensorsFile::tensor(std::string_view name) const {

@@ -30,14 +30,6 @@ auto or_lost(Call&& call) {
   }
 }
 
-std::vector<std::int64_t> lengths(const SequenceLayout& layout) {
-  std::vector<std::int64_t> lengths;
-  for (std::size_t at = 1; at < layout.offsets.size(); ++at) {
-    lengths.push_back(layout.offsets[at] - layout.offsets[at - 1]);
-  }
-  return lengths;
-}
-
 ServedTensor named(const std::string& port, const Tensor& tensor, std::int64_t columns) {
   return {port, tensor.reshaped({tensor.elements() / columns, columns})};
 }
@@ -203,8 +195,8 @@ void ServedSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   pass.keep = tape.recording();
   pass.training = inputs.pass() == Pass::train;
   for (const SampleId sample : inputs.samples()) pass.samples.push_back(static_cast<std::int64_t>(sample.value()));
-  pass.tokens = lengths(inputs.layout());
-  pass.patches = lengths(inputs.layout(Axis::patches));
+  pass.tokens = inputs.lengths();
+  pass.patches = inputs.lengths(Axis::patches);
   pass.loss_scale = inputs.loss_scale();
   std::vector<ServedTensor> given, wanted;
   std::vector<std::pair<Port, Var>> from, to;

@@ -43,9 +43,9 @@ struct RunStatus {
   std::shared_ptr<const PlannedStep> planned;  ///< oldest unit's plan; null if no unit has one
 };
 
-/// Rows are numbered from 0 in the order of their creation, steps and validations separately; a row that is made again
-/// after a recovery gets a new number. A negative number counts from the end. Rows that are no longer in memory are
-/// left out: the record's files have them.
+/// Requests rows of steps and of validations. Each kind is numbered from 0 in creation order; a step that is repeated
+/// after a recovery gets a new row number. Negative numbers count from the end. The answer omits rows that are only in
+/// the record's files.
 struct MetricsRequest {
   std::int64_t first_step_row = 0;
   std::int64_t first_validation_row = 0;

@@ -24,7 +24,7 @@ class PeerWatch {
 
   explicit PeerWatch(Duration timeout) : timeout_(timeout), clock_(interval_of(timeout)) {}
 
-  /// Adds a peer, which counts as its heartbeat; adding it again has no effect.
+  /// Adds a peer as if it had just sent a heartbeat. Does nothing for a known peer.
   void add(ProcessId peer) { heard_.try_emplace(peer, clock_.ran()); }
   void remove(ProcessId peer) { heard_.erase(peer); }
   /// Records a heartbeat; ignores unknown peers.

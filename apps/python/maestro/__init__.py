@@ -184,7 +184,7 @@ class App:
             settings.update(self._app.settings(name, settings_of(type, self._app.keys(name))))
 
         read()
-        if hasattr(type, "maestro_open"):
+        if hasattr(type, "maestro_open"):  # replicas without PyTorch: apps/python/python_section.hpp has their protocol
             opened = type.maestro_open(settings)
         else:
             from maestro._torch import opener
