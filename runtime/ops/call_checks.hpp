@@ -9,39 +9,39 @@
 
 namespace maestro {
 
-/// A product of x (M, K) in `compute` with a weight (N, K) and a bias (N); without a bias: null.
+/// Checks a product of x (M, K) in `compute` with a weight (N, K) and a bias (N); without a bias: null.
 void check_product(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias);
-/// A norm of x (M, C) f32 or act with a weight (C) and a bias (C); without a bias: null.
+/// Checks a norm of x (M, C) f32 or act with a weight (C) and a bias (C); without a bias: null.
 void check_norm(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias);
-/// A sum of tensors (M, C), f32 or act.
+/// Checks a sum of tensors (M, C), f32 or act.
 void check_sum(const char* op, const Tensor& a, const Tensor& b);
-/// Rows of x (M, C) at `index` (N) i32; with `rows` (N, C).
+/// Checks rows of x (M, C) at `index` (N) i32; with `rows` (N, C).
 void check_rows(const char* op, const Tensor& x, const Tensor& index, const Tensor& rows = {});
-/// An operator on one tensor (M, C) of f32 or bf16.
+/// Checks an operator on one tensor (M, C) of f32 or bf16.
 void check_pointwise(const char* op, const Tensor& x);
-/// A gate over x (M, 2F).
+/// Checks a gate over x (M, 2F).
 void check_gate(const Tensor& x);
-/// ids (M) i32 of rows of `table` (V, C), with positions (P, C) at `positions` (M); without them: null.
+/// Checks ids (M) i32 of rows of `table` (V, C), with positions (P, C) at `positions` (M); without them: null.
 void check_embedding(const Tensor& ids, const Parameter& table, const Parameter* positions_table,
                      std::size_t positions);
-/// qkv (M, (H + 2G) D) of the layout's rows, or of `rows` on a context rank.
+/// Checks qkv (M, (H + 2G) D) of the layout's rows, or of `rows` on a context rank.
 void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      std::int64_t rows);
-/// qkv (M, (H + 2G) D) with weights (D) of its heads, or with `whole` (H D) and (G D).
+/// Checks qkv (M, (H + 2G) D) with weights (D) of its heads, or with `whole` (H D) and (G D).
 void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter& key, const AttentionShape& shape,
                      bool whole);
-/// Keys and values (P, G D) for the rows of qkv after the first `cache.first`.
+/// Checks keys and values (P, G D) for the rows of qkv after the first `cache.first`.
 void check_cache(const Tensor& qkv, const AttentionOptions& options, const AttentionCache& cache);
-/// hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
+/// Checks hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
-/// The teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.
+/// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.
 void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSignal& teacher,
                    const DistillationTerms& terms, const VocabularyPart& part);
-/// values (M, k) f32 and indices (M, k) i32 of logits (M, V).
+/// Checks values (M, k) f32 and indices (M, k) i32 of logits (M, V).
 void check_top_k(const Tensor& logits, const Tensor& values, const Tensor& indices);
-/// A gradient for a value of as many elements.
+/// Checks a gradient for a value of as many elements.
 void check_gradient(const Tensor& value, const Tensor& gradient);
-/// Rows of this rank's part.
+/// Checks the number of rows in this rank's part.
 void check_part(const char* op, const Tensor& part, std::int64_t expected_rows);
 
 }  // namespace maestro

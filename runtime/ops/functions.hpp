@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Differentiable operators for section authors to write forward passes with. Each calls the operator table and records
-// its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
+// its backward pass on the tape. Shapes and dtypes are as in operators.hpp; if they do not fit, all throw ShapeError,
+// in every build. Calls of the operator table itself are only asserted.
 #pragma once
 
 #include <memory>
