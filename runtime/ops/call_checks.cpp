@@ -53,7 +53,7 @@ void check_ids(const char* op, const char* name, const Tensor& ids) {
 
 void check_product(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias) {
   if (x.columns() != columns_of(weight)) {
-    fail(op, "the columns of x must be those of the weight", {{"x", x}, {"the weight", weight}});
+    fail(op, "x must have as many columns as the weight", {{"x", x}, {"the weight", weight}});
   }
   if (x.dtype() != compute) {
     fail(op, compute == DType::f32 ? "products of this section take fp32" : "products of this section take bf16",
@@ -94,7 +94,7 @@ void check_pointwise(const char* op, const Tensor& x) {
 
 void check_gate(const Tensor& x) {
   check_pointwise("glu", x);
-  if (x.columns() % 2 != 0) fail("glu", "the columns of x are those of gate and up, an even number", {{"x", x}});
+  if (x.columns() % 2 != 0) fail("glu", "x holds gate and up, so its number of columns must be even", {{"x", x}});
 }
 
 void check_embedding(const Tensor& ids, const Parameter& table, const Parameter* positions_table,
@@ -144,7 +144,9 @@ void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter&
   check_pointwise("head_norm", qkv);
   const bool fits = query.shape().elements() == queries && key.shape().elements() == keys;
   if (fits && qkv.columns() == shape.qkv_columns()) return;
-  fail("head_norm", "qkv must have (heads + 2 kv_heads) head_size columns, and weights those of a head or of all heads",
+  fail("head_norm",
+       "qkv must have (heads + 2 kv_heads) head_size columns, and the weights an element for each column of a head or "
+       "of all heads",
        {{"qkv", qkv},
         {"the query weight", query},
         {"the key weight", key},
