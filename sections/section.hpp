@@ -116,6 +116,13 @@ class Outputs {
   void metric(std::string name, double sum, double weight) { metrics_.add({std::move(name), sum, weight}); }
   /// Adds a figure that is available when the pass is complete on the device.
   void metric(std::function<MetricSum()> later) { metrics_.add(std::move(later)); }
+  /// Reports the loss of sum_loss(): its mean over the values.
+  void loss(const Pending<LossSums>& sums) {
+    metrics_.add([sums] {
+      const LossSums known = sums.get();
+      return MetricSum{"loss", known.total, static_cast<double>(known.tokens)};
+    });
+  }
   /// Reports loss, ce, and with a teacher kl and teacher_ce.
   void losses(const Pending<LossSums>& sums, bool with_teacher) { losses(sums, with_teacher, with_teacher); }
   /// Does the same for a teacher whose cross-entropy is unknown: teacher_ce is reported only `with_teacher_ce`.

@@ -227,6 +227,49 @@ void check_top_k(const Tensor& logits, const Tensor& values, const Tensor& indic
        {{"logits", logits}, {"values", values}, {"indices", indices}});
 }
 
+void check_values(const char* op, const Tensor& x) {
+  check_pointwise(op, x);
+  if (x.columns() == 0) fail(op, "x must have a column", {{"x", x}});
+}
+
+void check_pair(const char* op, const Tensor& a, const Tensor& b) {
+  if (!is_float(a) || !is_float(b)) fail(op, "both must be fp32 or bf16", {{"a", a}, {"b", b}});
+  if (!same_rows_and_columns(a, b)) fail(op, "both must have the same shape", {{"a", a}, {"b", b}});
+}
+
+void check_factors(const Tensor& a, const Tensor& b) {
+  const bool of_rows = b.columns() == 1 && b.rows() == a.rows() && is_float(a) && is_float(b);
+  if (of_rows || same_rows_and_columns(a, b)) return check_pair("mul", a, of_rows ? a : b);
+  fail("mul", "b must have the shape of a, or a single column with a factor for each row", {{"a", a}, {"b", b}});
+}
+
+void check_samples(const char* op, const Tensor& x, const SequenceLayout& layout) {
+  check_pointwise(op, x);
+  if (x.rows() == layout.rows()) return;
+  fail(op, "x must have the layout's rows", {{"x", x}, {"the number of rows", layout.rows()}});
+}
+
+void check_concat(const std::vector<Tensor>& parts) {
+  if (parts.empty()) throw ShapeError("concat: there must be a part");
+  for (const Tensor& part : parts) {
+    check_pointwise("concat", part);
+    if (part.rows() == parts.front().rows() && part.dtype() == parts.front().dtype()) continue;
+    fail("concat", "all parts must have as many rows and the same dtype",
+         {{"the first part", parts.front()}, {"another", part}});
+  }
+}
+
+void check_columns(const Tensor& x, std::int64_t first, std::int64_t count) {
+  check_pointwise("slice", x);
+  if (first >= 0 && count >= 1 && first <= x.columns() - count) return;
+  fail("slice", "x must have the columns [first, first + count)", {{"x", x}, {"first", first}, {"count", count}});
+}
+
+void check_sum_loss(const Tensor& values) {
+  if (values.dtype() == DType::f32 && values.columns() == 1) return;
+  fail("sum_loss", "losses are fp32, a column with a value for each row", {{"values", values}});
+}
+
 void check_gradient(const Tensor& value, const Tensor& gradient) {
   if (gradient.elements() == value.elements() && is_float(gradient)) return;
   fail("add_gradient", "a gradient must have the shape of its value, in fp32 or bf16",

@@ -3,6 +3,8 @@
 // All throw ShapeError: operator, arguments with shapes and dtypes, the rule.
 #pragma once
 
+#include <vector>
+
 #include "runtime/core/shape_error.hpp"
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
@@ -39,6 +41,16 @@ void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSig
                    const DistillationTerms& terms, const VocabularyPart& part);
 /// Checks values (M, k) f32 and indices (M, k) i32 of logits (M, V).
 void check_top_k(const Tensor& logits, const Tensor& values, const Tensor& indices);
+/// Check the operators for section authors, on f32 or bf16: a value; two values (M, C); a value (M, C) with another of
+/// the same shape or a factor for each row; a value with the layout's rows; parts with equal rows and dtype; columns
+/// [first, first + count) of x; losses (M, 1) f32.
+void check_values(const char* op, const Tensor& x);
+void check_pair(const char* op, const Tensor& a, const Tensor& b);
+void check_factors(const Tensor& a, const Tensor& b);
+void check_samples(const char* op, const Tensor& x, const SequenceLayout& layout);
+void check_concat(const std::vector<Tensor>& parts);
+void check_columns(const Tensor& x, std::int64_t first, std::int64_t count);
+void check_sum_loss(const Tensor& values);
 /// Checks a gradient for a value of as many elements.
 void check_gradient(const Tensor& value, const Tensor& gradient);
 /// Checks the number of rows in this rank's part.

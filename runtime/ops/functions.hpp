@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/ops/author_functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "runtime/ops/tape.hpp"
 

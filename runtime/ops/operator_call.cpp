@@ -271,4 +271,60 @@ std::string text_of(const OperatorCall& call) {
   return text + " " + std::string(name_of(call.dtype));
 }
 
+template <>
+OperatorCall call_of(const Scale& op, bool) {
+  return pointwise("scale", op.x, 1, {op.x, op.y});
+}
+template <>
+OperatorCall call_of(const Multiply& op, bool) {
+  return pointwise("multiply", op.a, 1, {op.a, op.b, op.out}, op.b.columns() == op.a.columns() ? 0 : 1);
+}
+template <>
+OperatorCall call_of(const Curved& op, bool) {
+  return pointwise("curved", op.x, 8, {op.x, op.y}, static_cast<std::int64_t>(op.curve));
+}
+template <>
+OperatorCall call_of(const CurvedBackward& op, bool) {
+  return pointwise("curved_backward", op.dy, 3, {op.dy, op.y, op.dx}, static_cast<std::int64_t>(op.curve));
+}
+template <>
+OperatorCall call_of(const Softmax& op, bool) {
+  return pointwise("softmax", op.x, 8, {op.x, op.y}, op.log ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const SoftmaxBackward& op, bool) {
+  return pointwise("softmax_backward", op.dy, 4, {op.dy, op.y, op.dx}, op.log ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const RowDot& op, bool) {
+  return pointwise("row_dot", op.a, 2, {op.a, op.b, op.y});
+}
+template <>
+OperatorCall call_of(const Cosine& op, bool) {
+  return pointwise("cosine", op.a, 6, {op.a, op.b, op.y});
+}
+template <>
+OperatorCall call_of(const CosineBackward& op, bool) {
+  return pointwise("cosine_backward", op.a, 6, {op.a, op.b, op.da, op.db},
+                   (op.da.defined() ? 1 : 0) + (op.db.defined() ? 2 : 0));
+}
+template <>
+OperatorCall call_of(const CopyColumns& op, bool) {
+  const double elements = static_cast<double>(op.from.rows() * op.columns);
+  OperatorCall call = made("copy_columns", op.from.dtype(), {op.from.rows(), op.columns, op.accumulate ? 1 : 0},
+                           op.accumulate ? elements : 0, {});
+  call.bytes = elements * static_cast<double>(size_of(op.from.dtype()) + size_of(op.to.dtype()));
+  return call;
+}
+template <>
+OperatorCall call_of(const SumLoss& op, bool) {
+  return pointwise("sum_loss", op.values, 1, {op.values});
+}
+template <>
+OperatorCall call_of(const Custom& op, bool) {
+  OperatorCall call = pointwise(op.op->name, op.tensors.front(), op.op->flops_per_element, {});
+  for (const Tensor& tensor : op.tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
+  return call;
+}
+
 }  // namespace maestro

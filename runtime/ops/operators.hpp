@@ -17,6 +17,7 @@
 
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
+#include "runtime/ops/author_operators.hpp"
 #include "runtime/ops/distillation_options.hpp"
 #include "runtime/ops/flat_operators.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
@@ -373,11 +374,13 @@ struct TopK {
 template <class... Ops>
 struct OperatorList {};
 
-using Operators = OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight,
-                               Norm, NormBackward, HeadNorm, HeadNormBackward, Gelu, GeluBackward, Glu, GluBackward,
-                               Softcap, Add, Cast, Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect,
-                               IndexAdd, Rotary, Attention, AttentionBackward, CachedAttention, CrossEntropyLoss,
-                               DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
+using Operators =
+    OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight, Norm,
+                 NormBackward, HeadNorm, HeadNormBackward, Gelu, GeluBackward, Glu, GluBackward, Softcap, Add, Cast,
+                 Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention,
+                 AttentionBackward, CachedAttention, CrossEntropyLoss, DistillationLoss, TopK, AdamW, SumOfSquares,
+                 AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine,
+                 CosineBackward, CopyColumns, SumLoss, Custom>;
 
 namespace operators_internal {
 template <class Op>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "tests/ops/operator_case.hpp"
@@ -263,6 +264,7 @@ struct RotaryCase final : OperatorCase {
 
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
   std::vector<std::shared_ptr<const OperatorCase>> cases = norm_cases();
+  std::ranges::move(author_cases(), std::back_inserter(cases));
   cases.insert(
       cases.end(),
       {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(), std::make_shared<GluCase>(GluGate::silu),

@@ -132,6 +132,51 @@ def partial_rotary(g, rows, columns):
     return rotary(g, rows, columns, 5, 0.75)
 
 
+def scale(g, rows, columns):
+    return {"x": exact(g, rows, columns)}, lambda v: -0.75 * v["x"]
+
+
+def row_pair(g, rows, columns):
+    return {"a": exact(g, rows, columns + 3), "b": exact(g, rows, columns + 3)}
+
+
+def multiply(g, rows, columns):
+    return row_pair(g, rows, columns), lambda v: v["a"] * v["b"]
+
+
+def multiply_rows(g, rows, columns):
+    return {"a": exact(g, rows, columns), "b": exact(g, rows, 1)}, lambda v: v["a"] * v["b"]
+
+
+def sigmoid(g, rows, columns):
+    return {"x": exact(g, rows, columns)}, lambda v: torch.sigmoid(v["x"])
+
+
+def tanh(g, rows, columns):
+    return {"x": exact(g, rows, columns)}, lambda v: torch.tanh(v["x"])
+
+
+def softmax(g, rows, columns):
+    return {"x": exact(g, rows, columns)}, lambda v: F.softmax(v["x"], dim=-1)
+
+
+def log_softmax(g, rows, columns):
+    return {"x": exact(g, rows, columns)}, lambda v: F.log_softmax(v["x"], dim=-1)
+
+
+def row_dot(g, rows, columns):
+    return row_pair(g, rows, columns), lambda v: (v["a"] * v["b"]).sum(-1, keepdim=True)
+
+
+def cosine(g, rows, columns):
+    return row_pair(g, rows, columns), lambda v: F.cosine_similarity(v["a"], v["b"], dim=-1).unsqueeze(-1)
+
+
+def columns(g, rows, columns):
+    v = {"a": exact(g, rows, columns), "b": exact(g, rows, columns + 2)}
+    return v, lambda v: torch.cat([v["a"], v["b"][:, 1:]], dim=1)
+
+
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
@@ -139,6 +184,8 @@ def record_operators():
     record_adamw(g, tensors)
     record_each(g, (embedding_with_gaps, select_rows, add_rows), tensors, notes)
     record_each(g, (partial_rotary, rms_norm_with_offset, head_norm, whole_head_norm, geglu, scaled_embedding), tensors,
+                notes)
+    record_each(g, (scale, multiply, multiply_rows, sigmoid, tanh, softmax, log_softmax, row_dot, cosine, columns), tensors,
                 notes)
     save(HERE / "operators.safetensors", tensors, notes)
 

@@ -123,7 +123,7 @@ struct Pair {
 };
 
 inline const auto layouts = ::testing::Values(Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 1}, Layout{1, 4});
-inline const auto name_of = [](const auto& test) {
+inline const auto layout_name = [](const auto& test) {
   return std::to_string(test.param.tensor) + "x" + std::to_string(test.param.context);
 };
 

@@ -140,7 +140,7 @@ TEST_P(DecoderWithEyesOverRanks, image_tokens_and_rows_that_do_not_match_are_ref
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(layouts, DecoderWithEyesOverRanks, layouts, name_of);
+INSTANTIATE_TEST_SUITE_P(layouts, DecoderWithEyesOverRanks, layouts, layout_name);
 
 }  // namespace
 }  // namespace maestro::testing

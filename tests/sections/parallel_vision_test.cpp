@@ -67,7 +67,7 @@ TEST_P(VisionOverRanks, a_frozen_projector_passes_the_gradient_of_one_rank_on) {
   expect_same_passes(pass(projectors.ranks), pass(projectors.single));
 }
 
-INSTANTIATE_TEST_SUITE_P(layouts, VisionOverRanks, layouts, name_of);
+INSTANTIATE_TEST_SUITE_P(layouts, VisionOverRanks, layouts, layout_name);
 
 /// The three sections, each with a separate layout.
 struct Model {

@@ -36,7 +36,7 @@ OwnedTensor random_visual(std::int64_t rows) {
   return {DType::f32, {rows, width}, exact_normals(generator, rows * width)};
 }
 
-void expect_same_metrics(const ParallelPass& found, const ParallelPass& expected) {
+void expect_equal_metrics(const ParallelPass& found, const ParallelPass& expected) {
   ASSERT_EQ(found.metrics.size(), expected.metrics.size());
   for (const MetricSum& metric : expected.metrics) {
     EXPECT_NEAR(found.metric(metric.name).sum, metric.sum, 1e-6 * metric.sum) << metric.name;
@@ -57,7 +57,7 @@ class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase
     stages.load(single.whole());
     const ParallelPass expected = single.run(given, Pass::train, feeds);
     const ParallelPass found = stages.run(given, Pass::train, feeds);
-    expect_same_metrics(found, expected);
+    expect_equal_metrics(found, expected);
     expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)), 1e-5);
     const double squares = single.gradient_sum_of_squares();
     EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, 1e-5 * squares);
@@ -65,7 +65,7 @@ class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase
     for (const auto& [name, gradient] : expected.input_gradients) {
       EXPECT_LE(worst_error(found.input_gradients.at(name).values(), gradient.values(), 1e-6), 1e-5) << name;
     }
-    expect_same_metrics(stages.run(given, Pass::evaluate, feeds), single.run(given, Pass::evaluate, feeds));
+    expect_equal_metrics(stages.run(given, Pass::evaluate, feeds), single.run(given, Pass::evaluate, feeds));
   }
   Bench bench;
   Pictures pictures = Pictures::random(4, {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}}, 2);

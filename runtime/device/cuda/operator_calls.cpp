@@ -2,6 +2,7 @@
 #include "runtime/device/cuda/operator_calls.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -59,6 +60,8 @@ void OperatorPass::write(const T& member) {
     write_contents(member);
   } else if constexpr (std::is_pointer_v<T>) {
     words_.push_back(reinterpret_cast<std::uintptr_t>(member));
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {  // an array
+    for (const auto& each : member) write(each);
   } else if constexpr (requires {
                          member.data();
                          member.size();

@@ -11,6 +11,7 @@
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
+#include "runtime/ops/cpu/operands.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
 #include "runtime/ops/cpu/pointwise/head_norm_kernels.hpp"
 #include "runtime/ops/cpu/pointwise/norm_kernels.hpp"
@@ -20,12 +21,6 @@ namespace maestro::cpu {
 
 namespace {
 
-In in(const Tensor& tensor) {
-  return {tensor.raw(), tensor.dtype() == DType::bf16};
-}
-Out out(const Tensor& tensor) {
-  return {tensor.raw(), tensor.dtype() == DType::bf16};
-}
 float* floats_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<float>() : nullptr;
 }

@@ -3,6 +3,7 @@
 
 #include <cassert>
 
+#include "runtime/core/result.hpp"
 #include "runtime/ops/cuda/attention/cached_attention.hpp"
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
@@ -243,6 +244,62 @@ Pending<double> CudaOperatorTable::run(const SumOfSquares& op) const {
 
 void CudaOperatorTable::run(const AddInto& op) const {
   add_into(at(), op.into.data(), op.values.data(), static_cast<std::int64_t>(op.into.size()));
+}
+
+// ---- for section authors ----
+
+void CudaOperatorTable::run(const Scale& op) const {
+  scale(at(), op);
+}
+
+void CudaOperatorTable::run(const Multiply& op) const {
+  multiply(at(), op);
+}
+
+void CudaOperatorTable::run(const Curved& op) const {
+  curved(at(), op);
+}
+
+void CudaOperatorTable::run(const CurvedBackward& op) const {
+  curved_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const Softmax& op) const {
+  softmax(at(), op);
+}
+
+void CudaOperatorTable::run(const SoftmaxBackward& op) const {
+  softmax_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const RowDot& op) const {
+  row_dot(at(), op);
+}
+
+void CudaOperatorTable::run(const Cosine& op) const {
+  cosine(at(), op);
+}
+
+void CudaOperatorTable::run(const CosineBackward& op) const {
+  cosine_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const CopyColumns& op) const {
+  copy_columns(at(), op);
+}
+
+Pending<LossSums> CudaOperatorTable::run(const SumLoss& op) const {
+  const auto sums = engines_->staging.figure<LossSums>();
+  sum_rows(at(), {}, {.ce = op.values, .kl = {}, .teacher_ce = {}}, {}, sums.get(), false);
+  return Pending<LossSums>(std::shared_ptr<const LossSums>(sums));
+}
+
+void CudaOperatorTable::run(const Custom& op) const {
+  if (op.op->cuda == nullptr) {
+    throw JobError("operator '" + std::string(op.op->name) + "' has no function for CUDA devices",
+                   ErrorCode::unavailable);
+  }
+  op.op->cuda(op, at().stream);
 }
 
 }  // namespace maestro::cuda

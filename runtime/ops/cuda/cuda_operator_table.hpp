@@ -92,6 +92,18 @@ class CudaOperatorTable final : public OperatorTable {
   void run(const AdamW& op) const override;
   Pending<double> run(const SumOfSquares& op) const override;
   void run(const AddInto& op) const override;
+  void run(const Scale& op) const override;
+  void run(const Multiply& op) const override;
+  void run(const Curved& op) const override;
+  void run(const CurvedBackward& op) const override;
+  void run(const Softmax& op) const override;
+  void run(const SoftmaxBackward& op) const override;
+  void run(const RowDot& op) const override;
+  void run(const Cosine& op) const override;
+  void run(const CosineBackward& op) const override;
+  void run(const CopyColumns& op) const override;
+  Pending<LossSums> run(const SumLoss& op) const override;
+  void run(const Custom& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

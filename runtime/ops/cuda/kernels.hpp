@@ -56,6 +56,18 @@ void index_select(const Launch& at, const Tensor& from, std::span<const std::int
 void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
 void rotary(const Launch& at, const Rotary& op);
 
+// ---- for section authors (author_operators.hpp) ----
+void scale(const Launch& at, const Scale& op);
+void multiply(const Launch& at, const Multiply& op);
+void curved(const Launch& at, const Curved& op);
+void curved_backward(const Launch& at, const CurvedBackward& op);
+void softmax(const Launch& at, const Softmax& op);
+void softmax_backward(const Launch& at, const SoftmaxBackward& op);
+void row_dot(const Launch& at, const RowDot& op);
+void cosine(const Launch& at, const Cosine& op);
+void cosine_backward(const Launch& at, const CosineBackward& op);
+void copy_columns(const Launch& at, const CopyColumns& op);
+
 // ---- sums over rows ----
 /// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
@@ -97,7 +109,7 @@ struct DistillationWeights {
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights);
 /// Sets *sums (device, or pinned host memory that the device sees) to the sums over rows with a target, in f64 and a
-/// fixed order; with `accumulate` adds to its value.
+/// fixed order; with `accumulate` adds to its value. Undefined targets: over all rows of losses.ce.
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate);
 /// Finds the k largest of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the CPU.

@@ -23,6 +23,35 @@ void launch_map(const Launch& at, const char* name, const MapCall<A, B, Out>& ca
   });
 }
 
+/// Sets out = op(a).
+template <class Op>
+void map_one(const Launch& at, const char* name, const Tensor& a, const Tensor& out, Op op = {}) {
+  assert(a.elements() == out.elements());
+  with_type(a.dtype(), [&](auto from) {
+    with_type(out.dtype(), [&](auto to) {
+      using A = typename decltype(from)::type;
+      using Out = typename decltype(to)::type;
+      launch_map(at, name, MapCall<A, A, Out>{a.elements(), a.data<A>(), nullptr, out.data<Out>()}, op);
+    });
+  });
+}
+
+/// Sets out = op(a, b).
+template <class Op>
+void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& b, const Tensor& out) {
+  assert(a.elements() == out.elements() && b.elements() == out.elements());
+  with_type(a.dtype(), [&](auto left) {
+    with_type(b.dtype(), [&](auto right) {
+      with_type(out.dtype(), [&](auto to) {
+        using A = typename decltype(left)::type;
+        using B = typename decltype(right)::type;
+        using Out = typename decltype(to)::type;
+        launch_map(at, name, MapCall<A, B, Out>{a.elements(), a.data<A>(), b.data<B>(), out.data<Out>()}, Op());
+      });
+    });
+  });
+}
+
 /// Calls body(row, item) on all rows and items.
 template <class Body>
 void launch_rows(const Launch& at, const char* name, std::int64_t rows, std::int64_t items, const Body& body) {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "runtime/core/result.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/cuda/cuda_tables.hpp"
 #include "tests/support/fake_cuda/host_cuda.hpp"
@@ -107,6 +108,28 @@ TEST_F(RepeatingTableTest, calls_with_another_operator_tensor_shape_or_scalar_ar
     for (const auto& work : works) ops().repeat(place, work);
   }
   EXPECT_EQ(graphs(), works.size());
+}
+
+/// Copies the first tensor to the second.
+void copy_on(const Custom& call, void* stream) {
+  EXPECT_EQ(cudaMemcpyAsync(call.tensors[1].raw(), call.tensors[0].raw(), call.tensors[0].bytes(),
+                            cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+            cudaSuccess);
+}
+
+TEST_F(RepeatingTableTest, a_plug_ins_operator_repeats_with_equal_tensors_and_numbers) {  // OC-1
+  static const CustomOperator copy{.name = "copy", .cuda = copy_on};
+  static const CustomOperator nowhere{.name = "nowhere"};
+  const Tensor a = tensor(0, {rows, width}), b = tensor(1, {rows, width}), c = tensor(2, {rows, width});
+  write(a, std::vector<float>(rows * width, 3.0F));
+  for (const auto& [to, number] : {std::pair(b, 1.0), std::pair(b, 2.0), std::pair(c, 1.0)}) {
+    for (int run = 1; run <= 3; ++run) {
+      ops().repeat(place, [&] { ops().run(Custom{.op = &copy, .tensors = {a, to}, .numbers = {number}}); });
+    }
+    EXPECT_EQ(values_of(to), std::vector<float>(rows * width, 3.0F));
+  }
+  EXPECT_EQ(graphs(), 3u);
+  EXPECT_THROW(ops().run(Custom{.op = &nowhere, .tensors = {a, b}}), JobError);
 }
 
 TEST_F(RepeatingTableTest, frequencies_of_a_rotation_count_by_value_and_may_change_at_once) {  // OC-1, OC-2

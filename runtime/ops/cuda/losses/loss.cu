@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(sum_rows_threads)
   double total[3] = {};
   std::int64_t tokens = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
-    if (targets[row] < 0) continue;
+    if (targets != nullptr && targets[row] < 0) continue;
     ++tokens;
     total[0] += static_cast<double>(ce[row]);
     if (kl != nullptr) total[1] += static_cast<double>(kl[row]);
@@ -63,8 +63,8 @@ void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows
 
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate) {
-  launch({"sum_rows", 1, sum_rows_threads, 0, at.stream}, sum_rows_kernel, targets.data<std::int32_t>(),
-         targets.elements(), losses.ce.data<float>(), data_of<float>(losses.kl), data_of<float>(losses.teacher_ce),
+  launch({"sum_rows", 1, sum_rows_threads, 0, at.stream}, sum_rows_kernel, data_of<std::int32_t>(targets),
+         losses.ce.elements(), losses.ce.data<float>(), data_of<float>(losses.kl), data_of<float>(losses.teacher_ce),
          sums, weights.alpha, weights.temperature, accumulate);
 }
 

@@ -5,33 +5,6 @@ namespace maestro::cuda {
 
 namespace {
 
-template <class Op>
-void map_one(const Launch& at, const char* name, const Tensor& a, const Tensor& out, Op op = {}) {
-  assert(a.elements() == out.elements());
-  with_type(a.dtype(), [&](auto from) {
-    with_type(out.dtype(), [&](auto to) {
-      using A = typename decltype(from)::type;
-      using Out = typename decltype(to)::type;
-      launch_map(at, name, MapCall<A, A, Out>{a.elements(), a.data<A>(), nullptr, out.data<Out>()}, op);
-    });
-  });
-}
-
-template <class Op>
-void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& b, const Tensor& out) {
-  assert(a.elements() == out.elements() && b.elements() == out.elements());
-  with_type(a.dtype(), [&](auto left) {
-    with_type(b.dtype(), [&](auto right) {
-      with_type(out.dtype(), [&](auto to) {
-        using A = typename decltype(left)::type;
-        using B = typename decltype(right)::type;
-        using Out = typename decltype(to)::type;
-        launch_map(at, name, MapCall<A, B, Out>{a.elements(), a.data<A>(), b.data<B>(), out.data<Out>()}, Op());
-      });
-    });
-  });
-}
-
 /// Calls body(Type<element::...>()) with the unit for a gate.
 template <class Body>
 void with_unit(GluGate gate, Body body) {

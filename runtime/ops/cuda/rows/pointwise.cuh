@@ -73,6 +73,32 @@ struct SoftcapOp {
   __device__ float operator()(float x, float) const { return element::Softcap::value(x, cap); }
 };
 
+struct ScaleOp {
+  static constexpr bool takes_two = false;
+  float factor;
+  __device__ float operator()(float x, float) const { return factor * x; }
+};
+struct MultiplyOp {
+  static constexpr bool takes_two = true;
+  __device__ float operator()(float a, float b) const { return a * b; }
+};
+struct SigmoidOp {
+  static constexpr bool takes_two = false;
+  __device__ float operator()(float x, float) const { return element::sigmoid(x); }
+};
+struct SigmoidBackwardOp {
+  static constexpr bool takes_two = true;
+  __device__ float operator()(float dy, float y) const { return dy * y * (1.0F - y); }
+};
+struct TanhOp {
+  static constexpr bool takes_two = false;
+  __device__ float operator()(float x, float) const { return element::tanh_of(x); }
+};
+struct TanhBackwardOp {
+  static constexpr bool takes_two = true;
+  __device__ float operator()(float dy, float y) const { return dy * (1.0F - y * y); }
+};
+
 /// Calls body(row, item) for all row < rows and item < items, each once.
 template <class Body>
 __global__ void __launch_bounds__(flat_threads)
