@@ -6,6 +6,7 @@
 #include <map>
 #include <system_error>
 
+#include "runtime/checkpoint/model_export.hpp"
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "sections/model_config.hpp"
@@ -185,8 +186,9 @@ Error missing(const std::string& file, const std::string& name, const Names& sto
   std::vector<std::string> names;
   for (const auto& [stored_name, tensor] : stored) names.push_back(stored_name);
   const auto nearest = nearest_name(name, names);
-  return {ErrorCode::not_found,
-          file + ": tensor '" + name + "' is missing" + (nearest ? "; the nearest is '" + *nearest + "'" : "")};
+  return {ErrorCode::not_found, file + ": tensor '" + name + "' is missing" +
+                                    (nearest ? "; the nearest is '" + *nearest + "'" : "") +
+                                    way_to_whole_model(std::filesystem::path(file).parent_path())};
 }
 
 Status check_entry(const StateEntry& entry, const std::string& name, const Names& stored, const std::string& file) {

@@ -126,10 +126,14 @@ Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan
   if (named != weight_dtype_names.end()) options.dtype = static_cast<WeightDtype>(named - weight_dtype_names.begin());
   for (const GraphNode& node : plan.graph.nodes()) {
     if (!node.trained() || node.stage > 0) continue;
-    const fs::path folder = fs::path(plan.train.out) / "models" / node.section_name();
+    const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, node.section_name());
+    if (!sections) return sections.error();
+    const std::string name = joined_names(*sections);
+    if (folders.contains(name)) continue;
+    const fs::path folder = fs::path(plan.train.out) / "models" / name;
     const auto exported = export_section(checkpoint, node.section_name(), folder, options);
     if (!exported) return exported.error();
-    folders[node.section_name()] = folder.string();
+    folders[name] = folder.string();
   }
   return folders;
 }

@@ -27,8 +27,8 @@ namespace maestro {
 [[nodiscard]] std::map<std::string, std::string> prepare_model_files(const ResolvedJob& plan, const StartPoint& start,
                                                                      const std::filesystem::path& folder);
 
-/// Exports every trained section of the final checkpoint into <train.out>/models, and returns the folders by section;
-/// empty with train.export = "none" or without a final checkpoint.
+/// Exports every trained model of the final checkpoint into <train.out>/models, and returns the folders by the names of
+/// its sections ("student", "trunk+head"); empty with train.export = "none" or without a final checkpoint.
 [[nodiscard]] Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan,
                                                                        const std::filesystem::path& checkpoint);
 

@@ -116,9 +116,13 @@ Status CheckpointArchive::write(const fs::path& checkpoint, const Manifest& mani
   ExportOptions options;
   options.dtype = WeightDtype::bf16;
   for (const std::string& section : manifest.sections()) {
-    const Result<ExportedModel> exported = export_section(checkpoint, section, staging / section, options);
+    const Result<std::vector<std::string>> model = sections_of_model(checkpoint, section);
+    if (!model) return model.error();
+    if (model->front() != section) continue;  // exported with the first section of its model
+    const std::string name = joined_names(*model);
+    const Result<ExportedModel> exported = export_section(checkpoint, section, staging / name, options);
     if (!exported) return exported.error();
-    done("export " + section);
+    done("export " + name);
   }
   const Result<WrittenFile> written = write_file(staging / run_file, run_identity_text(manifest.run), after_);
   return written ? Status() : Status(written.error());

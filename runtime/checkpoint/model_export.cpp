@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint_folders.hpp"
@@ -142,16 +144,37 @@ Result<ExportedModel> write_adapted(const StoredSection& stored, const Manifest&
   return write_model(*merged, stored.state.config, whole, staging);
 }
 
-/// Writes a section that trains its weights.
-Result<ExportedModel> write_trained(const StoredSection& stored, const Manifest& manifest, std::string_view section,
-                                    const fs::path& staging, const ExportOptions& options) {
+/// Writes a model of sections that train their weights.
+Result<ExportedModel> write_trained(const std::vector<StoredSection>& parts, const Manifest& manifest,
+                                    std::string_view section, const fs::path& staging, const ExportOptions& options) {
   if (options.merge) {
     return Error{ErrorCode::invalid_argument,
                  "cannot merge section " + std::string(section) + ": it does not train adapters; leave --merge out"};
   }
   ExportOptions whole = options;
   if (!whole.dtype) whole.dtype = own_dtype(manifest, section);
-  return write_model({stored.state.parameters, {}}, stored.state.config, whole, staging);
+  MadeModel model;
+  for (const StoredSection& part : parts) {
+    model.tensors.insert(model.tensors.end(), part.state.parameters.begin(), part.state.parameters.end());
+  }
+  return write_model(model, parts.front().state.config, whole, staging);
+}
+
+/// Returns whether the config.json names an architecture, so that another program can load a model by it.
+bool names_architecture(const std::string& config) {
+  const auto parsed = nlohmann::json::parse(config, nullptr, false);
+  return parsed.is_object() && parsed.contains("architectures");
+}
+
+/// Returns whether no tensor is in two of the sections.
+bool are_disjoint(const std::vector<StoredSection>& sections) {
+  std::set<std::string> names;
+  for (const StoredSection& section : sections) {
+    for (const NamedTensor& named : section.state.parameters) {
+      if (!names.insert(named.name).second) return false;
+    }
+  }
+  return true;
 }
 
 Status check_target(const fs::path& to, bool replace) {
@@ -188,17 +211,26 @@ Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view 
                                    const ExportOptions& options) {
   const Result<Manifest> manifest = load_checkpoint(checkpoint);
   if (!manifest) return manifest.error();
-  const Result<StoredSection> stored = read_section(checkpoint, section);
-  if (!stored) return stored.error();
+  const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, section);
+  if (!sections) return sections.error();
+  std::vector<StoredSection> parts;
+  for (const std::string& name : *sections) {
+    Result<StoredSection> stored = read_section(checkpoint, name);
+    if (!stored) return stored.error();
+    parts.push_back(*std::move(stored));
+  }
   std::error_code failure;
   fs::remove_all(staging, failure);
   fs::create_directories(staging, failure);
   if (failure) return system_error("cannot create folder", staging, failure.value());
-  const auto write = stored->state.adapters ? write_adapted : write_trained;
-  const Result<ExportedModel> model = write(*stored, *manifest, section, staging, options);
+  const Result<ExportedModel> model = parts.front().state.adapters
+                                          ? write_adapted(parts.front(), *manifest, section, staging, options)
+                                          : write_trained(parts, *manifest, section, staging, options);
   if (!model) return model.error();
-  const fs::path source = checkpoint / section;
-  if (const Status copied = copy_model_files(source, model_files(source), staging); !copied) return copied.error();
+  for (const std::string& name : *sections) {
+    const fs::path source = checkpoint / name;
+    if (const Status copied = copy_model_files(source, model_files(source), staging); !copied) return copied.error();
+  }
   return *model;
 }
 
@@ -219,6 +251,44 @@ Result<ExportedModel> export_section(const fs::path& checkpoint, std::string_vie
   return model;
 }
 
+Result<std::vector<std::string>> sections_of_model(const fs::path& checkpoint, std::string_view section) {
+  const Result<Manifest> manifest = load_checkpoint(checkpoint);
+  if (!manifest) return manifest.error();
+  if (const Status found = find_section(checkpoint, *manifest, section); !found) return found.error();
+  const std::vector<std::string> alone{std::string(section)};
+  const Result<std::string> config = read_text(checkpoint / section / section_config_file);
+  if (!config) return config.error();
+  if (has_adapters(*manifest, section) || !names_architecture(*config)) return alone;
+  std::vector<std::string> names;
+  std::vector<StoredSection> parts;
+  for (const std::string& name : manifest->sections()) {
+    const Result<std::string> other = read_text(checkpoint / name / section_config_file);
+    if (!other) return other.error();
+    if (*other != *config || has_adapters(*manifest, name)) continue;
+    Result<StoredSection> stored = map_section(checkpoint, *manifest, name);
+    if (!stored) return stored.error();
+    names.push_back(name);
+    parts.push_back(*std::move(stored));
+  }
+  return are_disjoint(parts) ? names : alone;
+}
+
+std::string joined_names(const std::vector<std::string>& sections) {
+  std::string joined;
+  for (const std::string& name : sections) joined += (joined.empty() ? "" : "+") + name;
+  return joined;
+}
+
+std::string way_to_whole_model(const fs::path& folder) {
+  const fs::path checkpoint = folder.parent_path();
+  std::error_code failure;
+  if (!fs::exists(checkpoint / manifest_file, failure)) return {};
+  const auto sections = sections_of_model(checkpoint, folder.filename().string());
+  if (!sections || sections->size() < 2) return {};
+  return "; the model is in the sections " + joined_names(*sections) + ": maestro export " + folder.string() +
+         " --to DIR writes it as one folder";
+}
+
 Result<CheckpointSection> resolve_section(const fs::path& given) {
   fs::path path = given.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -236,7 +306,11 @@ Result<CheckpointSection> resolve_section(const fs::path& given) {
   const Result<Manifest> manifest = load_checkpoint(*whole);
   if (!manifest) return manifest.error();
   const std::vector<std::string> sections = manifest->sections();
-  if (sections.size() == 1) return CheckpointSection{*whole, sections.front()};
+  if (!sections.empty()) {
+    const Result<std::vector<std::string>> model = sections_of_model(*whole, sections.front());
+    if (!model) return model.error();
+    if (model->size() == sections.size()) return CheckpointSection{*whole, sections.front()};
+  }
   std::string list;
   for (const std::string& name : sections) list += (list.empty() ? "" : " or ") + (path / name).string();
   return Error{ErrorCode::invalid_argument, "cannot export " + path.string() + ": it has " +

@@ -5,6 +5,8 @@
 // EX-1 (whole or absent): under its final name an export is complete; a folder that it replaces is removed afterwards.
 // EX-2 (nothing overwritten): without `replace`, a folder that is not empty is refused.
 // EX-3 (adapters' base): adapters are merged only with the weights that they were trained on, by their fingerprint.
+// EX-4 (complete models): sections that are parts of one model are exported together: sections with the same config.json,
+//       which names an architecture, and without a tensor in common.
 //
 // A section that trains adapters is exported as a PEFT folder, in f32 unless another dtype is named, or with `merge` as
 // the complete model.
@@ -14,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -47,8 +50,18 @@ struct ExportedModel {
   bool adapters = false;    ///< the export is a PEFT folder
 };
 
-/// Exports a checkpoint's section to the folder `to` and makes its parents. Reads and verifies the section as
-/// read_section. Errors as read_section and write_weights, system errors, and invalid_argument for EX-2.
+/// Returns the checkpoint's sections that are one model with `section` (EX-4), in the checkpoint's order; often only
+/// `section`. Reads names only. Errors as read_section.
+[[nodiscard]] Result<std::vector<std::string>> sections_of_model(const std::filesystem::path& checkpoint,
+                                                                 std::string_view section);
+/// Returns names as "trunk+head".
+[[nodiscard]] std::string joined_names(const std::vector<std::string>& sections);
+/// Returns the end of an error for a folder that holds a part of a model: the model's sections, and the command that
+/// exports them. Empty for a complete model, and for a folder outside a checkpoint.
+[[nodiscard]] std::string way_to_whole_model(const std::filesystem::path& folder);
+
+/// Exports the model of a checkpoint's section (EX-4) to the folder `to` and makes its parents. Reads and verifies the
+/// sections as read_section. Errors as read_section and write_weights, system errors, and invalid_argument for EX-2.
 [[nodiscard]] Result<ExportedModel> export_section(const std::filesystem::path& checkpoint, std::string_view section,
                                                    const std::filesystem::path& to, const ExportOptions& options = {});
 
@@ -58,7 +71,7 @@ struct CheckpointSection {
   std::string section;
 };
 /// Resolves the argument of `maestro export`: a path for resolve_checkpoint, optionally followed by a section's name.
-/// Without a name, the checkpoint must have a single section. Errors name the path and the sections or the nearest
+/// Without a name, the checkpoint must have a single model (EX-4). Errors name the path and the sections or the nearest
 /// entry.
 [[nodiscard]] Result<CheckpointSection> resolve_section(const std::filesystem::path& path);
 

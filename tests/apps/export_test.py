@@ -161,5 +161,32 @@ class ASectionWithoutWeights(Exports):
         self.assertIn("train.export: needs the checkpoint at the end", finished.err)
 
 
+class AModelInTwoSections(Exports):
+    def setUp(self):
+        super().setUp()
+        job = language_model(steps=2)
+        shape = {key: job["teacher"][key] for key in job["teacher"] if key != "replicas"} | {"tied": False}
+        del job["teacher"]
+        self.train(job | {"app": "split_language_model", "trunk": shape, "head": shape})
+
+    def test_is_one_folder_at_the_end_and_by_export(self):
+        halves = tensors(self.checkpoint(2) / "trunk") | tensors(self.checkpoint(2) / "head")
+        self.assertEqual(tensors(self.folder / "out/models/trunk+head"), halves)
+        self.assertIn("lm_head.weight", halves)
+        finished = self.export("out/head", "--to", "model")
+        self.assertIn("trunk+head of", finished.err)
+        self.assertEqual(tensors(self.folder / "model"), halves)
+        answer = self.call("generate", "model", "--prompt", "once", "--max-tokens", "4", "--temperature", "0")
+        self.assertEqual(answer.status, 0, answer.describe())
+
+    def test_is_named_by_who_asks_for_a_half(self):
+        trunk = self.checkpoint(2) / "trunk"
+        finished = self.call("generate", trunk, "--prompt", "once")
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertIn("tensor 'lm_head.weight' is missing", finished.err)
+        self.assertIn(f"maestro export {trunk} --to DIR writes it as one folder", finished.err)
+        self.assertEqual(len(finished.err.splitlines()), 1)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

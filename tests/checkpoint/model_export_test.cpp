@@ -163,6 +163,50 @@ TEST_F(ModelExport, f16_refuses_a_finite_value_beyond_its_range_by_tensor) {
   EXPECT_TRUE(written(2, WeightDtype::f16).ok()) << "infinity is infinity";
 }
 
+/// A checkpoint with the sections `names`, each with a tensor of its own and the same config.json.
+class HalvesOfAModel : public ModelExport {
+ protected:
+  fs::path write_halves(const std::string& config, std::initializer_list<const char*> names, bool disjoint = true) {
+    for (const char* name : names) folder_.write("files/" + std::string(name) + "/config.json", config);
+    const fs::path staging = store_.begin(StepId(9)).value_or_throw();
+    manifest_ = {};
+    manifest_.step = 9;
+    std::uint32_t index = 0;
+    for (const char* name : names) {
+      SmallSection section(9, {disjoint ? index++ : 0, 2});
+      SectionState state = section.state();
+      state.part = {};
+      const auto records = store_.write_section(staging, name, state).value_or_throw();
+      manifest_.files.insert(manifest_.files.end(), records.begin(), records.end());
+    }
+    store_.commit(staging, manifest_).or_throw();
+    return folder_.path() / "checkpoints/step-00000009";
+  }
+};
+
+TEST_F(HalvesOfAModel, go_out_as_one_folder_by_any_name) {  // EX-4
+  const fs::path checkpoint = write_halves(R"({"model_type": "x", "architectures": ["X"]})", {"trunk", "head"});
+  EXPECT_THAT(sections_of_model(checkpoint, "head").value_or_throw(), ElementsAre("trunk", "head"));
+  EXPECT_EQ(resolve_section(checkpoint).value_or_throw().checkpoint, checkpoint) << "a single model needs no name";
+  for (const char* name : {"trunk", "head"}) {
+    ASSERT_TRUE(export_section(checkpoint, name, to(name)).ok());
+    std::vector<std::string> tensors;
+    const SafetensorsFile file = SafetensorsFile::open(to(name) / "model.safetensors").value_or_throw();
+    for (const NamedTensor& named : file.tensors().value_or_throw()) tensors.push_back(named.name);
+    EXPECT_THAT(tensors, UnorderedElementsAre("h.0.weight", "h.1.weight"));
+  }
+  EXPECT_EQ(way_to_whole_model(checkpoint / "head"), "; the model is in the sections trunk+head: maestro export " +
+                                                         (checkpoint / "head").string() +
+                                                         " --to DIR writes it as one folder");
+  EXPECT_EQ(way_to_whole_model(to("head")), "") << "a complete model";
+}
+
+TEST_F(HalvesOfAModel, are_models_of_their_own_without_an_architecture_or_with_equal_tensors) {  // EX-4
+  EXPECT_THAT(sections_of_model(write_halves("{}", {"trunk", "head"}), "head").value_or_throw(), ElementsAre("head"));
+  const fs::path twins = write_halves(R"({"architectures": ["X"]})", {"first", "second"}, false);
+  EXPECT_THAT(sections_of_model(twins, "second").value_or_throw(), ElementsAre("second"));
+}
+
 TEST_F(ModelExport, a_section_is_found_behind_a_checkpoint_or_a_run_and_a_wrong_name_is_answered_with_the_nearest) {
   const fs::path run = folder_.path();
   for (const fs::path& path : {checkpoint_ / "deep", run / "deep", run / "checkpoints/deep"}) {

@@ -47,10 +47,11 @@ int run_export(const ExportArguments& arguments, Console& console) {
   const ExportedModel model = export_section(source.checkpoint, source.section, arguments.to, options).value_or_throw();
   char size[32];
   std::snprintf(size, sizeof size, "%.3g MB", static_cast<double>(model.bytes) / 1e6);
-  console.note(source.section + " of " + source.checkpoint.string() + ": " +
-               std::string(model.adapters ? "adapters, " : "") + std::string(name_of(model.dtype)) + ", " + size +
-               " in " + std::to_string(model.files) + (model.files == 1 ? " file" : " files"));
-  print_models({{source.section, arguments.to.string()}}, console);
+  const std::string sections = joined_names(sections_of_model(source.checkpoint, source.section).value_or_throw());
+  console.note(sections + " of " + source.checkpoint.string() + ": " + std::string(model.adapters ? "adapters, " : "") +
+               std::string(name_of(model.dtype)) + ", " + size + " in " + std::to_string(model.files) +
+               (model.files == 1 ? " file" : " files"));
+  print_models({{sections, arguments.to.string()}}, console);
   return 0;
 }
 
